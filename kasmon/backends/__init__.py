@@ -1,4 +1,4 @@
-"""Ways of talking to agents, one module each; none knows another."""
+"""Backends: protocols by which kasmon talks to agents, one module each. No backend imports another."""
 
 from importlib import import_module
 
@@ -9,17 +9,17 @@ GROUP = "kasmon.backends"
 
 
 def names() -> list[str]:
-    """The names of all installed backends; imports none of them."""
-    from importlib.metadata import entry_points  # only here and below: it loads what reads mail
+    """Return the names of all installed backends; imports none of them."""
+    from importlib.metadata import entry_points  # imported late: it loads the email package
 
     return sorted(point.name for point in entry_points(group=GROUP))
 
 
 def load(name: str) -> Backend:
-    """The backend called *name*; imports exactly that one.
+    """Return the backend called *name*; imports exactly that one.
 
     Raises:
-        UsageError: if none is called that.
+        UsageError: if no installed backend has that name.
     """
     from importlib.metadata import entry_points
 

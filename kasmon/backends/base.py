@@ -1,4 +1,4 @@
-"""What every way of talking to an agent promises: `Backend` opens an `Agent`, which yields facts and takes wishes."""
+"""The interface of every backend: a `Backend` opens an `Agent`, which yields events and accepts commands."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol, runtime_checkable
@@ -11,106 +11,106 @@ from kasmon.model.sandbox.policy import RunResult
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent of this backend can do; the screen hides the rest."""
+    """What an agent of this backend supports; the dashboard hides the rest."""
 
     attaches: bool = False
-    """A person can sit down at its terminal."""
+    """The user can attach to its terminal."""
     streams: bool = False
-    """It shows text while it is being written."""
+    """It reports text while the text is being written."""
     asks: bool = False
     """Its requests can be answered by kasmon."""
     edits_input: bool = False
     """An answer can carry a changed input."""
     cancels: bool = False
-    """An answer can deny and end the turn at once."""
+    """An answer can deny a request and end the turn at once."""
     hears_reasons: bool = False
-    """Why a person denies something reaches it."""
+    """The agent receives the reason that the user gives for a denial."""
     steers: bool = False
-    """A prompt can go into the running turn."""
+    """A prompt can be added to the running turn."""
     sets_model: bool = False
-    """The model can be changed while it runs."""
+    """The model can be changed while the agent runs."""
     sets_permission_mode: bool = False
-    """How much it asks can be changed while it runs."""
+    """The permission mode can be changed while the agent runs."""
     resumes: bool = False
-    """The same conversation goes on after its process died."""
+    """A new process can resume the conversation of one that ended."""
     interrupts: bool = False
     continues: bool = False
-    """It runs in a terminal, where Ctrl-Z can stop it, and can be continued."""
+    """It runs in a terminal, where Ctrl-Z can stop it, and it can be continued."""
     runs_code: bool = False
-    """It runs code in a sandbox of its own, which sleeps and comes back: its agent is `SandboxedAgentControl`."""
+    """It runs code in a sandbox that can be paused and resumed: its agent is a `SandboxedAgentControl`."""
     shares_host: bool = False
     """All sessions of this backend live in one host process."""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Text as it is being written, shown at once and logged in parts. The whole message comes as an event."""
+    """Text as it is being written, shown at once and logged in parts. The whole message follows as an event."""
 
     text: str
     thinking: bool = False
 
 
 class SecretsLearned(msgspec.Struct, frozen=True):
-    """What must not be written down from now on, wherever it stands."""
+    """Values that must be redacted from now on in everything that is logged."""
 
     secrets: tuple[str, ...]
 
 
 class Agent(Protocol):
-    """One live agent."""
+    """One running agent."""
 
     def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
         """Yield what happens, in order. Ends after `SessionEnded`.
 
-        Whoever asks for the next has written down the one before; one that `housing.must_be_on_disk`, on the disk.
+        The reader asks for the next item only after logging the one before; an event for which
+        `housing.must_be_on_disk` holds is on disk by then.
         """
         ...
 
-    async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent; what comes of it comes as events.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to the agent; its effects arrive as events.
 
         Raises:
-            RefusedError: if the agent does not take it; nothing happened then.
+            RefusedError: if the agent rejects it; it has had no effect then.
         """
         ...
 
     async def aclose(self) -> None:
-        """End the agent if it runs; idempotent, and bounded by the implementer (10 s at most)."""
+        """End the agent if it runs; idempotent. Each backend bounds it (10 s at most)."""
         ...
 
 
 @runtime_checkable
 class SandboxedAgentControl(Protocol):
-    """What an agent that runs code in a sandbox of its own does besides."""
+    """Additional operations of an agent that runs code in its own sandbox."""
 
-    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> RunResult:
-        """Run code, and wait for what comes of it. *printed* is called with `stdout` or `stderr`, and what was written
-        there, from any thread.
+    async def run(self, command: Run, printed: Callable[[str, str], None], /) -> RunResult:
+        """Run code and return its result. *printed* gets the stream (`stdout`, `stderr`) and its text, from any thread.
 
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use.
+            RefusedError: if the sandbox is paused and must not be resumed on use.
             SandboxError: if there is no sandbox to run it in.
         """
         ...
 
-    async def keep(self, wish: SandboxWish, /) -> str:
-        """Put the sandbox to sleep, wake it, keep a checkpoint or go back to one, once its turn is over.
+    async def keep(self, command: SandboxWish, /) -> str:
+        """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
-        Returns the checkpoint's id; else what was lost, empty where nothing was.
+        Returns the checkpoint's id, or else a description of what was lost; empty if nothing was.
 
         Raises:
-            KasmonError: why it could not be done.
+            KasmonError: if it could not be done; the message gives the reason.
         """
         ...
 
 
 class Backend(Protocol):
-    """One way of talking to agents."""
+    """A protocol by which kasmon talks to agents."""
 
     name: str
     abilities: Abilities
 
     async def open(self, launch: Launch, /) -> Agent:
-        """Start the agent that *launch* describes, or go on with it where `launch.resume` names a conversation.
+        """Start the agent that *launch* describes; resume the conversation in `launch.resume` if it names one.
 
         Raises:
             LaunchError: if it cannot be started.

@@ -1,7 +1,7 @@
 """A scripted agent with every ability, played inside its host's process: for tests, the demo and screenshots.
 
-What it does stands in `kasmon.scripted_agent.script`; this module only gives it a clock. Its first prompt comes by
-`send`, like every other; of `launch.prompt` it only reads how long it takes to start.
+`kasmon.scripted_agent.script` decides what the agent does; this module only supplies the clock. The first prompt
+arrives by `send`, like every other; `launch.prompt` only determines how long the agent takes to start.
 """
 
 import asyncio
@@ -19,72 +19,72 @@ from kasmon.scripted_agent.script import boot_s
 
 
 class ScriptedAgent:
-    """One scripted agent. It acts only while somebody reads its `events`."""
+    """One scripted agent. It acts only while its `events` are being read."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._actor = Actor(launch)
-        self._stirred = asyncio.Event()
-        self._told_start = self._told_end = False
+        self._woken = asyncio.Event()
+        self._is_started = self._is_ended = False
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
-        if not self._told_start:
-            self._told_start = True
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
+        if not self._is_started:
+            self._is_started = True
             await self._boot()
             if not self._actor.ended:
                 yield self._started()
-        while not self._told_end:
+        while not self._is_ended:
             match self._actor.next(time.time()):
                 case None:
-                    await self._stir(None)
+                    await self._wait(None)
                 case ScriptPause(seconds=seconds):
-                    await self._stir(seconds)
+                    await self._wait(seconds)
                 case SpokenText(text=text, thinking=thinking):
                     yield Chunk(text=text, thinking=thinking)
                 case event:
-                    self._told_end = isinstance(event, SessionEnded)
+                    self._is_ended = isinstance(event, SessionEnded)
                     yield event
-            await asyncio.sleep(0)  # without pauses a long script would not let anybody else run
+            await asyncio.sleep(0)  # a long script without pauses would starve other tasks
 
-    async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to the agent.
 
         Raises:
-            SessionEndedError: if it has ended.
-            SessionBusyError: if a prompt that would not wait finds it in a turn.
-            RequestClosedError, StaleRequestError, UnableError: if no open request takes this answer.
+            SessionEndedError: if the agent has ended.
+            SessionBusyError: if a prompt that must not queue arrives during a turn.
+            RequestClosedError, StaleRequestError, UnableError: if no open request accepts this answer.
         """
         now = time.time()
-        match wish:
+        match command:
             case Prompt():
-                self._actor.prompt(wish, now)
+                self._actor.prompt(command, now)
             case Answer():
-                self._actor.answer(wish)
+                self._actor.answer(command)
             case Interrupt():
                 self._actor.interrupt(now)
             case Stop():
                 self._actor.end(now, "stopped")
-        self._stirred.set()
+        self._woken.set()
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent."""
         self._actor.end(time.time(), "closed")
-        self._stirred.set()
+        self._woken.set()
 
     async def _boot(self) -> None:
-        """Take as long to start as the launch's own script says, unless it is ended before."""
+        """Wait for the startup time of the launch's script, or until the agent is ended."""
         speed = self._launch.speed
         until = time.monotonic() + (boot_s(self._launch.prompt) / speed if speed > 0 else 0.0)
         while not self._actor.ended and (left := until - time.monotonic()) > 0:
-            await self._stir(left)
+            await self._wait(left)
 
-    async def _stir(self, limit_s: float | None) -> None:
-        """Wait until a wish comes in, but no longer than *limit_s*."""
-        self._stirred.clear()
+    async def _wait(self, limit_s: float | None) -> None:
+        """Wait until a command arrives, for at most *limit_s*."""
+        self._woken.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                await self._stirred.wait()
+                await self._woken.wait()
 
     def _started(self) -> SessionStarted:
         launch, pid = self._launch, os.getpid()
@@ -110,7 +110,7 @@ class ScriptedBackend:
     )
 
     async def open(self, launch: Launch, /) -> Agent:
-        """A fresh agent; with `launch.resume` it keeps the conversation's id. Never fails."""
+        """Return a new agent; with `launch.resume` it keeps the conversation's id. Never fails."""
         return ScriptedAgent(launch)
 
 

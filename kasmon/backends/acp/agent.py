@@ -1,4 +1,4 @@
-"""One live agent: its process, what it says as events, wishes as calls. What any of it means is decided elsewhere."""
+"""One running agent: its process, its messages as events, and commands as protocol calls."""
 
 import asyncio
 import contextlib
@@ -31,52 +31,52 @@ from kasmon.model.permission import Decision
 HANDSHAKE_S: Final = 45.0
 """How long an agent may take to open a conversation, in seconds: opencode's first start took more than 10."""
 LAST_S: Final = 1.5
-"""How long its process may outlast its output, and its output its process."""
+"""How long its process may outlast its output, and its output its process, in seconds."""
 PARTING_S: Final = 2.0
-"""How long the end of a running turn is tried before the process is ended."""
+"""How long to try to end a running turn before the process is ended, in seconds."""
 OWN_END_S: Final = 0.01
-"""How long the end of a turn that is on its way already is listened for before the turn is cancelled."""
+"""How long to wait for the turn's own end before the turn is cancelled, in seconds."""
 CANCEL_S: Final = 1.0
-"""How long after it was told to end its turn an agent may still work at it; one that works on ignores that."""
+"""Seconds after a cancellation in which the agent may still work; one that works longer ignored it."""
 INTERRUPTED: Final = "the turn was interrupted"
 GONE: Final = (ConnectionError, SessionEndedError)
 
 
 class AcpAgent:
-    """One agent; `introduce` it before anything else."""
+    """One agent; call `introduce` before anything else."""
 
-    def __init__(self, launch: Launch, known: KnownAgent, child: ChildProcess, around: AgentEnvironment) -> None:
+    def __init__(self, launch: Launch, known: KnownAgent, child: ChildProcess, environment: AgentEnvironment) -> None:
         self._launch = launch
         self._known = known
         self._child = child
-        self._around = around
+        self._environment = environment
         self._session = ""
-        self._translation = AcpTranslator(launch.workdir, launch.remembers, launch.used)
-        self._outbox = EventQueue()
-        self._say = self._outbox.say
-        self._questions = OpenRequests(launch, self._translation, self._say)
-        self._heard = IncomingHandler(self._translation, self._questions, self._say)
+        self._translator = AcpTranslator(launch.workdir, launch.remembers, launch.used)
+        self._event_queue = EventQueue()
+        self._emit = self._event_queue.put
+        self._requests = OpenRequests(launch, self._translator, self._emit)
+        self._incoming = IncomingHandler(self._translator, self._requests, self._emit)
         self._turn: asyncio.Task[None] | None = None
         self._cancelled_at = -math.inf
-        """When the turn was told to end, by the loop's clock."""
-        self._stopping: asyncio.Task[None] | None = None
-        self._living: asyncio.Task[None] | None = None
+        """When the turn was cancelled, by the loop's clock."""
+        self._stop_task: asyncio.Task[None] | None = None
+        self._lifetime_task: asyncio.Task[None] | None = None
         self._why = ""
-        """Why it was ended; empty while nobody ended it."""
-        self._pipe = AcpTransport(child, self._heard.skipped, self._outbox.room)
-        self._peer = AcpClient(self._pipe, self._heard.called)
+        """Why it was ended; empty if it ended by itself."""
+        self._transport = AcpTransport(child, self._incoming.skipped, self._event_queue.wait_for_space)
+        self._client = AcpClient(self._transport, self._incoming.called)
 
     async def introduce(self) -> None:
-        """Open the conversation; from then on `events` tells.
+        """Open the conversation; after that, `events` yields.
 
         Raises:
-            LaunchError: if it does not come to that; the process is ended then.
+            LaunchError: if that fails; the process is ended then.
         """
         try:
-            conversation = await self._opened()
+            conversation = await self._open_conversation()
         except BaseException:
             await self._child.end()
-            await self._peer.aclose()
+            await self._client.aclose()
             raise
         at, model = time.time(), conversation.settings.model
         self._session = conversation.id
@@ -92,72 +92,72 @@ class AcpAgent:
             proof=conversation.proof,
         )
         doubts = [NoticeRaised(at=at, text=conversation.doubt, level="warning")] if conversation.doubt else []
-        self._outbox.introduce([started])
-        self._say([*self._translation.now_set(conversation.settings, at), *doubts])
-        self._heard.is_open = True
-        self._living = asyncio.create_task(self._live())
+        self._event_queue.start([started])
+        self._emit([*self._translator.now_set(conversation.settings, at), *doubts])
+        self._incoming.is_open = True
+        self._lifetime_task = asyncio.create_task(self._watch_end())
 
     def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
-        return self._outbox.taken()
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
+        return self._event_queue.read()
 
-    async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to the agent.
 
         Raises:
             SessionEndedError: if it has ended.
-            SessionBusyError: if a prompt finds it in a turn: ACP has one prompt at a time.
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes this answer.
-            UnableError, RefusedError: if it does not take a setting.
+            SessionBusyError: if a prompt arrives during a turn: ACP has one prompt at a time.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts this answer.
+            UnableError, RefusedError: if it does not accept a setting.
         """
         if not self._child.is_running:
             raise SessionEndedError(self._launch.session)
-        match wish:
+        match command:
             case Prompt():
-                self._prompt(wish)
+                self._prompt(command)
             case Answer():
-                await self._answer(wish)
+                await self._answer(command)
             case Interrupt():
                 await self._interrupt()
             case Stop():
-                self._stop(wish)
+                self._stop(command)
             case Configure():
-                await self._configure(wish)
+                await self._configure(command)
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent."""
         self._why = self._why or "closed"
         await self._child.end()
-        if self._living is not None:
-            await asyncio.wait([self._living])
+        if self._lifetime_task is not None:
+            await asyncio.wait([self._lifetime_task])
 
-    # How it begins and ends
+    # Start and end
 
-    async def _opened(self) -> OpenConversation:
+    async def _open_conversation(self) -> OpenConversation:
         await handshake_timeout.arrived(self._launch, self._child.pid)
         limit_s = handshake_timeout.limit_s(self._launch, HANDSHAKE_S)
-        opening = SessionStart(self._peer, self._launch, self._known, self._around, self._translation)
+        opening = SessionStart(self._client, self._launch, self._known, self._environment, self._translator)
         try:
             async with asyncio.timeout(limit_s):
                 return await opening.open()
         except TimeoutError as error:
-            what = f"{self._launch.argv[0]!r} did not respond to {self._peer.waits_for!r} within {limit_s:g} s."
-            raise UnfitAgentError(what, hint=self._evidence()) from error
+            what = f"{self._launch.argv[0]!r} did not respond to {self._client.waits_for!r} within {limit_s:g} s."
+            raise UnfitAgentError(what, hint=self._printed_output()) from error
         except GONE as error:
             await self._child.end(LAST_S)
             how = self._child.signal or f"exit code {self._child.exit_code}"
-            what = f"{self._launch.argv[0]!r} ended before it responded to {self._peer.waits_for!r} ({how})."
-            raise UnfitAgentError(what, hint=self._evidence()) from error
+            what = f"{self._launch.argv[0]!r} ended before it responded to {self._client.waits_for!r} ({how})."
+            raise UnfitAgentError(what, hint=self._printed_output()) from error
 
-    def _evidence(self) -> str:
-        """What the agent said beside its protocol."""
-        printed = errors.cleaned(self._heard.garbage.decode("utf-8", "replace"), self._around.secrets)
+    def _printed_output(self) -> str:
+        """Return what the agent printed outside its protocol."""
+        printed = errors.cleaned(self._incoming.garbage.decode("utf-8", "replace"), self._environment.secrets)
         said = (("Its message:", self._child.last_words), ("It printed:", printed))
         return " ".join(f"{how} {words}" for how, words in said if words)
 
-    async def _live(self) -> None:
-        """See it to its end, and tell how it ended."""
-        exited, over = asyncio.create_task(self._child.wait()), asyncio.create_task(self._pipe.over.wait())
+    async def _watch_end(self) -> None:
+        """Wait for its end, and report how it ended."""
+        exited, over = asyncio.create_task(self._child.wait()), asyncio.create_task(self._transport.over.wait())
         await asyncio.wait([exited, over], return_when=asyncio.FIRST_COMPLETED)
         _, missing = await asyncio.wait([exited, over], timeout=LAST_S)
         if exited in missing:
@@ -165,14 +165,14 @@ class AcpAgent:
         try:
             await self._child.end()
             over.cancel()
-            await self._peer.aclose()
+            await self._client.aclose()
             if self._turn is not None:
                 await asyncio.wait([self._turn])
-            self._questions.withdraw("the agent ended", time.time())
-            self._say(self._translation.ends(time.time()))
-            self._translation.foreign.told()
+            self._requests.withdraw("the agent ended", time.time())
+            self._emit(self._translator.ends(time.time()))
+            self._translator.foreign.told()
         finally:
-            self._say([self._ended()])
+            self._emit([self._ended()])
 
     def _ended(self) -> SessionEnded:
         return SessionEnded(
@@ -183,13 +183,13 @@ class AcpAgent:
             last_words=self._child.last_words,
         )
 
-    def _stop(self, wish: Stop) -> None:
+    def _stop(self, command: Stop) -> None:
         self._why = self._why or "stopped"
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(self._finish(wish.grace_s))
+        if self._stop_task is None:
+            self._stop_task = asyncio.create_task(self._end_gracefully(command.grace_s))
 
-    async def _finish(self, grace_s: float) -> None:
-        """End the turn, then the process: it goes by itself when nobody speaks to it any more."""
+    async def _end_gracefully(self, grace_s: float) -> None:
+        """End the turn, then the process, which ends by itself when its input is closed."""
         with contextlib.suppress(TimeoutError, SessionEndedError):
             async with asyncio.timeout(min(grace_s, PARTING_S)):
                 await self._interrupt()
@@ -197,82 +197,82 @@ class AcpAgent:
                     await asyncio.wait([self._turn])
         await self._child.end(grace_s)
 
-    # What it is told
+    # Commands
 
-    def _prompt(self, wish: Prompt) -> None:
+    def _prompt(self, command: Prompt) -> None:
         if self._turn is not None:
-            raise SessionBusyError(self._launch.session, "asking" if self._questions else "working")
+            raise SessionBusyError(self._launch.session, "asking" if self._requests else "working")
         at = time.time()
-        self._say([*self._translation.begins(at), TurnStarted(at=at, prompt=wish.text, by=wish.by)])
-        self._heard.in_turn = True
-        self._turn = asyncio.create_task(self._take_turn(wish.text))
+        self._emit([*self._translator.begins(at), TurnStarted(at=at, prompt=command.text, by=command.by)])
+        self._incoming.in_turn = True
+        self._turn = asyncio.create_task(self._take_turn(command.text))
 
     async def _take_turn(self, text: str) -> None:
         answer: dict[str, Any] | None = None
         ended: list[Event] = []
         try:
-            answer = await self._peer.prompt(self._session, text)
+            answer = await self._client.prompt(self._session, text)
         except RequestError as error:
-            ended = turns.failed(error, self._around.secrets, self._known.log_in, time.time())
+            ended = turns.failed(error, self._environment.secrets, self._known.log_in, time.time())
         except GONE:
-            return  # its end says more
+            return  # the end of the process is reported separately
         finally:
-            was_cancelled = self._questions.is_closed
-            self._turn, self._heard.in_turn, self._questions.is_closed = None, False, False
+            was_cancelled = self._requests.is_closed
+            self._turn, self._incoming.in_turn, self._requests.is_closed = None, False, False
         at = time.time()
-        self._questions.withdraw("the turn ended", at)
-        went_on = self._heard.worked_at > self._cancelled_at + CANCEL_S
-        if was_cancelled and not went_on:  # some call it an error, or done
+        self._requests.withdraw("the turn ended", at)
+        has_continued = self._incoming.worked_at > self._cancelled_at + CANCEL_S
+        if was_cancelled and not has_continued:  # some agents report an interrupt as an error, or as done
             ended = [TurnEnded(at=at, reason="interrupted")]
         elif answer is not None:
             ended = self._outcome(answer, at)
-        self._say([*self._translation.ends(at, answer), *ended])
+        self._emit([*self._translator.ends(at, answer), *ended])
 
     def _outcome(self, answer: dict[str, Any], at: float) -> list[Event]:
-        """How the turn ended that the agent ended itself, by its *answer*."""
+        """Return the events for a turn that the agent ended itself with *answer*."""
         if (end := turns.ended(answer, at)) is not None:
             return [end]
-        return [*self._translation.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
+        return [*self._translator.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
 
     async def _answer(self, answer: Answer) -> None:
-        if self._questions.forms.has(answer.request):
-            settled = self._questions.forms.take(answer, time.time())
+        if self._requests.forms.has(answer.request):
+            settled = self._requests.forms.apply(answer, time.time())
             if settled.ends_turn:
                 await self._cancel()
-            self._questions.forms.tell(settled)
+            self._requests.forms.send(settled)
             if settled.ends_turn:
-                self._questions.withdraw(INTERRUPTED, time.time())
+                self._requests.withdraw(INTERRUPTED, time.time())
             return
-        waiting = self._questions.take(answer)
+        waiting = self._requests.apply(answer)
         if answer.decision is Decision.CANCEL:
             await self._cancel()
-        await self._questions.tell(waiting, answer)
+        await self._requests.send(waiting, answer)
         if answer.decision is Decision.CANCEL:
-            self._questions.withdraw(INTERRUPTED, time.time())
+            self._requests.withdraw(INTERRUPTED, time.time())
 
     async def _interrupt(self) -> None:
-        """End the turn, and answer at once what it asks: gemini waits for those answers before it ends."""
+        """Cancel the turn, and withdraw its requests at once: gemini waits for their answers before it ends."""
         await self._cancel()
-        self._questions.withdraw(INTERRUPTED, time.time())
+        self._requests.withdraw(INTERRUPTED, time.time())
 
     async def _cancel(self) -> None:
-        """Ask the agent to end the turn. That goes first: one that is denied before might take its next step.
+        """Ask the agent to end the turn, before requests are denied: otherwise it might begin its next step.
 
-        From then on the turn's end is an interrupt, whatever the agent calls it; but for one that goes on working.
+        From then on the turn's end counts as an interrupt, whatever the agent reports, unless the agent works on.
         """
         if (running := self._turn) is None:
             return
         await asyncio.wait([running], timeout=OWN_END_S)
         if self._turn is not running:
             return
-        self._questions.is_closed = True
+        self._requests.is_closed = True
         self._cancelled_at = asyncio.get_running_loop().time()
         try:
-            await self._peer.cancel(self._session)
+            await self._client.cancel(self._session)
         except ConnectionError as error:
             raise SessionEndedError(self._launch.session) from error
 
-    async def _configure(self, wish: Configure) -> None:
-        configuring = ConfigurationChange(self._peer, self._translation, self._around.secrets)
-        for setting, value in configuring.wanted(wish):
-            self._say(await configuring.set(setting, value))
+    async def _configure(self, command: Configure) -> None:
+        configuring = ConfigurationChange(self._client, self._translator, self._environment.secrets)
+        for setting, value in configuring.wanted(command):
+            self._emit(await configuring.set(setting, value))

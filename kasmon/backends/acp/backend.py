@@ -1,4 +1,4 @@
-"""Opens agents of the Agent Client Protocol; the SDK is imported with the first of them."""
+"""Opens agents of the Agent Client Protocol; imports the SDK with the first of them."""
 
 import asyncio
 from importlib import import_module
@@ -34,42 +34,48 @@ class AcpBackend:
     )
 
     async def open(self, launch: Launch, /) -> Agent:
-        """Start the agent and open a conversation, or go on with `launch.resume`.
+        """Start the agent and open a conversation, or resume `launch.resume`.
 
         Raises:
             ExtraMissingError: if the SDK is not installed.
-            LaunchError: if the agent does not start, does not introduce itself, wants a log-in, or does not know the
+            LaunchError: if the agent does not start or introduce itself, requires a log-in, or does not know the
                 conversation.
-            UntrustedFolderError: if it would load what nobody has trusted.
+            UntrustedFolderError: if it would load what the user has not trusted.
         """
         if find_spec(SDK) is None:
             raise ExtraMissingError(self.name, "acp")
         if not launch.argv:
             raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
         agent = known(launch.argv)
-        around = await asyncio.to_thread(surroundings, launch, agent.own)
-        around = AgentEnvironment({**agent.variables, **around.variables}, around.secrets)
-        await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, around.variables)
-        argv, variables = launch.argv, around.variables
+        environment = await asyncio.to_thread(surroundings, launch, agent.own)
+        environment = AgentEnvironment({**agent.variables, **environment.variables}, environment.secrets)
+        await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, environment.variables)
+        argv, variables = launch.argv, environment.variables
         if launch.sandbox is not None:
             from kasmon.sandbox.agent.launch import prepare_launch
 
             inmate = await asyncio.to_thread(prepare_launch, places(), launch, argv, variables)
-            there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # where it keeps what it remembers
-            argv, variables, around = inmate.command, {}, AgentEnvironment(there, (*around.secrets, *inmate.secrets))
+            there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # the home with its conversations
+            argv, variables, environment = (
+                inmate.command,
+                {},
+                AgentEnvironment(there, (*environment.secrets, *inmate.secrets)),
+            )
         if launch.resume and Quirk.TWIN_FILES in agent.habits:
-            await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, around.variables)
-        child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=around.secrets)
+            await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, environment.variables)
+        child = await ChildProcess.start(
+            argv, workdir=launch.workdir, environment=variables, secrets=environment.secrets
+        )
         try:
-            module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # half a second
-            live = module.AcpAgent(launch, agent, child, around)
+            module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # takes half a second
+            live = module.AcpAgent(launch, agent, child, environment)
         except BaseException:
             await child.end()
             raise
         try:
             await live.introduce()
         except UnfitAgentError as error:
-            raise await explained(error, self.name, launch.argv, launch.workdir, around.variables) from error
+            raise await explained(error, self.name, launch.argv, launch.workdir, environment.variables) from error
         opened: Agent = live
         return opened
 

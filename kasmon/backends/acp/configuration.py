@@ -1,4 +1,4 @@
-"""Another model or mode while the agent runs: all that is wanted is checked first, then set one after the other."""
+"""Change the model or mode of a running agent: all values are checked first, then set one after the other."""
 
 import time
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from kasmon.model.events import Event
 
 
 class ConfigurationChange:
-    """One wish to change how the agent of *translation* goes on."""
+    """One change of an agent's settings."""
 
-    def __init__(self, peer: AcpClient, translation: AcpTranslator, secrets: Sequence[str]) -> None:
-        self._peer = peer
-        self._translation = translation
+    def __init__(self, client: AcpClient, translator: AcpTranslator, secrets: Sequence[str]) -> None:
+        self._client = client
+        self._translator = translator
         self._secrets = secrets
 
     def wanted(self, wish: Configure) -> list[tuple[Setting, str]]:
-        """What *wish* asks for, each of which the agent offers.
+        """Return the settings in *wish*, all of which the agent offers.
 
         Raises:
             UnableError: if it does not offer one of them.
@@ -36,27 +36,27 @@ class ConfigurationChange:
         return wanted
 
     async def set(self, setting: Setting, value: str) -> list[Event]:
-        """Have the agent take *value*; what that changes.
+        """Set *setting* to *value*; return the resulting events.
 
         Raises:
-            RefusedError: if it does not.
-            SessionEndedError: if it is gone.
+            RefusedError: if the agent rejects it.
+            SessionEndedError: if the agent has ended.
         """
-        translation = self._translation
-        method, params = to_set(setting, self._offer(setting, value), value, translation.session or "")
+        translator = self._translator
+        method, params = to_set(setting, self._offer(setting, value), value, translator.session or "")
         try:
-            answer = await self._peer.call(method, params)
+            answer = await self._client.call(method, params)
         except RequestError as error:
             said = errors.words(error, self._secrets)
             raise RefusedError(f"the agent did not accept the {setting} {value!r}: {said}") from error
         except ConnectionError as error:
-            raise SessionEndedError(translation.session or "") from error
-        now = of_answer(answer, translation.settings.chosen(setting, value))
-        return translation.now_set(now, time.time())
+            raise SessionEndedError(translator.session or "") from error
+        now = of_answer(answer, translator.settings.chosen(setting, value))
+        return translator.now_set(now, time.time())
 
     def _offer(self, setting: Setting, value: str) -> SettingOption:
-        """What the agent offers for *setting*: *value* is part of it."""
-        offer, what = self._translation.settings.offer(setting), "model" if setting == "model" else "permission mode"
+        """Return the agent's offer for *setting*, which contains *value*."""
+        offer, what = self._translator.settings.offer(setting), "model" if setting == "model" else "permission mode"
         if offer is None:
             raise UnableError(f"this agent does not support setting its {what}.")
         if value not in offer.values:

@@ -1,4 +1,4 @@
-"""The agent as somebody to call: the SDK's connection over our pipe, and the calls that kasmon makes."""
+"""A client for one agent: the SDK's connection over kasmon's transport, and the calls that kasmon makes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ ABLE: Final = ClientCapabilities(
     terminal=False,
     elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities()),
 )
-"""What the agent may ask of us: permissions, and what people know. It reads, writes and runs by itself."""
+"""kasmon's capabilities: permissions and elicitations. The agent itself reads, writes and runs."""
 
 
 class AcpClient:
-    """One agent that is spoken to.
+    """The client of one agent.
 
-    Calls raise `acp.RequestError` where it says no, `ConnectionError` or `SessionEndedError` when it is gone.
+    Calls raise `acp.RequestError` if the agent refuses, `ConnectionError` or `SessionEndedError` if it has ended.
     """
 
     def __init__(self, pipe: AcpTransport, handler: MethodHandler) -> None:
@@ -49,56 +49,56 @@ class AcpClient:
         self._connection = Connection(handler, pipe)
 
     async def call(self, method: str, params: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to *method*; an answer that is no object counts as an empty one."""
+        """Return the answer to *method*; an answer that is not an object counts as empty."""
         self.waits_for = method
         answer = await self._connection.send_request(method, _plain(params))
         return answer if isinstance(answer, dict) else {}
 
     async def initialize(self) -> InitializeResponse:
-        """The agent's introduction.
+        """Return the agent's answer to the handshake.
 
         Raises:
-            ValidationError: if it is none.
+            ValidationError: if it is invalid.
         """
         client = Implementation(name="kasmon", title="kasmon", version=kasmon.__version__)
         request = InitializeRequest(protocol_version=PROTOCOL_VERSION, client_capabilities=ABLE, client_info=client)
         return InitializeResponse.model_validate(await self.call("initialize", request))
 
     async def new(self, workdir: str) -> dict[str, Any]:
-        """Open a conversation in *workdir*; the answer as it came: its `sessionId`, and what can be chosen."""
+        """Open a conversation in *workdir*; return the raw answer: its `sessionId`, and the available settings."""
         return await self.call("session/new", NewSessionRequest(cwd=workdir, mcp_servers=[]))
 
     async def load(self, session: str, workdir: str) -> dict[str, Any]:
-        """Go on with *session*, which the agent tells once more from its beginning before it answers; else as `new`."""
+        """Resume *session*; the agent replays it from its beginning before it answers. Otherwise as `new`."""
         request = LoadSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
         return await self.call("session/load", request)
 
     async def resume(self, session: str, workdir: str) -> dict[str, Any]:
-        """Go on with *session*, of which the agent tells nothing again; else as `new`."""
+        """Resume *session* without a replay. Otherwise as `new`."""
         request = ResumeSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
         return await self.call("session/resume", request)
 
     async def sessions(self, workdir: str, cursor: str | None = None) -> ListSessionsResponse:
-        """A page of its list of the conversations in *workdir*.
+        """Return a page of the agent's list of conversations in *workdir*.
 
         Raises:
-            ValidationError: if it is none.
+            ValidationError: if it is invalid.
         """
         request = ListSessionsRequest(cwd=workdir, cursor=cursor)
         return ListSessionsResponse.model_validate(await self.call("session/list", request))
 
     async def prompt(self, session: str, text: str) -> dict[str, Any]:
-        """Have a turn; the answer comes when it is over."""
+        """Run a turn; return the answer when it is over."""
         block = TextContentBlock(type="text", text=HALF.sub("\ufffd", text))
         return await self.call("session/prompt", PromptRequest(session_id=session, prompt=[block]))
 
     async def cancel(self, session: str) -> None:
-        """Ask it to end the turn; `prompt` then returns."""
+        """Ask the agent to end the turn; `prompt` then returns."""
         notice = CancelNotification(session_id=session)
         await self._connection.send_notification("session/cancel", _plain(notice))
 
     async def aclose(self) -> None:
-        """Stop listening; what is still waited for ends with `ConnectionError`."""
+        """Close the connection; open calls end with `ConnectionError`."""
         await asyncio.shield(self._connection.close())
 
 

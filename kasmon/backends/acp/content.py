@@ -22,14 +22,13 @@ from acp.schema import (
 
 LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 COMPARED: Final = 4000
-"""How many lines are compared in full, both texts together; of longer ones all between the first and last difference
-is one change."""
+"""Up to how many lines, both texts together, are compared in full; else the differing range is one change."""
 CONTEXT: Final = 3
 NOWHERE: Final = "/dev/null"
 
 
 def unified(path: str, old: str | None, new: str | None) -> str:
-    """The change from *old* to *new*; None is a file that is not there. Empty if nothing changes."""
+    """Return the diff from *old* to *new*; None is a missing file. Empty if nothing changes."""
     before, after = LINE.findall(old or ""), LINE.findall(new or "")
     heading = (NOWHERE if old is None else f"a/{path}", NOWHERE if new is None else f"b/{path}")
     if before == after:
@@ -42,7 +41,7 @@ def unified(path: str, old: str | None, new: str | None) -> str:
 
 
 def _coarse(before: Sequence[str], after: Sequence[str], heading: tuple[str, str]) -> Iterator[str]:
-    """One hunk from the first line that differs to the last."""
+    """Yield one hunk from the first differing line to the last."""
     head = sum(1 for _ in takewhile(bool, (one == other for one, other in zip(before, after, strict=False))))
     most = min(len(before), len(after)) - head
     tail = sum(1 for _ in takewhile(bool, (before[-1 - n] == after[-1 - n] for n in range(most))))
@@ -68,7 +67,7 @@ Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallCon
 
 
 def text_of(block: Block) -> str:
-    """What *block* says, as Markdown."""
+    """Return *block* as Markdown."""
     match block:
         case TextContentBlock():
             return block.text
@@ -85,28 +84,28 @@ def text_of(block: Block) -> str:
 
 
 def texts(contents: Iterable[Content]) -> str:
-    """The text in *contents*."""
+    """Return the text in *contents*."""
     return "\n".join(text_of(each.content) for each in contents if isinstance(each, ContentToolCallContent)).strip("\n")
 
 
 def edits(contents: Iterable[Content]) -> list[FileEditToolCallContent]:
-    """Those of *contents* that change a file."""
+    """Return those of *contents* that change a file."""
     return [each for each in contents if isinstance(each, FileEditToolCallContent)]
 
 
 def diff_of(edited: Sequence[FileEditToolCallContent], workdir: str) -> str:
-    """All of *edited* as one unified diff."""
+    """Return all of *edited* as one unified diff."""
     return "".join(unified(within(edit.path, workdir), _old(edit), _new(edit)) for edit in edited)
 
 
 def within(path: str, workdir: str) -> str:
-    """*path* as seen from *workdir*, where it lies in there."""
+    """Return *path* relative to *workdir*, if it is inside."""
     whole = PurePath(path)
     return str(whole.relative_to(workdir)) if whole.is_absolute() and whole.is_relative_to(workdir) else path
 
 
 def output_of(raw: Any) -> str:
-    """What a tool gave, out of its raw output."""
+    """Return the output of a tool from its raw output."""
     if raw is None or isinstance(raw, str):
         return raw or ""
     if isinstance(raw, Mapping):
@@ -117,14 +116,14 @@ def output_of(raw: Any) -> str:
 
 
 def patch_of(raw: Any) -> str:
-    """The unified diff in a tool's raw output, where the agent keeps one (opencode: `metadata.diff`)."""
+    """Return the unified diff in a tool's raw output, if the agent includes one (opencode: `metadata.diff`)."""
     data = raw.get("metadata") if isinstance(raw, Mapping) else None
     patch = data.get("diff") if isinstance(data, Mapping) else None
     return patch if isinstance(patch, str) and "\n@@" in patch else ""
 
 
 def pretty(raw: Any) -> str:
-    """*raw* as JSON for people."""
+    """Return *raw* as readable JSON."""
     try:
         return json.dumps(raw, ensure_ascii=False, indent=2)
     except (TypeError, ValueError, RecursionError):
@@ -132,7 +131,7 @@ def pretty(raw: Any) -> str:
 
 
 def _old(edit: FileEditToolCallContent) -> str | None:
-    """What was there; None for a file that is made."""
+    """Return the old content; None for a new file."""
     return None if _kind(edit) == "add" else edit.old_text
 
 
@@ -141,5 +140,5 @@ def _new(edit: FileEditToolCallContent) -> str | None:
 
 
 def _kind(edit: FileEditToolCallContent) -> object:
-    """What gemini says that the edit does; others say it by `oldText` alone."""
+    """Return the edit's kind as gemini states it; other agents only omit `oldText`."""
     return (edit.field_meta or {}).get("kind")

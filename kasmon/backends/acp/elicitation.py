@@ -1,4 +1,4 @@
-"""What an agent wants to know beside permissions: questions as forms, addresses to open; answered, or withdrawn."""
+"""An agent's elicitations: questions as forms, addresses to open; answered, or withdrawn."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -16,90 +16,90 @@ from kasmon.model.permission import RequestId
 
 METHOD: Final = "elicitation/create"
 COMPLETE: Final = "elicitation/complete"
-"""That an address was dealt with; the agent goes on by itself then."""
+"""Reports that an address was visited; the agent then continues by itself."""
 INVALID_PARAMS: Final = -32602
 UNREADABLE: Final = "The agent asked a question that kasmon cannot show; kasmon declined it."
 
 
 class ElicitationForms:
-    """All that one agent wants to know."""
+    """All open elicitations of one agent."""
 
     def __init__(
-        self, launch: Launch, translation: AcpTranslator, say: Callable[[Iterable[Event | Chunk]], None]
+        self, launch: Launch, translator: AcpTranslator, emit: Callable[[Iterable[Event | Chunk]], None]
     ) -> None:
         self._generation = launch.generation
         self._agent = launch.agent
-        self._translation = translation
-        self._say = say
+        self._translator = translator
+        self._emit = emit
         self._elicitations = Elicitations(launch.session)
         self._results: dict[str, asyncio.Future[Result]] = {}
         self._numbers: dict[str, int | str] = {}
-        """Our id of each that waits -> the agent's own."""
+        """kasmon's id of each open one -> the agent's own."""
         self._counted = 0
 
     def __len__(self) -> int:
         return len(self._results)
 
     def has(self, request: RequestId) -> bool:
-        """Whether *request* is one of these, and waits for an answer."""
+        """Whether *request* is one of these and open."""
         return self._elicitations.has(request)
 
     async def asked(self, asked: IncomingCall, at: float) -> Result:
-        """The answer to *asked*, when there is one.
+        """Wait for the answer to *asked*, and return it.
 
         Raises:
             RequestError: if it cannot be shown.
         """
         self._counted += 1
         call = f"acp-form-{self._generation}-{self._counted}"
-        opened = self._elicitations.asked(call, _wanted(asked.params, self._agent), at)
+        opened = self._elicitations.open(call, _wanted(asked.params, self._agent), at)
         if not opened:
-            self._say(self._translation.foreign.seen(METHOD, asked.params, at))
-            self._say([NoticeRaised(at=at, text=UNREADABLE, level="warning")])
+            self._emit(self._translator.foreign.seen(METHOD, asked.params, at))
+            self._emit([NoticeRaised(at=at, text=UNREADABLE, level="warning")])
             raise RequestError(INVALID_PARAMS, "kasmon cannot show this")
         self._numbers[call] = asked.id
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._results[call] = result
-        self._say([*self._translation.speech.ended(at), *opened])
+        self._emit([*self._translator.speech.ended(at), *opened])
         return await result
 
-    def take(self, answer: Answer, at: float) -> ElicitationResult:
-        """What follows from *answer*; nobody else can answer it from now on.
+    def apply(self, answer: Answer, at: float) -> ElicitationResult:
+        """Apply *answer*; the request accepts no other from now on.
 
         Raises:
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if nobody waits for such an answer.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts it.
         """
         return self._elicitations.answer(answer, at)
 
-    def tell(self, settled: ElicitationResult) -> None:
-        """Give the agent its answer, where all of it is there."""
-        self._say(settled.events)
+    def send(self, settled: ElicitationResult) -> None:
+        """Send the agent its answer, once it is complete."""
+        self._emit(settled.events)
         if settled.result is not None:
             self._settle(settled.call, settled.result)
 
     def withdraw(self, why: str, at: float) -> None:
-        """The agent is not to wait for any of them any more."""
+        """Withdraw all of them."""
         for call in list(self._results):
             self._withdraw(call, why, at)
 
-    def take_back(self, number: object, at: float) -> None:
-        """The agent takes back what it asked as *number*."""
+    def withdraw_one(self, number: object, at: float) -> None:
+        """Withdraw what the agent asked as *number*, at its request."""
         for call in [call for call, theirs in self._numbers.items() if theirs == number]:
             self._withdraw(call, "the agent withdrew it", at)
 
     def _withdraw(self, call: str, why: str, at: float) -> None:
-        self._say(self._elicitations.withdrawn(call, why, at))
+        self._emit(self._elicitations.withdraw(call, why, at))
         self._settle(call, CANCELLED)
 
     def _settle(self, call: str, result: Result) -> None:
         self._numbers.pop(call, None)
         waiting = self._results.pop(call, None)
-        if waiting is not None and not waiting.done():  # the end of the turn, or of the connection, may come before
+        if waiting is not None and not waiting.done():  # the turn or the connection may have ended first
             waiting.set_result(result)
 
 
 def _wanted(params: Any, agent: str) -> ElicitationRequest:
-    """What *params* say, unchecked; what is missing or of another kind is empty, and then cannot be shown."""
+    """Return the elicitation in *params*, unchecked; a missing or mistyped field is empty, so it cannot be shown."""
     said: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
     message, mode, url = (text if isinstance(text := said.get(key), str) else "" for key in ("message", "mode", "url"))
     schema = said.get("requestedSchema")

@@ -1,4 +1,4 @@
-"""An agent's JSON-RPC errors in words, and what they mean: a missing log-in, a limit, or just an error. Pure."""
+"""Convert an agent's JSON-RPC errors to text, and classify them: missing log-in, limit, or other error. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ DEPTH: Final = 4
 
 
 def words(error: RequestError, secrets: Sequence[str]) -> str:
-    """What *error* says to a person, cleaned, without *secrets*."""
+    """Return the text of *error* for the user, cleaned, without *secrets*."""
     said = _inner(str(error))
     more = _detail(error.data)
     text = f"{said}: {more}" if more and more not in said else said
@@ -23,23 +23,23 @@ def words(error: RequestError, secrets: Sequence[str]) -> str:
 
 
 def cleaned(text: str, secrets: Sequence[str]) -> str:
-    """The beginning of *text*, without *secrets*."""
+    """Return the beginning of *text*, without *secrets*."""
     return redact(text[:LONGEST].strip(), secrets)[0]
 
 
 def needs_log_in(error: RequestError) -> bool:
-    """Whether the agent wants somebody to log in first."""
+    """Whether the agent requires a log-in."""
     return error.code == AUTH_REQUIRED
 
 
 def is_limit(error: RequestError) -> bool:
-    """Whether the agent's provider takes no more for now."""
+    """Whether the agent's provider has reached a limit."""
     data = error.data if isinstance(error.data, Mapping) else {}
     return TOO_MANY_REQUESTS in (error.code, data.get("status"), data.get("statusCode"), data.get("code"))
 
 
 def _inner(text: str) -> str:
-    """The message in a *text* that is itself an error as JSON, as gemini passes its provider's on."""
+    """Return the message in a *text* that is itself a JSON error, as gemini passes on those of its provider."""
     for _ in range(DEPTH):
         if not text.lstrip().startswith("{"):
             break

@@ -1,15 +1,15 @@
-"""What gemini 0.61 does to a conversation that a client goes on with, and how it survives that.
+"""Workarounds for gemini 0.61, which can destroy a conversation that a client resumes.
 
-gemini names the file of a conversation by the minute and the beginning of its id. For `session/load` it first begins a
-new file for the same id, then finds the old one and goes on in that:
+gemini names the file of a conversation by the minute and the beginning of its id. For `session/load` it first creates a
+new file for the same id, then finds the old one and continues in that:
 
-- Within the minute in which the conversation began both are the same file, and it forgets what is in there.
-- Else an empty twin stays behind. The next gemini that starts in this project takes it for a broken conversation, and
-  deletes all files of that id: the conversation is gone.
+- Within the minute in which the conversation began, both are the same file, and gemini discards its content.
+- Otherwise an empty twin remains. The next gemini that starts in this project takes it for a broken conversation, and
+  deletes all files of that id: the conversation is lost.
 
-So a file of this minute gets the name of an earlier one before, which is all that gemini reads of its name, and twins
-are taken away before gemini starts and as soon as it has made one. In a terminal `gemini --resume` reads the
-conversation first, and needs none of that.
+So a file of the current minute is renamed to an earlier one first; gemini reads nothing else of the name. Twins are
+deleted before gemini starts and as soon as it has created one. In a terminal, `gemini --resume` reads the conversation
+first, and needs no workaround.
 """
 
 import json
@@ -22,23 +22,23 @@ from kasmon.errors import LaunchError
 
 MINUTE: Final = "%Y-%m-%dT%H-%M"
 BACK: Final = 60
-"""How many minutes back a file may be called."""
+"""By how many minutes a file may be dated back."""
 SHORT_ID: Final = 8
 EMPTY_BYTES: Final = 256 * 1024
-"""A file longer than this holds something."""
+"""A larger file is not empty."""
 CONTEXT: Final = "<session_context>"
-"""How the message begins that gemini puts into every conversation itself."""
+"""Prefix of the message that gemini itself adds to every conversation."""
 
 
 def leave_minute(conversation: str, variables: Mapping[str, str], now: float) -> None:
-    """See to it that *conversation* can be loaded in this minute, also where it has begun in it. Blocks.
+    """Make *conversation* loadable in the current minute, even if it began in it. Blocks.
 
     Args:
         variables: gemini's environment.
         now: seconds since the epoch.
 
     Raises:
-        LaunchError: if its file cannot have another name; loading it would destroy it.
+        LaunchError: if its file cannot be renamed; loading it would destroy it.
     """
     minute = time.strftime(MINUTE, time.gmtime(now))
     for file in list(_files(conversation, variables)):
@@ -57,7 +57,7 @@ def leave_minute(conversation: str, variables: Mapping[str, str], now: float) ->
 
 
 def remove_twins(conversation: str, variables: Mapping[str, str]) -> None:
-    """Delete the empty files that stand beside the one of *conversation*. Blocks; a file that cannot go stays."""
+    """Delete the empty twin files of *conversation*. Blocks; a file that cannot be deleted remains."""
     files = list(_files(conversation, variables))
     empty = {file for file in files if _is_empty(file, conversation)}
     for twin in empty:
@@ -69,7 +69,7 @@ def remove_twins(conversation: str, variables: Mapping[str, str]) -> None:
 
 
 def _files(conversation: str, variables: Mapping[str, str]) -> Iterator[Path]:
-    """The files that gemini may keep *conversation* in, in whatever project."""
+    """Yield the files in which gemini may store *conversation*, in any project."""
     home = variables.get("GEMINI_CLI_HOME") or variables.get("HOME")
     if home and conversation.replace("-", "").isalnum():
         chats = (Path(home) / ".gemini" / "tmp").glob(f"*/chats/session-*-{conversation[:SHORT_ID]}.json*")
@@ -77,7 +77,7 @@ def _files(conversation: str, variables: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _is_empty(file: Path, conversation: str) -> bool:
-    """Whether *file* is one of *conversation* in which nobody has said anything yet."""
+    """Whether *file* is one of *conversation* without any message of the user or the model."""
     try:
         if file.stat().st_size > EMPTY_BYTES:
             return False
@@ -89,7 +89,7 @@ def _is_empty(file: Path, conversation: str) -> bool:
 
 
 def _says_something(record: Any) -> bool:
-    """Whether *record* is, or holds, a message that gemini did not put there itself."""
+    """Whether *record* is or holds a message that gemini did not add itself."""
     if not isinstance(record, dict) or "type" in record:
         return True
     changes = record.get("$set", {})
@@ -98,7 +98,7 @@ def _says_something(record: Any) -> bool:
 
 
 def _list(messages: object) -> list[Any]:
-    """*messages*; what is neither a list nor missing counts as one that nobody knows."""
+    """Return *messages* as a list; an unknown type counts as one unknown message."""
     return messages if isinstance(messages, list) else [] if messages is None else [messages]
 
 

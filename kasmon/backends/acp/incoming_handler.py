@@ -1,4 +1,4 @@
-"""What an agent says by itself: notices become facts, its calls are answered, what is no message is kept."""
+"""Handle what an agent sends: notifications become events, its calls are answered, invalid output is recorded."""
 
 import asyncio
 import math
@@ -17,39 +17,38 @@ from kasmon.backends.common.elicitation import CANCELLED
 from kasmon.model.events import Event
 
 STRAY_S: Final = 0.5
-"""A message outside of any turn is finished when nothing was added to it for so long."""
+"""A message outside of any turn is finished when nothing was added to it for this long, in seconds."""
 GARBAGE_BYTES: Final = 400
 METHOD_NOT_FOUND: Final = -32601
 WORK: Final = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call"})
-"""Updates that only an agent sends whose turn goes on."""
+"""Updates that an agent sends only while its turn runs."""
 NOT_OFFERED: Final = ("fs/", "terminal/", "mcp/")
-"""Requests of the protocol that kasmon has said it does not take; opencode asks it to write files all the same, and
-writes them itself when it is refused."""
+"""Unsupported requests. opencode asks kasmon to write files all the same, and writes them itself when refused."""
 
 
 class IncomingHandler:
-    """One agent as it is heard."""
+    """Handles the messages of one agent."""
 
     def __init__(
-        self, translation: AcpTranslator, questions: OpenRequests, say: Callable[[Iterable[Event | Chunk]], None]
+        self, translator: AcpTranslator, requests: OpenRequests, emit: Callable[[Iterable[Event | Chunk]], None]
     ) -> None:
         self.is_open = False
-        """Its conversation is open, so that somebody can answer it."""
+        """Its conversation is open, so that it can be answered."""
         self.in_turn = False
         self.worked_at = -math.inf
-        """When it said or began something last, by the loop's clock."""
+        """When it last wrote or began something, by the loop's clock."""
         self.garbage = b""
-        """The first line of its output that was no message."""
-        self._translation = translation
-        self._questions = questions
-        self._say = say
+        """The first line of its output that was not a message."""
+        self._translator = translator
+        self._requests = requests
+        self._emit = emit
         self._stray: asyncio.TimerHandle | None = None
 
     async def called(self, method: str, params: Any, is_notice: bool) -> Any:
-        """The SDK's handler for whatever the agent sends.
+        """Handle whatever the agent sends; called by the SDK.
 
         Raises:
-            RequestError: what the agent is told where nobody here answers.
+            RequestError: the answer to an unsupported method.
         """
         at = time.time()
         if is_notice:
@@ -57,46 +56,46 @@ class IncomingHandler:
             return None
         assert isinstance(params, IncomingCall)
         if method == "session/request_permission":
-            return await self._questions.asked(params, at)
+            return await self._requests.asked(params, at)
         if method == elicitation.METHOD:
-            is_heard = self.is_open and not self._questions.is_closed
-            return await self._questions.forms.asked(params, at) if is_heard else CANCELLED
+            is_heard = self.is_open and not self._requests.is_closed
+            return await self._requests.forms.asked(params, at) if is_heard else CANCELLED
         if not method.startswith(NOT_OFFERED):
-            self._say(self._translation.foreign.seen(method, params.params, at))
+            self._emit(self._translator.foreign.seen(method, params.params, at))
         raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
 
     def skipped(self, line: bytes) -> None:
-        """*line* is no message."""
+        """Record that *line* is not a message."""
         self.garbage = self.garbage or line[:GARBAGE_BYTES]
-        self._say(self._translation.foreign.garbage(line, time.time()))
+        self._emit(self._translator.foreign.garbage(line, time.time()))
 
     def _noticed(self, method: str, params: Any, at: float) -> None:
         if method == "session/update":
             if _kind(params) in WORK:
                 self.worked_at = asyncio.get_running_loop().time()
-            self._say(self._translation.heard(params, at))
-            self._questions.withdraw_what_is_over(at)
-            self._questions.follow(at)
+            self._emit(self._translator.heard(params, at))
+            self._requests.withdraw_ended(at)
+            self._requests.update(at)
             self._watch_stray()
         elif method == "$/cancel_request":
-            self._questions.take_back(params.get("requestId") if isinstance(params, dict) else None, at)
+            self._requests.withdraw_one(params.get("requestId") if isinstance(params, dict) else None, at)
         elif method != elicitation.COMPLETE:
-            self._say(self._translation.foreign.seen(method, params, at))
+            self._emit(self._translator.foreign.seen(method, params, at))
 
     def _watch_stray(self) -> None:
-        """Finish a message outside of any turn, which nothing else would end."""
+        """Finish a message outside of any turn after a pause, as nothing else ends it."""
         if self._stray is not None:
             self._stray.cancel()
             self._stray = None
-        if not self.in_turn and self._translation.speech.is_open:
+        if not self.in_turn and self._translator.speech.is_open:
             self._stray = asyncio.get_running_loop().call_later(STRAY_S, self._end_stray)
 
     def _end_stray(self) -> None:
         if not self.in_turn:
-            self._say(self._translation.speech.ended(time.time()))
+            self._emit(self._translator.speech.ended(time.time()))
 
 
 def _kind(params: Any) -> object:
-    """What kind of update *params* are of."""
+    """Return the kind of update that *params* hold."""
     update = params.get("update") if isinstance(params, dict) else None
     return update.get("sessionUpdate") if isinstance(update, dict) else None

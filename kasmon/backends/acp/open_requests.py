@@ -1,6 +1,6 @@
-"""The permissions that an agent waits for: opened, answered once, or withdrawn when it no longer waits.
+"""The permission requests that an agent waits for: opened, answered once, or withdrawn.
 
-What else it wants to know is in `forms`.
+Other open requests are in `elicitation`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ NOT_TOLD: Final = "The reason was not sent: the agent's protocol has no field fo
 
 
 class OpenPermission:
-    """One permission that the agent waits for; made within the SDK's task that is to answer."""
+    """One permission that the agent waits for; created in the SDK's task that sends the answer."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class OpenPermission:
         number: int | str,
     ) -> None:
         self.asked = asked
-        """The agent's question, as it came."""
+        """The agent's request, as received."""
         self.tool = tool
         self.ask = ask
-        """As it stands now: the agent may say more of the call while it waits."""
+        """The current request: the agent may add details of the call while it waits."""
         self.number = number
         """The agent's own id of it."""
         self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -53,7 +53,7 @@ class OpenPermission:
         """Return when the agent has its answer.
 
         Raises:
-            SessionEndedError: if it does not read any more.
+            SessionEndedError: if it no longer reads.
         """
         assert self._task is not None
         await asyncio.wait([self._task])
@@ -65,14 +65,14 @@ class OpenRequests:
     """All that one agent waits for."""
 
     def __init__(
-        self, launch: Launch, translation: AcpTranslator, say: Callable[[Iterable[Event | Chunk]], None]
+        self, launch: Launch, translator: AcpTranslator, emit: Callable[[Iterable[Event | Chunk]], None]
     ) -> None:
         self.is_closed = False
         """The turn is being ended: whatever the agent asks meanwhile is denied."""
-        self.forms = ElicitationForms(launch, translation, say)
+        self.forms = ElicitationForms(launch, translator, emit)
         self._launch = launch
-        self._translation = translation
-        self._say = say
+        self._translator = translator
+        self._emit = emit
         self._waiting: dict[RequestId, OpenPermission] = {}
         self._counted = 0
 
@@ -80,7 +80,7 @@ class OpenRequests:
         return len(self._waiting) + len(self.forms)
 
     async def asked(self, asked: IncomingCall, at: float) -> dict[str, Any]:
-        """The answer to *asked*, when there is one.
+        """Wait for the answer to *asked*, and return it.
 
         Raises:
             RequestError: if it cannot be read; nothing is allowed then.
@@ -88,23 +88,23 @@ class OpenRequests:
         try:
             understood = permission_requests.understood(asked.params)
         except ValidationError as error:
-            self._say(self._translation.foreign.seen("session/request_permission", asked.params, at))
-            self._say([NoticeRaised(at=at, text=UNREADABLE, level="error")])
+            self._emit(self._translator.foreign.seen("session/request_permission", asked.params, at))
+            self._emit([NoticeRaised(at=at, text=UNREADABLE, level="error")])
             raise RequestError(INVALID_PARAMS, "kasmon cannot read this request") from error
         if self.is_closed:
             return permission_requests.CANCELLED
         self._counted += 1
-        tools = self._translation.tools
+        tools = self._translator.tools
         tool = tools.asked(understood.tool_call)
         ask = self._ask(understood, tool, RequestId(f"acp-{self._launch.generation}-{self._counted}"))
         waiting = self._waiting[ask.request.id] = OpenPermission(understood, tool, ask, asked.id)
-        self._say([*self._translation.speech.ended(at), RequestOpened(at=at, request=ask.request)])
+        self._emit([*self._translator.speech.ended(at), RequestOpened(at=at, request=ask.request)])
         return await waiting.outcome
 
-    def follow(self, at: float) -> None:
-        """Ask anew where the agent has said something else of a call since: its old request is void then.
+    def update(self, at: float) -> None:
+        """Reopen requests whose call the agent has changed since: the old request is void then.
 
-        Where it only added words for the same command, the request stands as it is.
+        If it only added a description of the same command, the request stays as it is.
         """
         for waiting in self._waiting.values():
             if waiting.outcome.done() or waiting.tool.is_finished:
@@ -116,16 +116,16 @@ class OpenRequests:
             if ask.request.digest != before.digest:
                 waiting.ask = ask
                 waiting.tool.asked_diff = diff_of(edits(waiting.tool.contents), self._launch.workdir)
-                self._say([RequestOpened(at=at, request=ask.request)])
+                self._emit([RequestOpened(at=at, request=ask.request)])
 
     def _ask(
         self, asked: RequestPermissionRequest, tool: AcpToolCall, number: RequestId
     ) -> permission_requests.AcpPermission:
-        """What a person is asked as *number*, by all that is known of *tool*."""
+        """Return the request *number*, from all that is known of *tool*."""
         ask = permission_requests.ask(
             asked,
             tool,
-            self._translation.tools,
+            self._translator.tools,
             number=number,
             session=self._launch.session,
             workdir=self._launch.workdir,
@@ -133,8 +133,8 @@ class OpenRequests:
         tool.asked_input = ask.request.input
         return ask
 
-    def take(self, answer: Answer) -> OpenPermission:
-        """What *answer* answers; nobody else can answer it from now on.
+    def apply(self, answer: Answer) -> OpenPermission:
+        """Return what *answer* answers; the request accepts no other from now on.
 
         Raises:
             RequestClosedError, StaleRequestError: if the agent does not wait for that.
@@ -154,40 +154,40 @@ class OpenRequests:
             )
         return self._waiting.pop(request.id)
 
-    async def tell(self, waiting: OpenPermission, answer: Answer) -> None:
-        """Give the agent *answer* to what it waits for; returns when it has it.
+    async def send(self, waiting: OpenPermission, answer: Answer) -> None:
+        """Send the agent *answer*; returns when it has it.
 
         Raises:
-            SessionEndedError: if it does not read any more.
+            SessionEndedError: if it no longer reads.
         """
         if not waiting.outcome.done():
             waiting.outcome.set_result(waiting.ask.outcome(answer))
         await waiting.told()
         at = time.time()
-        self._say(self._translation.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
+        self._emit(self._translator.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
         if answer.decision is not Decision.CHOOSE and answer.reason:
-            self._say([NoticeRaised(at=at, text=NOT_TOLD)])
+            self._emit([NoticeRaised(at=at, text=NOT_TOLD)])
 
     def withdraw(self, why: str, at: float) -> None:
-        """The agent is not to wait for any of them any more."""
+        """Withdraw all of them."""
         self.forms.withdraw(why, at)
         self._withdraw(list(self._waiting.values()), why, at)
 
-    def withdraw_what_is_over(self, at: float) -> None:
-        """The agent waits for none whose call is over."""
-        over = [each for each in self._waiting.values() if self._translation.tools.has_ended(each.ask.call)]
+    def withdraw_ended(self, at: float) -> None:
+        """Withdraw the requests whose call has ended."""
+        over = [each for each in self._waiting.values() if self._translator.tools.has_ended(each.ask.call)]
         self._withdraw(over, "the agent continued without an answer", at)
 
-    def take_back(self, number: object, at: float) -> None:
-        """The agent takes back what it asked as *number*."""
-        self.forms.take_back(number, at)
+    def withdraw_one(self, number: object, at: float) -> None:
+        """Withdraw what the agent asked as *number*, at its request."""
+        self.forms.withdraw_one(number, at)
         taken = [waiting for waiting in self._waiting.values() if waiting.number == number]
         self._withdraw(taken, "the agent withdrew it", at)
 
     def _withdraw(self, waiting: Iterable[OpenPermission], why: str, at: float) -> None:
         for each in waiting:
             del self._waiting[each.ask.request.id]
-            if not each.outcome.done():  # the connection's end has cancelled it
+            if not each.outcome.done():  # else the end of the connection has cancelled it
                 each.outcome.set_result(permission_requests.CANCELLED)
-            self._say(self._translation.tools.answered(each.ask.call, False, at))
-            self._say([RequestWithdrawn(at=at, request=each.ask.request.id, why=why)])
+            self._emit(self._translator.tools.answered(each.ask.call, False, at))
+            self._emit([RequestWithdrawn(at=at, request=each.ask.request.id, why=why)])

@@ -1,16 +1,16 @@
-"""An agent's question for a permission as a request, and a person's answer as one of the agent's options. Pure.
+"""Convert an agent's permission request to kasmon's, and the answer to one of the agent's options. Pure.
 
-An option of the kind `allow_always` or `reject_always` is a rule that the agent would keep: kasmon has rules of its
-own, which can be listed and revoked, and never chooses one of those. What the agent is told:
+An option of the kind `allow_always` or `reject_always` is a rule that the agent would store. kasmon has its own rules,
+which can be listed and revoked, and never chooses one of those. What the agent receives:
 
-| decision | what the agent is told |
+| decision | sent to the agent |
 |---|---|
-| allow | its only option of the kind `allow_once`; without one, nothing is offered to allow, and `why` says so |
+| allow | its only option of the kind `allow_once`; without one, allow is not offered, and `why` explains it |
 | deny | its option of the kind `reject_once`; without one, `cancelled`, which allows nothing either |
 | cancel | `cancelled`, and the turn ends |
-| choose | where it has several options of a kind "once": the one of that name |
+| choose | if it has several options of a kind "once": the one of that name |
 
-There is no word in the protocol for why a person denies.
+The protocol has no field for the reason of a denial.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,16 @@ NO_WAY_TO_ALLOW: Final = "The agent offers no option to allow this."
 COMMAND_KIND: Final = "execute"
 PLAN_KIND: Final = "switch_mode"
 WORDS: Final = frozenset({"description", "cwd"})
-"""What an agent may add to a command that is being asked about, where `cwd` is the folder that it works in anyway."""
+"""What an agent may add to a command while its request is open; `cwd` must be the folder that it works in anyway."""
 PATHS: Final = ("file_path", "filePath", "filepath", "path", "notebook_path")
 
 
 class AcpPermission(NamedTuple):
-    """One question: as kasmon shows it, and what the answers mean to the agent."""
+    """One permission request: as kasmon shows it, and what the answers mean to the agent."""
 
     request: Request
     call: str
-    """The tool call that it is about."""
+    """The id of its tool call."""
     options: Mapping[str, str]
     """Label -> the agent's id of that option; for CHOOSE."""
     allow: str | None
@@ -49,7 +49,7 @@ class AcpPermission(NamedTuple):
     deny: str | None
 
     def outcome(self, answer: Answer) -> dict[str, Any]:
-        """What the agent is told."""
+        """Return the outcome to send to the agent."""
         chosen = {
             Decision.ALLOW: self.allow,
             Decision.DENY: self.deny,
@@ -65,10 +65,10 @@ class AcpPermission(NamedTuple):
 
 
 def understood(params: Any) -> RequestPermissionRequest:
-    """The agent's question; options of a kind that nobody here knows are left out.
+    """Return the agent's request; options of an unknown kind are left out.
 
     Raises:
-        ValidationError: if it is none.
+        ValidationError: if it is invalid.
     """
     try:
         return RequestPermissionRequest.model_validate(params)
@@ -89,7 +89,7 @@ def ask(
     session: SessionId,
     workdir: str,
 ) -> AcpPermission:
-    """The request *number* about *tool*, which already knows what *asked* says of it, and what was said since."""
+    """Return the request *number* about *tool*, which already includes *asked* and later updates."""
     allowing, denying = _of_kind(asked.options, "allow_once"), _of_kind(asked.options, "reject_once")
     labels = _labels([*allowing, *denying])
     is_choice = len(allowing) > 1
@@ -124,9 +124,9 @@ def ask(
 
 
 def only_explains(after: Request, before: Request, tool: AcpToolCall, workdir: str) -> bool:
-    """Whether *after* asks for the very same command as *before*, and only adds the agent's words for it.
+    """Whether *after* requests the same command as *before*, and only adds the agent's description of it.
 
-    opencode asks for a command first and describes it afterwards, while a person may be reading already.
+    opencode requests a command first and describes it afterwards, while the user may already be reading.
     """
     if tool.kind != COMMAND_KIND or not isinstance(before.input.get("command"), str):
         return False
@@ -148,7 +148,7 @@ def _of_kind(options: Sequence[PermissionOption], kind: str) -> list[PermissionO
 
 
 def _labels(options: Sequence[PermissionOption]) -> dict[str, str]:
-    """What the options are called, each differently -> the agent's id of it."""
+    """Return the unique labels of the options -> the agent's ids."""
     labels: dict[str, str] = {}
     for number, option in enumerate(options, 1):
         labels[option.name if option.name not in labels else f"{option.name} ({number})"] = option.option_id
@@ -169,9 +169,9 @@ def _no_allowing(options: Sequence[PermissionOption]) -> str:
 
 
 def _input(tool: AcpToolCall, habits: frozenset[Quirk], workdir: str) -> dict[str, Any]:
-    """What the tool gets, as the agent sent it last; where it sent nothing, what it shows instead.
+    """Return the tool's input as the agent sent it last; without any, what the agent displays instead.
 
-    Rules are made of it, so it never says less than what is shown.
+    Rules match it, so it never omits anything that is shown.
     """
     paths = sorted({edit.path for edit in edits(tool.contents)})
     raw = tool.input
@@ -190,13 +190,13 @@ def _input(tool: AcpToolCall, habits: frozenset[Quirk], workdir: str) -> dict[st
 
 
 def _is_of(raw: Mapping[str, Any], path: str, workdir: str) -> bool:
-    """Whether the path that *raw* names, if any, is that of the diff that is shown."""
+    """Whether the paths that *raw* names, if any, are that of the shown diff."""
     named = [value for name in PATHS if isinstance(value := raw.get(name), str)]
     return all(within(value, workdir) == within(path, workdir) for value in named)
 
 
 def _surroundings(words: str, workdir: str) -> dict[str, Any]:
-    """What gemini says of a command in words: `[current working directory D] (description) [background]`."""
+    """Parse gemini's description of a command: `[current working directory D] (description) [background]`."""
     here = f"[current working directory {workdir}]"
     rest = words.removeprefix(here).strip()
     if words.startswith(here) and "[background]" not in rest:
@@ -205,7 +205,7 @@ def _surroundings(words: str, workdir: str) -> dict[str, Any]:
 
 
 def _shown(tool: AcpToolCall, data: Mapping[str, Any], words: str, kind: RequestKind, workdir: str) -> tuple[str, str]:
-    """The whole of what is asked as text, and the agent's own words about it."""
+    """Return the whole request as text, and the agent's own reason."""
     command = data.get("command")
     if tool.kind == COMMAND_KIND and isinstance(command, str):
         told = {"command": command, "description": data.get("description"), "cwd": workdir, "text": words}

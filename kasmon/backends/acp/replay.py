@@ -1,7 +1,7 @@
-"""What an agent replays of a conversation that it goes on with: told as a proof, never as new facts.
+"""The history that an agent replays when it resumes a conversation: used as proof, never logged as new events.
 
-An agent may still be replaying when it has answered `session/load` (gemini does): so it is waited for until it is
-quiet, and what it says until the first prompt is history.
+An agent may still be replaying when it has answered `session/load` (gemini does). So kasmon waits until it is quiet;
+what it sends before the first prompt is history.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from typing import Final
 from kasmon.errors import LaunchError
 
 QUIET_S: Final = 0.3
-"""An agent that has replayed nothing for so long has replayed all."""
+"""Silence after which the replay counts as complete, in seconds."""
 SEARCH_S: Final = 1.0
-"""Likewise, while the prompt that it should remember has not come."""
+"""The same limit while the last prompt has not been replayed yet."""
 LONG_ENOUGH: Final = 20
-"""How many characters make a prompt telling enough to be found inside a longer message."""
+"""Minimum length of a prompt, in characters, to be searched for inside a longer message."""
 
 
 class ReplayedHistory:
@@ -22,23 +22,23 @@ class ReplayedHistory:
 
     def __init__(self, remembers: str) -> None:
         self.pieces = 0
-        """How many messages, thoughts and tool calls were replayed, in whatever pieces they came."""
+        """How many messages, thoughts and tool calls were replayed, counted by pieces."""
         self.holds_it = False
-        """The prompt that is to be remembered is among them."""
+        """The last prompt is among them."""
         self.goes_on = 0
-        """How many further messages of the user came after it."""
+        """How many messages of the user followed it."""
         self._remembers = remembers.strip()
         self._message = ""
         self._text = ""
         self._grew = asyncio.Event()
 
     def heard(self) -> None:
-        """Something else than a message of the user was replayed."""
+        """Record a replayed item that is not a message of the user."""
         self._text = ""
         self._more()
 
     def user_said(self, text: str, message: str) -> None:
-        """A piece of a message of the user was replayed; *message* is its id, where the agent gives one."""
+        """Record a replayed piece of a user message; *message* is its id, if the agent sends one."""
         is_further = bool(message) and message == self._message and bool(self._text)
         self._text = self._text + text if is_further else text
         self._message = message
@@ -49,7 +49,7 @@ class ReplayedHistory:
         self._more()
 
     async def settled(self) -> None:
-        """Return when nothing comes any more."""
+        """Return when the replay has ended."""
         while True:
             self._grew.clear()
             try:
@@ -59,10 +59,10 @@ class ReplayedHistory:
                 return
 
     def proof(self, conversation: str) -> str:
-        """How it is known that this is the conversation *conversation* of before; empty if it may be a changed one.
+        """Return how *conversation* was verified; empty if its history may have changed.
 
         Raises:
-            LaunchError: if nothing was replayed where there was something: it is a new one then, whatever its id.
+            LaunchError: if a conversation with prompts replayed nothing: despite its id, it is a new one.
         """
         if not self.pieces and self._remembers:
             raise LaunchError(

@@ -1,4 +1,4 @@
-"""How a conversation is opened: the introduction, a new one or the one of before, then its model and mode."""
+"""Open a conversation: the handshake, a new or resumed conversation, then its model and mode."""
 
 import asyncio
 import time
@@ -28,44 +28,49 @@ NOT_THE_LAST_PROMPT: Final = "The agent's history of this conversation does not 
 
 
 class OpenConversation(NamedTuple):
-    """One that is open."""
+    """An open conversation."""
 
     id: str
     settings: AcpSettings
     proof: str = ""
     doubt: str = ""
-    """Why it may not be quite the one of before; for people."""
+    """Why it may differ from the earlier one; shown to the user."""
 
 
 class SessionStart:
-    """The agent of *launch*, while it is being introduced."""
+    """The handshake with the agent of *launch*."""
 
     def __init__(
-        self, peer: AcpClient, launch: Launch, known: KnownAgent, around: AgentEnvironment, translation: AcpTranslator
+        self,
+        client: AcpClient,
+        launch: Launch,
+        known: KnownAgent,
+        environment: AgentEnvironment,
+        translator: AcpTranslator,
     ) -> None:
-        self._peer = peer
+        self._client = client
         self._launch = launch
         self._known = known
-        self._around = around
-        self._translation = translation
+        self._environment = environment
+        self._translator = translator
         self._name = name_of(launch.argv) or "the agent"
 
     async def open(self) -> OpenConversation:
-        """The conversation that the launch names, or a new one.
+        """Open the conversation that the launch names, or a new one.
 
         Raises:
-            LaunchError: if the agent says no, or something that cannot be right.
+            LaunchError: if the agent refuses or its answer is invalid.
         """
         introduced = await self._introduction()
         if introduced.agent_info is not None:
             self._known = named(introduced.agent_info.name) or self._known
-        self._translation.adopts(self._known.habits)
+        self._translator.adopts(self._known.habits)
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
             if self._launch.resume:
                 conversation = await self._resumed(self._launch.resume, able)
             else:
-                conversation = self._opened(await self._peer.new(self._launch.workdir))
+                conversation = self._opened(await self._client.new(self._launch.workdir))
         except RequestError as error:
             raise self._refused(error, introduced) from error
         conversation = await self._with(conversation, "model", self._launch.model)
@@ -73,9 +78,9 @@ class SessionStart:
 
     async def _introduction(self) -> InitializeResponse:
         try:
-            introduced = await self._peer.initialize()
+            introduced = await self._client.initialize()
         except RequestError as error:
-            said = errors.words(error, self._around.secrets)
+            said = errors.words(error, self._environment.secrets)
             raise UnfitAgentError(f"{self._name!r} failed to initialise: {said}") from error
         except ValidationError as error:
             raise UnfitAgentError(
@@ -94,19 +99,19 @@ class SessionStart:
         session = answer.get("sessionId")
         if not isinstance(session, str) or not session:
             raise LaunchError(f"{self._name!r} opened a conversation without an id.")
-        self._translation.session = session
+        self._translator.session = session
         return OpenConversation(session, offered(answer))
 
     async def _resumed(self, session: str, able: AgentCapabilities) -> OpenConversation:
-        self._translation.session = session
-        history = self._translation.replays()
+        self._translator.session = session
+        history = self._translator.replays()
         if able.load_session:
             return await self._loaded(session, history)
         if able.session_capabilities is None or able.session_capabilities.resume is None:
             raise LaunchError(
                 f"{self._name!r} cannot resume an earlier conversation.", hint="`kasmon new` starts a new session."
             )
-        settings = offered(await self._peer.resume(session, self._launch.workdir))
+        settings = offered(await self._client.resume(session, self._launch.workdir))
         if able.session_capabilities.list is None:
             return OpenConversation(session, settings, doubt=ONLY_AN_ID)
         if await self._is_listed(session):
@@ -116,10 +121,10 @@ class SessionStart:
     async def _loaded(self, session: str, history: ReplayedHistory) -> OpenConversation:
         has_twins = Quirk.TWIN_FILES in self._known.habits
         if has_twins:
-            await asyncio.to_thread(gemini_quirks.leave_minute, session, self._around.variables, time.time())
-        settings = offered(await self._peer.load(session, self._launch.workdir))
+            await asyncio.to_thread(gemini_quirks.leave_minute, session, self._environment.variables, time.time())
+        settings = offered(await self._client.load(session, self._launch.workdir))
         if has_twins:
-            await asyncio.to_thread(gemini_quirks.remove_twins, session, self._around.variables)
+            await asyncio.to_thread(gemini_quirks.remove_twins, session, self._environment.variables)
         await history.settled()
         if proof := history.proof(session):
             further = f"; {history.goes_on} further message(s) came after it" if history.goes_on else ""
@@ -131,7 +136,7 @@ class SessionStart:
         cursor = None
         for _ in range(PAGES):
             try:
-                page = await self._peer.sessions(self._launch.workdir, cursor)
+                page = await self._client.sessions(self._launch.workdir, cursor)
             except (RequestError, ValidationError):
                 return False
             if any(listed.session_id == session for listed in page.sessions):
@@ -142,7 +147,7 @@ class SessionStart:
         return False
 
     async def _with(self, conversation: OpenConversation, setting: Setting, wanted: str) -> OpenConversation:
-        """*conversation* with *setting* as the launch asks for it; as it is where *wanted* is empty."""
+        """Return *conversation* with *setting* set to *wanted*; unchanged if *wanted* is empty."""
         offer, what = conversation.settings.offer(setting), "model" if setting == "model" else "permission mode"
         if not wanted or (offer is not None and offer.current == wanted):
             return conversation
@@ -154,14 +159,14 @@ class SessionStart:
         if wanted not in offer.values:
             raise LaunchError(f"{self._name!r} has no {what} {wanted!r}.", hint=f"Available: {few(offer.values)}.")
         try:
-            await self._peer.call(*to_set(setting, offer, wanted, conversation.id))
+            await self._client.call(*to_set(setting, offer, wanted, conversation.id))
         except RequestError as error:
-            said = errors.words(error, self._around.secrets)
+            said = errors.words(error, self._environment.secrets)
             raise LaunchError(f"{self._name!r} did not accept the {what} {wanted!r}: {said}") from error
         return conversation._replace(settings=conversation.settings.chosen(setting, wanted))
 
     def _refused(self, error: RequestError, introduced: InitializeResponse) -> LaunchError:
-        said = errors.words(error, self._around.secrets)
+        said = errors.words(error, self._environment.secrets)
         if errors.needs_log_in(error):
             return LaunchError(f"{self._name!r} requires a login: {said}", hint=self._known.log_in + _ways(introduced))
         if self._launch.resume:
@@ -171,13 +176,13 @@ class SessionStart:
 
 
 def few(names: tuple[str, ...], most: int = 12) -> str:
-    """*names* as a list, cut where it gets long."""
+    """Return *names* as a list, shortened if it is long."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return (", ".join(names[:most]) or "none") + more
 
 
 def _ways(introduced: InitializeResponse) -> str:
-    """The ways to log in that the agent names itself."""
+    """Return the login methods that the agent lists."""
     ways = [_way(method) for method in introduced.auth_methods or ()]
     return f" It offers: {'; '.join(ways)}." if ways else ""
 

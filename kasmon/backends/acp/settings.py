@@ -22,30 +22,30 @@ from kasmon.model.events import SettingsChanged
 
 Setting = Literal["model", "mode"]
 NAMES_BYTES: Final = 64 * 1024
-"""How much of a list of models or modes is told, so that one fact stays small."""
+"""Maximum size of a list of models or modes in one event."""
 
 
 class SettingOption(NamedTuple):
-    """One thing to choose."""
+    """One setting: its current value and the available ones."""
 
     current: str
     values: tuple[str, ...]
     option: str = ""
-    """The id of the config option that it is; empty where it has a method of its own."""
+    """The id of its config option; empty if it has a method of its own."""
 
 
 class AcpSettings(NamedTuple):
-    """What is chosen, and what could be; None is not offered."""
+    """The chosen and available settings; None is not offered."""
 
     model: SettingOption | None = None
     mode: SettingOption | None = None
 
     def offer(self, setting: Setting) -> SettingOption | None:
-        """What can be chosen for *setting*; None where the agent offers nothing."""
+        """Return what can be chosen for *setting*; None if the agent offers nothing."""
         return self.model if setting == "model" else self.mode
 
     def chosen(self, setting: Setting, value: str) -> "AcpSettings":
-        """These, after *value* was chosen."""
+        """Return these settings with *value* chosen."""
         offer = self.offer(setting)
         if offer is None:
             return self
@@ -53,7 +53,7 @@ class AcpSettings(NamedTuple):
         return self._replace(model=offer) if setting == "model" else self._replace(mode=offer)
 
     def told(self, before: "AcpSettings | None" = None) -> SettingsChanged | None:
-        """What differs from *before*, as a fact without its time; None if nothing does."""
+        """Return the difference from *before*, as an event without its time; None if there is none."""
         model, mode = self.model or SettingOption("", ()), self.mode or SettingOption("", ())
         old_model, old_mode = (
             (before and before.model) or SettingOption("", ()),
@@ -71,7 +71,7 @@ class AcpSettings(NamedTuple):
 
 
 def offered(answer: Mapping[str, Any]) -> AcpSettings:
-    """What an answer to `session/new`, `session/load` or `session/resume` offers."""
+    """Return what an answer to `session/new`, `session/load` or `session/resume` offers."""
     try:
         told = LoadSessionResponse.model_validate(answer)
     except ValidationError:
@@ -84,7 +84,7 @@ def offered(answer: Mapping[str, Any]) -> AcpSettings:
 
 
 def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean]) -> AcpSettings:
-    """What a list of config options offers."""
+    """Return what a list of config options offers."""
     offers: dict[str, SettingOption] = {}
     for option in options:
         if isinstance(option, SessionConfigOptionSelect) and option.category in ("model", "mode"):
@@ -93,13 +93,13 @@ def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOption
 
 
 def of_answer(answer: Mapping[str, Any], now: AcpSettings) -> AcpSettings:
-    """What an answer to a setting says; *now* where it says nothing."""
+    """Return the settings in the answer to a change; *now* for those it omits."""
     settings = offered({"configOptions": answer.get("configOptions")})
     return AcpSettings(settings.model or now.model, settings.mode or now.mode)
 
 
 def to_set(setting: Setting, offer: SettingOption, value: str, session: str) -> tuple[str, dict[str, Any]]:
-    """The method that chooses *value*, and its parameters."""
+    """Return the method that sets *value*, and its parameters."""
     if offer.option:
         return "session/set_config_option", {"sessionId": session, "configId": offer.option, "value": value}
     return f"session/set_{setting}", {"sessionId": session, f"{setting}Id": value}
@@ -114,7 +114,7 @@ def _values(option: SessionConfigOptionSelect) -> tuple[str, ...]:
 
 
 def _models(models: Any) -> SettingOption | None:
-    """gemini's `{"availableModels": [{"modelId": ...}], "currentModelId": ...}`."""
+    """Parse gemini's `{"availableModels": [{"modelId": ...}], "currentModelId": ...}`."""
     if not isinstance(models, Mapping) or not isinstance(models.get("currentModelId"), str):
         return None
     listed = models.get("availableModels")

@@ -1,8 +1,7 @@
-"""The tool calls of a turn, gathered by id from whatever mentions them, and told once each way. Sans-IO.
+"""The tool calls of a turn, merged by id from all messages about them; each start and end is reported once. Sans-IO.
 
-A call may show up first in `tool_call`, in `tool_call_update`, or in the question whether it may be made; each of them
-says only what is new. It is told as started when it runs for all that is known: when the agent says so, or a person
-allows it.
+A call may first appear in `tool_call`, in `tool_call_update`, or in a permission request; each contains only what is
+new. It is reported as started once it runs: when the agent says so, or the user allows it.
 """
 
 import json
@@ -29,7 +28,7 @@ STATES: Final[dict[str, Literal["open", "doing", "done"]]] = {
     "completed": "done",
     "cancelled": "done",
 }
-"""How far an entry of a plan or a to-do list is."""
+"""The state of a plan or to-do entry."""
 
 
 class AcpToolCall:
@@ -45,15 +44,15 @@ class AcpToolCall:
         self.paths: list[str] = []
         self.output: Any = None
         self.asked_input: Any = None
-        """What a person was asked about, where the agent sends no input."""
+        """The input in the permission request, if the agent sends none."""
         self.asked_diff = ""
-        """What a person was shown, where the agent says nothing better at its end."""
+        """The diff in the permission request, used if the agent sends none at the end."""
         self.is_asked = False
-        """A person is being asked whether it may be made."""
+        """A permission request for it is open."""
         self.is_started = self.is_finished = False
 
     def take(self, mention: Mention) -> None:
-        """Add what *mention* says; a field that it leaves out stays as it is."""
+        """Add the fields of *mention*; a field that it leaves out stays as it is."""
         if mention.title:
             self.first_title = self.first_title or mention.title
             self.title = mention.title
@@ -75,7 +74,7 @@ class AcpToolCalls:
         self.habits: frozenset[Quirk] = frozenset()
 
     def heard(self, mention: Mention, at: float) -> list[Event]:
-        """What *mention* changes."""
+        """Apply *mention*; return the resulting events."""
         before = self._tools.get(mention.tool_call_id)
         tool = self._tool(mention)
         had_input = before is tool and bool(tool.input or tool.asked_input)
@@ -88,7 +87,7 @@ class AcpToolCalls:
         return self._started(tool, at) if runs and not tool.is_asked else []
 
     def asked(self, mention: ToolCallUpdate) -> AcpToolCall:
-        """The call that a person is asked about."""
+        """Return the call that a permission request is about."""
         tool = self._tool(mention)
         tool.take(mention)
         tool.is_asked = True
@@ -96,7 +95,7 @@ class AcpToolCalls:
         return tool
 
     def answered(self, call: str, allowed: bool, at: float) -> list[Event]:
-        """What a person's answer changes."""
+        """Apply the user's answer; return the resulting events."""
         tool = self._tools.get(call)
         if tool is None:
             return []
@@ -104,18 +103,18 @@ class AcpToolCalls:
         return self._started(tool, at) if allowed else []
 
     def has_ended(self, call: str) -> bool:
-        """Whether the agent has said that the call is over."""
+        """Whether the agent has reported the end of the call."""
         tool = self._tools.get(call)
         return tool is not None and tool.is_finished
 
     def ended(self, at: float) -> list[Event]:
-        """The turn is over, and with it whatever was still open."""
+        """End the turn; return events that end all open calls."""
         left = [tool for tool in self._tools.values() if tool.is_started and not tool.is_finished]
         self._tools.clear()
         return [ToolFinished(at=at, call=tool.call, ok=False, output=NO_END, diff="") for tool in left]
 
     def name(self, tool: AcpToolCall) -> str:
-        """What the tool is called: the protocol knows kinds only, some agents more."""
+        """Return the name of the tool: the protocol only has kinds, some agents send names."""
         if Quirk.NAMED_CALLS in self.habits and (match := NAMED.fullmatch(tool.call)):
             return match["name"]
         if tool.kind and tool.kind != "other":
@@ -123,7 +122,7 @@ class AcpToolCalls:
         return tool.first_title if IDENTIFIER.fullmatch(tool.first_title) else "tool"
 
     def title(self, tool: AcpToolCall) -> str:
-        """One line: what it is used on."""
+        """Return one line that describes what the tool is used on."""
         is_name = IDENTIFIER.fullmatch(tool.title) and tool.kind in FILE_KINDS and tool.paths
         title = " ".join(within(tool.paths[0] if is_name else tool.title, self._workdir).split())
         return title if len(title) <= TITLE else f"{title[: TITLE - 1]}…"
@@ -154,7 +153,7 @@ class AcpToolCalls:
 
 
 def _to_do(data: Any, at: float) -> list[Event]:
-    """The to-do list in a tool's input: opencode has a tool for it, and tells no plan."""
+    """Return the to-do list in a tool's input: opencode has a tool for it, and reports no plan."""
     entries = data.get("todos") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
         return []

@@ -1,4 +1,4 @@
-"""An agent's `session/update`s as facts. Sans-IO: what is said goes in with its time, what it means comes out."""
+"""Translate an agent's `session/update` messages to events. Sans-IO: the time is an argument."""
 
 import json
 import logging
@@ -47,9 +47,9 @@ from kasmon.model.events import (
 )
 
 RAW: Final = 4000
-"""How much of it is kept, in characters."""
+"""How much of an unknown message is kept, in characters."""
 KINDS: Final = 100
-"""How many kinds are told apart; an agent that invents names fills no log."""
+"""How many kinds are distinguished; an agent that invents names cannot fill the log."""
 NAME: Final = 200
 """How much of its name is kept, in characters."""
 NO_MESSAGE: Final = "a line that is not a message"
@@ -58,13 +58,13 @@ log = logging.getLogger(__name__)
 
 
 class UnknownMessages:
-    """All that was not known, by kind."""
+    """Counts unknown messages by kind."""
 
     def __init__(self) -> None:
         self.counted: Counter[str] = Counter()
 
     def seen(self, what: str, raw: object, at: float) -> list[Event]:
-        """What to note about a *what*, said as *raw*; nothing if one was seen before."""
+        """Return the events for a message *raw* of the kind *what*; nothing if the kind occurred before."""
         what = what[:NAME]
         if what not in self.counted and len(self.counted) >= KINDS:
             what = "something else"
@@ -75,7 +75,7 @@ class UnknownMessages:
         return [UnknownMessageSeen(at=at, what=what, raw=_beginning(raw))]
 
     def garbage(self, line: bytes, at: float) -> list[Event]:
-        """Likewise about a line of its output that is no message."""
+        """Return the events for an output line that is not a message; nothing after the first."""
         seen = self.seen(NO_MESSAGE, line[: 4 * RAW].decode("utf-8", "replace"), at)
         if not seen:
             return []
@@ -85,7 +85,7 @@ class UnknownMessages:
         return [NoticeRaised(at=at, text=text, level="warning"), *seen]
 
     def told(self) -> None:
-        """Write to the log how often each kind came."""
+        """Log how often each kind occurred."""
         for what, count in self.counted.items():
             if count > 1:
                 log.info("unknown message, %d times: %s", count, what)
@@ -121,7 +121,7 @@ MODE: Final = re.compile(r"\[MODE_UPDATE\] (\S{1,64})\s*")
 
 
 class StreamedMessage:
-    """The message, or the thought, that is being written: pieces while they come, and all of it when it ends.
+    """The message or thought that is being written: chunks as they come, and the whole at its end.
 
     ACP marks no end of a message. One ends where something else begins: a thought, another message's id, a tool, a
     plan, the end of the turn.
@@ -134,11 +134,11 @@ class StreamedMessage:
 
     @property
     def is_open(self) -> bool:
-        """Whether pieces of a message came that is not over."""
+        """Whether a message has begun and not ended."""
         return bool(self._pieces)
 
     def heard(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[Event | Chunk]:
-        """What comes of a piece of *text*; *message* is its message's id, where the agent gives one."""
+        """Add a piece of *text*; *message* is its message's id, if the agent sends one."""
         if not text:
             return []
         is_other = thinking is not self._is_thought or (message and self._message and message != self._message)
@@ -149,7 +149,7 @@ class StreamedMessage:
         return [*ended, Chunk(text=text, thinking=thinking)]
 
     def ended(self, at: float) -> list[Event | Chunk]:
-        """The finished message, if one was being written."""
+        """Return the finished message, if one was being written."""
         text = "".join(self._pieces)
         self._pieces.clear()
         self._message = ""
@@ -159,14 +159,14 @@ class StreamedMessage:
 
 
 class AcpTranslator:
-    """What one agent has said, as far as what it says next depends on it."""
+    """Translates one agent's messages, with the state that this needs."""
 
     def __init__(self, workdir: str, remembers: str = "", used: ConversationUsage = NOTHING) -> None:
         self.session: str | None = None
         """The agent's id of the conversation; None until it is known."""
         self.habits: frozenset[Quirk] = frozenset()
         self.history: ReplayedHistory | None = None
-        """What is replayed; None where the conversation is new, and from the first prompt on."""
+        """The replay; None for a new conversation, and from the first prompt on."""
         self.settings = AcpSettings()
         self.counted = UsageTotals.after(used)
         self.speech = StreamedMessage()
@@ -175,16 +175,16 @@ class AcpTranslator:
         self._remembers = remembers
 
     def replays(self) -> ReplayedHistory:
-        """From now on until the first prompt the agent tells its history."""
+        """Treat what the agent sends until the first prompt as replayed history."""
         self.history = ReplayedHistory(self._remembers)
         return self.history
 
     def adopts(self, habits: frozenset[Quirk]) -> None:
-        """From now on read what is said as an agent with *habits* means it."""
+        """Interpret messages as an agent with *habits* means them from now on."""
         self.habits = self.tools.habits = habits
 
     def heard(self, params: Any, at: float) -> Said:
-        """What a `session/update` with *params* says."""
+        """Return the events of a `session/update` with *params*."""
         try:
             told = SessionNotification.model_validate(params)
         except ValidationError:
@@ -196,19 +196,19 @@ class AcpTranslator:
         return self._said(told.update, at)
 
     def begins(self, at: float) -> Said:
-        """A prompt is given."""
+        """End the replay and any open message, for a new prompt."""
         self.history = None
         return self.speech.ended(at)
 
     def ends(self, at: float, answer: Mapping[str, Any] | None = None) -> Said:
-        """The turn is over, with *answer* where the agent gave one."""
+        """End the turn, with the agent's *answer* if there is one."""
         facts = [*self.speech.ended(at), *self.tools.ended(at)]
         if answer is not None:
             facts += self._counts(self.counted.answered(answer, self.habits), at)
         return facts
 
     def now_set(self, settings: AcpSettings, at: float) -> list[Event]:
-        """What *settings* change."""
+        """Apply *settings*; return the events of the change."""
         told = settings.told(self.settings)
         self.settings = settings
         return [msgspec.structs.replace(told, at=at)] if told is not None else []
@@ -276,7 +276,7 @@ def _plan(entries: Sequence[PlanEntry], at: float) -> PlanUpdated:
 
 
 def _kind(params: Any) -> str:
-    """How *params* calls itself."""
+    """Return the kind of update in *params*."""
     update = params.get("update") if isinstance(params, Mapping) else None
     kind = update.get("sessionUpdate") if isinstance(update, Mapping) else None
     return kind if isinstance(kind, str) else "without a kind"

@@ -1,7 +1,7 @@
 """The SDK's transport over an agent's process: messages in and out, a line each.
 
-Only what is well formed goes on, since one frame of another shape would end the SDK's reading for good; everything else
-is given to `on_garbage`. Reading stops while nobody has room for more.
+Only well-formed messages are passed on, since a malformed one would end the SDK's reading for good. Everything else
+goes to `on_garbage`. Reading pauses while the event queue is full.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from kasmon.backends.common.child_process import ChildProcess
 HALF: Final = re.compile("[\ud800-\udfff]")
 HALVES: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 INTERNAL: Final = -32603
-"""JSON-RPC's code for an error that says nothing of itself."""
+"""JSON-RPC's code for an internal error."""
 
 
 class IncomingCall(NamedTuple):
-    """A request of the agent, as its handler gets it: the SDK keeps the id to itself, a cancellation names it."""
+    """A request of the agent, as its handler gets it: the SDK hides the id, but a cancellation names it."""
 
     id: int | str
     params: Any
@@ -39,7 +39,7 @@ class AcpTransport:
         self._room = room
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None when there is no more."""
+        """Return the next message; None at the end."""
         await self._room()
         async for line in self._lines:
             if not line.strip():
@@ -51,19 +51,19 @@ class AcpTransport:
         return None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Give *message* to the agent.
+        """Send *message* to the agent.
 
         Raises:
-            SessionEndedError: if it does not read any more.
+            SessionEndedError: if it no longer reads.
         """
         await self._child.write(json.dumps(message, separators=(",", ":")).encode())
 
     async def close(self) -> None:
-        """Nothing: the process belongs to somebody else."""
+        """Do nothing: the process is not owned by the transport."""
 
 
 def understood(line: bytes) -> dict[str, Any] | None:
-    """The message on *line*, in the shape that the SDK relies on; None if it is none."""
+    """Return the message on *line*, in the shape that the SDK relies on; None if it is invalid."""
     try:
         message = json.loads(line.decode("utf-8", "replace"))
         if HALVES.search(line):
@@ -110,7 +110,7 @@ def _is_id(number: object) -> bool:
 
 
 def _whole(value: Any) -> Any:
-    """*value* with U+FFFD in the place of each half of a surrogate pair, which the SDK's models refuse."""
+    """Return *value* with U+FFFD for each half of a surrogate pair, which the SDK's models reject."""
     if isinstance(value, str):
         return HALF.sub("\ufffd", value)
     if isinstance(value, dict):

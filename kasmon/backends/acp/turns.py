@@ -1,4 +1,4 @@
-"""How a turn ended, by the agent's answer to the prompt or its refusal. Pure."""
+"""How a turn ended, from the agent's answer to the prompt or its error. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
@@ -16,11 +16,11 @@ REASONS: Final[dict[str, tuple[Reason, str]]] = {
     "max_turn_requests": ("limit", "The limit of model calls per turn is reached."),
     "refusal": ("error", "The model refused to continue."),
 }
-"""The protocol's `stopReason` -> ours, and what a person is told."""
+"""The protocol's `stopReason` -> kasmon's reason, and the text for the user."""
 
 
 def ended(answer: Mapping[str, Any], at: float) -> TurnEnded | None:
-    """The end that *answer* tells; None if it tells a reason that nobody here knows."""
+    """Return the end that *answer* reports; None for an unknown reason."""
     stop = answer.get("stopReason")
     if not isinstance(stop, str) or stop not in REASONS:
         return None
@@ -29,7 +29,7 @@ def ended(answer: Mapping[str, Any], at: float) -> TurnEnded | None:
 
 
 def failed(error: RequestError, secrets: Sequence[str], log_in: str, at: float) -> list[Event]:
-    """What it means that the prompt was answered with *error*; *log_in* says how one logs in."""
+    """Return the events for a prompt answered with *error*; *log_in* describes how to log in."""
     said = errors.words(error, secrets)
     if errors.is_limit(error):
         return [LimitReached(at=at, text=said), TurnEnded(at=at, reason="limit", error=said)]

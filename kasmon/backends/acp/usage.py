@@ -1,8 +1,8 @@
-"""What an agent tells of tokens and money, as totals of the session. Pure.
+"""Token and cost totals of the session, from an agent's reports. Pure.
 
-`usage_update` says what fills the context now and what the session has cost. An answer to a prompt may hold `usage`,
-which the protocol means as totals; gemini gives each turn's own figures in `_meta`, opencode those of the turn's last
-call of the model, which add up to nothing and are left out.
+`usage_update` reports the current context size and the session's cost. An answer to a prompt may hold `usage`, which
+the protocol defines as totals; gemini reports each turn's own figures in `_meta`. opencode reports those of the turn's
+last model call, which give no total and are ignored.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NOTHING: Final = ConversationUsage()
 
 
 class UsageTotals(NamedTuple):
-    """Totals so far; tokens. They go on from those of the processes before, whether the agent's own do or not."""
+    """Totals so far, in tokens. They continue those of earlier processes, whether the agent's own do or not."""
 
     input: int = 0
     output: int = 0
@@ -27,16 +27,16 @@ class UsageTotals(NamedTuple):
     limit: int = 0
     cost_usd: float | None = None
     missed: tuple[int, int] | None = None
-    """What came in and went out before, and is not in the agent's totals; None until it told one."""
+    """Earlier input and output that the agent's totals do not include; None until it reported one."""
     missed_usd: float | None = None
 
     @classmethod
     def after(cls, used: ConversationUsage) -> "UsageTotals":
-        """Those of a session that had *used* so much when its agent was opened."""
+        """Return the totals of a session that had *used* so much when its agent was opened."""
         return cls(input=used.input, output=used.output, cost_usd=used.cost_usd)
 
     def updated(self, update: UsageUpdate) -> "UsageTotals":
-        """These, after *update*. A context of no tokens is what opencode says after a turn that failed."""
+        """Return these, after *update*. opencode reports a context of 0 tokens after a failed turn; this is ignored."""
         now = self._replace(context=update.used or self.context, limit=update.size or self.limit)
         if update.cost is None or update.cost.currency.upper() != "USD":
             return now
@@ -47,7 +47,7 @@ class UsageTotals(NamedTuple):
         return now._replace(cost_usd=missed + amount, missed_usd=missed)
 
     def answered(self, answer: Mapping[str, Any], habits: frozenset[Quirk]) -> "UsageTotals":
-        """These, after a turn that ended with *answer*."""
+        """Return these, after a turn that ended with *answer*."""
         if Quirk.QUOTA in habits:
             took, gave = _quota(answer)
             return self._replace(input=self.input + took, output=self.output + gave)
@@ -64,14 +64,14 @@ class UsageTotals(NamedTuple):
         return self._replace(input=missed[0] + took, output=missed[1] + gave, missed=missed)
 
     def told(self, at: float) -> UsageReported:
-        """The totals as a fact."""
+        """Return the totals as an event."""
         return UsageReported(
             at=at, input=self.input, output=self.output, context=self.context, limit=self.limit, cost_usd=self.cost_usd
         )
 
 
 def _quota(answer: Mapping[str, Any]) -> tuple[int, int]:
-    """`{"_meta": {"quota": {"token_count": {"input_tokens": 2000, "output_tokens": 50}}}}`, as gemini counts a turn."""
+    """Return gemini's figures of a turn: `{"_meta": {"quota": {"token_count": {"input_tokens": 2000, ...}}}}`."""
     found: Any = answer
     for name in ("_meta", "quota", "token_count"):
         found = found.get(name) if isinstance(found, Mapping) else None

@@ -1,16 +1,16 @@
-"""Claude Code as a structured agent: the user's own `claude`, spoken to over claude-agent-sdk.
+"""Claude Code as a structured agent: the user's own `claude`, controlled over claude-agent-sdk.
 
-| module | its idea |
+| module | purpose |
 |---|---|
-| `backend` `plan` `introduction` | opening: what is started, what it must say first |
-| `command` `history` | the command line and environment; what the agent remembers on disk |
-| `agent` `wire` | the running agent: the SDK, the process's lines |
-| `translator` | from messages to facts, by `turn` `content` `usage` `limit` `settings` `notice` `known` |
-| `asks` `request` | what it waits for, as requests and replies |
-| `tool` `diff` `file` `todo` | tools: titles, outputs, diffs, to-do lists |
-| `line` | one line of its stdout |
+| `backend` `handshake` | opening: what is started, what the agent must report first |
+| `command_line` `history` | the command line and environment; the agent's transcripts on disk |
+| `agent` `transport` | the running agent: the SDK, the process's lines |
+| `translator` | messages to events, by `turns` `content` `usage` `limits` `settings` `notices` `known_messages` |
+| `requests` `control_request` `elicitation` | what the agent waits for, as requests and replies |
+| `tool_text` `diff` | tools: titles, outputs, diffs |
+| `stdout_line` | one line of its stdout |
 
-Only `agent` and `wire` import the SDK, and only once an agent is opened.
+Only `agent` and `transport` import the SDK, and only once an agent is opened.
 """
 
 from kasmon.backends.claude.backend import backend

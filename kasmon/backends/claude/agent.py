@@ -1,6 +1,6 @@
-"""One running `claude`: its messages become events, wishes become calls of the SDK.
+"""One running `claude`: its messages become events, commands become SDK calls.
 
-Imported when an agent is opened, and not before: the SDK takes a second to load, and 50 MB.
+Imported only when an agent is opened: the SDK takes a second and 50 MB to load.
 """
 
 import asyncio
@@ -40,11 +40,10 @@ from kasmon.model.events import Event, NoticeRaised, SessionEnded
 LONGEST_BYTES: Final = 1 << 20
 
 
-def held(path: str, workdir: str) -> str | None:
-    """The text of the file at *path*, seen from *workdir*; empty where there is none.
+def read_text(path: str, workdir: str) -> str | None:
+    """Return the text of the file at *path*, relative to *workdir*; empty if there is none.
 
-    None where it is no text, too long, or not ours to read. Never waits: what is no plain file, such as a pipe, is not
-    read.
+    None if it is not text, too long or unreadable. Never blocks: only a regular file is read, not a pipe.
     """
     if not path or "\0" in path:
         return None
@@ -67,92 +66,92 @@ def held(path: str, workdir: str) -> str | None:
 
 
 INTERRUPT_S: Final = 2.0
-"""How long a running turn may take to end when the session is stopped."""
+"""How long a running turn may take to end when the session is stopped, in seconds."""
 LINGER_S: Final = 2.0
-"""How long the process may go on when it says nothing any more."""
+"""How long the process may run after it closed its output, in seconds."""
 GONE: Final = "the agent ended"
 
 log = logging.getLogger(__name__)
 
 
 class ClaudeAgent:
-    """One agent over *child*, a `claude` that speaks stream-json."""
+    """One agent over *child*, a `claude` process that uses stream-json."""
 
     def __init__(self, launch: Launch, child: ChildProcess, translator: ClaudeTranslator) -> None:
         self._launch = launch
         self._child = child
         self._translator = translator
-        self._outbox = EventQueue()
-        self._wire = ClaudeTransport(child, self._hear)
-        self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._permit), self._wire)
+        self._event_queue = EventQueue()
+        self._transport = ClaudeTransport(child, self._handle_message)
+        self._client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._permit), self._transport)
         self._replies: dict[str, asyncio.Future[Reply]] = {}
-        self._watching: asyncio.Task[None] | None = None
-        self._finishing: asyncio.Task[None] | None = None
-        self._lifting: asyncio.TimerHandle | None = None
+        self._watch_task: asyncio.Task[None] | None = None
+        self._finish_task: asyncio.Task[None] | None = None
+        self._limit_timer: asyncio.TimerHandle | None = None
         self._why = ""
 
     async def connect(self) -> Table:
-        """Introduce ourselves; what the agent answers.
+        """Perform the handshake; return the agent's answer.
 
         Raises:
-            ClaudeSDKError, Exception: as the SDK puts it, if it ends or does not answer.
+            ClaudeSDKError, Exception: from the SDK, if the agent ends or does not answer.
         """
         with self._calling():
             await self._client.connect()
-        self._watching = asyncio.create_task(self._watch())
+        self._watch_task = asyncio.create_task(self._report_end())
         return await self._client.get_server_info() or {}
 
     def begin(self, *introduction: Event) -> None:
-        """Let *introduction* be what it says first."""
-        self._outbox.introduce(introduction)
+        """Make *introduction* its first events."""
+        self._event_queue.start(introduction)
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
-        async for said in self._outbox.taken():
-            yield said
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
+        async for item in self._event_queue.read():
+            yield item
 
-    async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to the agent.
 
         Raises:
             SessionEndedError: if it has ended.
-            RequestClosedError, StaleRequestError, UnableError: if no open request takes this answer.
-            RefusedError: if it does not take it; the message is its own.
+            RequestClosedError, StaleRequestError, UnableError: if no open request accepts this answer.
+            RefusedError: if the agent rejects it; the message is the agent's.
         """
         if not self._child.is_running:
             raise SessionEndedError(self._launch.session)
-        match wish:
+        match command:
             case Prompt():
-                await self._prompt(wish)
-            case Answer() if self._translator.elicitations.has(wish.request):
-                await self._tell_server(wish)
+                await self._prompt(command)
+            case Answer() if self._translator.elicitations.has(command.request):
+                await self._answer_elicitation(command)
             case Answer():
-                self._answer(wish)
+                self._answer(command)
             case Interrupt():
                 with self._refusing():
                     await self._client.interrupt()
             case Configure():
-                await self._configure(wish)
-            case Stop() if self._finishing is None:
+                await self._configure(command)
+            case Stop() if self._finish_task is None:
                 self._why = "stopped"
-                self._finishing = asyncio.create_task(self._finish(wish.grace_s))
+                self._finish_task = asyncio.create_task(self._finish(command.grace_s))
 
     async def aclose(self) -> None:
         """End the agent if it runs; idempotent, and within some 10 s."""
         self._why = self._why or "closed"
-        if self._finishing is not None:
-            self._finishing.cancel()
-            await asyncio.gather(self._finishing, return_exceptions=True)
+        if self._finish_task is not None:
+            self._finish_task.cancel()
+            await asyncio.gather(self._finish_task, return_exceptions=True)
         await self._child.end()
         await self._client.disconnect()
-        if self._watching is not None:
-            await asyncio.wait([self._watching], timeout=LINGER_S)
-        if self._lifting is not None:
-            self._lifting.cancel()
+        if self._watch_task is not None:
+            await asyncio.wait([self._watch_task], timeout=LINGER_S)
+        if self._limit_timer is not None:
+            self._limit_timer.cancel()
 
     async def _prompt(self, prompt: Prompt) -> None:
         name = str(uuid.uuid4())
-        self._translator.turns.given(name, prompt)
+        self._translator.turns.record_prompt(name, prompt)
         message = {"role": "user", "content": prompt.text}
         with self._refusing():
             await self._client.query(
@@ -161,36 +160,36 @@ class ClaudeAgent:
 
     def _answer(self, answer: Answer) -> None:
         outcome = self._translator.asks.answer(answer, time.time())
-        self._outbox.say(outcome.events)
+        self._event_queue.put(outcome.events)
         if outcome.reply is not None and not (reply := self._reply(outcome.call)).done():
             reply.set_result(outcome.reply)
 
-    async def _tell_server(self, answer: Answer) -> None:
-        """Answer what an MCP server wants to know, once all of its form is filled in."""
+    async def _answer_elicitation(self, answer: Answer) -> None:
+        """Answer an MCP server's elicitation, once its whole form is filled in."""
         settled = self._translator.elicitations.answer(answer, time.time())
-        self._outbox.say(settled.events)
+        self._event_queue.put(settled.events)
         if settled.result is not None:
             await self._child.write(reply(settled.call, settled.result))
         if settled.ends_turn:
             with self._refusing():
                 await self._client.interrupt()
 
-    async def _configure(self, wish: Configure) -> None:
+    async def _configure(self, command: Configure) -> None:
         settings = self._translator.settings
-        if wish.model is not None:
+        if command.model is not None:
             with self._refusing():
-                await self._client.set_model(wish.model)
-            self._outbox.say(settings.model_changed(settings.resolved(wish.model), time.time()))
-        if wish.permission_mode is not None:
-            mode: Any = wish.permission_mode  # the agent's own list of them is longer than the SDK's, or shorter
+                await self._client.set_model(command.model)
+            self._event_queue.put(settings.change_model(settings.resolved(command.model), time.time()))
+        if command.permission_mode is not None:
+            mode: Any = command.permission_mode  # the agent's list of modes may differ from the SDK's
             with self._refusing():
                 await self._client.set_permission_mode(mode)
-            self._outbox.say(settings.mode_changed(mode, time.time()))
+            self._event_queue.put(settings.change_mode(mode, time.time()))
 
     async def _permit(
         self, _tool: str, _input: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
-        """Answer the agent as a person did; until then, wait."""
+        """Wait for the user's answer, and return it to the agent."""
         call = context.tool_use_id or ""
         try:
             reply = await self._reply(call)
@@ -201,24 +200,24 @@ class ClaudeAgent:
         return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
 
     def _reply(self, call: str) -> asyncio.Future[Reply]:
-        """What *call* is answered with, as soon as it is; whoever comes first makes it."""
+        """Return the future reply to *call*, creating it if needed."""
         return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
 
-    async def _hear(self, message: Table | UnparsedLine) -> None:
-        """Put what *message* says into the outbox."""
-        await self._outbox.room()
-        before = await self._before(message)
+    async def _handle_message(self, message: Table | UnparsedLine) -> None:
+        """Queue the events in *message*."""
+        await self._event_queue.wait_for_space()
+        before = await self._read_before(message)
         at = time.time()
         try:
-            self._outbox.say(self._translator.heard(message, at, before))
-        except Exception as error:  # a mistake of ours must not cut the line; the notice records it
+            self._event_queue.put(self._translator.translate(message, at, before))
+        except Exception as error:  # a bug in kasmon must not end the connection; the notice records it
             log.exception("a message could not be read")
-            self._outbox.say([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
-        self._time_limit()
-        await self._refuse_unseen(message)
+            self._event_queue.put([NoticeRaised(at=at, text=f"A message could not be read: {error!r}", level="error")])
+        self._schedule_limit_end()
+        await self._refuse_hidden(message)
 
-    async def _refuse_unseen(self, message: Table | UnparsedLine) -> None:
-        """Tell a server whose request nobody can see that nobody will answer it."""
+    async def _refuse_hidden(self, message: Table | UnparsedLine) -> None:
+        """Reply to a server that kasmon cannot show its request."""
         if isinstance(message, UnparsedLine) or name_of(message) != ELICITATION:
             return
         call = text(message, "request_id")
@@ -226,32 +225,32 @@ class ClaudeAgent:
             with contextlib.suppress(SessionEndedError):
                 await self._child.write(reply(call, None))
 
-    async def _before(self, message: Table | UnparsedLine) -> str | None:
-        """What the file holds that *message* asks to change."""
+    async def _read_before(self, message: Table | UnparsedLine) -> str | None:
+        """Return the content of the file that *message* asks to change."""
         if isinstance(message, UnparsedLine) or name_of(message) != ASK:
             return None
         request = table(message, "request")
         if text(request, "tool_name") not in CHANGING:
             return None
         path = text(table(request, "input"), "file_path")
-        return await asyncio.to_thread(held, path, self._launch.workdir)
+        return await asyncio.to_thread(read_text, path, self._launch.workdir)
 
-    def _time_limit(self) -> None:
-        """Lift a limit when its time has passed: the agent, idle, would not say so."""
-        if self._lifting is not None:
-            self._lifting.cancel()
-            self._lifting = None
+    def _schedule_limit_end(self) -> None:
+        """Schedule the end of a limit: the agent does not report it while idle."""
+        if self._limit_timer is not None:
+            self._limit_timer.cancel()
+            self._limit_timer = None
         until = self._translator.limit.until
         if until is not None:
             delay_s = max(0.0, until - time.time())
-            self._lifting = asyncio.get_running_loop().call_later(delay_s, self._lift)
+            self._limit_timer = asyncio.get_running_loop().call_later(delay_s, self._end_limit)
 
-    def _lift(self) -> None:
-        self._outbox.say(self._translator.limit.passed(time.time()))
-        self._time_limit()
+    def _end_limit(self) -> None:
+        self._event_queue.put(self._translator.limit.end_if_passed(time.time()))
+        self._schedule_limit_end()
 
     async def _finish(self, grace_s: float) -> None:
-        """Ask it to end; where it does not, end it after *grace_s* seconds. It would finish its turn first."""
+        """Interrupt a running turn, which the agent would finish first; end the process within *grace_s* seconds."""
         if self._translator.turns.is_running and grace_s > 0:
             with contextlib.suppress(RefusedError, TimeoutError):
                 async with asyncio.timeout(min(grace_s, INTERRUPT_S)):
@@ -259,14 +258,14 @@ class ClaudeAgent:
                         await self._client.interrupt()
         await self._child.end(grace_s)
 
-    async def _watch(self) -> None:
-        """Say how it ended, when it has."""
-        await self._wire.silent.wait()
+    async def _report_end(self) -> None:
+        """Once the agent has ended, report how."""
+        await self._transport.silent.wait()
         await self._child.end(LINGER_S)
         at = time.time()
         child = self._child
-        self._outbox.say(self._translator.ended(GONE, at))
-        self._outbox.say(
+        self._event_queue.put(self._translator.ended(GONE, at))
+        self._event_queue.put(
             [
                 SessionEnded(
                     at=at,
@@ -280,20 +279,20 @@ class ClaudeAgent:
 
     @contextlib.contextmanager
     def _calling(self) -> Iterator[None]:
-        self._wire.calls += 1
+        self._transport.calls += 1
         try:
             yield
         finally:
-            self._wire.calls -= 1
+            self._transport.calls -= 1
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
-        """A call of the SDK, whose failure becomes one of ours."""
+        """Convert the failure of an SDK call to a kasmon error."""
         try:
             with self._calling():
                 yield
-        except Exception as error:  # the SDK raises a bare one with the agent's own words
-            if self._wire.silent.is_set() or not self._child.is_running:
+        except Exception as error:  # the SDK raises a bare exception with the agent's message
+            if self._transport.silent.is_set() or not self._child.is_running:
                 raise SessionEndedError(self._launch.session) from error
             raise RefusedError(f"claude did not accept it: {error}.") from error
 

@@ -1,4 +1,4 @@
-"""Opens the user's own `claude` and sees to it that it introduces itself, as the conversation that was asked for."""
+"""Opens the user's own `claude`, performs the handshake, and checks that it has the requested conversation."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kasmon.backends.base import Abilities, Agent
-from kasmon.backends.claude.handshake import ClaudeLaunch, check, introduction, planned, why_not
+from kasmon.backends.claude.handshake import ClaudeLaunch, build_introduction, check, explain_failure, plan_launch
 from kasmon.backends.claude.history import conversation_of
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.claude.translator import ClaudeTranslator
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kasmon.backends.claude.agent import ClaudeAgent
 
 HANDSHAKE_S: Final = 10.0
-"""How long it may take to introduce itself, where nobody set another limit."""
+"""The default handshake limit, in seconds."""
 
 
 class ClaudeBackend:
-    """Talks to Claude Code by its own protocol."""
+    """Talks to Claude Code over its own protocol."""
 
     name = "claude"
     abilities = Abilities(
@@ -44,7 +44,7 @@ class ClaudeBackend:
     )
 
     async def open(self, launch: Launch, /) -> Agent:
-        """Start `launch.argv`, and go on with the conversation `launch.resume` where there is one.
+        """Start `launch.argv`; resume the conversation `launch.resume` if there is one.
 
         Raises:
             ExtraMissingError: if the SDK is not installed.
@@ -52,7 +52,7 @@ class ClaudeBackend:
                 has another conversation.
         """
         began, limit_s = time.time(), handshake_timeout.limit_s(launch, HANDSHAKE_S)
-        plan = await asyncio.to_thread(planned, launch)
+        plan = await asyncio.to_thread(plan_launch, launch)
         argv, variables, secrets = plan.argv, plan.variables, plan.secrets
         if launch.sandbox is not None:
             from kasmon.sandbox.agent.launch import prepare_launch
@@ -77,7 +77,7 @@ class ClaudeBackend:
             await (child.end() if agent is None else agent.aclose())
             if isinstance(error, LaunchError) or not isinstance(error, Exception):
                 raise
-            why = why_not(error, plan, child, translator.turns.failure, limit_s)
+            why = explain_failure(error, plan, child, translator.turns.failure, limit_s)
             why.__cause__ = error
             if isinstance(why, UnfitAgentError):
                 why = await explained(why, self.name, plan.argv, launch.workdir, plan.variables)
@@ -97,11 +97,11 @@ class ClaudeBackend:
         conversation = await asyncio.to_thread(_conversation, launch, plan.config, child.pid)
         check(launch, plan, answer, conversation)
         settings.conversation = conversation or settings.conversation
-        agent.begin(*introduction(launch, plan, settings, answer, child.pid, at))
+        agent.begin(*build_introduction(launch, plan, settings, answer, child.pid, at))
 
 
 def _conversation(launch: Launch, config: Path, pid: int) -> str:
-    """The id of the conversation that its process has; empty where that is not known."""
+    """Return the id of the process's conversation; empty if unknown."""
     if launch.sandbox is None:
         return conversation_of(config, pid)
     from kasmon.sandbox.agent.identify import find_agent

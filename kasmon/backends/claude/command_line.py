@@ -1,7 +1,7 @@
-"""How the user's own `claude` is started: its command line, and its environment.
+"""The command line and environment with which the user's own `claude` is started.
 
-The command line is ours and not the SDK's: that one empties the system prompt, and knows the flags of one version only.
-It holds the few flags of the stream-json protocol; the user's reach the program unchanged.
+kasmon builds the command line itself: the SDK empties the system prompt, and knows the flags of one version only. It
+holds the few flags of the stream-json protocol; the user's flags reach the program unchanged.
 """
 
 import os
@@ -44,7 +44,7 @@ OWN_PREFIXES: Final = (
     "USE_BUILTIN_RIPGREP",
     "VERTEX_REGION_",
 )
-"""How the variables begin that Claude Code documents as its own, those of Bedrock and Vertex among them."""
+"""Name prefixes of the variables that Claude Code documents, including those of Bedrock and Vertex."""
 CONVERSATION_FLAGS: Final = frozenset(
     {"--continue", "-c", "--resume", "-r", "--session-id", "--fork-session", "--from-pr"}
 )
@@ -52,15 +52,15 @@ CONVERSATION_FLAGS: Final = frozenset(
 
 
 def command(launch: Launch, *, begin: str = "", resume: str = "") -> list[str]:
-    """The command line for *launch*.
+    """Return the command line for *launch*.
 
-    Ours stand behind the user's, so that no flag of theirs can change the protocol; the model stands before, as a
+    kasmon's flags come after the user's, so that no user flag can change the protocol; the model comes first, as a
     default.
 
     Args:
-        launch: whose `argv` is the program's path and the user's flags.
-        begin: the id that a new conversation gets.
-        resume: the id of the conversation to go on with.
+        launch: its `argv` holds the program's path and the user's flags.
+        begin: the id of a new conversation.
+        resume: the id of the conversation to resume.
     """
     program, *flags = launch.argv
     model = ["--model", launch.model] if launch.model else []
@@ -70,17 +70,17 @@ def command(launch: Launch, *, begin: str = "", resume: str = "") -> list[str]:
 
 
 def chooses_conversation(flags: Sequence[str]) -> bool:
-    """Whether the user's *flags* say which conversation it is, so that we do not."""
+    """Whether the user's *flags* choose the conversation, so that kasmon does not."""
     return any(flag.partition("=")[0] in CONVERSATION_FLAGS for flag in flags)
 
 
 def forks(flags: Sequence[str]) -> bool:
-    """Whether the user wants each start to go on in a copy of the conversation, under another id."""
+    """Whether the user wants each start to resume a copy of the conversation, under another id."""
     return "--fork-session" in flags
 
 
 def model_of(command: Sequence[str]) -> str:
-    """The model that *command* asks for; empty where it leaves that to the agent."""
+    """Return the model that *command* requests; empty if the agent chooses."""
     asked = ""
     for flag, following in zip(command, [*command[1:], ""], strict=True):
         if flag == "--model":
@@ -91,12 +91,12 @@ def model_of(command: Sequence[str]) -> str:
 
 
 def environment(launch: Launch, variables: Mapping[str, str], sdk: str) -> dict[str, str]:
-    """The whole environment of the process: *variables*, and what the protocol needs.
+    """Return the whole environment of the process: *variables*, and what the protocol needs.
 
     Args:
-        launch: says where it works.
+        launch: its `workdir` becomes PWD.
         variables: what every agent gets, and this agent's own.
-        sdk: the version of the SDK that speaks with it.
+        sdk: the version of the SDK.
     """
     kept = {name: value for name, value in variables.items() if (name, value) != ("CLAUDE_CONFIG_DIR", "")}
     return {
@@ -109,6 +109,6 @@ def environment(launch: Launch, variables: Mapping[str, str], sdk: str) -> dict[
 
 
 def config_folder(variables: Mapping[str, str]) -> str:
-    """Where the agent keeps what it remembers."""
+    """Return the agent's config folder."""
     home = variables.get("HOME", "/")
     return variables.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")  # noqa: PTH118 - any text may stand there

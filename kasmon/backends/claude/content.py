@@ -1,4 +1,4 @@
-"""What the agent and its sub-agents say, think and do: messages of the model, and what came back from its tools."""
+"""Content of the conversation: what the agent and its sub-agents write, think and do, and results of their tools."""
 
 import re
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ Said: TypeAlias = Event | Chunk
 
 TOOL_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 SILENT_BLOCKS: Final = frozenset({"redacted_thinking", "image", "document", "fallback"})
-"""Blocks with nothing to read in them."""
+"""Blocks without readable content."""
 COMMAND_OUTPUT: Final = re.compile(
     r"\A<local-command-(?:stdout|stderr)>(.*)</local-command-(?:stdout|stderr)>\Z", re.DOTALL
 )
 
 MODEL_SET: Final = "Set model to "
-"""How the agent acknowledges another model, which is a fact of its own."""
+"""How the agent confirms a model change, which has its own event."""
 TODO_STATES: Final[dict[str, Literal["open", "doing", "done"]]] = {"in_progress": "doing", "completed": "done"}
 
 
@@ -39,13 +39,13 @@ class ConversationContent:
 
     def __init__(self) -> None:
         self.said = ""
-        """What the agent itself said last."""
+        """The last text of the agent itself."""
         self._todo = TodoList()
         self._calls: dict[str, tuple[str, Table]] = {}
-        """The calls of tools that are not finished: the tool and its input."""
+        """The unfinished tool calls: call id -> the tool and its input."""
 
-    def streamed(self, event: Table) -> Iterator[Chunk]:
-        """A piece of what the model writes just now; *event* is of its own streaming protocol."""
+    def translate_stream(self, event: Table) -> Iterator[Chunk]:
+        """Yield the text that the model is writing; *event* is one of its streaming protocol."""
         delta = table(event, "delta")
         if event.get("type") == "content_block_delta":
             if piece := text(delta, "text"):
@@ -53,8 +53,8 @@ class ConversationContent:
             elif piece := text(delta, "thinking"):
                 yield Chunk(text=piece, thinking=True)
 
-    def of_agent(self, message: Table, at: float) -> Iterator[Event]:
-        """A message of the model, or one that the agent wrote in its name."""
+    def translate_assistant(self, message: Table, at: float) -> Iterator[Event]:
+        """Yield the events in a message of the model, or one that the agent wrote in its name."""
         within = text(message, "parent_tool_use_id")
         for block in rows(table(message, "message"), "content"):
             kind = text(block, "type")
@@ -73,8 +73,8 @@ class ConversationContent:
             elif kind not in SILENT_BLOCKS:
                 yield UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=tool_text.as_json(block)[:RAW_CHARACTERS])
 
-    def of_user(self, message: Table, at: float) -> Iterator[Event]:
-        """A message in the user's name: what tools gave, and what commands of the agent's own print."""
+    def translate_user(self, message: Table, at: float) -> Iterator[Event]:
+        """Yield the events in a message in the user's name: tool results, and output of the agent's own commands."""
         content = table(message, "message")
         result = table(message, "tool_use_result")
         for block in rows(content, "content"):
@@ -84,12 +84,12 @@ class ConversationContent:
         if printed and printed[1].strip() and not printed[1].startswith(MODEL_SET):
             yield NoticeRaised(at=at, text=printed[1].strip())
 
-    def tasks_stated(self, message: Table, at: float) -> PlanUpdated:
-        """The agent itself set the states of some tasks."""
+    def update_task_states(self, message: Table, at: float) -> PlanUpdated:
+        """Return the plan after the agent itself set the states of some tasks."""
         return PlanUpdated(at=at, items=self._todo.stated(rows(message, "statuses")))
 
     def cleared(self, at: float) -> Iterator[Event]:
-        """A new conversation begins."""
+        """Reset for a new conversation."""
         self.said = ""
         if self._todo.forget():
             yield PlanUpdated(at=at)
@@ -111,14 +111,14 @@ class ConversationContent:
 
 
 class TodoList:
-    """The agent's own to-do list: the tool `TodoWrite` writes it whole, the `Task` tools piece by piece."""
+    """The agent's own to-do list: the tool `TodoWrite` replaces it whole, the `Task` tools change single tasks."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, PlanItem] = {}
-        """By id, in the order in which they were made."""
+        """By id, in order of creation."""
 
     def finished(self, tool: str, asked: Table, result: Table) -> tuple[PlanItem, ...] | None:
-        """The list after *tool* did what it was *asked*; None where that says nothing new."""
+        """Return the list after *tool* finished with the input *open*; None if that does not change it."""
         if tool == "TodoWrite":
             todos = rows(result, "newTodos") or rows(asked, "todos")
             self._tasks = {str(n): _item(todo, "content") for n, todo in enumerate(todos)}
@@ -133,13 +133,13 @@ class TodoList:
         return tuple(self._tasks.values())
 
     def stated(self, statuses: list[Table]) -> tuple[PlanItem, ...]:
-        """The list after the agent itself set these *statuses*."""
+        """Return the list after the agent itself set these *statuses*."""
         for status in statuses:
             self._update(text(status, "id"), {}, text(status, "status"))
         return tuple(self._tasks.values())
 
     def forget(self) -> bool:
-        """Begin anew; whether there was anything."""
+        """Clear the list; return whether it had any tasks."""
         was_there = bool(self._tasks)
         self._tasks.clear()
         return was_there

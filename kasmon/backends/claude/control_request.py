@@ -1,4 +1,4 @@
-"""What the agent asks, as requests: a permission, a plan to approve, or the questions of one call."""
+"""Convert what the agent asks to requests: a permission, a plan to approve, or the questions of one call."""
 
 from typing import Final
 
@@ -17,23 +17,23 @@ QUESTION_CHOICES: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known beside the agent's own words when it asks."""
+    """What is known about a call besides its own fields."""
 
     session: SessionId
     at: float
     before: str | None = None
-    """What the file holds that it wants to change, empty where there is none; None where that is not known."""
+    """What the file to change holds, empty if there is none; None if unknown."""
     said: str = ""
-    """What the agent said last, for a plan that it sent without a text."""
+    """The agent's last text, for a plan that it sent without one."""
 
 
 def requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
-    """The requests that the `can_use_tool` message *asked* makes, sealed; one for each question, else one.
+    """Return the requests for the `can_use_tool` message *open*, sealed; one for each question, else one.
 
     Args:
-        call: the agent's own id of what it asks.
+        call: the agent's own id of the call.
         asked: the `request` in its message.
-        context: when, where, and of what it asks.
+        context: the session, the time, and related content.
     """
     name, given = text(asked, "tool_name"), table(asked, "input")
     questions = [question for question in rows(given, "questions") if text(question, "question")]
@@ -65,7 +65,7 @@ def _permission(call: str, name: str, given: Table, asked: Table, before: str | 
 
 
 def _shown(name: str, given: Table) -> str:
-    """The whole input of the tool *name* as text to read."""
+    """Return the whole input of the tool *name* as readable text."""
     if name == "Bash" and text(given, "command"):
         return text(given, "command")
     if name == "Write" and given.keys() == {"file_path", "content"}:
@@ -74,7 +74,7 @@ def _shown(name: str, given: Table) -> str:
 
 
 def _why(name: str, asked: Table) -> str:
-    """The agent's own reason for asking, and what it wants to reach."""
+    """Return the agent's reason for asking, and the path that it wants to access."""
     described = text(asked, "description") if name == "Bash" else ""
     reach = text(asked, "blocked_path")
     reasons = [described, text(asked, "decision_reason"), f"It reaches {reach}" if reach else ""]

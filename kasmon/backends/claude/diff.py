@@ -1,4 +1,4 @@
-"""Unified diffs: of what a tool did, as the agent reports it, and of what it wants to do, against the file as it is."""
+"""Unified diffs: of a finished tool, as the agent reports it, and of a requested tool, against the current file."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 from kasmon.backends.common.json_access import Table, count, rows, text, texts
 
 CONTEXT: Final = 3
-"""How many unchanged lines stand around a change."""
+"""How many unchanged lines surround a change."""
 COMPARED: Final = 4_000_000
-"""Up to which product of lines two texts are compared; beyond, all of the one goes and all of the other comes."""
+"""The largest product of line counts for which two texts are compared; beyond it, all lines are replaced."""
 CHANGING: Final = frozenset({"Edit", "Write", "MultiEdit"})
-"""Tools whose input says what a file will hold."""
+"""Tools whose input determines a file's content."""
 
 
 class Hunk(NamedTuple):
-    """One change: where it begins in the old and the new file, counted from 1, and its lines with their signs."""
+    """One change: its first line in the old and the new file, counted from 1, and its lines with their signs."""
 
     old: int
     new: int
@@ -23,7 +23,7 @@ class Hunk(NamedTuple):
 
 
 def done(result: Table) -> str:
-    """The diff of a finished tool by its structured *result*; empty where it changed no file."""
+    """Return the diff of a finished tool from its structured *result*; empty if it changed no file."""
     path = text(result, "filePath")
     hunks = [
         Hunk(count(hunk, "oldStart"), count(hunk, "newStart"), texts(hunk, "lines"))
@@ -37,12 +37,12 @@ def done(result: Table) -> str:
 
 
 def wanted(tool: str, asked: Table, before: str | None) -> str:
-    """The diff of what *tool* would do with the input *asked*; empty where that is not known.
+    """Return the diff of what *tool* would do with the input *open*; empty if unknown.
 
     Args:
         tool: the tool's name.
         asked: its input.
-        before: what the file holds now, empty where there is none; None where that is not known.
+        before: what the file holds now, empty if there is none; None if unknown.
     """
     path = text(asked, "file_path")
     if tool not in CHANGING or not path:
@@ -58,7 +58,7 @@ def wanted(tool: str, asked: Table, before: str | None) -> str:
 
 
 def _edited(before: str, edits: Sequence[Table]) -> str | None:
-    """*before* after *edits*; None if one of them does not fit."""
+    """Return *before* after *edits*; None if one of them does not match."""
     after = before
     for edit in edits:
         old, new = text(edit, "old_string"), text(edit, "new_string")
@@ -69,7 +69,7 @@ def _edited(before: str, edits: Sequence[Table]) -> str | None:
 
 
 def _hunks(before: str, after: str) -> list[Hunk]:
-    """What turns *before* into *after*; only what differs is compared."""
+    """Return the changes from *before* to *after*; common first and last lines are skipped."""
     old, new = _lines(before), _lines(after)
     same = next(
         (at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new))
@@ -106,7 +106,7 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> Iterator[Hunk]:
 
 
 def _written(path: str, hunks: Sequence[Hunk]) -> str:
-    """*hunks* as a unified diff of *path*; empty where there are none."""
+    """Return *hunks* as a unified diff of *path*; empty if there are none."""
     if not hunks:
         return ""
     shown = " ".join(path.splitlines())

@@ -1,6 +1,6 @@
-"""What an MCP server wants to know through claude, in its protocol: the call, and the line that answers it.
+"""Elicitations of an MCP server in claude's protocol: the call, and the line that answers it.
 
-The SDK does not know this call, so it is answered beside the SDK.
+The SDK does not support this call, so kasmon answers it directly.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ ELICITATION: Final = "control_request/elicitation"
 
 
 def wanted(asked: Table) -> ElicitationRequest:
-    """What the `request` of the call says."""
+    """Return the elicitation in the `request` of the call."""
     return ElicitationRequest(
         server=text(asked, "display_name") or text(asked, "mcp_server_name"),
         message=text(asked, "message"),
@@ -26,7 +26,7 @@ def wanted(asked: Table) -> ElicitationRequest:
 
 
 def reply(call: str, result: Result | None) -> bytes:
-    """The line that answers *call*; with None, that nobody here can."""
+    """Return the line that answers *call*; a *result* of None means that kasmon cannot show it."""
     answered: Table = {"request_id": call}
     if result is None:
         answered |= {"subtype": "error", "error": "kasmon cannot show this"}

@@ -1,4 +1,4 @@
-"""The first words: what they must hold, what follows from them, and why there were none."""
+"""The handshake: what it must contain, the first events, and why it failed."""
 
 import re
 import uuid
@@ -33,35 +33,35 @@ SDK: Final = "claude-agent-sdk"
 
 
 class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """How one `claude` is going to be started."""
+    """How one `claude` is to be started."""
 
     argv: tuple[str, ...]
     variables: dict[str, str]
     """Its whole environment."""
     secrets: tuple[str, ...]
     conversation: str
-    """The id that it is to have; empty where the user's flags choose it."""
+    """The requested id; empty if the user's flags choose it."""
     memory: PromptPresence | None
-    """What its transcript says of a conversation that goes on; None for a new one."""
+    """What the transcript of a resumed conversation contains; None for a new one."""
     carried: ConversationUsage = ConversationUsage()
-    """The figures that it goes on from."""
+    """The usage figures that the agent continues from."""
 
     @property
     def config(self) -> Path:
-        """The folder in which claude keeps its settings and its conversations."""
+        """The folder in which claude stores its settings and its conversations."""
         return Path(config_folder(self.variables))
 
 
-def planned(launch: Launch) -> ClaudeLaunch:
-    """The plan for *launch*; looks at files.
+def plan_launch(launch: Launch) -> ClaudeLaunch:
+    """Return the plan for *launch*; reads files.
 
-    A new conversation gets an id of ours, so that it is known before the first prompt. One in which nothing was said
-    yet has no transcript, and begins again under its id.
+    A new conversation gets an id from kasmon, so that it is known before the first prompt. A conversation without any
+    prompt has no transcript, and begins again under its id.
 
     Raises:
         ExtraMissingError: if the SDK is not installed.
         LaunchError: if there is no program.
-        UntrustedFolderError: if it would run what nobody has trusted.
+        UntrustedFolderError: if it would run what the user has not trusted.
     """
     if not launch.argv:
         raise LaunchError(f"cannot start {launch.agent!r}: its profile names no program.")
@@ -72,7 +72,7 @@ def planned(launch: Launch) -> ClaudeLaunch:
     around = surroundings(launch, OWN_PREFIXES)
     variables = environment(launch, around.variables, sdk)
     check_trust("claude", launch.argv, launch.workdir, variables)
-    if launch.sandbox is not None:  # it remembers in its home there
+    if launch.sandbox is not None:  # its conversations are in its sandbox home
         from kasmon.sandbox.agent.launch import home_of
 
         variables["HOME"] = str(home_of(places(), launch.session))
@@ -96,7 +96,7 @@ def planned(launch: Launch) -> ClaudeLaunch:
 
 
 OLDEST: Final = (2, 0, 0)
-"""The first version of Claude Code that the SDK talks to."""
+"""The oldest version of Claude Code that the SDK supports."""
 VERSION: Final = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 LOG_IN: Final = "Log in with `claude` on a terminal and /login, or give the session ANTHROPIC_API_KEY by --env."
 UNKNOWN_FLAG: Final = "unknown option"
@@ -107,17 +107,17 @@ HINTS: Final = {
     UNKNOWN_FLAG: "Check the profile's flags.",
     "already in use": "Leave out --session-id.",
 }
-"""What can be done about what the agent says when it does not start."""
+"""Hints for what the agent prints when it does not start."""
 
 
 def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) -> None:
-    """Refuse an agent that could not work, or would go on with something else.
+    """Refuse an agent that could not work, or has another conversation.
 
     Args:
-        launch: what was wanted.
+        launch: the requested launch.
         plan: how it was started.
-        answer: to our introduction.
-        conversation: the id of the one that it has; empty where that is not known.
+        answer: the agent's answer to the handshake.
+        conversation: the id of its conversation; empty if unknown.
 
     Raises:
         LaunchError: with the reason.
@@ -135,11 +135,11 @@ def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) 
         raise LaunchError(f"claude opened the conversation {conversation!r} instead of {launch.resume!r}.")
 
 
-def introduction(
+def build_introduction(
     launch: Launch, plan: ClaudeLaunch, settings: ClaudeSettings, answer: Table, pid: int, at: float
 ) -> tuple[Event, ...]:
-    """What the agent's session begins with; *settings* know its conversation already."""
-    offered = settings.offered(answer, model_of(plan.argv), at)
+    """Return the first events of the agent's session; *settings* know its conversation already."""
+    offered = settings.apply_initialize(answer, model_of(plan.argv), at)
     started = SessionStarted(
         at=at,
         generation=launch.generation,
@@ -158,15 +158,17 @@ def introduction(
 
 
 def proof(plan: ClaudeLaunch, remembers: str) -> str:
-    """How it is known that the conversation is the one of before; empty where it is new."""
+    """Return how the resumed conversation was verified; empty if it is new."""
     if plan.memory is None:
         return ""
     known = plan.memory in (PromptPresence.ENDS_WITH_IT, PromptPresence.HOLDS_IT) and remembers
     return f"claude opened it by its id{f', and {plan.memory.value}' if known else ''}"
 
 
-def why_not(error: Exception, plan: ClaudeLaunch, child: ChildProcess, failure: str, limit_s: float) -> LaunchError:
-    """Why the agent did not introduce itself; *failure* is what it said of that in its protocol, if anything."""
+def explain_failure(
+    error: Exception, plan: ClaudeLaunch, child: ChildProcess, failure: str, limit_s: float
+) -> LaunchError:
+    """Return why the handshake failed; *failure* is the agent's own message in its protocol, if any."""
     if isinstance(error, ImportError):
         return ExtraMissingError("claude", "claude")
     words = redact(clean_block(failure), plan.secrets)[0] or child.last_words

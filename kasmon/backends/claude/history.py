@@ -1,7 +1,7 @@
-"""What the agent remembers on disk: its transcripts, by which a conversation is known to be the one of before.
+"""The agent's transcripts on disk, by which a resumed conversation is verified.
 
-`projects/<folder>/<id>.jsonl` holds a conversation, a line for each thing that happened; `sessions/<pid>.json` says
-which one a running process has. Neither format is promised, so what cannot be read counts as not there.
+`projects/<folder>/<id>.jsonl` holds a conversation, a line for each message or event; `sessions/<pid>.json` names the
+conversation of a running process. Neither format is documented, so what cannot be read counts as missing.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from kasmon.backends.common.json_access import Table, amount, rows, table, text
 from kasmon.model.commands import ConversationUsage
 
 MARKS: Final = (b'"enqueue"', b'"type":"user"')
-"""What is in the lines that may hold a prompt; the others can be long, and are not read."""
+"""Markers of lines that may hold a prompt; other lines can be long, and are not parsed."""
 FIGURES: Final = b'"type":"cost-state"'
-"""What is in the line that a process writes when it ends cleanly: the next one counts on from there."""
+"""Marker of the line that a process writes when it ends cleanly: the next process continues from its figures."""
 NO_PROMPT: Final = ("<command-", "<local-command-", "<system-reminder>", "<task-notification>", "[Request interrupted")
-"""How texts begin that stand in the user's name, and are nobody's prompt."""
+"""Prefixes of texts in the user's name that are not prompts."""
 
 
 class PromptPresence(Enum):
-    """Whether a conversation holds the prompt that was given last."""
+    """Whether a conversation contains the last prompt."""
 
     ENDS_WITH_IT = "its transcript ends with the last prompt"
     HOLDS_IT = "its transcript contains the last prompt and later messages"
@@ -34,7 +34,7 @@ class PromptPresence(Enum):
 
 
 def transcript(config: Path, conversation: str) -> Path | None:
-    """The file that holds *conversation*; None where there is none."""
+    """Return the file that holds *conversation*; None if there is none."""
     if not conversation or "/" in conversation:
         return None
     try:
@@ -45,7 +45,7 @@ def transcript(config: Path, conversation: str) -> Path | None:
 
 
 def memory(config: Path, conversation: str, prompt: str) -> PromptPresence:
-    """What the agent's own history says of *conversation*, in which *prompt* was given last."""
+    """Return whether the transcript of *conversation* contains *prompt*, which was sent last."""
     file = transcript(config, conversation)
     if file is None:
         return PromptPresence.NO_TRANSCRIPT
@@ -62,7 +62,7 @@ def memory(config: Path, conversation: str, prompt: str) -> PromptPresence:
 
 
 def carried(config: Path, conversation: str) -> ConversationUsage:
-    """The figures that the agent itself goes on from when it goes on with *conversation*; none where it kept none."""
+    """Return the usage figures that the agent continues from when it resumes *conversation*; zero if none stored."""
     file = transcript(config, conversation)
     kept: Table = {}
     if file is not None:
@@ -74,7 +74,7 @@ def carried(config: Path, conversation: str) -> ConversationUsage:
 
 
 def prompts(file: Path) -> Iterator[str]:
-    """The prompts in a transcript, oldest first; one that waited may come twice.
+    """Yield the prompts in a transcript, oldest first; a queued one may come twice.
 
     Raises:
         OSError: if it cannot be read.
@@ -86,7 +86,7 @@ def prompts(file: Path) -> Iterator[str]:
 
 
 def conversation_of(config: Path, pid: int) -> str:
-    """The id of the conversation that process *pid* has; empty where that is not known."""
+    """Return the id of the conversation of process *pid*; empty if unknown."""
     try:
         return text(_object((config / "sessions" / f"{pid}.json").read_bytes()), "sessionId")
     except OSError:

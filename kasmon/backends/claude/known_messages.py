@@ -1,4 +1,4 @@
-"""The messages that are known: those that become facts elsewhere, and those with nothing in them for anybody."""
+"""Names of the protocol's messages, and those that kasmon ignores."""
 
 from typing import Final
 
@@ -53,11 +53,11 @@ SILENT: Final = frozenset(
         "transcript_mirror",
     }
 )
-"""Progress, bookkeeping and what only other screens show, by type and subtype (Claude Code 2.1.330)."""
+"""Progress, bookkeeping and what only other frontends show, by type and subtype (Claude Code 2.1.330)."""
 
 
 def name_of(message: Table) -> str:
-    """What kind of message it is: `assistant`, `system/init`, `control_request/can_use_tool`, ..."""
+    """Return the kind of *message*: `assistant`, `system/init`, `control_request/can_use_tool`, ..."""
     kind = text(message, "type") or "no type"
     if kind == "system":
         return f"system/{text(message, 'subtype')}"

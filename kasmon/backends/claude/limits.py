@@ -1,4 +1,4 @@
-"""Rate and usage limits: reached, near, lifted; and requests to the provider that are tried again."""
+"""Rate and usage limits: reached, near, lifted; and retried requests to the provider."""
 
 from typing import Final
 
@@ -20,16 +20,16 @@ class LimitTracker:
     def __init__(self) -> None:
         self.is_reached = False
         self.until: float | None = None
-        """When the provider lifts it, in seconds since the epoch; None where nobody said."""
+        """When the provider lifts it, in seconds since the epoch; None if unknown."""
         self._warned = ""
 
-    def changed(self, info: Table, at: float) -> tuple[Event, ...]:
-        """A `rate_limit_event` says how things stand."""
+    def apply_event(self, info: Table, at: float) -> tuple[Event, ...]:
+        """Apply a `rate_limit_event`."""
         name = NAMES.get(text(info, "rateLimitType"), "usage limit")
         status = text(info, "status")
         if status == "rejected" and info.get("isUsingOverage") is not True:
-            return self._reached(amount(info, "resetsAt"), f"The {name} is reached.", at)
-        lifted = self.lifted(at)
+            return self._reach(amount(info, "resetsAt"), f"The {name} is reached.", at)
+        lifted = self.end(at)
         used = amount(info, "utilization")
         warning = f"{used:.0%} of the {name} is used." if used is not None else f"Approaching the {name}."
         if status != "allowed_warning" or name == self._warned:
@@ -37,29 +37,29 @@ class LimitTracker:
         self._warned = name
         return (*lifted, NoticeRaised(at=at, text=warning, level="warning"))
 
-    def refused(self, message: Table, said: str, at: float) -> tuple[Event, ...]:
-        """The provider refused a request because of a limit; *said* is how the agent puts it."""
+    def record_refusal(self, message: Table, said: str, at: float) -> tuple[Event, ...]:
+        """Record that the provider refused a request because of a limit; *said* is the agent's message."""
         info = table(table(message, "api_error_params"), "rate_limit_info")
-        return () if self.is_reached else self._reached(amount(info, "resetsAt"), said, at)
+        return () if self.is_reached else self._reach(amount(info, "resetsAt"), said, at)
 
-    def lifted(self, at: float) -> tuple[Event, ...]:
-        """The limit, if one was reached, is over."""
+    def end(self, at: float) -> tuple[Event, ...]:
+        """End the limit, if one was reached."""
         if not self.is_reached:
             return ()
         self.is_reached, self.until = False, None
         return (LimitLifted(at=at),)
 
-    def passed(self, at: float) -> tuple[Event, ...]:
-        """The same if its time has passed at *at*."""
-        return self.lifted(at) if self.until is not None and self.until <= at else ()
+    def end_if_passed(self, at: float) -> tuple[Event, ...]:
+        """End the limit if its time has passed at *at*."""
+        return self.end(at) if self.until is not None and self.until <= at else ()
 
-    def _reached(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:
+    def _reach(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:
         self.is_reached, self.until = True, until
         return (LimitReached(at=at, until=until, text=said),)
 
 
 def retried(message: Table, at: float) -> NoticeRaised:
-    """An `api_retry`: the agent tries again by itself, and goes on working."""
+    """Return the notice for an `api_retry`: the agent retries by itself and continues."""
     status = count(message, "error_status")
     what = " ".join(text(message, "error").split("_")) if text(message, "error") != "unknown" else ""
     how = " ".join(word for word in (str(status) if status else "", f"({what})" if what else "") if word)

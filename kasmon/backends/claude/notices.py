@@ -1,4 +1,4 @@
-"""What the agent tells beside its work, as notices: tasks in the background, its own refusals, other models."""
+"""Notices from the agent's side messages: background tasks, its own refusals, model changes."""
 
 from typing import Final, Literal
 
@@ -9,34 +9,34 @@ from kasmon.model.formatting import compact
 Level = Literal["info", "warning", "error"]
 
 LOUD: Final = frozenset({"high", "immediate"})
-"""The priorities of a `notification` that is shown."""
+"""Priorities at which a `notification` is shown."""
 INFORMED: Final[dict[str, Level]] = {"notice": "info", "suggestion": "info", "warning": "warning"}
-"""The levels of an `informational` message that is shown."""
+"""Levels at which an `informational` message is shown, and the notice's level."""
 NO_LOGIN: Final = "authentication_failed"
 LOG_IN: Final = "Log in by /login in `claude` on a terminal, or give the session ANTHROPIC_API_KEY by --env."
 
 
 class ClaudeNotices:
-    """Turns messages into notices; remembers what tasks in the background are about."""
+    """Turns messages into notices; remembers the descriptions of background tasks."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}
 
     def of_system(self, message: Table, at: float) -> NoticeRaised | MessageWritten | None:
-        """The notice in a `system` message; None where it holds none."""
+        """Return the notice in a `system` message; None if it holds none."""
         subtype = text(message, "subtype")
         if subtype == "task_started":
             self._tasks[text(message, "task_id")] = text(message, "description")
             return None
         if subtype == "local_command_output":
             return MessageWritten(at=at, text=text(message, "content"))
-        told = self._told(subtype, message)
+        told = self._notice_of(subtype, message)
         return NoticeRaised(at=at, text=told[0], level=told[1]) if told and told[0].strip() else None
 
-    def _told(self, subtype: str, message: Table) -> tuple[str, Level] | None:
+    def _notice_of(self, subtype: str, message: Table) -> tuple[str, Level] | None:
         match subtype:
             case "task_notification":
-                return self._task_over(message)
+                return self._task_notice(message)
             case "permission_denied":
                 why = text(message, "decision_reason") or text(message, "message")
                 return f"claude itself refused {text(message, 'tool_name')}: {why}", "warning"
@@ -56,7 +56,7 @@ class ClaudeNotices:
                 return f"claude shuts down: {text(message, 'reason')}", "warning"
         return None
 
-    def _task_over(self, message: Table) -> tuple[str, Level]:
+    def _task_notice(self, message: Table) -> tuple[str, Level]:
         status = text(message, "status") or "over"
         about = self._tasks.pop(text(message, "task_id"), "") or text(message, "summary") or "a task"
         return f"In the background: {about}: {status}.", "warning" if status == "failed" else "info"

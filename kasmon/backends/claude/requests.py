@@ -1,4 +1,4 @@
-"""What the agent waits for: each of its calls with the requests it makes, and the one reply that answers the call."""
+"""The agent's open calls: each with the requests it makes, and the one reply that answers the call."""
 
 from typing import Final, TypeAlias
 
@@ -17,18 +17,18 @@ DENIED: Final = {
     RequestKind.PLAN: "The user does not approve this plan yet.",
     RequestKind.QUESTION: "The user does not want to answer this.",
 }
-"""What the agent is told where a person denied without a reason."""
+"""The reason that the agent gets when the user denied without one."""
 OTHERS: Final = "another question of the same call was not answered"
 
 
 class AllowResult(msgspec.Struct, frozen=True):
-    """Do it, with this input; None is the agent's own."""
+    """Allow the call, with this input; None keeps the agent's own."""
 
     input: Table | None = None
 
 
 class DenyResult(msgspec.Struct, frozen=True):
-    """Do not do it, for this reason; and end the turn, if *ends_turn*."""
+    """Deny the call, for this reason; end the turn if *ends_turn*."""
 
     reason: str
     ends_turn: bool = False
@@ -38,12 +38,12 @@ Reply: TypeAlias = AllowResult | DenyResult
 
 
 class _Call(msgspec.Struct):
-    """One call that waits."""
+    """One call that waits for its answers."""
 
     input: Table
     open: dict[RequestId, Request]
     answers: dict[str, str]
-    """Question -> answer, as far as they came."""
+    """Question -> answer, for those answered so far."""
 
 
 class ClaudeAnswerOutcome(msgspec.Struct, frozen=True):
@@ -61,41 +61,41 @@ class ClaudeRequests:
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
 
-    def asked(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
-        """The agent asks *asked* under the id *call*."""
+    def open(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
+        """Open requests for *open*, the agent's call with the id *call*."""
         made = requests(call, asked, context)
         self._calls[call] = _Call(table(asked, "input"), {request.id: request for request in made}, {})
         return tuple(RequestOpened(at=context.at, request=request) for request in made)
 
-    def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
-        """The agent no longer waits for *call*."""
+    def withdraw(self, call: str, why: str, at: float) -> tuple[Event, ...]:
+        """Withdraw the open requests of *call*, for the reason *why*."""
         gone = self._calls.pop(call, None)
         return _withdrawn(gone, why, at) if gone is not None else ()
 
-    def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
-        """Nobody waits for an answer any more: every open request is withdrawn, for the reason *why*."""
-        return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
+    def withdraw_all(self, why: str, at: float) -> tuple[Event, ...]:
+        """Withdraw every open request, for the reason *why*."""
+        return tuple(event for call in list(self._calls) for event in self.withdraw(call, why, at))
 
-    def opened_again(self, at: float) -> tuple[Event, ...]:
-        """All that is open, told once more: a turn's end voids it for everybody else, while the agent still waits."""
+    def reopen_all(self, at: float) -> tuple[Event, ...]:
+        """Return all open requests as new events: the end of a turn voids requests, but the agent still waits."""
         return tuple(
             RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.open.values()
         )
 
     def answer(self, answer: Answer, at: float) -> ClaudeAnswerOutcome:
-        """Take *answer*.
+        """Apply *answer*.
 
         Raises:
             RequestClosedError: if the agent is not waiting for it.
-            StaleRequestError: if it means another text.
-            UnableError: if the request does not take it.
+            StaleRequestError: if the answer is for another text.
+            UnableError: if the request does not accept it.
         """
-        name, call, request = self._found(answer.request)
+        name, call, request = self._find(answer.request)
         must_fit(request, answer)
         reply: Reply | None
         match answer.decision:
             case Decision.CHOOSE:
-                reply = self._chosen(call, request, answer)
+                reply = self._choose(call, request, answer)
             case Decision.EDIT if answer.input is None:
                 raise UnableError(f"the edited input of {request.id!r} is missing.")
             case Decision.EDIT:
@@ -110,14 +110,14 @@ class ClaudeRequests:
         del self._calls[name]
         return ClaudeAnswerOutcome(name, reply, _withdrawn(call, OTHERS, at))
 
-    def _found(self, request: RequestId) -> tuple[str, _Call, Request]:
+    def _find(self, request: RequestId) -> tuple[str, _Call, Request]:
         for name, call in self._calls.items():
             if request in call.open:
                 return name, call, call.open[request]
         raise RequestClosedError(request, "the agent is not waiting for it")
 
-    def _chosen(self, call: _Call, request: Request, answer: Answer) -> Reply | None:
-        """Keep an answered question; the reply once it was the last of its call."""
+    def _choose(self, call: _Call, request: Request, answer: Answer) -> Reply | None:
+        """Record an answered question; return the reply once it was the last of its call."""
         if not answer.labels or (len(answer.labels) > 1 and not request.many):
             number = "one answer or more" if request.many else "one answer"
             raise UnableError(f"request {request.id!r} accepts {number}, not {len(answer.labels)}.")

@@ -1,4 +1,4 @@
-"""How the agent runs: its model, how much it asks, what it offers of both, and which conversation it has."""
+"""The agent's settings: its model, its permission mode, the available ones, and its conversation."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -14,18 +14,18 @@ ELSEWHERE: Final = "claude continued in another conversation, {now}, instead of 
 
 
 class ClaudeSettings:
-    """What is known of them; each change comes as an event once."""
+    """The current settings; each change is reported as an event once."""
 
     def __init__(self, conversation: str, *, may_bypass: bool) -> None:
-        """*conversation*: the agent's id of it, empty where that is not known; *may_bypass*: the user allowed that."""
+        """*conversation*: the agent's id of it, empty if unknown; *may_bypass*: whether the user allowed bypassing."""
         self.conversation = conversation
         self.model = self.mode = ""
         self._may_bypass = may_bypass
         self._resolved: dict[str, str] = {}
         self._is_cleared = False
 
-    def offered(self, answer: Table, asked: str, at: float) -> SettingsChanged:
-        """What the agent's introduction, its *answer* to `initialize`, says; *asked*: the model it was started with."""
+    def apply_initialize(self, answer: Table, asked: str, at: float) -> SettingsChanged:
+        """Return the settings in *answer*, the reply to `initialize`; *open*: the model that the agent was given."""
         models = rows(answer, "models")
         self._resolved = {text(model, "value"): text(model, "resolvedModel") for model in models}
         self.model = self.resolved(asked)
@@ -39,29 +39,29 @@ class ClaudeSettings:
         )
 
     def resolved(self, model: str) -> str:
-        """The full name of *model*, where the agent told it."""
+        """Return the full name of *model*, if the agent reported it."""
         return self._resolved.get(model) or model
 
-    def introduced(self, message: Table, at: float) -> Iterator[Event]:
-        """A `system/init` message, which comes with each turn."""
+    def apply_init(self, message: Table, at: float) -> Iterator[Event]:
+        """Apply a `system/init` message, which comes with each turn."""
         yield from self._conversation_is(text(message, "session_id"), at)
-        yield from self.model_changed(text(message, "model"), at)
-        yield from self.mode_changed(text(message, "permissionMode"), at)
+        yield from self.change_model(text(message, "model"), at)
+        yield from self.change_mode(text(message, "permissionMode"), at)
 
-    def model_changed(self, model: str, at: float) -> Iterator[Event]:
-        """What comes of its word that it runs *model*; nothing where it did, or where that is empty."""
+    def change_model(self, model: str, at: float) -> Iterator[Event]:
+        """Yield an event if *model* is a change; an empty one is ignored."""
         if model and model != self.model:
             self.model = model
             yield SettingsChanged(at=at, model=model)
 
-    def mode_changed(self, mode: str, at: float) -> Iterator[Event]:
-        """What comes of its word that its permission mode is *mode*; nothing where it was, or where that is empty."""
+    def change_mode(self, mode: str, at: float) -> Iterator[Event]:
+        """Yield an event if the permission mode *mode* is a change; an empty one is ignored."""
         if mode and mode != self.mode:
             self.mode = mode
             yield SettingsChanged(at=at, permission_mode=mode)
 
     def cleared(self) -> None:
-        """A new conversation is about to begin; its id is that of the next `system/init`."""
+        """Expect a new conversation; its id is that of the next `system/init`."""
         self._is_cleared = True
 
     def _conversation_is(self, conversation: str, at: float) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""One line of the agent's stdout: a message, or what is none."""
+"""One line of the agent's stdout: a protocol message, or other text."""
 
 import json
 from typing import Final, NamedTuple
@@ -6,18 +6,18 @@ from typing import Final, NamedTuple
 from kasmon.backends.common.json_access import Table
 
 RAW_CHARACTERS: Final = 4000
-"""How much of something unknown is kept."""
+"""How much of unknown content is kept."""
 
 
 class UnparsedLine(NamedTuple):
-    """A line that is no message: no JSON, half of it, or too long to be read whole."""
+    """A line that is not a message: no JSON, incomplete, or too long to be read whole."""
 
     raw: str
     """Its beginning."""
 
 
 def read(line: bytes) -> Table | UnparsedLine | None:
-    """What *line* says; None where it is blank. Never raises."""
+    """Return the message in *line*; None if it is blank. Never raises."""
     if not line.strip():
         return None
     try:

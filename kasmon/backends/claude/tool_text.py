@@ -1,4 +1,4 @@
-"""What a tool is called with and what it gave, for people: one line for the first, plain text for the second."""
+"""The input and output of a tool as readable text: one line for the input, plain text for the output."""
 
 import json
 import re
@@ -21,9 +21,9 @@ TELLING: Final = (
     "path",
     "prompt",
 )
-"""The fields of a tool's input that say best what it is about, the best first."""
+"""The fields of a tool's input that describe it best, the best first."""
 WARNINGS: Final = {"run_in_background": "in the background", "dangerouslyDisableSandbox": "OUTSIDE THE SANDBOX"}
-"""Fields of a command that change what it means."""
+"""Fields of a command that change its meaning."""
 REQUIRED: Final = {
     "Agent": ("description", "prompt"),
     "Bash": ("command",),
@@ -37,12 +37,12 @@ REQUIRED: Final = {
     "WebSearch": ("query",),
     "Write": ("file_path", "content"),
 }
-"""The fields that claude's own tools cannot do without; the others of theirs may be left out."""
+"""The required fields of claude's own tools."""
 WRAPPED: Final = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOTALL)
 
 
 def title(asked: Table) -> str:
-    """One line that says what a tool with the input *asked* is about; empty where it does not tell."""
+    """Return one line that describes a tool with the input *open*; empty if no field does."""
     told = [text(asked, name) for name in TELLING] + [
         text(question, "question") for question in rows(asked, "questions")
     ]
@@ -52,12 +52,12 @@ def title(asked: Table) -> str:
 
 
 def as_json(asked: Table, *, indent: int | None = None) -> str:
-    """*asked* as JSON, each character as itself."""
+    """Return *open* as JSON without ASCII escapes."""
     return json.dumps(asked, ensure_ascii=False, indent=indent)
 
 
 def output(result: Table) -> str:
-    """What a tool gave, by its `tool_result` block; of a picture only that there is one."""
+    """Return the output of a tool from its `tool_result` block; a picture is only mentioned."""
     content = result.get("content")
     if not isinstance(content, str):
         content = "\n".join(_shown(part) for part in rows(result, "content"))

@@ -1,6 +1,6 @@
-"""From messages of the protocol to facts: pure, in order, and never put out by what it does not know.
+"""Translate protocol messages to events: pure, in order, and robust against unknown messages.
 
-Each message goes to the part that knows its kind; what none of them knows is kept once for each kind, and counted.
+Each message goes to the part that handles its kind; unknown messages are logged once for each kind, and counted.
 """
 
 import logging
@@ -29,19 +29,19 @@ from kasmon.model.permission import SessionId
 
 ASK: Final = "control_request/can_use_tool"
 KINDS: Final = 100
-"""How many kinds of unknown things are told apart; an agent that invents names fills no log."""
+"""How many kinds of unknown messages are distinguished; an agent that invents names cannot fill the log."""
 OTHER: Final = "something else"
 NAME_CHARACTERS: Final = 200
 NO_LONGER: Final = "the agent no longer waits for it"
 NO_MESSAGE: Final = "no message"
 SYNTHETIC: Final = "<synthetic>"
-"""The model of what no model said."""
+"""The model named in messages that no model wrote."""
 
 log = logging.getLogger(__name__)
 
 
 class ClaudeTranslator:
-    """One agent's messages, in the order in which they came."""
+    """Translates the messages of one agent, in the order in which they came."""
 
     def __init__(self, session: SessionId, settings: ClaudeSettings, usage: ClaudeUsage) -> None:
         self.asks = ClaudeRequests()
@@ -53,139 +53,139 @@ class ClaudeTranslator:
         self._content = ConversationContent()
         self._notices = ClaudeNotices()
         self._usage = usage
-        self._foreign: Counter[str] = Counter()
+        self._unknown_counts: Counter[str] = Counter()
 
-    def heard(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[Said]:
-        """The facts in *message*, which came at *at*.
+    def translate(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[Said]:
+        """Yield the events in *message*, received at *at*.
 
         Args:
-            message: one line of the agent's.
+            message: one line of the agent's stdout.
             at: in seconds since the epoch.
-            before: where it asks to change a file, what that holds; see `RequestContext`.
+            before: the content of the file that it asks to change; see `RequestContext`.
         """
         if isinstance(message, UnparsedLine):
-            yield from self._unknown(NO_MESSAGE, message.raw, at)
+            yield from self._report_unknown(NO_MESSAGE, message.raw, at)
             return
         name = name_of(message)
-        for said in self._of(name, message, at, before):
-            yield said
-            if isinstance(said, TurnEnded):
-                yield from self.asks.opened_again(at)
-                yield from self.elicitations.opened_again(at)
+        for item in self._translate(name, message, at, before):
+            yield item
+            if isinstance(item, TurnEnded):
+                yield from self.asks.reopen_all(at)
+                yield from self.elicitations.reopen_all(at)
 
     def ended(self, why: str, at: float) -> Iterator[Event]:
-        """The facts that remain when the agent's process is gone."""
-        for name, times in self._foreign.items():
+        """Yield the remaining events when the agent's process has ended."""
+        for name, times in self._unknown_counts.items():
             if times > 1:
                 log.warning("%s came %d times; this version of kasmon does not know it", name, times)
-        yield from self.asks.all_withdrawn(why, at)
-        yield from self.elicitations.all_withdrawn(why, at)
+        yield from self.asks.withdraw_all(why, at)
+        yield from self.elicitations.withdraw_all(why, at)
 
-    def _of(self, name: str, message: Table, at: float, before: str | None) -> Iterator[Said]:
+    def _translate(self, name: str, message: Table, at: float, before: str | None) -> Iterator[Said]:
         match name:
             case "stream_event":
-                yield from self._streamed(message, at)
+                yield from self._translate_stream(message, at)
             case "assistant":
-                yield from self._of_agent(message, at)
+                yield from self._translate_assistant(message, at)
             case "user":
-                yield from self._content.of_user(message, at)
+                yield from self._content.translate_user(message, at)
             case "result":
-                yield from self._result(message, at)
+                yield from self._translate_result(message, at)
             case "command_lifecycle":
-                yield from self.turns.prompt_moved(message, at)
+                yield from self.turns.apply_lifecycle(message, at)
             case "rate_limit_event":
-                yield from self.limit.changed(table(message, "rate_limit_info"), at)
+                yield from self.limit.apply_event(table(message, "rate_limit_info"), at)
             case "conversation_reset":
                 self._usage.cleared()
                 self.settings.cleared()
                 yield from self._content.cleared(at)
             case _ if name == ASK:
                 context = RequestContext(session=self._session, at=at, before=before, said=self._content.said)
-                yield from self.asks.asked(text(message, "request_id"), table(message, "request"), context)
+                yield from self.asks.open(text(message, "request_id"), table(message, "request"), context)
             case _ if name == ELICITATION:
                 call, asked = text(message, "request_id"), wanted(table(message, "request"))
-                yield from self.elicitations.asked(call, asked, at) or self._unknown(name, as_json(message), at)
+                yield from self.elicitations.open(call, asked, at) or self._report_unknown(name, as_json(message), at)
             case "control_cancel_request":
                 for asks in (self.asks, self.elicitations):
-                    yield from asks.withdrawn(text(message, "request_id"), NO_LONGER, at)
+                    yield from asks.withdraw(text(message, "request_id"), NO_LONGER, at)
             case _ if message.get("type") == "system":
-                yield from self._of_system(name, message, at)
+                yield from self._translate_system(name, message, at)
             case _ if name not in SILENT:
-                yield from self._unknown(name, as_json(message), at)
+                yield from self._report_unknown(name, as_json(message), at)
 
-    def _streamed(self, message: Table, at: float) -> Iterator[Said]:
+    def _translate_stream(self, message: Table, at: float) -> Iterator[Said]:
         event = table(message, "event")
         if text(message, "parent_tool_use_id"):
             return
         if event.get("type") == "message_start":
-            yield from self.turns.stirred(at)
-            self._usage.began(table(event, "message"))
+            yield from self.turns.record_activity(at)
+            self._usage.record_input(table(event, "message"))
         elif event.get("type") == "message_delta":
-            yield self._usage.ended(event, at)
-        yield from self._content.streamed(event)
+            yield self._usage.record_output(event, at)
+        yield from self._content.translate_stream(event)
 
-    def _of_agent(self, message: Table, at: float) -> Iterator[Said]:
+    def _translate_assistant(self, message: Table, at: float) -> Iterator[Said]:
         if not text(message, "parent_tool_use_id"):
-            yield from self.turns.stirred(at)
+            yield from self.turns.record_activity(at)
         error = text(message, "error")
         if not error:
             if text(table(message, "message"), "model") != SYNTHETIC:
-                yield from self.limit.lifted(at)
-            for said in self._content.of_agent(message, at):
-                yield from self._once(said) if isinstance(said, UnknownMessageSeen) else (said,)
+                yield from self.limit.end(at)
+            for item in self._content.translate_assistant(message, at):
+                yield from self._report_once(item) if isinstance(item, UnknownMessageSeen) else (item,)
             return
         why = " ".join(text(part, "text") for part in rows(table(message, "message"), "content"))
         if error == "rate_limit":
             self.turns.is_limited = True
-            yield from self.limit.refused(message, why, at)
+            yield from self.limit.record_refusal(message, why, at)
         elif error == NO_LOGIN:
             yield NoticeRaised(at=at, text=f"{why.rstrip('. ')}. {LOG_IN}", level="error")
 
-    def _of_system(self, name: str, message: Table, at: float) -> Iterator[Said]:
+    def _translate_system(self, name: str, message: Table, at: float) -> Iterator[Said]:
         match name:
             case "system/init":
-                yield from self.turns.stirred(at)
-                yield from self.settings.introduced(message, at)
+                yield from self.turns.record_activity(at)
+                yield from self.settings.apply_init(message, at)
             case "system/session_state_changed":
                 yield from self.turns.state(text(message, "state"), at)
             case "system/api_retry":
                 yield retried(message, at)
             case "system/task_list_statuses":
-                yield self._content.tasks_stated(message, at)
+                yield self._content.update_task_states(message, at)
             case "system/compact_boundary":
-                self._usage.compacted(count(table(message, "compact_metadata"), "post_tokens"))
+                self._usage.record_compaction(count(table(message, "compact_metadata"), "post_tokens"))
         if name == "system/status":
-            yield from self.settings.mode_changed(text(message, "permissionMode"), at)
+            yield from self.settings.change_mode(text(message, "permissionMode"), at)
         notice = self._notices.of_system(message, at)
         if notice is not None:
             yield notice
         elif name not in SILENT and name not in HANDLED:
-            yield from self._unknown(name, as_json(message), at)
+            yield from self._report_unknown(name, as_json(message), at)
 
-    def _result(self, message: Table, at: float) -> Iterator[Said]:
+    def _translate_result(self, message: Table, at: float) -> Iterator[Said]:
         usage = self._usage.result(message, at)
         if usage is not None:
             yield usage
         yield from self.turns.result(message, at)
 
-    def _unknown(self, name: str, raw: str, at: float) -> Iterator[Event]:
+    def _report_unknown(self, name: str, raw: str, at: float) -> Iterator[Event]:
         name = name[:NAME_CHARACTERS]
-        foreign = UnknownMessageSeen(at=at, what=name, raw=raw[:RAW_CHARACTERS])
-        if name == NO_MESSAGE and not self._foreign[name]:
+        message_seen = UnknownMessageSeen(at=at, what=name, raw=raw[:RAW_CHARACTERS])
+        if name == NO_MESSAGE and not self._unknown_counts[name]:
             text = "claude printed a line that is not a protocol message. kasmon logged it."
             yield NoticeRaised(at=at, text=text, level="warning")
-        if name.startswith("control_request/") and not self._foreign[name]:
+        if name.startswith("control_request/") and not self._unknown_counts[name]:
             what = name.partition("/")[2] or "something"
             text = f"claude asked for {what!r}, which kasmon cannot show; kasmon declined it."
             yield NoticeRaised(at=at, text=text, level="warning")
-        yield from self._once(foreign)
+        yield from self._report_once(message_seen)
 
-    def _once(self, foreign: UnknownMessageSeen) -> Iterator[Event]:
-        if foreign.what not in self._foreign and len(self._foreign) >= KINDS:
-            foreign = msgspec.structs.replace(foreign, what=OTHER)
-        self._foreign[foreign.what] += 1
-        if self._foreign[foreign.what] == 1:
-            yield foreign
+    def _report_once(self, message_seen: UnknownMessageSeen) -> Iterator[Event]:
+        if message_seen.what not in self._unknown_counts and len(self._unknown_counts) >= KINDS:
+            message_seen = msgspec.structs.replace(message_seen, what=OTHER)
+        self._unknown_counts[message_seen.what] += 1
+        if self._unknown_counts[message_seen.what] == 1:
+            yield message_seen
 
 
 HANDLED: Final = frozenset(
@@ -203,4 +203,4 @@ HANDLED: Final = frozenset(
         "task_started",
     )
 )
-"""System messages that are known even where they give no notice."""
+"""System messages that are known even if they give no notice."""

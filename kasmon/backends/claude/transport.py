@@ -1,8 +1,8 @@
-"""The line between the SDK and the agent's process, over kasmon's own `ChildProcess`.
+"""The transport between the SDK and the agent's process, over kasmon's own `ChildProcess`.
 
-The SDK has the control protocol: handshake, permission callbacks, interrupts, settings. It gets just that, and
-checked: its reader ends at a control message that lacks a field. What the agent says goes to `hear`, as it came and in
-its order, because the SDK's parser drops what it does not know.
+The SDK implements the control protocol: handshake, permission callbacks, interrupts, settings. It gets only these
+messages, and validated: its reader ends at a control message that lacks a field. Every message goes to `hear`,
+unchanged and in order, because the SDK's parser drops what it does not know.
 """
 
 import asyncio
@@ -17,29 +17,29 @@ from kasmon.backends.common.json_access import Table, table, text
 from kasmon.errors import SessionEndedError
 
 ELICITING: Final = "elicitation"
-"""What the SDK would refuse in the agent's face; it is answered beside it."""
+"""A call that the SDK would reject; kasmon answers it directly."""
 GONE: Final = "claude has ended"
 
 
 class ClaudeTransport(Transport):
-    """One agent's process as the SDK sees it. It is started, and ended, by others."""
+    """One agent's process as the SDK sees it. The caller starts and ends the process."""
 
     def __init__(self, child: ChildProcess, hear: Callable[[Table | UnparsedLine], Awaitable[None]]) -> None:
         self.silent = asyncio.Event()
-        """The agent says nothing any more."""
+        """The agent sends no more output."""
         self.calls = 0
-        """How many calls of the SDK wait for the agent's answer; they fail when it falls silent."""
+        """How many SDK calls wait for the agent's answer; they fail when its output ends."""
         self._child = child
         self._hear = hear
 
     async def connect(self) -> None:
-        """Nothing: the process runs already."""
+        """Do nothing: the process runs already."""
 
     async def write(self, data: str) -> None:
-        """Give claude *data*, one line.
+        """Send *data*, one line, to claude.
 
         Raises:
-            CLIConnectionError: if it does not read any more.
+            CLIConnectionError: if it no longer reads.
         """
         try:
             await self._child.write(data.rstrip("\n").encode())
@@ -47,7 +47,7 @@ class ClaudeTransport(Transport):
             raise CLIConnectionError(GONE) from error
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield what the SDK needs to hear; everything else is told to who listens for facts, and ends here."""
+        """Yield the messages that the SDK needs; every message also goes to `hear`."""
         try:
             async for line in self._child.lines():
                 message = read(line)
@@ -62,20 +62,20 @@ class ClaudeTransport(Transport):
             raise CLIConnectionError(GONE)
 
     async def close(self) -> None:
-        """Nothing: who started the process ends it."""
+        """Do nothing: the owner of the process ends it."""
 
     def is_ready(self) -> bool:
         return self._child.is_running
 
     async def end_input(self) -> None:
-        """Nothing, likewise."""
+        """Do nothing, likewise."""
 
 
 def controlling(message: Table) -> Table | None:
-    """What the SDK needs of *message*; None where that is nothing.
+    """Return what the SDK needs of *message*; None if nothing.
 
-    In a request for permission the call's id is the request's own, which no other call has, and suggestions are left
-    out: kasmon has rules of its own, and the SDK would answer one that it cannot read by itself.
+    In a permission request, the call's id becomes that of the request, which is unique. Suggestions are left out:
+    kasmon has its own rules, and the SDK would itself answer one that it cannot parse.
     """
     request, name = table(message, "request"), text(message, "request_id")
     match text(message, "type"):

@@ -1,13 +1,13 @@
-"""Turns: when the agent began one and with which prompt, and how it ended, on its own word.
+"""Turns: when the agent began one and with which prompt, and how it ended, as the agent reports it.
 
-| what the agent says | a turn |
+| the agent's message | a turn |
 |---|---|
-| `command_lifecycle` started | of that prompt begins; within a turn, the prompt was taken into it |
-| `system/init` | begins by itself if none runs: a task in the background is done |
-| `result` | has its outcome, but is not over: sub-agents may go on, another prompt may follow |
+| `command_lifecycle` started | of that prompt begins; within a turn, the prompt was added to it |
+| `system/init` | begins by itself if none runs: a background task is done |
+| `result` | has its outcome, but is not over: sub-agents may still run, another prompt may follow |
 | `session_state_changed` idle | is over |
 
-Results are not counted: one turn can take in several prompts, and be followed by turns of the agent's own.
+Results are not counted: one turn can include several prompts, and be followed by turns of the agent's own.
 """
 
 from typing import Final
@@ -17,71 +17,71 @@ from kasmon.model.commands import Prompt
 from kasmon.model.events import Event, TurnEnded, TurnStarted
 
 ABORTED: Final = "aborted"
-"""How the `terminal_reason` of an interrupted turn begins."""
+"""Prefix of the `terminal_reason` of an interrupted turn."""
 RATE_LIMITED: Final = 429
 KEPT: Final = 1000
-"""How many prompts are remembered that the agent never mentioned again."""
+"""How many unconfirmed prompts are remembered."""
 
 
 class ClaudeTurns:
-    """Which turn runs, and what is on its way to be one."""
+    """The running turn, and the prompts sent for coming ones."""
 
     def __init__(self) -> None:
         self.is_running = False
         self.is_limited = False
-        """In this turn the provider refused something because of a limit."""
+        """In this turn the provider refused a request because of a limit."""
         self.failure = ""
-        """Why the last result is none; empty where it is one."""
-        self._given: dict[str, Prompt] = {}
+        """Why the last result is a failure; empty if it is none."""
+        self._prompts: dict[str, Prompt] = {}
         self._result: Table | None = None
         self._has_lifecycle = self._has_states = False
 
-    def given(self, name: str, prompt: Prompt) -> None:
-        """*prompt* goes to the agent under the id *name*."""
-        self._given[name] = prompt
-        for forgotten in list(self._given)[:-KEPT]:
-            del self._given[forgotten]
+    def record_prompt(self, name: str, prompt: Prompt) -> None:
+        """Record that *prompt* was sent to the agent under the id *name*."""
+        self._prompts[name] = prompt
+        for forgotten in list(self._prompts)[:-KEPT]:
+            del self._prompts[forgotten]
 
-    def prompt_moved(self, message: Table, at: float) -> tuple[Event, ...]:
-        """A `command_lifecycle` message: a prompt was queued, started, completed or cancelled."""
+    def apply_lifecycle(self, message: Table, at: float) -> tuple[Event, ...]:
+        """Apply a `command_lifecycle` message: a prompt was queued, started, completed or cancelled."""
         self._has_lifecycle = True
         name, state = text(message, "command_uuid"), text(message, "state")
         if state == "started":
-            prompt = self._given.get(name)
-            return (*self._over_if_done(at), *self._begins(prompt, at)) if prompt else ()
+            prompt = self._prompts.get(name)
+            return (*self._end_if_done(at), *self._begin(prompt, at)) if prompt else ()
         if state in ("completed", "cancelled"):
-            self._given.pop(name, None)
+            self._prompts.pop(name, None)
         return ()
 
-    def stirred(self, at: float) -> tuple[Event, ...]:
-        """The agent itself, not one of its sub-agents, does something."""
-        over = self._over_if_done(at)
+    def record_activity(self, at: float) -> tuple[Event, ...]:
+        """Record activity of the agent itself, not of its sub-agents."""
+        over = self._end_if_done(at)
         if self.is_running:
             return ()
-        oldest = None if self._has_lifecycle else next(iter(self._given), None)
-        return (*over, *self._begins(self._given.pop(oldest) if oldest else None, at))
+        oldest = None if self._has_lifecycle else next(iter(self._prompts), None)
+        return (*over, *self._begin(self._prompts.pop(oldest) if oldest else None, at))
 
     def result(self, message: Table, at: float) -> tuple[Event, ...]:
-        """A turn has its outcome."""
+        """Record the outcome of a turn."""
         self._result = message
         self.failure = _failure(message)
-        return () if self._has_states else self._over_if_done(at)
+        return () if self._has_states else self._end_if_done(at)
 
     def state(self, state: str, at: float) -> tuple[Event, ...]:
-        """A `session_state_changed` message."""
+        """Apply a `session_state_changed` message."""
         self._has_states = True
-        return self._over(at) if state == "idle" and self.is_running else ()
+        return self._end(at) if state == "idle" and self.is_running else ()
 
-    def _begins(self, prompt: Prompt | None, at: float) -> tuple[Event, ...]:
+    def _begin(self, prompt: Prompt | None, at: float) -> tuple[Event, ...]:
         self.is_running = True
         if prompt is None:
             return (TurnStarted(at=at, by="agent"),)
         return (TurnStarted(at=at, prompt=prompt.text, by=prompt.by),)
 
-    def _over_if_done(self, at: float) -> tuple[Event, ...]:
-        return self._over(at) if self.is_running and self._result is not None else ()
+    def _end_if_done(self, at: float) -> tuple[Event, ...]:
+        return self._end(at) if self.is_running and self._result is not None else ()
 
-    def _over(self, at: float) -> tuple[Event, ...]:
+    def _end(self, at: float) -> tuple[Event, ...]:
         result, was_limited = self._result or {}, self.is_limited
         self._result, self.is_running, self.is_limited = None, False, False
         if _is_aborted(result):
@@ -97,7 +97,7 @@ def _is_aborted(result: Table) -> bool:
 
 
 def _failure(result: Table) -> str:
-    """Why *result* is none; `is_error` first, for `subtype` says "success" when the provider failed."""
+    """Return why *result* failed; `is_error` decides, as `subtype` is "success" even if the provider failed."""
     if result.get("is_error") is not True:
         return ""
     errors = "; ".join(texts(result, "errors"))

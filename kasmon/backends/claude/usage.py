@@ -1,11 +1,11 @@
 """Tokens and costs of a conversation, from figures of three kinds.
 
-| figure | of what |
+| figure | covers |
 |---|---|
 | `usage` of a message | that one request to the model: what fills the context window now |
 | `modelUsage` and `total_cost_usd` of a result | everything since the process started, sub-agents too |
-| the same after a resume | goes on from what the last process that ended cleanly has kept, else anew from 0 |
-| the same after `/clear` | anew from 0 |
+| the same after a resume | continues from what the last cleanly ended process stored, else from 0 |
+| the same after `/clear` | starts at 0 |
 """
 
 from typing import NamedTuple
@@ -24,63 +24,63 @@ class _Total(NamedTuple):
         return _Total(self.input + other.input, self.output + other.output, self.cost_usd + other.cost_usd)
 
     def beyond(self, other: "_Total") -> "_Total":
-        """What is in this and not in *other*."""
+        """Return the amounts in this that exceed *other*."""
         cost_usd = max(0.0, self.cost_usd - other.cost_usd)
         return _Total(max(0, self.input - other.input), max(0, self.output - other.output), cost_usd)
 
 
 class ClaudeUsage:
-    """What the session has used so far; each report is a total, never an addition."""
+    """What the session has used so far; each report is a total, never an increment."""
 
     def __init__(self, used: ConversationUsage, carried: ConversationUsage) -> None:
-        """*used*: by the session, in processes before; *carried*: how much of that the agent itself goes on from."""
-        self._told = _total(carried)
-        """As the last result said, or will say at least."""
-        self._before = _total(used).beyond(self._told)
-        """Of processes that the agent no longer knows, and of conversations that were cleared."""
+        """*used*: by the session, in earlier processes; *carried*: how much of that the agent itself counts on from."""
+        self._reported = _total(carried)
+        """The total in the last result, or the minimum that the next one will report."""
+        self._before = _total(used).beyond(self._reported)
+        """Used by processes that the agent no longer counts, and by cleared conversations."""
         self._since = _Total()
-        """Of the requests since, the agent's own only."""
+        """Used by the requests since the last result, the agent's own only."""
         self._context = self._limit = 0
         self._model = ""
 
-    def began(self, message: Table) -> None:
-        """The model begins to answer: *message* of a `message_start` says what went in."""
+    def record_input(self, message: Table) -> None:
+        """Record the input of a model's answer: *message* is that of a `message_start`."""
         usage = table(message, "usage")
         self._model = text(message, "model") or self._model
         self._context = _input(usage)
         self._since = self._since.plus(_Total(input=_input(usage)))
 
-    def ended(self, event: Table, at: float) -> UsageReported:
-        """It has answered: a `message_delta` says what came out."""
+    def record_output(self, event: Table, at: float) -> UsageReported:
+        """Record the output of a model's answer, from a `message_delta`."""
         output = count(table(event, "usage"), "output_tokens")
         self._context += output
         self._since = self._since.plus(_Total(output=output))
         return self._report(at, with_cost=False)
 
     def result(self, result: Table, at: float) -> UsageReported | None:
-        """A turn is over; None where its result has no figures."""
+        """Record the result of a turn; None if it has no figures."""
         models = {name: table(table(result, "modelUsage"), name) for name in table(result, "modelUsage")}
         cost = amount(result, "total_cost_usd")
         if not models and not cost:
             return None
-        self._told = _total(of_models(models, cost))
+        self._reported = _total(of_models(models, cost))
         self._since = _Total()
         windows = {name: count(used, "contextWindow") for name, used in models.items()}
         self._limit = windows.get(self._model) or max(windows.values(), default=0) or self._limit
         return self._report(at, with_cost=True)
 
-    def compacted(self, tokens: int) -> None:
-        """The conversation was summarised; *tokens* are left of it."""
+    def record_compaction(self, tokens: int) -> None:
+        """Record that the conversation was summarised to *tokens*."""
         self._context = tokens
 
     def cleared(self) -> None:
-        """A new conversation begins, and the agent counts from 0."""
-        self._before = self._before.plus(self._told).plus(self._since)
-        self._told = self._since = _Total()
+        """Begin a new conversation, for which the agent counts from 0."""
+        self._before = self._before.plus(self._reported).plus(self._since)
+        self._reported = self._since = _Total()
         self._context = 0
 
     def _report(self, at: float, *, with_cost: bool) -> UsageReported:
-        total = self._before.plus(self._told).plus(self._since)
+        total = self._before.plus(self._reported).plus(self._since)
         return UsageReported(
             at=at,
             input=total.input,
@@ -92,7 +92,7 @@ class ClaudeUsage:
 
 
 def of_models(models: Table, cost_usd: float | None) -> ConversationUsage:
-    """The sum of the agent's own figures for each model."""
+    """Return the sum of the agent's own figures for each model."""
     figures = [table(models, name) for name in models]
     inputs = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
     return ConversationUsage(

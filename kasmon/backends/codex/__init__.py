@@ -1,11 +1,11 @@
-"""Codex through its own app-server: JSON-RPC lines over its stdin and stdout, nothing approved that nobody answered.
+"""Codex through its own app-server: JSON-RPC lines over stdin and stdout; nothing is approved without an answer.
 
-| module | its idea |
+| module | purpose |
 |---|---|
-| `backend` `program` `flags` `start` | opening: which program, with which settings, in which conversation |
-| `agent` `wire` `wishes` | the running agent: its process, its line, what people wish of it |
-| `talk` | from messages to facts, by `work` `item` `diff` `given` `meter` `settings` `notices` |
-| `asks` `ask` `approval` `question` | what it waits for, as requests and replies |
+| `backend` `program_path` `cli_flags` `thread_start` | opening: the program, its settings, the conversation |
+| `agent` `transport` `commands` | the running agent: its process, its connection, the commands sent to it |
+| `translator` | messages to events, by `item_tracker` `items` `diff` `pending_prompts` `usage` `settings` `notices` |
+| `request_registry` `request` `approvals` `questions` | what it waits for, as requests and replies |
 """
 
 from kasmon.backends.codex.backend import CodexBackend, backend

@@ -1,4 +1,4 @@
-"""One live codex: its process, and what it says as facts."""
+"""One running codex: its process, and its messages as events."""
 
 import asyncio
 import contextlib
@@ -21,18 +21,18 @@ from kasmon.model.events import LimitReached, NoticeRaised, SessionEnded, Sessio
 from kasmon.sanitize import redact
 
 BACKLOG: Final = 1000
-"""How many facts wait for whoever reads them before codex is no longer heard."""
+"""How many events may wait for the reader before codex is no longer read."""
 INTERRUPT_S: Final = 2.0
-"""How long a turn may take to end before codex is ended."""
+"""How long a turn may take to end before codex is ended, in seconds."""
 HEARD_OUT_S: Final = 1.0
-"""How long the last facts may take to be read once codex has ended."""
+"""How long to read remaining output when codex ends, in seconds."""
 NOT_FOUND: Final = "kasmon does not support this method"
 
 log = logging.getLogger(__name__)
 
 
 class CodexAgent:
-    """One codex, from the start of its process. `begin` before anything else."""
+    """One codex, from the start of its process. Call `begin` before anything else."""
 
     def __init__(self, launch: Launch, child: ChildProcess, secrets: tuple[str, ...]) -> None:
         self.has_begun = False
@@ -40,18 +40,18 @@ class CodexAgent:
         self._launch = launch
         self._child = child
         self._secrets = secrets
-        self._wire = CodexTransport(child, launch.session, secrets)
-        self._talk = CodexTranslator(launch)
-        self._wishes = CommandSender(self._wire, self._talk, self._tell)
-        self._said: asyncio.Queue[Said] = asyncio.Queue()
-        self._room = asyncio.Event()
+        self._transport = CodexTransport(child, launch.session, secrets)
+        self._translator = CodexTranslator(launch)
+        self._command_sender = CommandSender(self._transport, self._translator, self._emit)
+        self._queue: asyncio.Queue[Said] = asyncio.Queue()
+        self._space = asyncio.Event()
         self._started_at = time.time()
         self._started: SessionStarted | None = None
-        self._is_over = self._told_end = self._saw_garbage = False
+        self._is_over = self._is_ended = self._saw_garbage = False
         self._why = ""
-        self._lifting: asyncio.TimerHandle | None = None
+        self._limit_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._hearing = asyncio.create_task(self._hear())
+        self._reader = asyncio.create_task(self._read_messages())
 
     async def begin(self, thread: Table) -> None:
         """Open the conversation, with the settings *thread*.
@@ -60,14 +60,14 @@ class CodexAgent:
             LaunchError: if it cannot be opened.
             SessionEndedError: if codex ended.
         """
-        version = await thread_start.introduced(self._wire)
-        opened = await thread_start.opened(self._wire, self._launch, thread, version)
+        version = await thread_start.introduced(self._transport)
+        opened = await thread_start.opened(self._transport, self._launch, thread, version)
         now = time.time()
-        self._tell(*self._talk.begin(opened.thread, opened.response, now))
+        self._emit(*self._translator.begin(opened.thread, opened.response, now))
         if self._launch.permission_mode:  # plan mode has no argument
-            await self._wishes.configure(Configure(permission_mode=self._launch.permission_mode))
+            await self._command_sender.configure(Configure(permission_mode=self._launch.permission_mode))
         if opened.notice:
-            self._tell(NoticeRaised(at=now, text=opened.notice, level="warning"))
+            self._emit(NoticeRaised(at=now, text=opened.notice, level="warning"))
         self._started = SessionStarted(
             at=self._started_at,
             generation=self._launch.generation,
@@ -80,68 +80,68 @@ class CodexAgent:
             proof=opened.proof,
         )
         self.has_begun = True
-        self._beside(self._list_models())
+        self._start_task(self._list_models())
 
     async def events(self) -> AsyncIterator[Said]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
         if self._started is not None:
             started, self._started = self._started, None
             yield started
-        while not self._told_end:
-            said = await self._said.get()
-            if self._said.qsize() < BACKLOG:
-                self._room.set()
-            self._told_end = isinstance(said, SessionEnded)
+        while not self._is_ended:
+            said = await self._queue.get()
+            if self._queue.qsize() < BACKLOG:
+                self._space.set()
+            self._is_ended = isinstance(said, SessionEnded)
             yield said
 
-    async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to codex.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to codex.
 
         Raises:
             SessionEndedError: if it has ended.
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes the answer.
-            RefusedError: if codex does not take it.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts the answer.
+            RefusedError: if codex rejects it.
         """
         if self._is_over:
             raise SessionEndedError(self._launch.session)
-        match wish:
+        match command:
             case Prompt():
-                await self._wishes.prompt(wish)
+                await self._command_sender.prompt(command)
             case Answer():
-                await self._wishes.answer(wish)
+                await self._command_sender.answer(command)
             case Interrupt():
-                await self._wishes.interrupt()
+                await self._command_sender.interrupt()
             case Configure():
-                await self._wishes.configure(wish)
+                await self._command_sender.configure(command)
             case Stop():
                 self._why = self._why or "stopped"
-                self._beside(self._stop(wish.grace_s))
+                self._start_task(self._stop(command.grace_s))
 
     async def aclose(self) -> None:
-        """End codex if it runs; idempotent, and bounded by what `ChildProcess.end` is bounded by."""
+        """End codex if it runs; idempotent, and bounded like `ChildProcess.end`."""
         self._why = self._why or "closed"
         await self._child.end()
-        await asyncio.wait([self._hearing], timeout=HEARD_OUT_S)
-        for task in (self._hearing, *self._tasks):
+        await asyncio.wait([self._reader], timeout=HEARD_OUT_S)
+        for task in (self._reader, *self._tasks):
             task.cancel()
-        await asyncio.gather(self._hearing, *self._tasks, return_exceptions=True)
+        await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
 
-    # what it says
+    # Messages of codex
 
-    async def _hear(self) -> None:
-        """Turn all that codex says into facts, to its end."""
+    async def _read_messages(self) -> None:
+        """Translate all messages of codex to events, until its end."""
         try:
-            async for message in self._wire.messages():
-                self._tell(*await self._heard(message))
-                while self._said.qsize() >= BACKLOG:
-                    self._room.clear()
-                    await self._room.wait()
-            await self._see_it_end()
+            async for message in self._transport.messages():
+                self._emit(*await self._translate(message))
+                while self._queue.qsize() >= BACKLOG:
+                    self._space.clear()
+                    await self._space.wait()
+            await self._await_end()
         finally:
-            self._end()
+            self._report_end()
 
-    async def _see_it_end(self) -> None:
-        """Wait for its end, which comes with that of its output, or else is brought about."""
+    async def _await_end(self) -> None:
+        """Wait for its end, which follows that of its output; else end it."""
         try:
             async with asyncio.timeout(HEARD_OUT_S):
                 await self._child.wait()
@@ -149,64 +149,66 @@ class CodexAgent:
             self._why = self._why or "it closed its output"
             await self._child.end()
 
-    async def _heard(self, message: CodexMessage | UnreadableLine) -> list[Said]:
+    async def _translate(self, message: CodexMessage | UnreadableLine) -> list[Said]:
         now = time.time()
         if isinstance(message, UnreadableLine):
-            return self._garbage(message.raw, now)
+            return self._report_garbage(message.raw, now)
         try:
             if message.call is None:
-                return self._talk.heard(message.method, message.params, now)
-            said = self._talk.asked(message.call, message.method, message.params, now)
-        except Exception:  # a message of a shape that nobody foresaw must not end the session; it is kept and told
+                return self._translator.heard(message.method, message.params, now)
+            said = self._translator.asked(message.call, message.method, message.params, now)
+        except Exception:  # a message of unexpected shape must not end the session; it is kept and reported
             log.warning("codex's %s could not be read", message.method, exc_info=True)
             said = None
         if message.call is not None and said is None:
-            await self._unanswerable(message)
-        return self._unknown(message, now) if said is None else said
+            await self._answer_unsupported(message)
+        return self._report_unknown(message, now) if said is None else said
 
-    async def _unanswerable(self, message: CodexMessage) -> None:
-        """Codex waits for what nobody here can give: say so. The time it can have."""
+    async def _answer_unsupported(self, message: CodexMessage) -> None:
+        """Refuse a call that kasmon cannot answer; answer one for the current time."""
         assert message.call is not None
         with contextlib.suppress(SessionEndedError):
             if message.method == "currentTime/read":
-                await self._wire.answer(message.call, {"currentTimeAt": int(time.time())})
+                await self._transport.answer(message.call, {"currentTimeAt": int(time.time())})
             else:
-                await self._wire.refuse(message.call, NOT_FOUND)
+                await self._transport.refuse(message.call, NOT_FOUND)
 
-    def _unknown(self, message: CodexMessage, now: float) -> list[Said]:
+    def _report_unknown(self, message: CodexMessage, now: float) -> list[Said]:
         raw = redact(msgspec.json.encode(message.params).decode(), self._secrets)[0]
-        return [*self._talk.notices.unknown(message.method, raw, now)]
+        return [*self._translator.notices.unknown(message.method, raw, now)]
 
-    def _garbage(self, raw: bytes, now: float) -> list[Said]:
+    def _report_garbage(self, raw: bytes, now: float) -> list[Said]:
         if self._saw_garbage:
             log.info("codex printed another line that is not a message, %d bytes", len(raw))
             return []
         self._saw_garbage = True
         line = redact(raw.decode("utf-8", "replace"), self._secrets)[0]
-        kept = self._talk.notices.unknown("a line that is not a message", line, now)
+        kept = self._translator.notices.unknown("a line that is not a message", line, now)
         return [NoticeRaised(at=now, text="Codex printed a line that is not a message.", level="warning"), *kept]
 
-    def _tell(self, *said: Said) -> None:
+    def _emit(self, *said: Said) -> None:
         for one in said:
-            self._said.put_nowait(one)
+            self._queue.put_nowait(one)
             if isinstance(one, LimitReached) and one.until is not None:
                 self._wait_for_limit(one.until)
 
     def _wait_for_limit(self, until: float) -> None:
-        if self._lifting is not None:
-            self._lifting.cancel()
+        if self._limit_timer is not None:
+            self._limit_timer.cancel()
         left = max(0.0, until - time.time())
-        self._lifting = asyncio.get_running_loop().call_later(left, lambda: self._tell(*self._talk.lifted(time.time())))
+        self._limit_timer = asyncio.get_running_loop().call_later(
+            left, lambda: self._emit(*self._translator.lifted(time.time()))
+        )
 
-    def _end(self) -> None:
-        """Its last fact; idempotent."""
+    def _report_end(self) -> None:
+        """Queue its last event; idempotent."""
         if self._is_over:
             return
         self._is_over = True
-        if self._lifting is not None:
-            self._lifting.cancel()
-        self._tell(
-            *self._talk.ended(time.time()),
+        if self._limit_timer is not None:
+            self._limit_timer.cancel()
+        self._emit(
+            *self._translator.ended(time.time()),
             SessionEnded(
                 at=time.time(),
                 exit_code=self._child.exit_code,
@@ -217,25 +219,25 @@ class CodexAgent:
         )
 
     async def _list_models(self) -> None:
-        if offered := await thread_start.models(self._wire):
-            self._tell(SettingsChanged(at=time.time(), models=offered))
+        if offered := await thread_start.models(self._transport):
+            self._emit(SettingsChanged(at=time.time(), models=offered))
 
-    # its end and what goes on beside
+    # Its end and background tasks
 
     async def _stop(self, grace_s: float) -> None:
-        if grace_s > 0 and self._talk.turns:
+        if grace_s > 0 and self._translator.turns:
             with contextlib.suppress(KasmonError, TimeoutError):
                 async with asyncio.timeout(min(grace_s, INTERRUPT_S)):
-                    await self._wishes.interrupt()
+                    await self._command_sender.interrupt()
         await self._child.end(grace_s)
 
-    def _beside(self, work: Coroutine[None, None, None]) -> None:
-        """Do *work* beside all else."""
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        """Run *work* as a background task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._finish_task)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _finish_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("codex: %s", error)

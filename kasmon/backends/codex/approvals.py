@@ -1,4 +1,4 @@
-"""What codex may not do without a person: run a command, change files, have more permissions, use a server's tool."""
+"""Codex's approval calls as requests: run a command, change files, get permissions, use a server's tool."""
 
 import json
 from typing import Final
@@ -21,16 +21,16 @@ BOOKKEEPING: Final = frozenset(
         "commandActions",
     }
 )
-"""What says nothing about the thing that is asked, or says it a second time."""
+"""Fields that do not describe the request, or repeat another field."""
 PROPOSALS: Final = frozenset({"proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments"})
-"""Rules that codex would keep itself; kasmon keeps its own."""
+"""Rules that codex would store itself; kasmon has its own."""
 ACCEPT: Final[Table] = {"decision": "accept"}
 DECLINE: Final[Table] = {"decision": "decline"}
 CANCEL: Final[Table] = {"decision": "cancel"}
 
 
 def command(params: Table, setting: CodexRequestContext) -> CodexRequest:
-    """To run a command, to type into one that runs, or to reach a host."""
+    """Build the request to run a command, to type into a running one, or to reach a host."""
     line = script(text(params, "command"))
     host = text(params, "networkApprovalContext", "host")
     where = text(params, "cwd")
@@ -55,7 +55,7 @@ def command(params: Table, setting: CodexRequestContext) -> CodexRequest:
 
 
 def files(params: Table, setting: CodexRequestContext) -> CodexRequest:
-    """To change files, as the item says that came before."""
+    """Build the request to change files, as listed in the preceding item."""
     changed = diff.unified(setting.changes, setting.workdir)
     paths = diff.paths(setting.changes, setting.workdir)
     root = text(params, "grantRoot")
@@ -75,7 +75,7 @@ def files(params: Table, setting: CodexRequestContext) -> CodexRequest:
 
 
 def _is_one_edit(setting: CodexRequestContext) -> bool:
-    """Whether one file gets other content, and nothing else happens."""
+    """Whether the change only gives one file new content."""
     kinds = [text(change, "kind", "type") for change in setting.changes]
     return kinds in (["add"], ["update"]) and not text(setting.changes[0], "kind", "move_path")
 
@@ -86,7 +86,7 @@ def _touched(setting: CodexRequestContext, root: str) -> Table:
 
 
 def permissions(params: Table, setting: CodexRequestContext) -> CodexRequest:
-    """To have more permissions until the turn ends."""
+    """Build the request for more permissions until the turn ends."""
     wanted = table(params, "permissions")
     listed = _permissions(wanted)
     granted = {part: value for part, value in wanted.items() if value is not None}
@@ -103,7 +103,7 @@ def permissions(params: Table, setting: CodexRequestContext) -> CodexRequest:
 
 
 def tool(params: Table, setting: CodexRequestContext) -> CodexRequest:
-    """To use a tool of an MCP server; codex asks that as a form without fields."""
+    """Build the request to use a tool of an MCP server; codex sends it as a form without fields."""
     server, meta = text(params, "serverName"), table(params, "_meta")
     name = ".".join(part for part in (server, text(meta, "tool_name")) if part)
     given = table(meta, "tool_params")
@@ -114,7 +114,7 @@ def tool(params: Table, setting: CodexRequestContext) -> CodexRequest:
 
 
 def url(params: Table, setting: CodexRequestContext) -> CodexRequest:
-    """To open an address, for example to sign in, and to say when that is done."""
+    """Build the request to open an address, for example to sign in, and to confirm it."""
     shown = f"{text(params, 'message')}\n\n{text(params, 'url')}"
     given = {"url": text(params, "url")}
     return _approval(
@@ -129,7 +129,7 @@ def url(params: Table, setting: CodexRequestContext) -> CodexRequest:
 
 
 def elicited(content: Table | None) -> tuple[Table, Table, Table]:
-    """The results that accept an MCP server's request with *content*, decline it, and cancel it."""
+    """Return the results that accept an MCP server's request with *content*, decline it, and cancel it."""
     accepted: Table = {"action": "accept", "content": content, "_meta": None}
     return (
         accepted,
@@ -169,7 +169,7 @@ def _approval(
 
 
 def _permissions(wanted: Table) -> list[str]:
-    """*wanted* permissions in words, one each."""
+    """Return a description of each of the *wanted* permissions."""
     words = ["network access"] if at(wanted, "network", "enabled") else []
     entries = rows(wanted, "fileSystem", "entries")
     words += [f"{text(entry, 'access')} access to {_place(table(entry, 'path'))}" for entry in entries]

@@ -1,4 +1,4 @@
-"""Starts `codex app-server` and has it open the conversation that was asked for, or says why it did not."""
+"""Starts `codex app-server` and opens the requested conversation."""
 
 import asyncio
 import os
@@ -18,15 +18,15 @@ from kasmon.model.commands import Launch
 from kasmon.paths import places
 
 HANDSHAKE_S: Final = 45.0
-"""How long codex may take to open a conversation; starting MCP servers takes most of it."""
+"""How long codex may take to open a conversation, in seconds; starting MCP servers takes most of it."""
 OWN: Final = ("CODEX_", "OPENAI_")
 WITHIN: Final = frozenset(
     {"CODEX_PERMISSION_PROFILE", "CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_VERSION"}
 )
-"""What codex tells the programs that it starts. kasmon may be one of them; its own agents are not."""
+"""Variables that codex sets for its child processes. kasmon may be one, so it does not pass them on."""
 BACKTRACE: Final = "Stack backtrace:"
 NO_SERVER: Final = ("unrecognized subcommand", "unexpected argument", "No such command")
-"""What a codex, or another program, says that has no app-server."""
+"""What a program prints that has no app-server."""
 
 
 class CodexBackend:
@@ -46,7 +46,7 @@ class CodexBackend:
     )
 
     async def open(self, launch: Launch, /) -> Agent:
-        """Start codex, or go on with the conversation `launch.resume`. `launch.argv` is `codex` and its own flags.
+        """Start codex; resume the conversation `launch.resume` if set. `launch.argv` is `codex` and its own flags.
 
         Raises:
             LaunchError: if it cannot be started, is not logged in, or does not answer; the message names the fix.
@@ -74,10 +74,10 @@ class CodexBackend:
 
 
 async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, child: ChildProcess) -> None:
-    """Let *agent* begin; where it does not, end it.
+    """Begin *agent*; end it if that fails.
 
     Raises:
-        LaunchError: why it did not.
+        LaunchError: with the reason.
     """
     failure: TimeoutError | SessionEndedError
     limit_s = handshake_timeout.limit_s(launch, HANDSHAKE_S)
@@ -102,7 +102,7 @@ def _surroundings(launch: Launch) -> AgentEnvironment:
 
 
 def _not_opened(path: str, why: str, child: ChildProcess) -> LaunchError:
-    """Why the program at *path* is of no use, with what it said last, and what can be done about that."""
+    """Return why the program at *path* failed, with its last output and a hint."""
     said = child.last_words.partition(BACKTRACE)[0]
     words = "; ".join(line.strip() for line in said.splitlines() if line.strip()).rstrip(".")
     ended = f"exit code {child.exit_code}" if child.exit_code is not None else child.signal

@@ -1,20 +1,20 @@
-"""What a person would give `codex` on its command line, as the app-server takes it: its own flags, and thread settings.
+"""Convert the flags of `codex` on its command line to those of the app-server and to thread settings.
 
 | flags | become |
 |---|---|
 | `-c` `--config` `--enable` `--disable` `--strict-config` | the same, for the app-server |
 | `-m` `--model`, `-a` `--ask-for-approval`, `-s` `--sandbox` | the thread's model, approval policy, sandbox |
 | `--full-auto` | approvals on request, in a sandbox that can write the workspace |
-| `--approve-for-me` | likewise, and codex's own reviewer answers instead of a person |
+| `--approve-for-me` | likewise, and codex's own reviewer answers instead of the user |
 | `--dangerously-bypass-approvals-and-sandbox` `--yolo` | no approvals, no sandbox |
 | `--search`, `--add-dir` | settings of the config |
-| `--no-alt-screen` `--no-daemon` | nothing: they are about its screen |
+| `--no-alt-screen` `--no-daemon` | nothing: they only affect its screen |
 
-Any other word cannot be carried, and is refused by name.
+Any other word is unsupported, and refused by name.
 
-What a setting may be, codex says, and its two faces differ: the app-server of 0.169 knows the approval policy
-`untrusted`, which asks for all but harmless commands; `codex` on a terminal refuses it (`-a` is `on-request` or `never`
-there, and its config may not say `untrusted` either). So a profile with `-a untrusted` runs in mode `sdk` only.
+Codex itself validates the settings, and its two frontends differ: the app-server of 0.169 knows the approval policy
+`untrusted`, which asks for all but harmless commands. `codex` on a terminal rejects it (`-a` is `on-request` or `never`
+there, and its config may not contain `untrusted` either). So a profile with `-a untrusted` runs in mode `sdk` only.
 """
 
 import json
@@ -27,7 +27,7 @@ from kasmon.backends.common.json_access import Table
 from kasmon.errors import LaunchError
 
 PASSED: Final = frozenset({"-c", "--config", "--enable", "--disable"})
-"""Flags with a value that the app-server takes itself."""
+"""Flags with a value that the app-server accepts itself."""
 PASSED_ALONE: Final = frozenset({"--strict-config"})
 THREAD: Final = {
     "-m": "model",
@@ -49,13 +49,13 @@ PRESETS: Final[dict[str, dict[str, str]]] = {
     "--dangerously-bypass-approvals-and-sandbox": BYPASS,
     "--yolo": BYPASS,
 }
-"""Flags that stand for several settings of the thread."""
+"""Flags that combine several settings of the thread."""
 OF_THE_SCREEN: Final = frozenset({"--no-alt-screen", "--no-daemon"})
 WITH_VALUE: Final = PASSED | set(THREAD) | {"--add-dir"}
 
 
 class CodexFlags(msgspec.Struct, frozen=True, kw_only=True):
-    """How codex is to run."""
+    """The converted flags."""
 
     arguments: tuple[str, ...]
     """For `codex app-server`."""
@@ -64,10 +64,10 @@ class CodexFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wanted(flags: Sequence[str], model: str = "") -> CodexFlags:
-    """What *flags* ask for; *model* where they name none. Of two that disagree the later counts.
+    """Convert *flags*; *model* applies if they name none. Of two that conflict, the later one counts.
 
     Raises:
-        LaunchError: if one of them cannot be carried; the message names it.
+        LaunchError: if one of them is unsupported; the message names it.
     """
     arguments: list[str] = []
     thread: Table = {"model": model} if model else {}
@@ -96,7 +96,7 @@ def wanted(flags: Sequence[str], model: str = "") -> CodexFlags:
 
 
 def _taken(words: list[str]) -> tuple[str, str]:
-    """The first flag of *words* and its value, both taken away: `-m x`, `-mx`, `-m=x`, `--model x`, `--model=x`."""
+    """Remove and return the first flag of *words* and its value: `-m x`, `-mx`, `-m=x`, `--model x`, `--model=x`."""
     word = words.pop(0)
     if word.startswith("--"):
         flag, given, value = word.partition("=")

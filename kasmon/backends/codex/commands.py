@@ -1,4 +1,4 @@
-"""What people wish of codex, as calls on its line."""
+"""Send commands to codex, as calls of its protocol."""
 
 import asyncio
 import contextlib
@@ -17,122 +17,124 @@ from kasmon.model.events import NoticeRaised, RequestWithdrawn
 from kasmon.model.permission import Decision, Request
 
 EXPLAIN_S: Final = 3.0
-"""How long codex may take to hear why something was denied, before it is denied without that."""
+"""How long codex may take to accept the reason of a denial before it is denied without, in seconds."""
 GO: Final = "Implement the plan."
-"""What codex's own screen says for a person who approves a plan."""
+"""What codex's own screen sends when the user approves a plan."""
 
 
 class CommandSender:
-    """The wishes of one session; *tell* takes the facts that follow from them at once.
+    """Sends the commands of one session; *emit* gets the resulting events at once.
 
-    All of them raise `RefusedError` where codex does not take a wish, and `SessionEndedError` where it has ended.
+    All of them raise `RefusedError` if codex rejects a command, and `SessionEndedError` if it has ended.
     """
 
-    def __init__(self, wire: CodexTransport, talk: CodexTranslator, tell: Callable[..., None]) -> None:
-        self._wire = wire
-        self._talk = talk
-        self._tell = tell
+    def __init__(self, transport: CodexTransport, translator: CodexTranslator, emit: Callable[..., None]) -> None:
+        self._transport = transport
+        self._translator = translator
+        self._emit = emit
 
     async def prompt(self, prompt: Prompt) -> None:
-        """Begin a turn, or say it into the one that runs."""
-        main = self._talk.main
+        """Begin a turn, or add the prompt to the running one."""
+        main = self._translator.main
         told: Table = {"threadId": main, "input": _input(prompt.text)}
-        if turn := self._talk.turns.get(main):
-            self._talk.given.steer(prompt)
+        if turn := self._translator.turns.get(main):
+            self._translator.given.steer(prompt)
             try:
-                await self._wire.call("turn/steer", {**told, "expectedTurnId": turn})
+                await self._transport.call("turn/steer", {**told, "expectedTurnId": turn})
             except CallRefusedError:
-                self._talk.given.forget(prompt)
-                if self._talk.turns.get(main) == turn:
+                self._translator.given.forget(prompt)
+                if self._translator.turns.get(main) == turn:
                     raise
             else:
                 return
-        self._talk.given.expect(prompt)
+        self._translator.given.expect(prompt)
         try:
-            await self._wire.call("turn/start", told)
+            await self._transport.call("turn/start", told)
         except BaseException:
-            self._talk.given.forget(prompt)
+            self._translator.given.forget(prompt)
             raise
 
     async def answer(self, answer: Answer) -> None:
-        """Give codex the answer to what it asked, once all questions of the same call have one.
+        """Send codex the answer to its call, once all questions of the same call have one.
 
         Raises:
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request takes it.
+            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts it.
         """
         if answer.decision is Decision.LATER:
             return
-        plan = self._talk.plan
+        plan = self._translator.plan
         if plan is not None and answer.request == plan.id:
             await self._approve(plan, answer)
             return
-        outcome = self._talk.asks.take(answer)
+        outcome = self._translator.asks.take(answer)
         now = time.time()
-        self._tell(*(RequestWithdrawn(at=now, request=other, why=NO_LONGER) for other in outcome.withdrawn))
+        self._emit(*(RequestWithdrawn(at=now, request=other, why=NO_LONGER) for other in outcome.withdrawn))
         if outcome.call is None:
             return
         if outcome.reason:
             await self._explain(outcome)
         if outcome.allowed:
-            self._talk.answered(outcome.call, outcome.item)
-        await self._wire.answer(outcome.call, outcome.result)
+            self._translator.answered(outcome.call, outcome.item)
+        await self._transport.answer(outcome.call, outcome.result)
         if outcome.interrupt:
             await self.interrupt()
 
     async def interrupt(self) -> None:
-        """End all turns, and the commands that codex was waiting for: left to itself they would go on."""
-        commands = self._talk.foreground()
-        for thread, turn in list(self._talk.turns.items()):
+        """End all turns, and the commands that codex waits for: codex would let them run."""
+        commands = self._translator.foreground()
+        for thread, turn in list(self._translator.turns.items()):
             with contextlib.suppress(CallRefusedError):  # it ended by itself
-                await self._wire.call("turn/interrupt", {"threadId": thread, "turnId": turn})
+                await self._transport.call("turn/interrupt", {"threadId": thread, "turnId": turn})
         for thread in sorted(set(commands.values())):
             await self._end_commands(thread, [command for command, of in commands.items() if of == thread])
 
-    async def configure(self, wish: Configure) -> None:
-        """Change the model, or how much it asks, from the next turn on."""
-        await self._set(change(self._talk.settings, wish.model, wish.permission_mode))
+    async def configure(self, command: Configure) -> None:
+        """Change the model or the permission mode from the next turn on."""
+        await self._set(change(self._translator.settings, command.model, command.permission_mode))
 
     async def _set(self, changes: Table) -> None:
         if changes:
-            await self._wire.call("thread/settings/update", {"threadId": self._talk.main, **changes})
+            await self._transport.call("thread/settings/update", {"threadId": self._translator.main, **changes})
 
     async def _explain(self, outcome: CodexAnswerOutcome) -> None:
-        """Say why something is denied, as a message in the same turn: it reaches the model right behind the denial."""
-        turn = self._talk.turns.get(outcome.thread, "")
+        """Send the reason of a denial as a message in the same turn: the model gets it right after the denial."""
+        turn = self._translator.turns.get(outcome.thread, "")
         said = _input(f"I declined that: {outcome.reason}")
         try:
             async with asyncio.timeout(EXPLAIN_S):
-                await self._wire.call("turn/steer", {"threadId": outcome.thread, "expectedTurnId": turn, "input": said})
+                await self._transport.call(
+                    "turn/steer", {"threadId": outcome.thread, "expectedTurnId": turn, "input": said}
+                )
         except (CallRefusedError, TimeoutError):
             self._warn("The request was denied; codex could not receive the reason.")
 
     async def _approve(self, plan: Request, answer: Answer) -> None:
-        """Let codex carry its *plan* out, or tell it what should be another."""
+        """Let codex implement its *plan*, or send it the reason of the denial."""
         must_fit(plan, answer)
-        self._talk.plan = None
+        self._translator.plan = None
         if answer.decision is Decision.ALLOW:
-            await self._set(planned(self._talk.settings))
+            await self._set(planned(self._translator.settings))
             await self.prompt(Prompt(text=GO))
         elif answer.reason.strip():
             await self.prompt(Prompt(text=answer.reason))
 
     async def _end_commands(self, thread: str, commands: Sequence[str]) -> None:
-        """End *commands* of *thread*. One that had hardly begun went with its turn, and codex says no more of it."""
+        """End *commands* of *thread*. A command that had hardly begun ended with its turn; codex does not report it."""
         try:
-            listed = rows(await self._wire.call("thread/backgroundTerminals/list", {"threadId": thread}), "data")
+            listed = rows(await self._transport.call("thread/backgroundTerminals/list", {"threadId": thread}), "data")
             running = {text(terminal, "itemId"): text(terminal, "processId") for terminal in listed}
             for command in commands:
                 if command in running:
                     ended = {"threadId": thread, "processId": running[command]}
-                    await self._wire.call("thread/backgroundTerminals/terminate", ended)
+                    await self._transport.call("thread/backgroundTerminals/terminate", ended)
                 else:
-                    self._tell(*self._talk.given_up(command, time.time()))
+                    self._emit(*self._translator.give_up(command, time.time()))
         except CallRefusedError:
             self._warn("Codex was interrupted; a command that it had started may still run.")
 
     def _warn(self, words: str) -> None:
         said: Said = NoticeRaised(at=time.time(), text=words, level="warning")
-        self._tell(said)
+        self._emit(said)
 
 
 def _input(words: str) -> list[Table]:

@@ -1,4 +1,4 @@
-"""Codex's file changes as one unified diff: of a new file it sends the content, of a changed one bare hunks."""
+"""Codex's file changes as one unified diff: codex sends the content of a new file, and bare hunks of a changed one."""
 
 import os
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ NOWHERE = "/dev/null"
 
 
 def unified(changes: Sequence[Table], workdir: str) -> str:
-    """The unified diff of *changes*; paths within *workdir* are shown relative to it."""
+    """Return the unified diff of *changes*; paths within *workdir* are shown relative to it."""
     return "".join(_one(change, workdir) for change in changes)
 
 
 def paths(changes: Sequence[Table], workdir: str) -> list[str]:
-    """The files that *changes* touch, in their order."""
+    """Return the files that *changes* touch, in their order."""
     return [shortened(text(change, "path"), workdir) for change in changes]
 
 
 def shortened(path: str, workdir: str) -> str:
-    """*path*, relative to *workdir* where it lies in there."""
+    """Return *path*, relative to *workdir* if it is inside."""
     inside = workdir.rstrip("/") + "/"
     return path.removeprefix(inside) if path.startswith(inside) else path
 
@@ -49,7 +49,7 @@ def _header(before: str, after: str) -> str:
 
 
 def _whole(content: str, sign: str) -> str:
-    """The one hunk that adds (`+`) or takes away (`-`) all of *content*."""
+    """Return the one hunk that adds (`+`) or removes (`-`) all of *content*."""
     if not content:
         return ""
     lines = content.split("\n")

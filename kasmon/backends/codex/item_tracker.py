@@ -1,6 +1,6 @@
-"""What codex is at: its items from their beginning to their end, as facts of the session.
+"""Track codex's items from their beginning to their end, and report them as events of the session.
 
-Codex begins an item before it asks whether it may: what is only asked for is held back, and begins when it is allowed.
+Codex begins an item before it asks for permission: such an item is held back, and begins when it is allowed.
 """
 
 from typing import Final
@@ -11,48 +11,48 @@ from kasmon.backends.common.json_access import Table, rows, text, texts
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted
 
 AGENT: Final = "agent"
-"""The tool that starts another agent, in the transcript."""
+"""The transcript's name for the tool that starts another agent."""
 INTERRUPTED: Final = "interrupted"
 ASKED_FIRST: Final = "agent"
-"""The source of a command that has no process yet; once it has one it is another."""
+"""The source of a command that has no process yet; it changes once there is one."""
 
 
 class ItemTracker:
-    """The items of one session. *main* is the thread that a person talks to; the others belong to its sub-agents."""
+    """The items of one session. *main* is the thread that the user talks to; the others belong to its sub-agents."""
 
     def __init__(self, main: str, workdir: str) -> None:
         self.changes: dict[str, list[Table]] = {}
-        """What each unfinished item would change in files."""
+        """The file changes of each unfinished item."""
         self._main = main
         self._workdir = workdir
         self._calls: dict[str, str] = {}
         """The thread of each sub-agent -> the call that started it."""
         self._held: dict[str, tuple[Table, str]] = {}
-        """The items that have not begun, each with its thread."""
+        """The items held back, each with its thread."""
         self._begun: dict[str, str] = {}
-        """The items that have begun and are not finished -> their threads."""
+        """The unfinished items that have begun -> their threads."""
         self._given_up: set[str] = set()
-        """The items that were told to be over, since their turn was."""
+        """The items that were reported as finished because their turn ended."""
         self._commands: set[str] = set()
-        """The commands among those that have begun: they may outlive their turn."""
+        """The commands among the begun items: they may outlive their turn."""
         self._running: dict[str, str] = {}
         """The commands that codex waits for -> their threads."""
         self._writing: dict[str, tuple[str, str]] = {}
-        """The messages that are being written: the thread, and what is there."""
+        """The messages that are being written: the thread, and the text so far."""
 
     def within(self, thread: str) -> str:
-        """The call of the sub-agent that works in *thread*; empty for the agent itself."""
+        """Return the call of the sub-agent that works in *thread*; empty for the agent itself."""
         return "" if thread == self._main else self._calls.get(thread, thread)
 
     def started(self, item: Table, thread: str, now: float) -> list[Event]:
-        """What follows from item/started."""
+        """Apply item/started."""
         kind, call = text(item, "type"), text(item, "id")
         if kind in ("agentMessage", "reasoning"):
             self._leave_running(thread)
             if kind == "agentMessage":
                 self._writing[call] = (thread, "")
         elif kind == items.PERSONS:
-            return self.broken_off(thread, now)
+            return self.take_unfinished(thread, now)
         elif kind == "fileChange":
             self.changes[call] = rows(item, "changes")
             self._held[call] = (item, thread)
@@ -63,12 +63,12 @@ class ItemTracker:
         return []
 
     def allowed(self, call: str, now: float) -> list[Event]:
-        """The item *call* may begin."""
+        """Begin the item *call*, which was allowed."""
         item, thread = self._held.pop(call, ({}, ""))
         return self._begin(item, thread, now)
 
     def completed(self, item: Table, thread: str, now: float) -> list[Event]:
-        """What follows from item/completed. What never began, since it was declined, says nothing."""
+        """Apply item/completed. An item that was declined before it began is not reported."""
         call = text(item, "id")
         self._writing.pop(call, None)
         self._running.pop(call, None)
@@ -90,29 +90,29 @@ class ItemTracker:
         return before if said is None else [*before, said]
 
     def wrote(self, call: str, thread: str, delta: str) -> list[Chunk]:
-        """More of the message *call*."""
+        """Add *delta* to the message *call*."""
         _, before = self._writing.get(call, (thread, ""))
         self._writing[call] = (thread, before + delta)
         return self.shown(thread, delta)
 
     def shown(self, thread: str, delta: str, *, thinking: bool = False) -> list[Chunk]:
-        """Text as it is written; of sub-agents only the whole is told."""
+        """Return text as it is written; of sub-agents only whole messages are reported."""
         return [Chunk(text=delta, thinking=thinking)] if thread == self._main and delta else []
 
     def printed(self, call: str, now: float) -> list[Event]:
-        """The command *call* wrote something, so it runs."""
+        """Record output of the command *call*, which shows that it runs."""
         return self.allowed(call, now) if call in self._held else []
 
-    def in_background(self, call: str) -> None:
-        """Codex no longer waits for the command *call*."""
+    def move_to_background(self, call: str) -> None:
+        """Record that codex no longer waits for the command *call*."""
         self._running.pop(call, None)
 
     def foreground(self) -> dict[str, str]:
-        """The commands that codex waits for, each with its thread."""
+        """Return the commands that codex waits for, each with its thread."""
         return dict(self._running)
 
-    def broken_off(self, thread: str, now: float) -> list[Event]:
-        """The messages of *thread* that will not be finished, as far as they came."""
+    def take_unfinished(self, thread: str, now: float) -> list[Event]:
+        """Return the unfinished messages of *thread* as far as they came; they will not be finished."""
         return [
             MessageWritten(at=now, text=written, within=self.within(thread))
             for written in self._forgotten(thread)
@@ -120,20 +120,20 @@ class ItemTracker:
         ]
 
     def again(self, thread: str) -> None:
-        """What *thread* was writing will be written again from the beginning."""
+        """Discard what *thread* was writing: codex will write it again."""
         self._forgotten(thread)
 
-    def turn_over(self, thread: str, now: float) -> list[Event]:
-        """What the end of a turn leaves unfinished in *thread*."""
-        said = self.broken_off(thread, now)
+    def end_turn(self, thread: str, now: float) -> list[Event]:
+        """End what the end of a turn leaves unfinished in *thread*."""
+        said = self.take_unfinished(thread, now)
         self._held = {call: held for call, held in self._held.items() if held[1] != thread}
         self._leave_running(thread)
         for call in [call for call, of in self._begun.items() if of == thread and call not in self._commands]:
-            said += self.given_up(call, now)
+            said += self.give_up(call, now)
         return said
 
-    def given_up(self, call: str, now: float) -> list[Event]:
-        """The item *call* is over without a result."""
+    def give_up(self, call: str, now: float) -> list[Event]:
+        """Report the item *call* as finished without a result."""
         if self._begun.pop(call, None) is None:
             return []
         self._given_up.add(call)
@@ -152,7 +152,7 @@ class ItemTracker:
         return [started]
 
     def _agent(self, item: Table, thread: str, now: float) -> list[Event]:
-        """What is said of a sub-agent: it began, or ended."""
+        """Return the start or end of a sub-agent."""
         theirs, kind = text(item, "agentThreadId"), text(item, "kind")
         if kind == "started":
             self._calls[theirs] = text(item, "id")
@@ -164,7 +164,7 @@ class ItemTracker:
         return []
 
     def _forgotten(self, thread: str) -> list[str]:
-        """What was being written in *thread*; nothing is, any more."""
+        """Remove and return the unfinished messages of *thread*."""
         written = [so_far for of, so_far in self._writing.values() if of == thread]
         self._writing = {call: (of, so_far) for call, (of, so_far) in self._writing.items() if of != thread}
         return written

@@ -1,4 +1,4 @@
-"""Codex's items as facts: what it said, thought and did. One table of what each type of item is called and titled."""
+"""Codex's items as events: messages, thoughts and tool calls. One table has the names and titles of each type."""
 
 import json
 import shlex
@@ -12,11 +12,11 @@ from kasmon.model.events import Event, MessageWritten, NoticeRaised, ThoughtWrit
 SHELL: Final = "shell"
 PATCH: Final = "apply_patch"
 PERSONS: Final = "userMessage"
-"""What a person said."""
+"""A message of the user."""
 SHELLS: Final = frozenset(f"{folder}{name}" for folder in ("", "/bin/", "/usr/bin/") for name in ("bash", "sh", "zsh"))
 """Programs that are known to run the text behind `-c`; another program of such a name may do anything."""
 QUIET: Final = frozenset({PERSONS, "hookPrompt", "functionCallOutput", "subAgentActivity", "enteredReviewMode"})
-"""Types that say nothing that is not said elsewhere."""
+"""Types without content of their own."""
 TOOLS: Final[dict[str, Callable[[Table], tuple[str, str]]]] = {
     "commandExecution": lambda item: (SHELL, script(text(item, "command"))),
     "fileChange": lambda item: (PATCH, ", ".join(diff.paths(rows(item, "changes"), ""))),
@@ -42,7 +42,7 @@ UNDONE: Final = frozenset({"failed", "declined"})
 
 
 def is_known(kind: str) -> bool:
-    """Whether items of type *kind* mean something here, or are known to say nothing."""
+    """Whether the item type *kind* is handled or known to be without content."""
     return (
         kind in TOOLS
         or kind in QUIET
@@ -52,7 +52,7 @@ def is_known(kind: str) -> bool:
 
 
 def started(item: Table, workdir: str, within: str, now: float) -> ToolStarted | None:
-    """The use of a tool that *item* begins; None for what is no tool."""
+    """Return the tool call that *item* begins; None if it is no tool."""
     kind = text(item, "type")
     if kind not in TOOLS:
         return None
@@ -65,7 +65,7 @@ def started(item: Table, workdir: str, within: str, now: float) -> ToolStarted |
 
 
 def finished(item: Table, workdir: str, within: str, now: float) -> Event | None:
-    """What a finished *item* says; None where that is nothing."""
+    """Return the event of a finished *item*; None if there is none."""
     kind = text(item, "type")
     if kind in TOOLS:
         changed = diff.unified(rows(item, "changes"), workdir) if kind == "fileChange" else ""
@@ -82,13 +82,13 @@ def finished(item: Table, workdir: str, within: str, now: float) -> Event | None
 
 
 def words(item: Table) -> str:
-    """What a person said with *item*; empty for any other item."""
+    """Return the user's text in *item*; empty for any other item."""
     parts = rows(item, "content") if text(item, "type") == PERSONS else []
     return "\n".join(text(part, "text") for part in parts if at(part, "type") == "text")
 
 
 def script(command: str) -> str:
-    """What *command* runs: of `/bin/bash -lc 'touch a'` the `touch a`, exactly; anything else as it is."""
+    """Return the script that *command* runs: of `/bin/bash -lc 'touch a'` exactly `touch a`; otherwise *command*."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What codex says beside its work: warnings for people, and messages that this version of kasmon does not know."""
+"""Notices from codex's side messages: warnings, and messages that this version of kasmon does not know."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from kasmon.backends.common.json_access import Table, at, number, table, text
 from kasmon.model.events import NoticeRaised, UnknownMessageSeen
 
 RAW: Final = 4000
-"""How much of something unknown is kept, in characters."""
+"""How much of an unknown message is kept, in characters."""
 NAME: Final = 200
-"""How much of its own name, likewise."""
+"""How much of its name is kept, in characters."""
 KINDS: Final = 50
-"""How many kinds of unknown things are told; more is a flood."""
+"""How many kinds of unknown messages are reported; further kinds are dropped."""
 LOG_IN: Final = "Check the provider's key, or log in with `codex login`."
 MISSING_VARIABLE: Final = re.compile(r"Missing environment variable:? `?([A-Za-z_][A-Za-z0-9_]*)")
-"""How codex says that a provider's `env_key` names a variable that it has not been given."""
+"""Codex's error if a provider's `env_key` names a variable that is not set."""
 GIVE: Final = "Pass a provider's own variable by name: start a session with `--env {name}`."
 UNAUTHORIZED: Final = 401
 QUIET_AREAS: Final = (
@@ -37,7 +37,7 @@ QUIET_AREAS: Final = (
     "thread/realtime/",
     "windows",
 )
-"""How methods begin that have nothing to do with what a session shows."""
+"""Prefixes of methods that do not affect what a session shows."""
 QUIET: Final = frozenset(
     {
         "autoApprovalReview/strictReviewRequired",
@@ -64,29 +64,29 @@ QUIET: Final = frozenset(
         "turn/moderationMetadata",
     }
 )
-"""Methods that say nothing, or nothing that is not said elsewhere."""
+"""Methods without content, or whose content other messages repeat."""
 
 
 class CodexNotices:
-    """Tells each thing once."""
+    """Reports each notice and each unknown kind once."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
         self._foreign: set[str] = set()
 
     def once(self, words: str, now: float) -> list[NoticeRaised]:
-        """*words* for people, unless they were told before."""
+        """Return the notice *words*, unless it was reported before."""
         if not words or words in self._told:
             return []
         self._told.add(words)
         return [NoticeRaised(at=now, text=words, level="warning")]
 
     def again(self) -> None:
-        """What was told may be told again: another turn begins."""
+        """Allow earlier notices again, for a new turn."""
         self._told.clear()
 
     def unknown(self, what: str, raw: str, now: float) -> list[UnknownMessageSeen]:
-        """Something that nobody here knows, once for each kind."""
+        """Return an unknown message, once for each kind."""
         what = what[:NAME]
         if what in self._foreign or len(self._foreign) >= KINDS:
             return []
@@ -94,7 +94,7 @@ class CodexNotices:
         return [UnknownMessageSeen(at=now, what=what, raw=raw[:RAW])]
 
     def message(self, method: str, params: Table, now: float) -> list[NoticeRaised | UnknownMessageSeen]:
-        """What a message says that is no part of codex's work."""
+        """Return the notice in a message that is not part of codex's work."""
         words = _words(method, params)
         if words is not None:
             return [*self.once(words, now)]
@@ -104,25 +104,25 @@ class CodexNotices:
 
 
 def failure(error: Table) -> str:
-    """Why a turn failed, in codex's words and with what to do about it where that is known."""
+    """Return why a turn failed, in codex's text and with a known fix."""
     said = _unwrapped(text(error, "message")) or "codex gave no reason"
     more = text(error, "additionalDetails")
     return " ".join(part for part in (said, f"({more})" if more else "", _fix(error, said)) if part)
 
 
 def missing(said: str) -> str:
-    """How to give codex the variable that it misses by what it *said*; empty where it misses none."""
+    """Return how to set the variable that is missing according to *said*; empty if none is."""
     found = MISSING_VARIABLE.search(said)
     return GIVE.format(name=found[1]) if found else ""
 
 
 def _fix(error: Table, said: str) -> str:
-    """What a person can do about *error*, by which codex *said* something; empty where that is not known."""
+    """Return what the user can do about *error* with the text *said*; empty if unknown."""
     return missing(said) or (LOG_IN if _is_key_wrong(error) else "")
 
 
 def _words(method: str, params: Table) -> str | None:
-    """What *method* tells people; None where it is no such message, empty where it tells nothing."""
+    """Return the notice text of *method*; None for another kind of message, empty if there is nothing to report."""
     match method:
         case "warning" | "guardianWarning" | "modelProvider/authRecoveryStarted":
             return text(params, "message")
@@ -150,7 +150,7 @@ def _is_key_wrong(error: Table) -> bool:
 
 
 def _unwrapped(message: str) -> str:
-    """The message within *message*, where that is a provider's error as JSON."""
+    """Return the message within *message*, if that is a provider's error as JSON."""
     if message.startswith("{"):
         try:
             return text(json.loads(message), "error", "message") or message

@@ -1,4 +1,4 @@
-"""Which program is codex, and which process: npm puts a node script on PATH, and the agent itself beside it."""
+"""Find codex's program and process: npm puts a node script on PATH, and the native agent beside it."""
 
 import os
 import platform
@@ -13,16 +13,16 @@ import psutil
 from kasmon.errors import AgentNotFoundError
 
 MACHINES: Final = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
-"""The system's names of a processor, and npm's."""
+"""The system's name of a processor -> npm's."""
 RUNNERS: Final = frozenset({"node", "nodejs", "bun", "deno"})
 """Programs that run the script, and start the agent as their child."""
 
 
 def found(agent: str, program: str, variables: Mapping[str, str]) -> str:
-    """The path of what is to be started for *program*: the native agent where it is found, else *program* itself.
+    """Return the path to start for *program*: the native agent if it is found, else *program* itself.
 
     Raises:
-        AgentNotFoundError: if *program* is not there.
+        AgentNotFoundError: if *program* does not exist.
     """
     path = shutil.which(program, path=variables.get("PATH", os.defpath))
     if path is None:
@@ -31,7 +31,7 @@ def found(agent: str, program: str, variables: Mapping[str, str]) -> str:
 
 
 def speaker(pid: int) -> int:
-    """The process that speaks, of what was started as *pid*: a script's only child, or *pid* itself."""
+    """Return the pid of the agent itself, started as *pid*: a script's first child, or *pid* itself."""
     try:
         process = psutil.Process(pid)
         if process.name() in RUNNERS and (children := process.children()):
@@ -42,7 +42,7 @@ def speaker(pid: int) -> int:
 
 
 def _native(path: Path) -> Path | None:
-    """The agent behind npm's script at *path*, in the package for this machine."""
+    """Return the agent behind npm's script at *path*, in the package for this machine."""
     script = path.resolve()
     if script.suffix != ".js":
         return None

@@ -1,4 +1,4 @@
-"""What codex, or an MCP server through it, wants to know: one request for each question, one result for all."""
+"""Questions of codex, or of an MCP server through it: one request for each question, one result for all."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ SECRET_TOO: Final = "Codex marks the answer as secret. kasmon stores answers in 
 
 
 def questions(params: Table, setting: CodexRequestContext) -> CodexRequest:
-    """Questions of the agent; options beside its own words where it takes them."""
+    """Build the requests for questions of the agent, with options and free text as it allows."""
     asked = rows(params, "questions")
     names = [text(question, "id") for question in asked]
     requests = tuple(_question(question, setting, n) for n, question in enumerate(asked))
@@ -26,7 +26,7 @@ def questions(params: Table, setting: CodexRequestContext) -> CodexRequest:
 
 
 def form(params: Table, setting: CodexRequestContext) -> CodexRequest:
-    """The fields of an MCP server's form, each as a question."""
+    """Build the requests for the fields of an MCP server's form, each as a question."""
     read = fields(table(params, "requestedSchema"))
     _, decline, cancel = elicited(None)
 

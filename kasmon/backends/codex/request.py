@@ -1,4 +1,4 @@
-"""One thing that codex asks, whatever its kind: what a person sees of it, and what codex is told for each decision."""
+"""One call of codex that waits for the user: the requests to show, and the result for each decision."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -14,18 +14,18 @@ QUESTION: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
 
 
 class CodexRequestContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where something is asked."""
+    """The context of a call."""
 
     session: SessionId
     id: str
-    """Begins the ids of its requests; no two things that are asked have the same."""
+    """Prefix of the ids of its requests; unique for each call."""
     workdir: str
     now: float
     changes: Sequence[Table] = ()
-    """What the item that it is about would change in files."""
+    """The file changes of the item that it is about."""
 
     def request_id(self, n: int = 0) -> RequestId:
-        """The id of its *n*th request."""
+        """Return the id of its *n*th request."""
         return RequestId(f"{self.id}.{n}")
 
 
@@ -34,14 +34,14 @@ class CodexRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: tuple[Request, ...]
     deny: Table
-    """The result of the call that denies it; the turn goes on."""
+    """The result that denies it; the turn continues."""
     cancel: Table
-    """The result that denies it where the turn shall end."""
+    """The result that denies it and is to end the turn."""
     ends_turn: bool = False
     """Whether `cancel` alone ends the turn; otherwise it must be interrupted."""
     allow: Table = {}
     """The result that allows it."""
     compose: Callable[[Sequence[Labels]], Table] | None = None
-    """For questions: the result that carries the labels chosen for each of them, in their order."""
+    """For questions: builds the result from the labels chosen for each of them, in their order."""
     check: Callable[[int, Labels], object] | None = None
     """For questions: raises `UsageError` if these labels are no answer to the question of this number."""

@@ -1,4 +1,4 @@
-"""The calls of codex that wait for a person, by the requests that people see; what an answer to one of them means."""
+"""The open calls of codex, by the requests that the user sees; and the outcome of an answer."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -22,12 +22,12 @@ READERS: Final[dict[str, Callable[[Table, CodexRequestContext], CodexRequest]]] 
     "item/permissions/requestApproval": approvals.permissions,
     "item/tool/requestUserInput": questions.questions,
 }
-"""The calls that wait for a person, but for those of MCP servers, which come in several forms."""
+"""The calls that wait for the user, except those of MCP servers, which come in several forms."""
 ELICITATION: Final = "mcpServer/elicitation/request"
 
 
 class CodexAnswerOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from an answer."""
+    """The outcome of an answer."""
 
     call: CallId | None = None
     """The id of codex's call that is answered now; None while other questions of it are open."""
@@ -37,15 +37,15 @@ class CodexAnswerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     result: Table = {}
     allowed: bool = False
     withdrawn: tuple[RequestId, ...] = ()
-    """Other requests of the same call, which are no longer asked."""
+    """Other requests of the same call, which are withdrawn."""
     interrupt: bool = False
-    """The turn must be interrupted, too."""
+    """The turn must also be interrupted."""
     reason: str = ""
-    """Why it was denied; the protocol has no place for it."""
+    """Why it was denied; the protocol has no field for it."""
 
 
 class OpenCall(msgspec.Struct, kw_only=True):
-    """A call that waits."""
+    """A call that waits for its answers."""
 
     call: CallId
     thread: str
@@ -53,11 +53,11 @@ class OpenCall(msgspec.Struct, kw_only=True):
     params: Table
     ask: CodexRequest
     chosen: dict[RequestId, Labels] = {}
-    """The questions that are answered already."""
+    """The labels of the questions that are answered already."""
 
     @property
     def waiting(self) -> tuple[Request, ...]:
-        """Those of its requests that nobody has answered yet."""
+        """Its requests without an answer."""
         return tuple(request for request in self.ask.requests if request.id not in self.chosen)
 
 
@@ -68,7 +68,7 @@ class CodexRequests:
         self._open: list[OpenCall] = []
 
     def opened(self, call: CallId, method: str, params: Table, setting: CodexRequestContext) -> tuple[Request, ...]:
-        """The requests of the call *call*, which wait from now on; empty if nobody here can answer such a call."""
+        """Open the call *call* and return its requests; empty if kasmon cannot answer such a call."""
         reader = _elicitation(params) if method == ELICITATION else READERS.get(method)
         ask = reader(params, setting) if reader is not None else None
         if ask is None or not ask.requests:
@@ -78,7 +78,7 @@ class CodexRequests:
         return ask.requests
 
     def changed(self, item: str, setting: Callable[[str], CodexRequestContext]) -> tuple[Request, ...]:
-        """The requests about the file changes of *item*, told anew since those are others now."""
+        """Return the requests about the file changes of *item*, rebuilt because those have changed."""
         for known in self._open:
             if known.item == item and known.ask.requests[0].tool == PATCH:
                 known.ask = approvals.files(known.params, setting(known.ask.requests[0].id.rpartition(".")[0]))
@@ -86,12 +86,12 @@ class CodexRequests:
         return ()
 
     def take(self, answer: Answer) -> CodexAnswerOutcome:
-        """What follows from *answer*; its request is closed then.
+        """Apply *answer* and close its request.
 
         Raises:
-            RequestClosedError: if it does not wait.
-            StaleRequestError: if it says something else by now.
-            UnableError: if it does not take such an answer.
+            RequestClosedError: if the request is not open.
+            StaleRequestError: if the request has changed.
+            UnableError: if it does not accept such an answer.
             UsageError: if a label is no answer to it.
         """
         known, request = self._find(answer.request)
@@ -111,16 +111,16 @@ class CodexRequests:
             reason="" if allows else answer.reason.strip(),
         )
 
-    def resolved(self, call: CallId) -> tuple[RequestId, ...]:
-        """The requests that waited for *call*, which codex has closed itself."""
+    def close_call(self, call: CallId) -> tuple[RequestId, ...]:
+        """Remove and return the open requests of *call*, which codex has closed itself."""
         return self._gone([known for known in self._open if known.call == call])
 
-    def of_thread(self, thread: str) -> tuple[RequestId, ...]:
-        """The requests of *thread*, which waits no longer."""
+    def close_thread(self, thread: str) -> tuple[RequestId, ...]:
+        """Remove and return the open requests of *thread*."""
         return self._gone([known for known in self._open if known.thread == thread])
 
     def waiting(self) -> tuple[Request, ...]:
-        """All requests that wait, oldest first."""
+        """Return all open requests, oldest first."""
         return tuple(request for known in self._open for request in known.waiting)
 
     def _chosen(self, known: OpenCall, request: RequestId, answer: Answer) -> CodexAnswerOutcome:
@@ -151,7 +151,7 @@ class CodexRequests:
 
 
 def _elicitation(params: Table) -> Callable[[Table, CodexRequestContext], CodexRequest] | None:
-    """What reads an MCP server's request; None for a form that nobody here knows."""
+    """Return the function that reads an MCP server's request; None for an unknown mode."""
     mode = text(params, "mode")
     if mode == "url":
         return approvals.url

@@ -1,4 +1,4 @@
-"""How codex runs: its model, and how much it asks. Of its approval policies and its plan mode kasmon makes one list."""
+"""Codex's settings: its model and its permission mode, which combines approval policies and plan mode."""
 
 from typing import Final
 
@@ -8,14 +8,14 @@ from kasmon.backends.common.json_access import Table, text
 from kasmon.errors import RefusedError
 
 PLAN: Final = "plan"
-"""Codex makes a plan and changes nothing; a collaboration mode, in its words."""
+"""Codex makes a plan and changes nothing; codex calls this a collaboration mode."""
 POLICIES: Final = ("untrusted", "on-request", "never")
-"""Codex's approval policies that have a name."""
+"""Codex's named approval policies."""
 MODES: Final = (PLAN, *POLICIES)
 
 
 class CodexSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What codex said last of how it runs."""
+    """The settings that codex reported last."""
 
     model: str = ""
     policy: str = ""
@@ -24,12 +24,12 @@ class CodexSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def permission_mode(self) -> str:
-        """How much it asks, by the one list that kasmon makes of its approval policies and its plan mode."""
+        """The permission mode: plan mode or the approval policy."""
         return PLAN if self.is_planning else self.policy
 
 
 def settings(told: Table) -> CodexSettings:
-    """What *told* says: the response that opens a thread, or the settings in thread/settings/updated."""
+    """Return the settings in *told*: the response that opens a thread, or thread/settings/updated."""
     policy = told.get("approvalPolicy")
     return CodexSettings(
         model=text(told, "model"),
@@ -40,7 +40,7 @@ def settings(told: Table) -> CodexSettings:
 
 
 def change(now: CodexSettings, model: str | None, permission_mode: str | None) -> Table:
-    """The parameters for thread/settings/update that change *now* as asked; empty where nothing is.
+    """Return the parameters for thread/settings/update that change *now* as requested; empty if nothing changes.
 
     Raises:
         RefusedError: if there is no such mode.
@@ -61,11 +61,11 @@ def change(now: CodexSettings, model: str | None, permission_mode: str | None) -
 
 
 def planned(now: CodexSettings) -> Table:
-    """The parameters for thread/settings/update that end plan mode; all else stays."""
+    """Return the parameters for thread/settings/update that only end plan mode."""
     return {"collaborationMode": _collaboration(now, now.model, planning=False)}
 
 
 def _collaboration(now: CodexSettings, model: str, *, planning: bool) -> Table:
-    """Codex's collaboration mode; with null it uses its own instructions for that mode."""
+    """Return codex's collaboration mode; for null instructions, codex uses its own for that mode."""
     told = {"model": model, "reasoning_effort": now.effort, "developer_instructions": None}
     return {"mode": PLAN if planning else "default", "settings": told}

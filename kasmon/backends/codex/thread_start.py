@@ -1,4 +1,4 @@
-"""How a conversation with codex begins: is it logged in, which thread does it open, and is that the one of before."""
+"""Open a conversation with codex: check the log-in, open a thread, and verify a resumed one."""
 
 import re
 from typing import Final
@@ -15,62 +15,62 @@ from kasmon.model.commands import Launch
 
 CLIENT: Final = {"name": "kasmon", "title": "kasmon", "version": __version__}
 CAPABILITIES: Final = {"experimentalApi": True, "requestAttestation": False}
-"""Questions, plan mode and settings are called experimental."""
+"""Codex calls questions, plan mode and settings experimental."""
 NO_SUCH_THREAD: Final = "no rollout found"
-"""How codex begins to say that it does not know a thread. One that never had a prompt is not known either."""
+"""Prefix of codex's error for an unknown thread. A thread without any prompt is unknown as well."""
 INVALID: Final = "Invalid request"
-"""How codex begins to refuse a setting that it does not know."""
+"""Prefix of codex's error for an unknown setting."""
 CHECK: Final = "Check the profile's flags, which configure codex."
 LOG_IN: Final = (
     "Run `codex login` (with a key: `printenv OPENAI_API_KEY | codex login --with-api-key`) and start again."
 )
 LOOKED_BACK: Final = (1, 10)
-"""How many turns are looked through for the last prompt: first the last one alone, for turns can be long."""
+"""How many turns are searched for the last prompt: first the last one alone, for turns can be long."""
 CUT: Final = 16 * 1024
-"""A prompt longer than this, in characters, stands cut in the log; see `host.journal.blobs`."""
+"""A longer prompt, in characters, is truncated in the log; see `host.journal.blobs`."""
 
 
 class CodexThread(msgspec.Struct, frozen=True, kw_only=True):
-    """A thread that is open."""
+    """An open thread."""
 
     thread: str
     response: Table
     proof: str = ""
-    """How it is known to be the conversation of before; empty for a new one."""
+    """How it was verified to be the earlier conversation; empty for a new one."""
     notice: str = ""
-    """What a person should know about that."""
+    """A warning about that for the user."""
 
 
-async def introduced(wire: CodexTransport) -> str:
-    """Tell codex who we are; its version, empty where it does not say.
+async def introduced(transport: CodexTransport) -> str:
+    """Perform the handshake; return codex's version, empty if unknown.
 
     Raises:
-        UnfitAgentError: if it does not take that.
+        UnfitAgentError: if codex rejects it.
     """
     try:
-        answer = await wire.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
+        answer = await transport.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
     except CallRefusedError as error:
         raise UnfitAgentError(f"codex does not speak kasmon's protocol: {error.said}.") from error
-    await wire.tell("initialized")
+    await transport.notify("initialized")
     version = re.search(r"/(\d+\.\d+\.\d+\S*)", text(answer, "userAgent"))
     return version[1] if version else ""
 
 
-async def opened(wire: CodexTransport, launch: Launch, thread: Table, version: str) -> CodexThread:
-    """The thread that *launch* asks for, with the settings *thread*: the one of before, or a new one.
+async def opened(transport: CodexTransport, launch: Launch, thread: Table, version: str) -> CodexThread:
+    """Open the thread that *launch* requests, with the settings *thread*: resumed or new.
 
     Raises:
         LaunchError: if codex is not logged in, cannot open it, or opens another.
     """
-    await _must_be_logged_in(wire)
+    await _must_be_logged_in(transport)
     wanted = {**thread, "cwd": launch.workdir}
     if launch.resume is None:
-        return await _new(wire, wanted, version)
+        return await _new(transport, wanted, version)
     try:
-        response = await wire.call("thread/resume", {**wanted, "threadId": launch.resume, "excludeTurns": True})
+        response = await transport.call("thread/resume", {**wanted, "threadId": launch.resume, "excludeTurns": True})
     except CallRefusedError as error:
         if error.said.startswith(NO_SUCH_THREAD) and not launch.remembers:
-            fresh = await _new(wire, wanted, version)
+            fresh = await _new(transport, wanted, version)
             notice = "The previous conversation was empty, so codex did not store it: this is a new one."
             return msgspec.structs.replace(fresh, notice=notice)
         raise LaunchError(
@@ -82,22 +82,22 @@ async def opened(wire: CodexTransport, launch: Launch, thread: Table, version: s
         raise LaunchError(
             f"codex opened the conversation {found!r} instead of {launch.resume!r}.", hint=advice("codex", version)
         )
-    proof, notice = await _proof(wire, found, launch.remembers)
+    proof, notice = await _proof(transport, found, launch.remembers)
     return CodexThread(thread=found, response=response, proof=proof, notice=notice)
 
 
-async def models(wire: CodexTransport) -> tuple[str, ...]:
-    """The models that codex offers; empty where it does not say."""
+async def models(transport: CodexTransport) -> tuple[str, ...]:
+    """Return the models that codex offers; empty if it does not list them."""
     try:
-        listed = rows(await wire.call("model/list", {}), "data")
+        listed = rows(await transport.call("model/list", {}), "data")
     except CallRefusedError:
         return ()
     return tuple(text(model, "model") for model in listed if text(model, "model") and model.get("hidden") is not True)
 
 
-async def _new(wire: CodexTransport, wanted: Table, version: str) -> CodexThread:
+async def _new(transport: CodexTransport, wanted: Table, version: str) -> CodexThread:
     try:
-        response = await wire.call("thread/start", wanted)
+        response = await transport.call("thread/start", wanted)
     except CallRefusedError as error:
         hint = CHECK if error.said.startswith(INVALID) else advice("codex", version)
         raise LaunchError(f"codex cannot start a conversation: {error.said}.", hint=hint) from error
@@ -107,22 +107,22 @@ async def _new(wire: CodexTransport, wanted: Table, version: str) -> CodexThread
     return CodexThread(thread=thread, response=response)
 
 
-async def _must_be_logged_in(wire: CodexTransport) -> None:
+async def _must_be_logged_in(transport: CodexTransport) -> None:
     try:
-        account = await wire.call("account/read", {})
+        account = await transport.call("account/read", {})
     except CallRefusedError:
-        return  # an older codex; the first turn tells
+        return  # an older codex; the first turn reports a missing log-in
     if account.get("requiresOpenaiAuth") is True and account.get("account") is None:
         raise LaunchError("codex is not logged in.", hint=LOG_IN)
 
 
-async def _proof(wire: CodexTransport, thread: str, remembers: str) -> tuple[str, str]:
-    """How *thread* is known to be the conversation of before, and what a person should know where it may not be."""
+async def _proof(transport: CodexTransport, thread: str, remembers: str) -> tuple[str, str]:
+    """Return how *thread* was verified to be the earlier conversation, and a warning if it was not."""
     if not remembers:
         return "codex reported the same id", ""
     heard: list[str] = []
     for turns in LOOKED_BACK:
-        heard = await _prompts(wire, thread, turns)
+        heard = await _prompts(transport, thread, turns)
         if any(_is_same(said, remembers) for said in heard):
             break
     where = next((place for place, said in enumerate(heard) if _is_same(said, remembers)), None)
@@ -133,11 +133,11 @@ async def _proof(wire: CodexTransport, thread: str, remembers: str) -> tuple[str
     return f"codex reported the same id, and its history {how} our last prompt", ""
 
 
-async def _prompts(wire: CodexTransport, thread: str, turns: int) -> list[str]:
-    """What people said in the last *turns* turns of *thread*, the last first."""
+async def _prompts(transport: CodexTransport, thread: str, turns: int) -> list[str]:
+    """Return the user's prompts in the last *turns* turns of *thread*, the last first."""
     asked = {"threadId": thread, "limit": turns, "sortDirection": "desc", "itemsView": "full"}
     try:
-        history = await wire.call("thread/turns/list", asked)
+        history = await transport.call("thread/turns/list", asked)
     except CallRefusedError:
         return []
     newest = [words(item) for turn in rows(history, "data") for item in reversed(rows(turn, "items"))]

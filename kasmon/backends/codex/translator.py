@@ -1,7 +1,7 @@
-"""What codex says, message by message, as the facts of one session. Sans-IO: the time is an argument.
+"""Translate codex's messages to events of one session. Sans-IO: the time is an argument.
 
-Several threads share one line: the main one, which a person talks to, and those of codex's sub-agents. The turns of the
-main one are the session's turns; of the others come what they say and do, and what they ask.
+One connection carries several threads: the main one, which the user talks to, and those of codex's sub-agents. The
+turns of the main one are the session's turns; of the others, only messages, tool calls and requests are reported.
 """
 
 import json
@@ -36,12 +36,12 @@ GONE: Final = "codex ended"
 NO_LONGER: Final = "codex no longer waits for it"
 STEPS: Final[dict[str, Literal["open", "doing", "done"]]] = {"inProgress": "doing", "completed": "done"}
 IDLE: Final = frozenset({"idle", "systemError", "notLoaded"})
-"""The states of a thread in which nothing waits."""
+"""The states of a thread without open requests."""
 PLAN_CHOICES: Final = (Decision.ALLOW, Decision.DENY)
 
 
 class CodexTranslator:
-    """One codex, from the moment that its thread is open."""
+    """Translates the messages of one codex, once its thread is open."""
 
     def __init__(self, launch: Launch) -> None:
         self.main = ""
@@ -53,80 +53,80 @@ class CodexTranslator:
         self.turns: dict[str, str] = {}
         """The running turn of each thread."""
         self.plan: Request | None = None
-        """The plan that waits for a person; codex itself does not wait for that."""
+        """The plan that waits for approval; codex itself does not wait for it."""
         self._launch = launch
-        self._work = ItemTracker("", launch.workdir)
-        self._meter = CodexUsage(launch.used)
+        self._item_tracker = ItemTracker("", launch.workdir)
+        self._usage = CodexUsage(launch.used)
         self._allowed: dict[CallId, str] = {}
-        """The calls that were answered with yes, until codex says that it knows -> their items."""
+        """The calls that were allowed, until codex confirms -> their items."""
         self._planned = ""
         self._handlers: dict[str, Callable[[Table, str, float], list[Said]]] = {
-            "error": self._failed,
+            "error": self._on_error,
             "turn/started": self._turn_started,
             "turn/completed": self._turn_completed,
-            "turn/plan/updated": self._to_do,
+            "turn/plan/updated": self._on_plan,
             "item/started": self._item_started,
             "item/completed": self._item_completed,
-            "item/agentMessage/delta": self._written,
-            "item/plan/delta": self._shown,
-            "item/reasoning/summaryPartAdded": self._thought_on,
-            "item/reasoning/summaryTextDelta": self._thought,
-            "item/reasoning/textDelta": self._thought,
-            "item/commandExecution/outputDelta": self._printed,
-            "item/commandExecution/terminalInteraction": self._typed,
-            "item/fileChange/patchUpdated": self._patched,
-            "serverRequest/resolved": self._resolved,
-            "thread/status/changed": self._status,
-            "thread/settings/updated": self._set,
-            "thread/tokenUsage/updated": self._used,
-            "account/rateLimits/updated": self._limits,
+            "item/agentMessage/delta": self._on_text,
+            "item/plan/delta": self._on_plan_text,
+            "item/reasoning/summaryPartAdded": self._on_thought_part,
+            "item/reasoning/summaryTextDelta": self._on_thought,
+            "item/reasoning/textDelta": self._on_thought,
+            "item/commandExecution/outputDelta": self._on_output,
+            "item/commandExecution/terminalInteraction": self._on_input,
+            "item/fileChange/patchUpdated": self._on_patch,
+            "serverRequest/resolved": self._on_resolved,
+            "thread/status/changed": self._on_status,
+            "thread/settings/updated": self._on_settings,
+            "thread/tokenUsage/updated": self._on_usage,
+            "account/rateLimits/updated": self._on_limits,
         }
 
     def begin(self, main: str, opened: Table, now: float) -> list[Said]:
-        """The thread *main* is open; *opened* is the response that said so."""
+        """Record that the thread *main* is open, according to the response *opened*."""
         self.main = main
-        self._work = ItemTracker(main, self._launch.workdir)
-        self._meter.main = main
+        self._item_tracker = ItemTracker(main, self._launch.workdir)
+        self._usage.main = main
         self.settings = settings(opened)
         return [self._settings_now(now, offers=True)]
 
     def heard(self, method: str, params: Table, now: float) -> list[Said]:
-        """The facts in a message that wants no answer."""
+        """Return the events in a notification."""
         handler = self._handlers.get(method)
         if handler is None:
             return [*self.notices.message(method, params, now)]
         return handler(params, text(params, "threadId"), now)
 
     def asked(self, call: CallId, method: str, params: Table, now: float) -> list[Said] | None:
-        """The facts in a call that wants an answer from a person; None if nobody here knows such a call."""
+        """Return the events in a call that waits for the user; None if the call is unknown."""
         item = text(params, "itemId")
-        setting = self._setting(f"{self._launch.generation}.{call}", item, now)
+        setting = self._context(f"{self._launch.generation}.{call}", item, now)
         requests = self.asks.opened(call, method, params, setting)
         return [RequestOpened(at=now, request=request) for request in requests] or None
 
     def answered(self, call: CallId, item: str) -> None:
-        """The call *call*, about *item*, was answered with yes."""
+        """Record that the call *call*, about *item*, was allowed."""
         self._allowed[call] = item
 
     def foreground(self) -> dict[str, str]:
-        """The commands that codex waits for, each with its thread."""
-        return self._work.foreground()
+        """Return the commands that codex waits for, each with its thread."""
+        return self._item_tracker.foreground()
 
-    def given_up(self, command: str, now: float) -> list[Said]:
-        """The *command* is over, and codex will not say so."""
-        return [*self._work.given_up(command, now)]
+    def give_up(self, command: str, now: float) -> list[Said]:
+        """Report the *command* as finished, as codex will not."""
+        return [*self._item_tracker.give_up(command, now)]
 
     def lifted(self, now: float) -> list[Said]:
-        """The limit's time is over."""
-        return _known(self._meter.lifted(now))
+        """Return the end of a limit whose time is over."""
+        return _as_list(self._usage.lifted(now))
 
     def ended(self, now: float) -> list[Said]:
-        """Codex is gone: what it was writing, as far as that came, and the requests that nobody waits for any more."""
-        said: list[Said] = [*self._work.broken_off(self.main, now)]
-        said += self._withdrawn(tuple(request.id for request in self.asks.waiting()), now, GONE)
+        """Return the last events: unfinished messages, and the withdrawal of open requests."""
+        events: list[Said] = [*self._item_tracker.take_unfinished(self.main, now)]
+        events += self._withdraw(tuple(request.id for request in self.asks.waiting()), now, GONE)
         if self.plan is not None:
-            said += self._withdrawn((self.plan.id,), now, GONE)
-        return said
+            events += self._withdraw((self.plan.id,), now, GONE)
+        return events
 
     # turns
 
@@ -135,43 +135,43 @@ class CodexTranslator:
         self.turns[thread] = text(params, "turn", "id")
         if thread != self.main:
             return []
-        said: list[Said] = [] if before is None else self._over(now, "error", "codex started another turn")
+        events: list[Said] = [] if before is None else self._end_turn(now, "error", "codex started another turn")
         if self.plan is not None:
-            said.append(RequestWithdrawn(at=now, request=self.plan.id, why="the conversation continued"))
+            events.append(RequestWithdrawn(at=now, request=self.plan.id, why="the conversation continued"))
             self.plan = None
         self._planned = ""
-        self._meter.is_limited = False
+        self._usage.is_limited = False
         self.notices.again()
-        prompt = self.given.begun()
+        prompt = self.given.begin_turn()
         if prompt is None:
-            return [*said, TurnStarted(at=now, by="agent")]
-        return [*said, TurnStarted(at=now, prompt=prompt.text, by=prompt.by)]
+            return [*events, TurnStarted(at=now, by="agent")]
+        return [*events, TurnStarted(at=now, prompt=prompt.text, by=prompt.by)]
 
     def _turn_completed(self, params: Table, thread: str, now: float) -> list[Said]:
         if self.turns.pop(thread, None) is None:
             return []
         if thread != self.main:
-            return [*self._work.turn_over(thread, now), *self._withdrawn(self.asks.of_thread(thread), now)]
+            return [*self._item_tracker.end_turn(thread, now), *self._withdraw(self.asks.close_thread(thread), now)]
         status, error = text(params, "turn", "status"), table(params, "turn", "error")
         if status == "failed":
-            limited = self._meter.failed(error, now)
-            return [*_known(limited), *self._over(now, "limit" if is_limit(error) else "error", failure(error))]
+            limited = self._usage.failed(error, now)
+            return [*_as_list(limited), *self._end_turn(now, "limit" if is_limit(error) else "error", failure(error))]
         if status == "interrupted":
-            return self._over(now, "interrupted")
-        return [*_known(self._meter.lifted(now)), *self._over(now, "done"), *self._plan_to_approve(params, now)]
+            return self._end_turn(now, "interrupted")
+        return [*_as_list(self._usage.lifted(now)), *self._end_turn(now, "done"), *self._plan_to_approve(params, now)]
 
-    def _over(
+    def _end_turn(
         self, now: float, reason: Literal["done", "interrupted", "limit", "error"], error: str = ""
     ) -> list[Said]:
-        """The end of the main thread's turn. It voids all requests: what sub-agents ask is asked again."""
-        said: list[Said] = [*self._work.turn_over(self.main, now)]
-        said += self._withdrawn(self.asks.of_thread(self.main), now)
-        dropped = self.given.dropped() if reason == "interrupted" else ()
-        said.append(TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
-        return said + [RequestOpened(at=now, request=request) for request in self.asks.waiting()]
+        """End the main thread's turn. It voids all requests, so those of sub-agents are opened again."""
+        events: list[Said] = [*self._item_tracker.end_turn(self.main, now)]
+        events += self._withdraw(self.asks.close_thread(self.main), now)
+        dropped = self.given.take_dropped() if reason == "interrupted" else ()
+        events.append(TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
+        return events + [RequestOpened(at=now, request=request) for request in self.asks.waiting()]
 
     def _plan_to_approve(self, params: Table, now: float) -> list[Said]:
-        """Codex ended its turn with a plan: a person says whether it goes on with that."""
+        """Open a request to approve the plan with which codex ended its turn."""
         if not (self._planned and self.settings.is_planning):
             return []
         self.plan = sealed(
@@ -187,16 +187,16 @@ class CodexTranslator:
         )
         return [RequestOpened(at=now, request=self.plan)]
 
-    def _failed(self, params: Table, thread: str, now: float) -> list[Said]:
-        """An error of the provider; one that ends the turn is told with the turn's end."""
+    def _on_error(self, params: Table, thread: str, now: float) -> list[Said]:
+        """Report an error of the provider; one that ends the turn is reported with the turn's end."""
         if params.get("willRetry") is not True and thread in self.turns:
             return []
-        self._work.again(thread)
+        self._item_tracker.again(thread)
         return [*self.notices.once(failure(table(params, "error")), now)]
 
-    def _status(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_status(self, params: Table, thread: str, now: float) -> list[Said]:
         is_idle = text(params, "status", "type") in IDLE
-        return self._withdrawn(self.asks.of_thread(thread), now) if is_idle else []
+        return self._withdraw(self.asks.close_thread(thread), now) if is_idle else []
 
     # items
 
@@ -205,71 +205,71 @@ class CodexTranslator:
         kind = text(item, "type")
         if not items.is_known(kind):
             return [*self.notices.unknown(f"item {kind}", json.dumps(item, ensure_ascii=False), now)]
-        said: list[Said] = [*self._work.started(item, thread, now)]
+        events: list[Said] = [*self._item_tracker.started(item, thread, now)]
         if kind == items.PERSONS and thread == self.main:
-            prompt = self.given.said_back(items.words(item))
-            said += [TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
-        return said
+            prompt = self.given.take_echoed(items.words(item))
+            events += [TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
+        return events
 
     def _item_completed(self, params: Table, thread: str, now: float) -> list[Said]:
         item = table(params, "item")
         if text(item, "type") == "plan" and thread == self.main:
             self._planned = text(item, "text")
-        return [*self._work.completed(item, thread, now)]
+        return [*self._item_tracker.completed(item, thread, now)]
 
-    def _written(self, params: Table, thread: str, _now: float) -> list[Said]:
-        return [*self._work.wrote(text(params, "itemId"), thread, text(params, "delta"))]
+    def _on_text(self, params: Table, thread: str, _now: float) -> list[Said]:
+        return [*self._item_tracker.wrote(text(params, "itemId"), thread, text(params, "delta"))]
 
-    def _shown(self, params: Table, thread: str, _now: float) -> list[Said]:
-        return [*self._work.shown(thread, text(params, "delta"))]
+    def _on_plan_text(self, params: Table, thread: str, _now: float) -> list[Said]:
+        return [*self._item_tracker.shown(thread, text(params, "delta"))]
 
-    def _thought(self, params: Table, thread: str, _now: float) -> list[Said]:
-        return [*self._work.shown(thread, text(params, "delta"), thinking=True)]
+    def _on_thought(self, params: Table, thread: str, _now: float) -> list[Said]:
+        return [*self._item_tracker.shown(thread, text(params, "delta"), thinking=True)]
 
-    def _thought_on(self, params: Table, thread: str, _now: float) -> list[Said]:
-        return [*self._work.shown(thread, "\n\n", thinking=True)] if number(params, "summaryIndex") else []
+    def _on_thought_part(self, params: Table, thread: str, _now: float) -> list[Said]:
+        return [*self._item_tracker.shown(thread, "\n\n", thinking=True)] if number(params, "summaryIndex") else []
 
-    def _printed(self, params: Table, _thread: str, now: float) -> list[Said]:
-        return [*self._work.printed(text(params, "itemId"), now)]
+    def _on_output(self, params: Table, _thread: str, now: float) -> list[Said]:
+        return [*self._item_tracker.printed(text(params, "itemId"), now)]
 
-    def _typed(self, params: Table, _thread: str, _now: float) -> list[Said]:
-        self._work.in_background(text(params, "itemId"))
+    def _on_input(self, params: Table, _thread: str, _now: float) -> list[Said]:
+        self._item_tracker.move_to_background(text(params, "itemId"))
         return []
 
-    def _patched(self, params: Table, _thread: str, now: float) -> list[Said]:
+    def _on_patch(self, params: Table, _thread: str, now: float) -> list[Said]:
         item = text(params, "itemId")
-        self._work.changes[item] = rows(params, "changes")
-        requests = self.asks.changed(item, lambda begins: self._setting(begins, item, now))
+        self._item_tracker.changes[item] = rows(params, "changes")
+        requests = self.asks.changed(item, lambda begins: self._context(begins, item, now))
         return [RequestOpened(at=now, request=request) for request in requests]
 
-    def _to_do(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_plan(self, params: Table, thread: str, now: float) -> list[Said]:
         steps = rows(params, "plan")
         listed = [PlanItem(text=text(step, "step"), state=STEPS.get(text(step, "status"), "open")) for step in steps]
         return [PlanUpdated(at=now, items=tuple(listed))] if thread == self.main else []
 
-    # what it asks, what it uses, how it runs
+    # requests, usage, settings
 
-    def _resolved(self, params: Table, _thread: str, now: float) -> list[Said]:
+    def _on_resolved(self, params: Table, _thread: str, now: float) -> list[Said]:
         call = params.get("requestId")
         if not isinstance(call, int | str):
             return []
         if call in self._allowed:
-            return [*self._work.allowed(self._allowed.pop(call), now)]
-        return self._withdrawn(self.asks.resolved(call), now)
+            return [*self._item_tracker.allowed(self._allowed.pop(call), now)]
+        return self._withdraw(self.asks.close_call(call), now)
 
-    def _set(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_settings(self, params: Table, thread: str, now: float) -> list[Said]:
         told = settings(table(params, "threadSettings"))
         if thread != self.main or told == self.settings:
             return []
         self.settings = told
         return [self._settings_now(now)]
 
-    def _used(self, params: Table, thread: str, now: float) -> list[Said]:
-        reported = _known(self._meter.used(params, now, in_turn=thread in self.turns))
+    def _on_usage(self, params: Table, thread: str, now: float) -> list[Said]:
+        reported = _as_list(self._usage.used(params, now, in_turn=thread in self.turns))
         return reported if self.main else []
 
-    def _limits(self, params: Table, _thread: str, now: float) -> list[Said]:
-        return _known(self._meter.limits(params, now))
+    def _on_limits(self, params: Table, _thread: str, now: float) -> list[Said]:
+        return _as_list(self._usage.limits(params, now))
 
     def _settings_now(self, now: float, *, offers: bool = False) -> SettingsChanged:
         return SettingsChanged(
@@ -279,18 +279,18 @@ class CodexTranslator:
             permission_modes=MODES if offers else (),
         )
 
-    def _setting(self, begins: str, item: str, now: float) -> CodexRequestContext:
+    def _context(self, begins: str, item: str, now: float) -> CodexRequestContext:
         return CodexRequestContext(
             session=self._launch.session,
             id=begins,
             workdir=self._launch.workdir,
             now=now,
-            changes=self._work.changes.get(item, ()),
+            changes=self._item_tracker.changes.get(item, ()),
         )
 
-    def _withdrawn(self, requests: tuple[RequestId, ...], now: float, why: str = NO_LONGER) -> list[Said]:
+    def _withdraw(self, requests: tuple[RequestId, ...], now: float, why: str = NO_LONGER) -> list[Said]:
         return [RequestWithdrawn(at=now, request=request, why=why) for request in requests]
 
 
-def _known(said: Event | None) -> list[Said]:
-    return [] if said is None else [said]
+def _as_list(events: Event | None) -> list[Said]:
+    return [] if events is None else [events]

@@ -1,6 +1,6 @@
-"""Codex's line: JSON-RPC, one message a line, both sides may call. Answers go to who waits for them; the rest is heard.
+"""The connection to codex: JSON-RPC, one message a line, calls in both directions.
 
-The member `jsonrpc` is left out, as codex does. What is no message is told once and passed over.
+Answers go to the waiting call, other messages to `messages`. The member `jsonrpc` is left out, as codex does.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ WISHES: Final = {
     "turn/interrupt": "the interrupt",
     "thread/settings/update": "the setting",
 }
-"""What people want by these calls."""
+"""What these calls send, for error messages."""
 NOT_FOUND: Final = -32601
-"""JSON-RPC's code for a method that the other side does not have."""
+"""JSON-RPC's code for an unknown method."""
 
 log = logging.getLogger(__name__)
 
 
 class CodexMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that codex says by itself."""
+    """A message that codex sends by itself."""
 
     method: str
     params: Table
     call: CallId | None = None
-    """Set where codex waits for an answer."""
+    """Set if codex waits for an answer."""
 
 
 class UnreadableLine(msgspec.Struct, frozen=True):
-    """A line that is no message."""
+    """A line that is not a message."""
 
     raw: bytes
 
@@ -49,12 +49,12 @@ class CallRefusedError(RefusedError):
 
     def __init__(self, method: str, said: str) -> None:
         self.said = said
-        """Codex's own words."""
+        """Codex's own message."""
         super().__init__(f"codex did not accept {WISHES.get(method, repr(method))}: {said}.")
 
 
 class CodexTransport:
-    """The line to one codex. `messages` must be read all the time: it is what brings answers to `call`."""
+    """The connection to one codex. `messages` must be read all the time: this also delivers answers to `call`."""
 
     def __init__(self, child: ChildProcess, session: str, secrets: tuple[str, ...]) -> None:
         self._child = child
@@ -65,7 +65,7 @@ class CodexTransport:
         self._is_closed = False
 
     async def call(self, method: str, params: Table) -> Table:
-        """Codex's result.
+        """Call *method* and return codex's result.
 
         Raises:
             CallRefusedError: if it answers with an error.
@@ -83,8 +83,8 @@ class CodexTransport:
         finally:
             del self._calls[mine]
 
-    async def tell(self, method: str) -> None:
-        """Say *method* without wanting an answer.
+    async def notify(self, method: str) -> None:
+        """Send the notification *method*.
 
         Raises:
             SessionEndedError: if codex has ended.
@@ -92,7 +92,7 @@ class CodexTransport:
         await self._write({"method": method})
 
     async def answer(self, call: CallId, result: Table) -> None:
-        """Give codex the *result* of its *call*.
+        """Send codex the *result* of its *call*.
 
         Raises:
             SessionEndedError: if codex has ended.
@@ -100,7 +100,7 @@ class CodexTransport:
         await self._write({"id": call, "result": result})
 
     async def refuse(self, call: CallId, why: str) -> None:
-        """Tell codex that nobody here can answer its *call*.
+        """Answer codex's *call* with an error: kasmon does not support it.
 
         Raises:
             SessionEndedError: if codex has ended.
@@ -108,7 +108,7 @@ class CodexTransport:
         await self._write({"id": call, "error": {"code": NOT_FOUND, "message": why}})
 
     async def messages(self) -> AsyncIterator[CodexMessage | UnreadableLine]:
-        """What codex says by itself, in order, until it says no more; whoever waits for an answer has it by then."""
+        """Yield codex's own messages in order, until its output ends; answers are delivered before later messages."""
         try:
             async for line in self._child.lines():
                 message = _read(line)
@@ -118,7 +118,7 @@ class CodexTransport:
                     yield message
                     continue
                 self._deliver(message)
-                await asyncio.sleep(0)  # who waited for it goes on first
+                await asyncio.sleep(0)  # the waiting caller runs first
         finally:
             self._is_closed = True
             for _, waiting in self._calls.values():
@@ -126,7 +126,7 @@ class CodexTransport:
                     waiting.set_exception(SessionEndedError(self._session))
 
     def _deliver(self, answer: Table) -> None:
-        """Give *answer* to the call that it belongs to."""
+        """Deliver *answer* to the call that it belongs to."""
         method, waiting = self._calls.get(number(answer, "id") or 0, ("", None))
         if waiting is None or waiting.done():
             log.info("codex sent an unexpected answer: %r", answer.get("id"))
@@ -144,7 +144,7 @@ class CodexTransport:
 
 
 def _read(line: bytes) -> CodexMessage | UnreadableLine | Table | None:
-    """The message on *line*: one that codex says by itself, an answer as it is, None for an empty line."""
+    """Return the message on *line*: a message of codex's own, an answer as it is, or None for an empty line."""
     if not line.strip():
         return None
     try:

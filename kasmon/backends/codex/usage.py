@@ -1,4 +1,4 @@
-"""What codex has used and what it may use: tokens of all its threads, and the limits of its account."""
+"""Codex's token usage in all its threads, and the limits of its account."""
 
 from typing import Final
 
@@ -8,30 +8,30 @@ from kasmon.model.events import LimitLifted, LimitReached, UsageReported
 
 NOTHING: Final = ConversationUsage()
 LIMITS: Final = frozenset({"usageLimitExceeded", "rateLimitExceeded"})
-"""Codex's words for a turn that failed because its provider wants it to wait."""
+"""Codex's error codes for a turn that failed because of a provider's limit."""
 TOO_MANY: Final = 429
-"""The HTTP status that says so."""
+"""The HTTP status for such a limit."""
 
 
 class CodexUsage:
-    """The figures of one session: of the thread that a person talks to, and of its sub-agents'."""
+    """The figures of one session: of its main thread, and of its sub-agents'."""
 
     def __init__(self, used: ConversationUsage = NOTHING) -> None:
-        """*used*: by the session before; codex itself begins each thread of before with its own old total."""
+        """*used*: by the session before; codex itself begins each resumed thread with its old total."""
         self.is_limited = False
         self.main = ""
-        """The thread that a person talks to; empty until it is known."""
+        """The thread that the user talks to; empty until it is known."""
         self._before = (used.input, used.output)
         self._threads: dict[str, Table] = {}
         self._began: dict[str, tuple[int, int]] = {}
-        """What each thread had used before, by codex's own count: what came in, and what out."""
+        """The earlier input and output of each thread, by codex's own count."""
         self._told: tuple[int, ...] = ()
         self._windows: dict[str, Table] = {}
 
     def used(self, params: Table, now: float, *, in_turn: bool) -> UsageReported | None:
-        """The session's totals after thread/tokenUsage/updated; None if they are as before.
+        """Return the session's totals after thread/tokenUsage/updated; None if they are unchanged.
 
-        *in_turn*: a turn of its thread runs. Where none does, codex repeats what it knows of before.
+        *in_turn*: a turn of its thread runs. Otherwise codex repeats its earlier figures.
         """
         thread, usage = text(params, "threadId"), table(params, "tokenUsage")
         self._threads[thread] = usage
@@ -46,13 +46,13 @@ class CodexUsage:
         return UsageReported(at=now, input=read, output=written, context=figures[2], limit=figures[3])
 
     def _since_ever(self, which: int, before: int) -> int:
-        """What came in (0) or went out (1), where the session's log has *before*."""
+        """Return the session's total input (0) or output (1), if its log has *before*."""
         known = sum(began[which] for began in self._began.values())
         since = sum(_counted(usage, "total")[which] - self._began[name][which] for name, usage in self._threads.items())
         return max(before, known) + since
 
     def limits(self, params: Table, now: float) -> LimitReached | LimitLifted | None:
-        """What account/rateLimits/updated says; what it leaves out is as before."""
+        """Apply account/rateLimits/updated; fields that it leaves out are unchanged."""
         snapshot = table(params, "rateLimits")
         for window in ("primary", "secondary"):
             if table(snapshot, window):
@@ -63,11 +63,11 @@ class CodexUsage:
         return self.lifted(now) if fresh and not self._full() else None
 
     def failed(self, error: Table, now: float) -> LimitReached | None:
-        """The limit that a failed turn ran into; None if it failed otherwise, or that is known already."""
+        """Return the limit that a failed turn reached; None for another failure or a known limit."""
         return self.reached(text(error, "message"), now) if is_limit(error) else None
 
     def reached(self, why: str, now: float) -> LimitReached | None:
-        """The beginning of a limit, *why* in its words; None while one lasts. It ends with the last full window."""
+        """Return the beginning of a limit with the text *why*; None while one lasts. It ends with the last full one."""
         if self.is_limited:
             return None
         self.is_limited = True
@@ -76,17 +76,17 @@ class CodexUsage:
         return LimitReached(at=now, until=until if until is not None and until > now else None, text=why)
 
     def lifted(self, now: float) -> LimitLifted | None:
-        """The end of a limit; None if there was none."""
+        """Return the end of a limit; None if there was none."""
         was_limited, self.is_limited = self.is_limited, False
         return LimitLifted(at=now) if was_limited else None
 
     def _full(self) -> list[Table]:
-        """The windows of the account's limits that are used up."""
+        """Return the windows of the account's limits that are used up."""
         return [window for window in self._windows.values() if (number(window, "usedPercent") or 0) >= 100]
 
 
 def _counted(usage: Table, which: str) -> tuple[int, int]:
-    """What came in and what went out, of the figures called *which*."""
+    """Return the input and output in the figures called *which*."""
     return number(usage, which, "inputTokens") or 0, number(usage, which, "outputTokens") or 0
 
 

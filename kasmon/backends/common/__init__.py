@@ -1,1 +1,1 @@
-"""What several backends use: a child process that speaks in lines, its environment, its version, MCP elicitation."""
+"""What several backends use: a line-based child process, its environment, its version, MCP elicitation."""

@@ -1,4 +1,4 @@
-"""Which version of an agent is there, and what that means: for errors of agents that do not speak as expected."""
+"""Find an agent's version and explain it, for errors of agents that do not speak their protocol as expected."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from kasmon.errors import UnfitAgentError
 from kasmon.sanitize import clean_line
 
 TRIED: Final = {"claude": "2.1.330", "codex": "0.169.0", "gemini": "0.61.0", "opencode": "1.18.33"}
-"""The versions that kasmon's tests drive."""
+"""The versions that kasmon is tested with."""
 UPDATE: Final = {
     "claude": "`claude update` installs the latest version.",
     "codex": "`npm install -g @openai/codex@latest` installs the latest version.",
@@ -24,12 +24,11 @@ UPDATE: Final = {
     "opencode": "`opencode upgrade` installs the latest version.",
 }
 LIMIT_S: Final = 5.0
-"""How long a program may take to say its version, in seconds."""
+"""How long a program may take to print its version, in seconds."""
 HURRY_S: Final = 1.5
-"""Likewise, where whoever waits has waited for an introduction already."""
+"""The same limit after a handshake has already timed out."""
 GUARD: Final = ("/bin/sh", "-c", '"$@" </dev/null & exec >/dev/null; read -r _; kill -9 0', "sh")
-"""Runs what follows, and ends it with all of its process group once nobody holds the other end of its stdin: whoever
-asks may be killed while it waits."""
+"""Runs the command after it; kills its process group when stdin closes, so it does not outlive its caller."""
 ANSWER_BYTES: Final = 4096
 VERSION: Final = re.compile(r"\b\d{1,9}\.\d{1,9}\.\d{1,9}[\w.+-]{0,40}")
 
@@ -37,20 +36,20 @@ VERSION: Final = re.compile(r"\b\d{1,9}\.\d{1,9}\.\d{1,9}[\w.+-]{0,40}")
 async def explained(
     error: UnfitAgentError, backend: str, argv: Sequence[str], workdir: str, variables: Mapping[str, str]
 ) -> UnfitAgentError:
-    """*error*, with which version *argv* runs, which one kasmon knows, and what to do about that.
+    """Return *error* with a hint: which version *argv* runs, which one kasmon knows, and what to do.
 
     Args:
-        backend: what speaks with the agent; of one that speaks with many, the program says which it is.
+        backend: the backend of the agent; if it supports several agents, the program identifies the agent.
         variables: the agent's whole environment.
     """
     agent = backend if backend in TRIED else program_of(argv)
     limit_s = HURRY_S if isinstance(error.__cause__, TimeoutError) else LIMIT_S
-    told = advice(agent, await found(argv, workdir, variables, limit_s))
-    return UnfitAgentError(error.message, hint=" ".join(part for part in (error.hint, told) if part))
+    advice_text = advice(agent, await found(argv, workdir, variables, limit_s))
+    return UnfitAgentError(error.message, hint=" ".join(part for part in (error.hint, advice_text) if part))
 
 
 def advice(agent: str, version: str) -> str:
-    """What a person should know of *version* of *agent*, which may be empty."""
+    """Return advice about *version* of *agent*; *version* may be empty."""
     tried, update = TRIED.get(agent), UPDATE.get(agent, "")
     this = f"This is {agent} {version}" if version else f"{agent!r} does not report its version"
     if tried is None:
@@ -63,30 +62,30 @@ def advice(agent: str, version: str) -> str:
 
 
 async def found(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
-    """The version that the program of *argv* says it is; empty if it says none in *limit_s* seconds."""
+    """Return the version that the program of *argv* reports; empty if it reports none in *limit_s* seconds."""
     if not argv:
         return ""
     words = [argv[0]]
     if os.path.basename(words[0]) in RUNNERS:  # noqa: PTH119 - any text may stand there
         words += [word for word in argv[1:2] if not word.startswith("-")]
     try:
-        said = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
+        output = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
     except (OSError, ValueError):
         return ""
-    version = VERSION.search(said.decode("utf-8", "replace"))
+    version = VERSION.search(output.decode("utf-8", "replace"))
     return clean_line(version[0]) if version else ""
 
 
 def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limit_s: float) -> bytes:
-    """What *argv* prints first, until it ends or *limit_s* seconds have passed; it is ended then. Blocks.
+    """Return the first output of *argv*, until it ends or *limit_s* seconds have passed. Blocks.
 
-    It does not outlive this process either.
+    Then the program is killed; it does not outlive this process either.
 
     Raises:
         OSError: if it cannot be run there.
     """
-    deadline, said = time.monotonic() + limit_s, b""
-    asked = subprocess.Popen(
+    deadline, output = time.monotonic() + limit_s, b""
+    process = subprocess.Popen(
         [*GUARD, *argv],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -96,21 +95,23 @@ def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limi
         start_new_session=True,
     )
     try:
-        assert asked.stdin is not None
-        assert asked.stdout is not None
-        with asked.stdin, asked.stdout as pipe:
-            while len(said) < ANSWER_BYTES and select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process.stdin, process.stdout as pipe:
+            while (
+                len(output) < ANSWER_BYTES and select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]
+            ):
                 piece = os.read(pipe.fileno(), ANSWER_BYTES)
-                said += piece
+                output += piece
                 if not piece:
                     break
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(asked.pid, signal.SIGKILL)
-        asked.wait()
-    return said
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return output
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The parts of *version* by which two are compared."""
+    """Return the numeric parts of *version*, for comparison."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

@@ -1,7 +1,7 @@
-"""An agent's process that speaks in lines: started on its own, heard line by line, ended with all it started.
+"""The process of an agent with a line-based protocol: started in its own session, ended with all its descendants.
 
-It never holds more of what it said than one line: where nobody reads, the process waits. Its end is its process's own,
-not that of its pipes, which a descendant may hold open for ever.
+At most one line of its output is buffered: without a reader, the process blocks. Its end is the exit of the process
+itself, not the closing of its pipes, which a descendant may hold open for ever.
 """
 
 import asyncio
@@ -19,52 +19,52 @@ from kasmon.launch import RUN
 from kasmon.sanitize import Clean
 
 LINE_BYTES: Final = 1 << 26
-"""The longest line that is read as one; of a longer one only the beginning is given on."""
+"""The longest line that is passed on whole; a longer one is truncated."""
 KEPT_BYTES: Final = 1 << 16
-"""How much of a line that is too long is given on."""
+"""How much of a line that is too long is passed on."""
 BLOCK_BYTES: Final = 1 << 16
 TERM_S: Final = 2.0
-"""How long a process may take to end after SIGTERM before it is killed."""
+"""How long a process may take to end after SIGTERM before it is killed, in seconds."""
 KILL_S: Final = 3.0
-"""How long a process may take to end after SIGKILL before it is no longer waited for."""
+"""How long to wait for a process to end after SIGKILL, in seconds."""
 REST_S: Final = 1.0
-"""How long a pipe of an ended process is listened to when nothing comes: somebody else holds it open then."""
+"""How long to read a silent pipe of an ended process, in seconds: another process holds it open then."""
 LOOK_S: Final = 1.0
-"""How long after a line it is looked who its descendants are: a line is what an agent says before it starts one."""
+"""Delay between a line and the scan for descendants, in seconds: an agent announces a child before it starts it."""
 LOOK_AGAIN_S: Final = 10.0
-"""How seldom that is looked at; each time takes a few milliseconds."""
+"""Minimum interval between those scans, in seconds; each takes a few milliseconds."""
 
 
 class ChildProcess:
-    """One process in a session and process group of its own; its stderr is kept for last words."""
+    """One process in its own session and process group; the end of its stderr is retained."""
 
     def __init__(
-        self, transport: asyncio.SubprocessTransport, pipes: "_Pipes", words: StderrTail, family: ProcessFamily
+        self, transport: asyncio.SubprocessTransport, pipes: "_Pipes", stderr_tail: StderrTail, family: ProcessFamily
     ) -> None:
         self.pid: int = transport.get_pid()
         self._transport = transport
         self._pipes = pipes
-        self._words = words
+        self._stderr_tail = stderr_tail
         self._family = family
-        self._looking: asyncio.Task[None] | None = None
-        self._is_to_look = False
+        self._scan_task: asyncio.Task[None] | None = None
+        self._is_scan_due = False
         self._reading: asyncio.Timeout | None = None
-        self._all_read = asyncio.Event()
-        self._all_read.set()
+        self._is_read_through = asyncio.Event()
+        self._is_read_through.set()
         self._ended = False
         self._ending = asyncio.Lock()
         assert pipes.stderr is not None
-        self._listening = asyncio.create_task(words.listen(pipes.stderr))
-        self._burying = asyncio.create_task(self._bury())
+        self._stderr_task = asyncio.create_task(stderr_tail.read(pipes.stderr))
+        self._cleanup_task = asyncio.create_task(self._clean_up())
 
     @classmethod
     async def start(
         cls, argv: Sequence[str], *, workdir: str, environment: Mapping[str, str], secrets: Sequence[str] = ()
     ) -> "ChildProcess":
-        """Run *argv* in *workdir* with *environment* and a `RUN`, by which what it starts is known.
+        """Run *argv* in *workdir* with *environment* and a `RUN` variable, which identifies its descendants.
 
         Args:
-            secrets: values that its last words must not show.
+            secrets: values that its stderr tail must not show.
 
         Raises:
             LaunchError: if it cannot be started; the message names what is missing.
@@ -83,22 +83,22 @@ class ChildProcess:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise await asyncio.to_thread(_not_started, argv[0], workdir, error) from error
+            raise await asyncio.to_thread(_start_error, argv[0], workdir, error) from error
         try:
             family = await asyncio.to_thread(ProcessFamily, transport.get_pid(), mark)
-        except BaseException:  # nobody would end it
+        except BaseException:  # no caller has the process yet to end it
             transport.close()
             raise
         return cls(transport, pipes, StderrTail(secrets), family)
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended; what it started may outlive it for a moment."""
+        """Whether it has not exited; its descendants may outlive it for a moment."""
         return not self._pipes.exited.is_set()
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; None while it runs, and where a signal ended it."""
+        """Its exit code; None while it runs, or if a signal ended it."""
         code = self._code
         return code if code is not None and code >= 0 else None
 
@@ -116,19 +116,19 @@ class ChildProcess:
     @property
     def last_words(self) -> Clean:
         """The last lines of its stderr, cleaned and without secrets."""
-        return self._words.text
+        return self._stderr_tail.text
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Its stdout, line by line without the newline, until it closes it or has ended; a last line may be half.
+        """Yield its stdout by lines without the newline, until it closes stdout or ends; the last line may be partial.
 
-        For one reader. What is longer than `LINE_BYTES` comes as its first `KEPT_BYTES`.
+        For one reader. A line longer than `LINE_BYTES` is truncated to its first `KEPT_BYTES`.
         """
-        self._all_read.clear()
+        self._is_read_through.clear()
         line = bytearray()
         size = 0
         try:
             while block := await self._block():
-                self._look_soon()
+                self._scan_soon()
                 *ends, rest = block.split(b"\n")
                 for end in ends:
                     _add(line, end, size)
@@ -140,13 +140,13 @@ class ChildProcess:
             if line:
                 yield bytes(line)
         finally:
-            self._all_read.set()
+            self._is_read_through.set()
 
     async def write(self, line: bytes) -> None:
-        """Give it *line* and a newline; waits while it does not read.
+        """Send it *line* and a newline; waits while it does not read.
 
         Raises:
-            SessionEndedError: if it does not read any more.
+            SessionEndedError: if it no longer reads.
         """
         writer = self._pipes.stdin
         assert writer is not None
@@ -159,41 +159,41 @@ class ChildProcess:
             raise SessionEndedError(str(self.pid)) from error
 
     async def wait(self) -> None:
-        """Return when it has ended, what it left behind is ended too, and its stderr is read."""
+        """Return once it has ended, its remaining descendants are killed, and its stderr is read."""
         await self._pipes.exited.wait()
-        await asyncio.wait([self._burying, self._listening], timeout=REST_S)
+        await asyncio.wait([self._cleanup_task, self._stderr_task], timeout=REST_S)
 
     async def end(self, grace_s: float = 0.0) -> None:
-        """Close its stdin, wait up to *grace_s* seconds, then end it and whatever it started. Idempotent.
+        """Close its stdin, wait up to *grace_s* seconds, then end it and its descendants. Idempotent.
 
-        Bounded: at most *grace_s* and some 8 seconds, even where the system cannot end it.
+        Bounded: at most *grace_s* and some 8 seconds, even if the system cannot end it.
         """
         async with self._ending:
             if self._ended:
                 return
-            await self._look()
+            await self._scan()
             if self._pipes.stdin is not None:
                 self._pipes.stdin.close()
-            await self._ended_within(grace_s)
+            await self._wait_for_exit(grace_s)
             if self.is_running:
-                await self._look()
+                await self._scan()
                 self._signal(signals.SIGTERM)
-                await self._ended_within(TERM_S)
+                await self._wait_for_exit(TERM_S)
             if self.is_running:
                 self._signal(signals.SIGKILL)
-                await self._ended_within(KILL_S)
+                await self._wait_for_exit(KILL_S)
             if not self.is_running:
                 await self.wait()
-                await _within(REST_S, self._all_read)
+                await _wait_within(REST_S, self._is_read_through)
             self._ended = True
-            await self._let_go()
+            await self._release()
 
     @property
     def _code(self) -> int | None:
         return self._transport.get_returncode()
 
     async def _block(self) -> bytes:
-        """More of its stdout; empty when there is no more."""
+        """Return more of its stdout; empty at the end."""
         reader = self._pipes.stdout
         assert reader is not None
         try:
@@ -204,48 +204,48 @@ class ChildProcess:
         finally:
             self._reading = None
 
-    async def _ended_within(self, limit_s: float) -> None:
-        await _within(limit_s, self._pipes.exited)
+    async def _wait_for_exit(self, limit_s: float) -> None:
+        await _wait_within(limit_s, self._pipes.exited)
 
-    async def _bury(self) -> None:
-        """Once it has ended, end its group and the rest of its family at once: their ids are still theirs."""
+    async def _clean_up(self) -> None:
+        """Once it has ended, kill its group and remaining descendants at once, before the system reuses their ids."""
         await self._pipes.exited.wait()
         self._signal(signals.SIGKILL)
         if self._reading is not None:
             self._reading.reschedule(asyncio.get_running_loop().time() + REST_S)
         await asyncio.to_thread(self._family.end)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         self._transport.close()
-        tasks = [task for task in (self._listening, self._burying, self._looking) if task is not None]
+        tasks = [task for task in (self._stderr_task, self._cleanup_task, self._scan_task) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _signal(self, number: signals.Signals) -> None:
-        """Send *number* to its process group, which outlives it as long as anybody is in it."""
+        """Send *number* to its process group, which exists as long as it has a member."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _look_soon(self) -> None:
-        self._is_to_look = True
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_now_and_then())
+    def _scan_soon(self) -> None:
+        self._is_scan_due = True
+        if self._scan_task is None or self._scan_task.done():
+            self._scan_task = asyncio.create_task(self._scan_repeatedly())
 
-    async def _look_now_and_then(self) -> None:
-        while self._is_to_look:  # also after a line that came in the pause: it may be the last one for long
-            self._is_to_look = False
+    async def _scan_repeatedly(self) -> None:
+        while self._is_scan_due:  # also after a line that came during the pause: it may be the last one for long
+            self._is_scan_due = False
             await asyncio.sleep(LOOK_S)
-            await self._look()
+            await self._scan()
             await asyncio.sleep(LOOK_AGAIN_S - LOOK_S)
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         if self.is_running:
-            await asyncio.to_thread(self._family.look)
+            await asyncio.to_thread(self._family.scan)
 
 
 class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
-    """The pipes of a process, and its own end: `Process.wait` also waits for the pipes (python/cpython#119710)."""
+    """The pipes of a process and its own exit: `Process.wait` also waits for the pipes (python/cpython#119710)."""
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit, loop)
@@ -256,7 +256,7 @@ class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
         self.exited.set()
 
 
-async def _within(limit_s: float, event: asyncio.Event) -> None:
+async def _wait_within(limit_s: float, event: asyncio.Event) -> None:
     if limit_s > 0:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
@@ -264,15 +264,15 @@ async def _within(limit_s: float, event: asyncio.Event) -> None:
 
 
 def _add(line: bytearray, more: bytes, size: int) -> None:
-    """Add *more* to *line*, of which *size* bytes came so far; of one that gets too long only the beginning stays."""
+    """Add *more* to *line*, of which *size* bytes came so far; truncate it to `KEPT_BYTES` once it is too long."""
     if size + len(more) <= LINE_BYTES:
         line += more
     else:
         del line[KEPT_BYTES:]
 
 
-def _not_started(program: str, workdir: str, error: Exception) -> LaunchError:
-    """Why *program* did not start."""
+def _start_error(program: str, workdir: str, error: Exception) -> LaunchError:
+    """Return the error for *program*, which did not start."""
     if not os.path.isdir(workdir):  # noqa: PTH112 - any text may stand there
         return LaunchError(f"cannot start {program!r}: there is no folder {workdir!r}.", hint="Create it first.")
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)

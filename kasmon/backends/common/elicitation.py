@@ -1,7 +1,7 @@
-"""What a server of tools, or an agent itself, wants to know in words of MCP: a form, an address to open, a plain yes.
+"""MCP elicitations of a tool server or an agent: a form to fill in, an address to open, or a yes/no question.
 
-MCP, ACP and the agents' own protocols carry it alike. Here it becomes requests, and their answers one result in its
-words: `accept` with what was filled in, `decline`, or `cancel`. Pure.
+MCP, ACP and the agents' own protocols use the same fields. This module turns them into requests, and the answers into
+one result: `accept` with the form's content, `decline`, or `cancel`. Pure.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from kasmon.model.permission import Decision, Request, RequestId, RequestKind, S
 from kasmon.sanitize import clean_line
 
 Result: TypeAlias = dict[str, Any]
-"""What is told: `{"action": "accept", "content": {...}}` and the like."""
+"""The result that is sent: `{"action": "accept", "content": {...}}` and the like."""
 CANCELLED: Final[Result] = {"action": "cancel"}
 QUESTION_CHOICES: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
 YES_OR_NO: Final = (Decision.ALLOW, Decision.DENY, Decision.CANCEL)
@@ -27,7 +27,7 @@ OTHERS: Final = "another field of the same form is empty"
 
 
 class ElicitationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted, as it was said; what was not said is empty."""
+    """An elicitation as received; a missing field is empty."""
 
     server: str
     message: str
@@ -38,7 +38,7 @@ class ElicitationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Call(msgspec.Struct):
-    """One call that waits."""
+    """One call that waits for its answers."""
 
     requests: tuple[Request, ...]
     form: tuple[FormField, ...]
@@ -54,59 +54,59 @@ class ElicitationResult(msgspec.Struct, frozen=True):
 
     call: str
     result: Result | None = None
-    """What is told; None while other fields of the form are open."""
+    """The result to send; None while other fields of the form are open."""
     ends_turn: bool = False
     events: tuple[Event, ...] = ()
 
 
 class Elicitations:
-    """The open calls, by ids of who asks."""
+    """The open elicitation calls of one session, by the caller's ids."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
         self._calls: dict[str, _Call] = {}
 
-    def asked(self, call: str, wanted: ElicitationRequest, at: float) -> tuple[Event, ...]:
-        """It is asked for *wanted* under the id *call*; nothing where nobody here could answer."""
-        made = self._made(call, wanted, at)
+    def open(self, call: str, wanted: ElicitationRequest, at: float) -> tuple[Event, ...]:
+        """Open requests for *wanted* under the id *call*; returns no events if kasmon cannot show it."""
+        made = self._build_call(call, wanted, at)
         if made is None:
             return ()
         self._calls[call] = made
         return tuple(RequestOpened(at=at, request=request) for request in made.requests)
 
     def waits(self, call: str) -> bool:
-        """Whether *call* is one that people can see."""
+        """Whether *call* is shown to the user."""
         return call in self._calls
 
-    def withdrawn(self, call: str, why: str, at: float) -> tuple[Event, ...]:
-        """Nobody waits for *call* any more."""
+    def withdraw(self, call: str, why: str, at: float) -> tuple[Event, ...]:
+        """Withdraw the open requests of *call*, for the reason *why*."""
         gone = self._calls.pop(call, None)
         return _withdrawn(gone.waiting, why, at) if gone is not None else ()
 
-    def all_withdrawn(self, why: str, at: float) -> tuple[Event, ...]:
-        """Nobody waits for an answer any more: every open request is withdrawn, for the reason *why*."""
-        return tuple(event for call in list(self._calls) for event in self.withdrawn(call, why, at))
+    def withdraw_all(self, why: str, at: float) -> tuple[Event, ...]:
+        """Withdraw every open request, for the reason *why*."""
+        return tuple(event for call in list(self._calls) for event in self.withdraw(call, why, at))
 
-    def opened_again(self, at: float) -> tuple[Event, ...]:
-        """All that is open, told once more: a turn's end voids it for everybody else, while the server still waits."""
+    def reopen_all(self, at: float) -> tuple[Event, ...]:
+        """Return all open requests as new events: the end of a turn voids requests, but the server still waits."""
         return tuple(RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.waiting)
 
     def has(self, request: RequestId) -> bool:
-        """Whether *request* is one of these, and waits for an answer."""
+        """Whether *request* is one of these and open."""
         return any(request == waiting.id for call in self._calls.values() for waiting in call.waiting)
 
     def answer(self, answer: Answer, at: float) -> ElicitationResult:
-        """Take *answer*.
+        """Apply *answer*.
 
         Raises:
             RequestClosedError: if the agent is not waiting for it.
-            StaleRequestError: if it means another text.
-            UnableError, UsageError: if the request does not take it.
+            StaleRequestError: if the answer is for another text.
+            UnableError, UsageError: if the request does not accept it.
         """
-        name, call, request = self._found(answer.request)
+        name, call, request = self._find(answer.request)
         must_fit(request, answer)
         if answer.decision is Decision.CHOOSE:
-            return self._chosen(name, call, request, answer)
+            return self._choose(name, call, request, answer)
         del self._calls[name]
         result: Result = {"action": ACTIONS[answer.decision]}
         if answer.decision is Decision.ALLOW:
@@ -114,7 +114,7 @@ class Elicitations:
         others = [other for other in call.waiting if other.id != request.id]
         return ElicitationResult(name, result, answer.decision is Decision.CANCEL, _withdrawn(others, OTHERS, at))
 
-    def _chosen(self, name: str, call: _Call, request: Request, answer: Answer) -> ElicitationResult:
+    def _choose(self, name: str, call: _Call, request: Request, answer: Answer) -> ElicitationResult:
         number = len(answer.labels)
         if not number or (number > 1 and not request.many):
             takes = "one answer or more" if request.many else "one answer"
@@ -127,14 +127,14 @@ class Elicitations:
         chosen = [call.chosen[asked.id] for asked in call.requests]
         return ElicitationResult(name, {"action": "accept", "content": content(call.form, chosen)})
 
-    def _found(self, request: RequestId) -> tuple[str, _Call, Request]:
+    def _find(self, request: RequestId) -> tuple[str, _Call, Request]:
         for name, call in self._calls.items():
             for waiting in call.waiting:
                 if waiting.id == request:
                     return name, call, waiting
         raise RequestClosedError(request, "the agent is not waiting for it")
 
-    def _made(self, call: str, wanted: ElicitationRequest, at: float) -> _Call | None:
+    def _build_call(self, call: str, wanted: ElicitationRequest, at: float) -> _Call | None:
         if not wanted.message:
             return None
         plain = Request(

@@ -1,7 +1,7 @@
-"""The environment of an agent: what every agent gets, what is its own, where it stands in kasmon; what of it is secret.
+"""The environment of an agent: common variables, its own ones, kasmon's; and which of its values are secret.
 
-It is the same in a terminal and by protocol. What an agent has of its own follows from the program that it is: no agent
-gets another's keys.
+It is the same in a terminal and over a protocol. The program determines which variables are an agent's own: no agent
+gets the keys of another.
 """
 
 import os
@@ -27,7 +27,7 @@ PROVIDERS: Final = (
     "ANTHROPIC_", "CEREBRAS_", "DEEPSEEK_", "FIREWORKS_", "GEMINI_", "GOOGLE_", "GROQ_", "MISTRAL_", "MOONSHOT_",
     "OPENAI_", "OPENROUTER_", "TOGETHER_", "XAI_", "ZAI_",
 )  # fmt: skip
-"""How the variables of model providers begin, for an agent that takes any of them."""
+"""Name prefixes of the variables of model providers, for an agent that supports any of them."""
 OWN: Final[Mapping[str, tuple[str, ...]]] = {
     "amp": ("AMP_",),
     "claude": (
@@ -41,7 +41,7 @@ OWN: Final[Mapping[str, tuple[str, ...]]] = {
     "gemini": ("GEMINI_", "GOOGLE_"),
     "opencode": ("OPENCODE_", *PROVIDERS),
 }  # fmt: skip
-"""How the names of an agent's own variables begin, by its program; those of Claude Code are the ones it documents."""
+"""Name prefixes of an agent's own variables, by its program; those of Claude Code are the documented ones."""
 ALIASES: Final = {"claude-code": "claude", "gemini-cli": "gemini", "opencode-ai": "opencode"}
 RUNNERS: Final = frozenset({"bun", "bunx", "env", "node", "npx"})
 NESTED: Final = frozenset(
@@ -61,7 +61,7 @@ NESTED: Final = frozenset(
         "OPENCODE",
     }
 )
-"""What an agent tells the programs that it starts. kasmon may be one of them; its own agents are not."""
+"""Variables that an agent sets for its child processes. kasmon may be one, so it does not pass them on."""
 
 _SECRET_NAME: Final = re.compile(
     r"(?!.*_(?:COUNT|DIR|FILE|LIMIT|MS|PATH|TTL|TYPE)$)"
@@ -74,24 +74,24 @@ _IN_HEADER: Final = re.compile(r"[:=][ \t]*(?:(?:[Bb]earer|[Bb]asic|[Tt]oken)[ \
 
 
 class AgentEnvironment(msgspec.Struct, frozen=True):
-    """An agent's whole environment, and which of its values nobody may see."""
+    """An agent's whole environment, and which of its values are secret."""
 
     variables: dict[str, str]
     secrets: tuple[str, ...]
 
 
 def surroundings(launch: Launch, own: Sequence[str], variables: Mapping[str, str] | None = None) -> AgentEnvironment:
-    """The environment for the agent of *launch*.
+    """Return the environment for the agent of *launch*.
 
     Args:
-        own: how the names of the agent's own variables begin, e.g. `ANTHROPIC_`; those of *variables* reach it, those
-            of other agents do not.
-        variables: what our own process has; default `os.environ`.
+        own: name prefixes of the agent's own variables, e.g. `ANTHROPIC_`; of *variables*, the agent gets these but not
+            those of other agents.
+        variables: the environment of this process; default `os.environ`.
     """
     passed = inherited(own, os.environ if variables is None else variables)
-    own_given = given(places(), launch.session)
-    own_secrets = (value for name, value in own_given.items() if name not in launch.public_variables)
-    everything = passed | own_given | environment(launch)
+    session_variables = given(places(), launch.session)
+    own_secrets = (value for name, value in session_variables.items() if name not in launch.public_variables)
+    everything = passed | session_variables | environment(launch)
     if launch.sandbox is None:
         everything["PATH"] = search_path(places(), everything)
     return AgentEnvironment(
@@ -101,15 +101,15 @@ def surroundings(launch: Launch, own: Sequence[str], variables: Mapping[str, str
 
 
 def search_path(where: Paths, variables: Mapping[str, str]) -> str:
-    """The PATH of *variables*; where no `kasmon` is on it, with a folder at its end that holds this one alone.
+    """Return the PATH of *variables*; if it has no `kasmon`, append a folder that holds only this one.
 
-    An agent reports by `kasmon ctx`, and a kasmon that runs from a virtual environment need not be on anybody's PATH.
-    The environment's own folder is not added: its `python` and `pip` are not the agent's.
+    An agent reports by `kasmon ctx`, and a kasmon in a virtual environment may not be on the PATH. The virtual
+    environment's own folder is not added: its `python` and `pip` are not for the agent.
     """
     path = variables.get("PATH") or DEFAULT_PATH
     if shutil.which("kasmon", path=path):
         return path
-    import shlex  # only here: where kasmon is on the PATH, nobody needs it
+    import shlex  # imported late: needed only if kasmon is not on the PATH
 
     file = where.commands / "kasmon"
     content = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m kasmon "$@"\n'.encode("utf-8", "surrogateescape")
@@ -120,28 +120,28 @@ def search_path(where: Paths, variables: Mapping[str, str]) -> str:
             write_private(fresh, content)
             fresh.chmod(0o700)
             fresh.replace(file)
-    except (OSError, UnsafeFolderError):  # its session starts all the same, and `doctor` tells of the folder
+    except (OSError, UnsafeFolderError):  # the session starts all the same, and `doctor` reports the folder
         return path
     return f"{path}{os.pathsep}{where.commands}"
 
 
 def inherited(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
-    """What of *variables* passes to an agent whose own ones begin with *own*: those, and what every agent gets."""
+    """Return the part of *variables* for an agent with the prefixes *own*: its own and those that every agent gets."""
     return base_environment(dict(variables)) | taken(own, variables)
 
 
 def taken(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
-    """What of *variables* is an agent's whose own ones begin with *own*."""
+    """Return those of *variables* that begin with a prefix in *own*."""
     return {name: value for name, value in variables.items() if name.startswith(tuple(own)) and name not in NESTED}
 
 
 def own_prefixes(argv: Sequence[str]) -> tuple[str, ...]:
-    """How the variables begin that the agent run by *argv* has of its own; nothing for a program that nobody knows."""
+    """Return the name prefixes of the own variables of the agent that *argv* runs; empty for an unknown program."""
     return OWN.get(program_of(argv), ())
 
 
 def program_of(argv: Sequence[str]) -> str:
-    """The name of the program that *argv* runs, behind a runner too: a known agent's own name, in small letters."""
+    """Return the name of the program that *argv* runs, also behind a runner: lower case, aliases resolved."""
     words = [PurePath(word).name for word in argv if not word.startswith("-") and "=" not in word]
     names = [word.removesuffix(".exe").removesuffix(".js").lower() for word in words]
     if names and names[0] in RUNNERS:
@@ -150,9 +150,9 @@ def program_of(argv: Sequence[str]) -> str:
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """What nobody may see of *variables*: values that are secret by their name, and the password in an address.
+    """Return the secrets in *variables*: values with a secret name, and the password in an address.
 
-    Of headers, such as `Authorization: Bearer ...`, it is the whole and each value alone.
+    Of headers, such as `Authorization: Bearer ...`, the whole and each value alone are secret.
     """
     secrets: list[str] = []
     for name, value in variables.items():
@@ -165,7 +165,7 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def given(where: Paths, session: SessionId) -> dict[str, str]:
-    """The variables that *session* was given, from its 0600 file."""
+    """Return the variables set for *session*, from its 0600 file."""
     try:
         return decoded(where.environment(session).read_bytes())
     except FileNotFoundError:
@@ -173,7 +173,7 @@ def given(where: Paths, session: SessionId) -> dict[str, str]:
 
 
 def given_secrets(where: Paths, session: SessionId) -> tuple[str, ...]:
-    """The values of the variables that *session* was given, but for those that are public.
+    """Return the values of the variables set for *session*, except the public ones.
 
     Raises:
         OSError: if they cannot be read.
@@ -186,11 +186,11 @@ def given_secrets(where: Paths, session: SessionId) -> tuple[str, ...]:
 
 
 def encoded(variables: Mapping[str, str]) -> bytes:
-    """*variables* as they stand in a file: `NAME=value`, each ended by a NUL."""
+    """Return *variables* as file content: `NAME=value`, each ended by a NUL."""
     return b"".join(f"{name}={value}\0".encode("utf-8", "surrogateescape") for name, value in variables.items())
 
 
 def decoded(content: bytes) -> dict[str, str]:
-    """The variables in *content*, which `encoded` made."""
+    """Return the variables in *content*, which `encoded` produced."""
     entries = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in content.split(b"\0") if entry)
     return {name: value for name, _, value in entries if name}

@@ -1,4 +1,4 @@
-"""What an agent has said, on its way to the host; while the host takes nothing, the agent is not read either."""
+"""Events of an agent on their way to the host; while the host does not read, the agent is not read either."""
 
 import asyncio
 from collections import deque
@@ -9,20 +9,20 @@ from kasmon.backends.base import Chunk
 from kasmon.model.events import Event, SessionEnded
 
 FULL: Final = 1000
-"""How many facts may wait for the host before the agent is no longer read."""
+"""How many events may wait for the host before the agent is no longer read."""
 
 
 class EventQueue:
-    """The facts of one agent, in order, for one reader."""
+    """The events of one agent, in order, for one reader."""
 
     def __init__(self) -> None:
         self._waiting: deque[Event | Chunk] = deque()
         self._stirred, self._taken = asyncio.Event(), asyncio.Event()
         self._is_read = self._is_over = False
 
-    def say(self, said: Iterable[Event | Chunk]) -> None:
-        """Add *said*, for which there is always room; nothing comes after a `SessionEnded`."""
-        for each in said:
+    def put(self, items: Iterable[Event | Chunk]) -> None:
+        """Add *items*; never blocks. Nothing is added after a `SessionEnded`."""
+        for each in items:
             if not self._is_over:
                 self._waiting.append(each)
                 self._is_over = isinstance(each, SessionEnded)
@@ -30,24 +30,24 @@ class EventQueue:
         if self._is_over:
             self._taken.set()
 
-    def introduce(self, first: Iterable[Event]) -> None:
-        """Put *first* before what was said meanwhile; from now on the host is expected to take it all."""
+    def start(self, first: Iterable[Event]) -> None:
+        """Put *first* before the events added so far; from now on the host is expected to read."""
         self._waiting.extendleft(reversed([*first]))
         self._is_read = True
         self._stirred.set()
 
-    async def taken(self) -> AsyncIterator[Event | Chunk]:
-        """All that was said, as it comes; ends after `SessionEnded`, and at once where that was taken before."""
+    async def read(self) -> AsyncIterator[Event | Chunk]:
+        """Yield all events as they come; ends after `SessionEnded`, and at once if that was yielded before."""
         while self._waiting or not self._is_over:
             while not self._waiting:
                 self._stirred.clear()
                 await self._stirred.wait()
-            said = self._waiting.popleft()
+            item = self._waiting.popleft()
             self._taken.set()
-            yield said
+            yield item
 
-    async def room(self) -> None:
-        """Return when the host has taken enough."""
+    async def wait_for_space(self) -> None:
+        """Wait until the host has read enough that there is space."""
         while self._is_read and not self._is_over and len(self._waiting) >= FULL:
             self._taken.clear()
             await self._taken.wait()

@@ -1,8 +1,8 @@
-"""A form that an MCP server wants filled in, as questions: each field is one, and the answers make its content. Pure.
+"""A form that an MCP server asks for, as questions: one for each field, and the answers make its content. Pure.
 
-A form is a flat JSON schema: strings, numbers, booleans, one or several of a list. What its fields say is foreign and
-unchecked: what is missing or of another kind counts as empty. What a server makes of a value is its own affair; only
-numbers are checked here, since a form takes no words in their place.
+A form is a flat JSON schema: strings, numbers, booleans, one or several of a list. Its fields are untrusted: one that
+is missing or of another type counts as empty. Only numbers are checked here, since the form accepts no text for them;
+the server validates everything else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ NO: Final = "no"
 LEAVE_OUT: Final = "(leave out)"
 """The option that answers a field that may stay empty."""
 MAXIMUM: Final = 100
-"""A form of more fields is none for people."""
+"""A form with more fields is not shown to the user."""
 
 
 class FormField(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,25 +30,25 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """The type of its value in the schema: `string`, `integer`, `number`, `boolean` or `array`."""
     choices: dict[str, Any]
-    """What can be chosen: the words for people -> the value; empty where it takes anything."""
+    """What can be chosen: label -> value; empty if the field takes any value."""
     options: Labels
-    """What a person is offered."""
+    """The labels that the user is offered."""
 
     @property
     def many(self) -> bool:
-        """More than one option may be chosen."""
+        """Whether more than one option may be chosen."""
         return self.kind == "array"
 
     @property
     def free_text(self) -> bool:
-        """It takes a person's own words."""
+        """Whether it accepts the user's own text."""
         return not self.choices
 
     def value(self, labels: Labels) -> Any:
-        """What *labels* mean to the server; None where they leave the field out.
+        """Return the value that *labels* mean to the server; None if they leave the field out.
 
         Raises:
-            UsageError: if it wants a number and they are none.
+            UsageError: if the field requires a number and they are none.
         """
         if labels == (LEAVE_OUT,):
             return None
@@ -60,7 +60,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
-    """The fields of the form *schema*, in its order; empty where it has none, or too many for a person."""
+    """Return the fields of the form *schema*, in its order; empty if it has none or more than `MAXIMUM`."""
     properties = _table(schema, "properties")
     needed = set(_texts(schema, "required"))
     if len(properties) > MAXIMUM:
@@ -69,7 +69,7 @@ def fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
 
 
 def content(form: Sequence[FormField], chosen: Sequence[Labels]) -> dict[str, Any]:
-    """What the server gets where *chosen* answer the fields of *form*, in their order.
+    """Return what the server gets if *chosen* answer the fields of *form*, in their order.
 
     Raises:
         UsageError: as `FormField.value`.
@@ -96,7 +96,7 @@ def _field(name: str, schema: Mapping[str, Any], *, is_needed: bool) -> FormFiel
 
 
 def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be chosen for *schema*; empty where it takes anything."""
+    """Return what can be chosen for *schema*; empty if it takes any value."""
     for name in ("oneOf", "anyOf"):
         if titled := [option for option in _list(schema, name) if isinstance(option, dict)]:
             return {_text(option, "title") or _text(option, "const"): _text(option, "const") for option in titled}
@@ -105,7 +105,7 @@ def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _typed(kind: str, word: str, name: str) -> str | int | float:
-    """*word* as a value of type *kind*."""
+    """Return *word* as a value of type *kind*."""
     try:
         return int(word) if kind == "integer" else float(word) if kind == "number" else word
     except ValueError as error:

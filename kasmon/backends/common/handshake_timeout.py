@@ -1,7 +1,7 @@
-"""How long an agent may take to introduce itself, and from when on: one in a sandbox has to get there first.
+"""The handshake timeout of an agent, and when it begins: a sandboxed agent has to be started inside first.
 
-A virtual machine is started or copied, its files are put into it, and its programs, where they are not there yet: that
-takes up to minutes, and is no fault of the agent's.
+A virtual machine is started or copied, its files are copied in, and missing programs are installed. That takes up to
+minutes and does not count against the agent.
 """
 
 import asyncio
@@ -13,23 +13,23 @@ from kasmon.model.commands import Launch
 from kasmon.paths import Paths, places
 
 EMULATED_S: Final = 60.0
-"""So much longer it may take where no hardware carries the processor that it runs on."""
+"""Additional time if the virtual machine runs without hardware acceleration, in seconds."""
 
 
 def limit_s(launch: Launch, usual_s: float) -> float:
-    """How long the agent of *launch* may take once it runs: what a person set, else *usual_s*, or more in a microvm."""
+    """Return the limit for the agent of *launch* once it runs: the configured one or *usual_s*, more in a microvm."""
     if launch.handshake_s is not None:
         return launch.handshake_s
     return usual_s + (EMULATED_S if launch.sandbox == "microvm" else 0.0)
 
 
 async def arrived(launch: Launch, front: int, where: Paths | None = None) -> None:
-    """Return once the agent behind process *front* runs, where its sandbox has to begin first; or *front* ended.
+    """Return once the agent behind process *front* runs, if its sandbox has to start first; or once *front* ended.
 
-    *where*: the kasmon that it belongs to, by default that of the environment.
+    *where*: the kasmon folders that it belongs to, by default those of the environment.
     """
     if launch.sandbox not in (None, "jail"):
-        from kasmon.sandbox.agent.identify import wait_for_agent  # only where there is a sandbox
+        from kasmon.sandbox.agent.identify import wait_for_agent  # imported late: only for a sandbox
 
         with contextlib.suppress(KasmonError):
             await asyncio.to_thread(wait_for_agent, where or places(), launch.session, front)

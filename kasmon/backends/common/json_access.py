@@ -1,4 +1,4 @@
-"""Looking into messages whose shape nobody promised: what is missing, or of another type, comes as empty."""
+"""Access to messages of unverified shape: a value that is missing or of another type is returned as empty."""
 
 from typing import Any, TypeAlias
 
@@ -7,48 +7,48 @@ Table: TypeAlias = dict[str, Any]
 
 
 def text(value: object, *path: str) -> str:
-    """The text at *path* in *value*; empty where there is none."""
+    """Return the text at *path* in *value*; empty if there is none."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 
 
 def table(value: object, *path: str) -> Table:
-    """The object at *path*; empty where there is none."""
+    """Return the object at *path*; empty if there is none."""
     found = at(value, *path)
     return found if isinstance(found, dict) else {}
 
 
 def rows(value: object, *path: str) -> list[Table]:
-    """The objects in the array at *path*; empty where there is none, without what is no object."""
+    """Return the objects in the array at *path*; other elements are left out."""
     found = at(value, *path)
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
 def texts(value: object, *path: str) -> list[str]:
-    """The texts in the array at *path*, likewise."""
+    """Return the texts in the array at *path*; other elements are left out."""
     found = at(value, *path)
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def amount(value: object, *path: str) -> float | None:
-    """The number at *path*; None where there is none."""
+    """Return the number at *path*; None if there is none."""
     found = at(value, *path)
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
 def number(value: object, *path: str) -> int | None:
-    """The whole number at *path*; None where there is none."""
+    """Return the whole number at *path*; None if there is none."""
     found = at(value, *path)
     return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
 def count(value: object, *path: str) -> int:
-    """The whole number at *path*; 0 where there is none."""
+    """Return the whole number at *path*; 0 if there is none."""
     return number(value, *path) or 0
 
 
 def at(value: object, *path: str) -> Any:
-    """Whatever stands at *path*; None where nothing does."""
+    """Return the value at *path*; None if there is none."""
     for key in path:
         if not isinstance(value, dict):
             return None

@@ -1,11 +1,11 @@
-"""What an agent's process started, in whatever session of the system: found while it lives, and ended after it.
+"""All processes that an agent started, in any session of the system: found while it runs, killed after it ends.
 
-A process is of the family in one of two ways. It descends from the agent: that is known only while each one's parent
-lives, so it is looked at now and then. Or it carries the agent's mark, a variable of its environment that all it starts
-inherit: that can be seen at any time, so what came since the last look is found as well.
+A process belongs to the family in one of two ways. It descends from the agent: this is visible only while each parent
+lives, so it is scanned now and then. Or it carries the agent's mark, an inherited environment variable: this is visible
+at any time, so it also finds processes started since the last scan.
 
-What had left the family while the agent lived (its parent ended, and it went on) is a daemon that was started on
-purpose. It is no longer ended with the agent, as long as a look has seen that.
+A process that left the family while the agent lived (its parent ended, and it kept running) is a deliberate daemon. It
+is not ended with the agent, provided that a scan has seen it.
 """
 
 import contextlib
@@ -20,24 +20,24 @@ import psutil
 from kasmon.launch import RUN
 
 END_S: Final = 1.0
-"""How long they may take to end, in seconds."""
+"""How long the processes may take to end, in seconds."""
 ROUNDS: Final = 5
-"""How often it is looked again for those that came while the others were ended."""
+"""How often to scan again for processes that started while the others were killed."""
 HAS_PROC: Final = Path("/proc/self/environ").exists()
 
 
 class ProcessFamily:
-    """All that descends from the process *pid*, or carries *mark*."""
+    """All processes that descend from the process *pid* or carry *mark*."""
 
     def __init__(self, pid: int, mark: str) -> None:
         self.known: Sequence[psutil.Process] = ()
-        """The descendants, as last seen."""
+        """The descendants at the last scan."""
         self._pid = pid
         self._mark = mark
         self._daemons: frozenset[psutil.Process] = frozenset()
 
-    def look(self) -> None:
-        """See who they are; blocks for some milliseconds. Nothing changes once the agent has ended."""
+    def scan(self) -> None:
+        """Scan for the processes; blocks for some milliseconds. Changes nothing once the agent has ended."""
         try:
             agent = psutil.Process(self._pid)
             descendants = agent.children(recursive=True)
@@ -50,9 +50,9 @@ class ProcessFamily:
         self._daemons = frozenset(marked.difference(descendants))
 
     def end(self) -> None:
-        """Kill those that still run, with what they started meanwhile, and see them end; blocks for `END_S` at most.
+        """Kill those that still run, with their new children, and wait for their end; blocks for `END_S` at most.
 
-        The agent itself must have ended. psutil tells the processes from later ones of the same id.
+        The agent itself must have ended. psutil distinguishes the processes from later ones with the same id.
         """
         until = time.monotonic() + END_S
         known = list(self.known)
@@ -69,7 +69,7 @@ class ProcessFamily:
                 time.sleep(0.005)
 
     def _marked(self) -> Iterator[psutil.Process]:
-        """Who carries the mark; the agent itself left out."""
+        """Yield the processes that carry the mark, without the agent itself."""
         for pid in psutil.pids():
             if pid != self._pid and _carries(pid, self._mark):
                 with contextlib.suppress(psutil.Error):
@@ -77,18 +77,18 @@ class ProcessFamily:
 
 
 def family_of(pid: int) -> ProcessFamily:
-    """The family of the agent *pid*, as it is now; its mark is read from its environment. Blocks."""
+    """Return the current family of the agent *pid*; its mark is read from its environment. Blocks."""
     try:
         mark = psutil.Process(pid).environ().get(RUN, "")
     except (psutil.Error, OSError):
         mark = ""
     family = ProcessFamily(pid, mark or token_hex(16))
-    family.look()
+    family.scan()
     return family
 
 
 def _carries(pid: int, mark: str) -> bool:
-    """Whether process *pid* has *mark*; false where we may not look."""
+    """Whether process *pid* has *mark*; false if its environment may not be read."""
     if HAS_PROC:
         try:
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -1,4 +1,4 @@
-"""The last words of a process: the end of what it wrote to its stderr, harmless to look at and without secrets."""
+"""The stderr tail of a process: the end of what it wrote there, sanitized and without secrets."""
 
 import asyncio
 from collections import deque
@@ -13,30 +13,30 @@ BLOCK_BYTES: Final = 1 << 16
 
 
 class StderrTail:
-    """What a process said last; *secrets* are values that must not be in there."""
+    """The last stderr lines of a process; *secrets* are values that must not appear in them."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        self._secrets = _forms(secrets)
-        self._said: deque[bytes] = deque(maxlen=LINES)
+        self._secrets = _secret_forms(secrets)
+        self._lines: deque[bytes] = deque(maxlen=LINES)
 
     @property
     def text(self) -> Clean:
         """The last lines, cleaned and without secrets."""
-        return redact(clean_block(b"\n".join(self._said).decode("utf-8", "replace")), self._secrets)[0]
+        return redact(clean_block(b"\n".join(self._lines).decode("utf-8", "replace")), self._secrets)[0]
 
-    async def listen(self, reader: asyncio.StreamReader) -> None:
-        """Hear *reader* to its end; of a flood only the end is kept, of a long line the beginning."""
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        """Read *reader* to its end; keep only the last lines, and of a long line its beginning."""
         kept = LINE_BYTES + max((len(secret.encode()) for secret in self._secrets), default=0)
         rest = b""
         while block := await reader.read(BLOCK_BYTES):
             *lines, rest = (rest + block).split(b"\n")
-            self._said.extend(self._short(line[:kept]) for line in lines if line.strip())
+            self._lines.extend(self._truncate(line[:kept]) for line in lines if line.strip())
             rest = rest[:kept]
         if rest.strip():
-            self._said.append(self._short(rest))
+            self._lines.append(self._truncate(rest))
 
-    def _short(self, line: bytes) -> bytes:
-        """*line* without what is too long, cut where no secret is halved."""
+    def _truncate(self, line: bytes) -> bytes:
+        """Return *line* truncated, at a position that splits no secret."""
         end = LINE_BYTES
         if len(line) <= end:
             return line
@@ -47,7 +47,7 @@ class StderrTail:
         return line[:end]
 
 
-def _forms(secrets: Sequence[str]) -> tuple[str, ...]:
-    """*secrets*, and how they look in last words: cleaned, and the lines of those that have several."""
+def _secret_forms(secrets: Sequence[str]) -> tuple[str, ...]:
+    """Return *secrets* in the forms in which they may appear: cleaned, and each line of those with several."""
     forms = {form for secret in secrets for form in (secret, clean_block(secret), *clean_block(secret).splitlines())}
     return tuple(sorted(forms, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""Interpreters in a sandbox of their own, that sleep and come back: what a session of code talks to."""
+"""The backend for interpreter sessions: code runs in a sandbox that can be paused and resumed."""
 
 from kasmon.backends.interpreter.backend import InterpreterBackend
 

@@ -1,7 +1,7 @@
-"""One session of interpreters: what it is told, and what comes of that as facts.
+"""The agent of one interpreter session: the commands it accepts, and their effects as events.
 
-A folder of this machine has no quota that needs no root: so it is looked how much lies there, every few seconds. In
-between more can be written. Where there is no turn nobody looks; what is full then lets nothing but bash run (`Runs`).
+A host folder has no quota that works without root, so its size is measured every few seconds; more can be written in
+between. Outside a turn it is not measured. While it is full, `Runs` lets nothing but bash run.
 """
 
 import asyncio
@@ -45,43 +45,43 @@ from kasmon.sandbox.managed.origin import keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 3.0
-"""How often it is looked, in seconds; a look takes half a second at most."""
+"""How often the disk is measured, in seconds; each time takes half a second at most."""
 
 
 class DiskLimit:
-    """The disk of one session's sandbox."""
+    """The disk limit of one session's sandbox."""
 
     def __init__(
-        self, box: ManagedSandbox, life: InterpreterLifecycle, interrupt: Callable[[str], Awaitable[None]]
+        self, sandbox: ManagedSandbox, lifecycle: InterpreterLifecycle, interrupt: Callable[[str], Awaitable[None]]
     ) -> None:
-        """*interrupt*: ends what runs, for the reason that it gets, and keeps what can be kept."""
-        self._box = box
-        self._life = life
+        """*interrupt*: interrupts what runs, for the reason passed to it, and preserves what it can."""
+        self._sandbox = sandbox
+        self._lifecycle = lifecycle
         self._interrupt = interrupt
 
     async def watch(self) -> None:
-        """Look until the session ends. Bash that makes room is left alone: only what takes more is interrupted."""
+        """Measure until the session ends. Only growing usage is interrupted, so bash can free space."""
         before: int | None = None
         while True:
             await asyncio.sleep(LOOK_S)
-            if self._life.is_ending:
+            if self._lifecycle.is_ending:
                 return
-            if not self._life.turns.is_running:
+            if not self._lifecycle.turns.is_running:
                 before = None
                 continue
-            await self._life.measure()
-            usage = self._box.journal.housing.usage
+            await self._lifecycle.measure()
+            usage = self._sandbox.journal.housing.usage
             if usage is None:
                 continue
             is_growing, before = before is not None and usage.disk_bytes > before, usage.disk_bytes
             if usage.is_full and is_growing:
-                before = None  # what is run next is not to blame for this
+                before = None  # the next run did not cause this
                 of = f"{usage.disk_bytes // MIB} MiB of {usage.disk_allowed // MIB} MiB"
                 why = (
                     f"The disk of the sandbox is full, {of}: the run was interrupted. Bash still works, to remove "
                     "files."
                 )
-                self._box.journal.tell(why)
+                self._sandbox.journal.tell(why)
                 await self._interrupt(why)
 
 
@@ -89,154 +89,159 @@ Value = TypeVar("Value")
 
 
 class InterpreterAgent:
-    """Runs code for its session. It acts only while somebody reads its `events`."""
+    """Runs code for its session. It acts only while its `events` are being read."""
 
     def __init__(
         self,
         places: Paths,
         launch: Launch,
-        box: Callable[[Callable[[Event], None]], ManagedSandbox],
-        keeping: Callable[[ManagedSandbox], SandboxCheckpoints],
+        create_sandbox: Callable[[Callable[[Event], None]], ManagedSandbox],
+        create_checkpoints: Callable[[ManagedSandbox], SandboxCheckpoints],
         terms: LifetimeTerms,
         loop: asyncio.AbstractEventLoop,
-        known: RunHistory,
-        keep_policy: Callable[[SandboxPolicy], None] = lambda _: None,
+        history: RunHistory,
+        store_policy: Callable[[SandboxPolicy], None] = lambda _: None,
         quiet_s: float = QUIET_S,
     ) -> None:
-        """
+        """Create the agent.
+
         Args:
-            places: where it is kept.
+            places: the folders of its kasmon.
             launch: its session.
-            box: its sandbox, whose facts go to what it is called with.
-            keeping: the checkpoints of that.
-            terms: how long it is kept.
-            loop: where it lives.
-            known: what ran there before this host.
-            keep_policy: keeps what the sandbox is from now on.
-            quiet_s: how long nothing has to run until a turn is over.
+            create_sandbox: creates its sandbox, whose events go to the given function.
+            create_checkpoints: creates the checkpoints of that sandbox.
+            terms: how long the sandbox is retained.
+            loop: the event loop of the agent.
+            history: what ran there under earlier hosts.
+            store_policy: stores the changed policy of the sandbox.
+            quiet_s: how long nothing must run until a turn is over.
         """
         self._places = places
-        self._diary, self._threads = ThreadSafeEventQueue(loop), BlockingCalls()
-        self._box = box(self._diary.write)
-        self._keeping = keeping(self._box)
-        self._keep_policy = keep_policy
-        self._life = InterpreterLifecycle(launch, self._box, self._keeping, terms, self._diary, self._threads, quiet_s)
-        self._mailbox = ContextExchange(places, launch, self._box, self._diary, known.until)
-        self._runs = InterpreterRuns(launch, self._box, self._life, self._diary, self._threads, self._mailbox, known)
+        self._event_queue, self._threads = ThreadSafeEventQueue(loop), BlockingCalls()
+        self._sandbox = create_sandbox(self._event_queue.write)
+        self._checkpoints = create_checkpoints(self._sandbox)
+        self._store_policy = store_policy
+        self._lifecycle = InterpreterLifecycle(
+            launch, self._sandbox, self._checkpoints, terms, self._event_queue, self._threads, quiet_s
+        )
+        self._context_exchange = ContextExchange(places, launch, self._sandbox, self._event_queue, history.until)
+        self._runs = InterpreterRuns(
+            launch, self._sandbox, self._lifecycle, self._event_queue, self._threads, self._context_exchange, history
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._lives = False
+        self._is_started = False
 
     def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
-        """Yield what happens, in order. Ends after `SessionEnded`, which comes once."""
-        return self._diary.read(self._live_once)
+        """Yield what happens, in order. Ends after the single `SessionEnded`."""
+        return self._event_queue.read(self._start_once)
 
-    async def send(self, wish: Wish, /) -> None:
-        """Run a prompt in the interpreter that was used last, at first bash; interrupt what runs; end.
+    async def send(self, command: Wish, /) -> None:
+        """Run a prompt in the interpreter that was used last, initially bash; interrupt what runs; or stop.
 
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use; or if the run that is to be interrupted is over.
-            UnableError: for every other wish.
+            RefusedError: if the sandbox is paused and not resumed on use, or the run to interrupt is over.
+            UnableError: for every other command.
         """
-        match wish:
+        match command:
             case Prompt():
-                self._life.must_wake()
-                run = Run(interpreter=self._runs.last, code=wish.text)
-                self._beside(self._runs.run(run, None, wish.text, wish.by))
+                self._lifecycle.check_may_wake()
+                run = Run(interpreter=self._runs.last, code=command.text)
+                self._start_task(self._runs.run(run, None, command.text, command.by))
             case Interrupt(run=run) if run:
                 await self._runs.interrupt_one(run)
             case Interrupt():
-                await self._runs.interrupt((wish.interpreter,) if wish.interpreter else INTERPRETERS)
+                await self._runs.interrupt((command.interpreter,) if command.interpreter else INTERPRETERS)
             case Stop():
-                self._beside(self._life.end("stopped"))
+                self._start_task(self._lifecycle.end("stopped"))
             case _:
-                raise UnableError(f"interpreters do not support {type(wish).__name__.lower()}.")
+                raise UnableError(f"interpreters do not support {type(command).__name__.lower()}.")
 
-    async def run(self, wish: Run, printed: Callable[[str, str], None], /) -> RunResult:
-        """Run code, waking the sandbox for it; what came of it. *printed* is called, from a thread, with its output.
+    async def run(self, command: Run, on_output: Callable[[str, str], None], /) -> RunResult:
+        """Run code, resuming the sandbox for it; return its result. *on_output* gets its output, from a thread.
 
-        Of two runs of one id the second gets what comes of the first. The host has heard how it ended on return, so
-        that it can write that down before it answers: the next host knows it even where the sandbox is gone.
+        Of two runs with one id, the second returns the result of the first. On return the host has received the end of
+        the run, so it can log it before it answers. So the next host knows the result even without the sandbox.
 
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use.
+            RefusedError: if the sandbox is paused and must not be resumed on use.
             SandboxError: if there is no sandbox to run it in.
         """
-        ran = await self._runs.once(wish, printed, self._beside)
-        await self._diary.heard()
+        ran = await self._runs.once(command, on_output, self._start_task)
+        await self._event_queue.wait_read()
         return ran
 
-    async def keep(self, wish: SandboxWish, /) -> str:
-        """Put the sandbox to sleep, wake it, keep a checkpoint of it or go back to one, once its turn is over.
+    async def keep(self, command: SandboxWish, /) -> str:
+        """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
-        Returns the id of the checkpoint; else what was lost, empty where nothing was. The facts of it were heard then.
-        What another session got, to which it was forked, is written to that one's origin.
+        Returns the checkpoint's id, or else what was lost; empty if nothing was. On return the host has received its
+        events. After a fork, what the new session received is written to the origin of that session.
 
         Raises:
-            KasmonError: why it could not be done.
+            KasmonError: if it could not be done; the message gives the reason.
         """
-        await self._life.arrived.wait()
+        await self._lifecycle.arrived.wait()
         try:
-            if isinstance(wish, Allow):
-                async with self._life.turns.gate:
-                    return await self._life.moved(self._allow, wish)
-            async with self._life.turns.none():
-                return await self._life.moved(self._kept, wish)
+            if isinstance(command, Allow):
+                async with self._lifecycle.turns.gate:
+                    return await self._lifecycle.move(self._allow, command)
+            async with self._lifecycle.turns.none():
+                return await self._lifecycle.move(self._execute, command)
         finally:
-            self._life.stir()
-            await self._diary.heard()
+            self._lifecycle.check_due()
+            await self._event_queue.wait_read()
 
     async def aclose(self) -> None:
-        """End the sandbox if it is there; idempotent."""
-        await self._life.end("closed")
+        """End the sandbox if it exists; idempotent."""
+        await self._lifecycle.end("closed")
 
-    def _kept(self, wish: SandboxWish) -> str:
-        match wish:
+    def _execute(self, command: SandboxWish) -> str:
+        match command:
             case Pause():
-                why = self._box.sleep(to_disk=wish.to_disk, why="by user")
-                if why or self._box.phase is not SandboxPhase.PAUSED:
+                why = self._sandbox.sleep(to_disk=command.to_disk, why="by user")
+                if why or self._sandbox.phase is not SandboxPhase.PAUSED:
                     raise SandboxError("the sandbox was not paused", why or "see its log")
                 return ""
             case Resume():
-                return self._box.wake()
+                return self._sandbox.wake()
             case Checkpoint():
-                return self._keeping.keep("asked")
+                return self._checkpoints.keep("asked")
             case Restore():
-                return self._keeping.restore(wish.checkpoint)
+                return self._checkpoints.restore(command.checkpoint)
             case Fork():
-                return self._forked(wish)
+                return self._fork(command)
             case _:
-                raise UnableError(f"{type(wish).__name__.lower()} is not supported here.")
+                raise UnableError(f"{type(command).__name__.lower()} is not supported here.")
 
-    def _forked(self, wish: Fork) -> str:
-        """Copy it, and write down what the other session got once that is whole; what this one lost by that."""
-        known = origin_of(self._places, wish.session) if wish.session else None
-        other = policy_of(self._places, wish.session) if known is not None else None
-        got = copied(self._box, self._keeping, wish, other)
+    def _fork(self, command: Fork) -> str:
+        """Copy the sandbox and record the complete copy for the new session; return what this session lost."""
+        known = origin_of(self._places, command.session) if command.session else None
+        other = policy_of(self._places, command.session) if known is not None else None
+        got = copied(self._sandbox, self._checkpoints, command, other)
         if known is not None:
             whole = msgspec.structs.replace(
                 known, is_whole=True, with_memory=not got.why, checkpoint=got.checkpoint, why=got.why
             )
             try:
-                keep_origin(self._places, wish.session, whole)
-            except OSError as error:  # whoever wanted it took it back meanwhile
+                keep_origin(self._places, command.session, whole)
+            except OSError as error:  # the caller has undone the fork meanwhile
                 if other is not None:
-                    self._box.tier.forget(other)
+                    self._sandbox.tier.forget(other)
                 raise SandboxError("the fork was not created", error.strerror or str(error)) from error
         return got.lost
 
-    def _allow(self, wish: Allow) -> str:
-        later = self._box.allow(wish.hosts)
-        self._keep_policy(self._box.policy)
+    def _allow(self, command: Allow) -> str:
+        later = self._sandbox.allow(command.hosts)
+        self._store_policy(self._sandbox.policy)
         return later
 
-    def _live_once(self) -> None:
-        if not self._lives:
-            self._lives = True
-            self._beside(self._life.live(lambda: self._runs.take_up(self._beside)))
-            self._beside(DiskLimit(self._box, self._life, self._runs.interrupt_for_room).watch())
-            self._beside(self._mailbox.live(lambda: self._life.is_ending))
+    def _start_once(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._start_task(self._lifecycle.live(lambda: self._runs.collect_earlier_runs(self._start_task)))
+            self._start_task(DiskLimit(self._sandbox, self._lifecycle, self._runs.interrupt_full_disk).watch())
+            self._start_task(self._context_exchange.live(lambda: self._lifecycle.is_ending))
 
-    def _beside(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
+    def _start_task(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -245,4 +250,4 @@ class InterpreterAgent:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, KasmonError):
-            self._life.say_end(f"its backend failed: {error!r}", None)
+            self._lifecycle.report_end(f"its backend failed: {error!r}", None)

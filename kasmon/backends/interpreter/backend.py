@@ -1,4 +1,4 @@
-"""Opens a session of interpreters: its policy, its tier, its checkpoints and its terms, from where they are kept."""
+"""Opens interpreter sessions: loads the policy, tier, checkpoints and lifetime terms of each."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from kasmon.store.event_log import EventLog
 
 
 class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the parts of a sandbox come from."""
+    """Factories for the parts of a sandbox."""
 
     tier: Callable[[SandboxPolicy], SandboxTier] = tiers.tier_of
     reach: Callable[[SandboxRuntime, str], GuestClient] = tiers.connect_guest
@@ -36,50 +36,52 @@ class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InterpreterBackend:
-    """Opens sessions of interpreters, each in the sandbox that its `sandbox.json` describes."""
+    """Opens interpreter sessions, each in the sandbox that its `sandbox.json` describes."""
 
     name = "interpreter"
     abilities = Abilities(streams=True, steers=True, resumes=True, interrupts=True, runs_code=True)
 
     def __init__(self, parts: SandboxParts | None = None, quiet_s: float = QUIET_S) -> None:
-        """*quiet_s*: how long nothing has to run until a turn is over."""
+        """*quiet_s*: how long nothing must run until a turn is over."""
         self._parts = parts or SandboxParts()
         self._quiet_s = quiet_s
 
     async def open(self, launch: Launch, /) -> Agent:
-        """The session of *launch*; its sandbox is found again or made while its events are read.
+        """Return the session of *launch*; its sandbox is found or created while its events are read.
 
         Raises:
-            LaunchError: if nothing says what its sandbox is, or it is a copy that is not whole.
-            UnableError: if its tier is not there.
+            LaunchError: if nothing describes its sandbox, or it is an incomplete copy.
+            UnableError: if its tier is unavailable.
         """
         return await asyncio.to_thread(self._opened, launch, asyncio.get_running_loop())
 
     def _opened(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> Agent:
         here = places()
         must_be_whole(here, launch.session)
-        policy, known = policy_of(here, launch.session), _past(here, launch.session)
+        policy, history = policy_of(here, launch.session), _load_history(here, launch.session)
         terms = terms_of(in_force(here).session)
         tier = self._parts.tier(policy)
 
-        def box(write: Callable[[Event], None]) -> ManagedSandbox:
+        def create_sandbox(write: Callable[[Event], None]) -> ManagedSandbox:
             journal = SandboxJournal(
-                known.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms
+                history.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms
             )
             return ManagedSandbox(tier, policy, journal, lambda runtime: self._parts.reach(runtime, launch.name))
 
-        def keeping(box: ManagedSandbox) -> SandboxCheckpoints:
+        def create_checkpoints(sandbox: ManagedSandbox) -> SandboxCheckpoints:
             points, inherited = self._parts.points(here, launch.session), here.inherited(launch.session)
-            return SandboxCheckpoints(box, points, inherited)
+            return SandboxCheckpoints(sandbox, points, inherited)
 
-        def keep_policy(changed: SandboxPolicy) -> None:
+        def store_policy(changed: SandboxPolicy) -> None:
             write_private(here.sandbox(launch.session), msgspec.json.encode(changed))
 
-        return InterpreterAgent(here, launch, box, keeping, terms, loop, known, keep_policy, self._quiet_s)
+        return InterpreterAgent(
+            here, launch, create_sandbox, create_checkpoints, terms, loop, history, store_policy, self._quiet_s
+        )
 
 
-def _past(here: Paths, session: SessionId) -> RunHistory:
-    """What the facts so far say of its sandbox and its runs."""
+def _load_history(here: Paths, session: SessionId) -> RunHistory:
+    """Return what the logged events say about the sandbox and its runs."""
     try:
         return past(event for event, _ in EventLog(here.log(session)).read())
     except LogMissingError:

@@ -1,4 +1,4 @@
-"""What goes between a sandbox and its session's place: what it may know goes in, what `kasmon ctx` says comes out."""
+"""Exchange between a sandbox and its session: the session's context goes in, notes of `kasmon ctx` come out."""
 
 import asyncio
 import contextlib
@@ -16,51 +16,56 @@ from kasmon.sandbox.agent.notes import ContextNote, ContextNotes
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 1.0
-"""How often it is looked for both, in seconds, while the sandbox runs."""
+"""How often both are checked while the sandbox runs, in seconds."""
 
 
 class ContextExchange:
-    """The mail of one session. One whose tier has no such folder has none."""
+    """The context exchange of one session. A tier without a context folder exchanges nothing."""
 
     def __init__(
-        self, places: Paths, launch: Launch, box: ManagedSandbox, diary: ThreadSafeEventQueue, since: float = 0.0
+        self,
+        places: Paths,
+        launch: Launch,
+        sandbox: ManagedSandbox,
+        event_queue: ThreadSafeEventQueue,
+        since: float = 0.0,
     ) -> None:
-        """*since*: what was said until then, in seconds since the epoch, was heard by a host before this one."""
+        """*since*: an earlier host has received all notes up to this time, in seconds since the epoch."""
         self._places = places
         self._launch = launch
-        self._box = box
-        self._diary = diary
+        self._sandbox = sandbox
+        self._event_queue = event_queue
         self._since = since
         self._notes = ContextNotes()
-        self._told = b""
+        self._written_context = b""
         self._generation = 0
-        self._looking = asyncio.Lock()
+        self._exchange_lock = asyncio.Lock()
 
     async def live(self, is_over: Callable[[], bool]) -> None:
-        """Carry both ways until *is_over*."""
+        """Exchange in both directions until *is_over*."""
         while not is_over():
-            if self._box.runs:
-                await self.carry()
+            if self._sandbox.runs:
+                await self.exchange()
             await asyncio.sleep(LOOK_S)
 
-    async def carry(self) -> None:
-        """Put in what is new, and note what those inside said; what cannot be read now is read the next time."""
-        async with self._looking:
+    async def exchange(self) -> None:
+        """Write new context into the sandbox and log the agent's notes; what cannot be read is retried next time."""
+        async with self._exchange_lock:
             with contextlib.suppress(OSError):
-                for note in await asyncio.to_thread(self._carried):
-                    self._diary.write(declared(note.waiting, note.done, time.time()))
+                for note in await asyncio.to_thread(self._exchange_once):
+                    self._event_queue.write(declared(note.waiting, note.done, time.time()))
 
-    def _carried(self) -> Sequence[ContextNote]:
-        housing = self._box.journal.housing
+    def _exchange_once(self) -> Sequence[ContextNote]:
+        housing = self._sandbox.journal.housing
         if housing.runtime is None or not housing.runtime.ground:
             return ()
         own = AgentContextFiles(Path(housing.runtime.ground))
         if not own.folder.is_dir():
             return ()
         if self._generation != housing.generation:
-            self._generation, self._told = housing.generation, b""
+            self._generation, self._written_context = housing.generation, b""
         now = context(self._places, self._launch)
-        if now != self._told:
+        if now != self._written_context:
             own.write_context(now)
-            self._told = now
+            self._written_context = now
         return [note for note in self._notes.new(own.notes) if note.at > self._since]

@@ -1,4 +1,4 @@
-"""Facts on their way from an agent's threads to its host, in order; whoever must, waits until the disk has one."""
+"""Events on their way from an agent's threads to its host, in order; `write` blocks for those that must be on disk."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from kasmon.model.events import Event, SessionEnded
 from kasmon.model.sandbox.state import must_be_on_disk
 
 WRITTEN_S: Final = 10.0
-"""How long an intent waits for the disk before what it begins is given up."""
+"""How long to wait for an intent to reach the disk before the operation is given up, in seconds."""
 HEARD_S: Final = 5.0
 
 Said: TypeAlias = Event | Chunk | SecretsLearned
@@ -20,26 +20,26 @@ Said: TypeAlias = Event | Chunk | SecretsLearned
 
 class _Entry(NamedTuple):
     said: Said | None
-    """None only marks how far it was read."""
+    """None only marks a position in the queue."""
     taken: Callable[[], None] | None = None
-    """Called once the reader asks for more."""
+    """Called once the reader asks for the next entry."""
 
 
 class ThreadSafeEventQueue:
-    """What is said, from any thread, to the one who reads it. A reader that asks for more has written what it got."""
+    """Events from any thread, for one reader. A reader that asks for more has logged what it received."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """*loop*: where it is read."""
+        """*loop*: the event loop of the reader."""
         self._loop = loop
         self._entries: deque[_Entry] = deque()
         self._more = asyncio.Event()
         self._is_over = False
 
     def write(self, event: Event) -> None:
-        """Say *event*, from any thread; an intent that must be on disk is there when this returns, and blocks.
+        """Add *event*, from any thread. If it is an intent that must be on disk, block until it is there.
 
         Raises:
-            SandboxError: if it could not be written in time; what it was to begin must not be done.
+            SandboxError: if it could not be written in time; the operation must not be started then.
         """
         if not must_be_on_disk(event):
             self._put(_Entry(event))
@@ -50,11 +50,11 @@ class ThreadSafeEventQueue:
             raise SandboxError("the sandbox was not changed", "the command could not be logged")
 
     def show(self, said: Chunk | SecretsLearned) -> None:
-        """Say *said*, which is no fact."""
+        """Add *said*, which is not an event."""
         self._put(_Entry(said))
 
-    async def heard(self) -> None:
-        """Return when all that was said so far was heard, or nobody hears any more."""
+    async def wait_read(self) -> None:
+        """Return once all that was added so far was read, or there is no reader any more."""
         if self._is_over:
             return
         taken = asyncio.Event()
@@ -66,7 +66,7 @@ class ThreadSafeEventQueue:
             return
 
     async def read(self, begin: Callable[[], None]) -> AsyncIterator[Said]:
-        """Yield what is said, in order; ends after `SessionEnded`. *begin* is called when the first is asked for."""
+        """Yield what is added, in order; ends after `SessionEnded`. *begin* is called when the first is asked for."""
         begin()
         try:
             while not self._is_over:

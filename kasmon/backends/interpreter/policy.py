@@ -1,4 +1,4 @@
-"""What a session's folder says of its sandbox: what it is, and that it can begin at all."""
+"""Load the sandbox policy of a session, and check that the session can start."""
 
 import msgspec
 
@@ -10,10 +10,10 @@ from kasmon.sandbox.managed.origin import origin_of
 
 
 def policy_of(here: Paths, session: SessionId) -> SandboxPolicy:
-    """What the sandbox of *session* is.
+    """Return the sandbox policy of *session*.
 
     Raises:
-        LaunchError: if nothing says so.
+        LaunchError: if the policy file is missing or invalid.
     """
     path = here.sandbox(session)
     try:
@@ -25,9 +25,10 @@ def policy_of(here: Paths, session: SessionId) -> SandboxPolicy:
 
 
 def must_be_whole(here: Paths, session: SessionId) -> None:
-    """
+    """Check that *session* can start.
+
     Raises:
-        LaunchError: if it is a copy of another one that was not made to its end: nothing runs on half of one.
+        LaunchError: if it is an incomplete copy of another one.
     """
     origin = origin_of(here, session)
     if origin is not None and not origin.is_whole:

@@ -1,4 +1,4 @@
-"""The runs that hosts before this one began, as a session's facts tell of them: none is ever run again. Pure."""
+"""The runs that earlier hosts began, according to a session's events: none is ever run again. Pure."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -8,40 +8,40 @@ from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, RunResult, Sa
 from kasmon.model.sandbox.state import SandboxState, housed
 
 OUTPUTS: Final = 64
-"""What so many of the last runs said is known; of older ones only that they were."""
+"""The output of so many of the last runs is retained; of older ones only that they ran."""
 NEVER: Final = "It did not run: its host ended before it reached the sandbox. Run it again."
 NEVER_RAN: Final = RunResult(stderr=NEVER, exit_code=125, hint=NEVER)
-"""Of a run that was begun and never reached its sandbox; the only one that may be run later."""
+"""The result of a run that was begun and never reached its sandbox; the only one that may be run later."""
 
 
 class UnfinishedRun(NamedTuple):
-    """A run that was begun, and of which nobody noted an end."""
+    """A run that was begun and has no logged end."""
 
     interpreter: Interpreter
     title: str
     generation: int
-    """Of the sandbox that it was begun in."""
+    """The generation of the sandbox that it was begun in."""
 
 
 class RunHistory(NamedTuple):
-    """What the facts so far say."""
+    """The past runs and the sandbox state according to the events so far."""
 
     housing: SandboxState | None
     open: dict[str, UnfinishedRun]
     """By the run's id, oldest first."""
     ended: dict[str, ToolFinished | None]
-    """Likewise; None where what it said is not known any more."""
+    """By the run's id, oldest first; None if its output is no longer known."""
     until: float
-    """When the last of the facts was, in seconds since the epoch; 0 where there are none."""
+    """When the last of the events was, in seconds since the epoch; 0 if there are none."""
 
     def was_replaced(self, generation: int) -> bool:
-        """Whether something may have run in a sandbox that is gone, now that the one of *generation* is there."""
+        """Whether something may have run in a sandbox that no longer exists, given that *generation* exists now."""
         known = self.housing
         return known is not None and known.generation != generation and known.phase is not SandboxPhase.CREATING
 
 
 def past(events: Iterable[Event]) -> RunHistory:
-    """What *events*, of one session and oldest first, say of its sandbox and of what ran there."""
+    """Return what *events*, of one session and oldest first, say about its sandbox and its runs."""
     housing: SandboxState | None = None
     begun: dict[str, UnfinishedRun] = {}
     ended: dict[str, ToolFinished | None] = {}

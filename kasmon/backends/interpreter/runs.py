@@ -28,22 +28,19 @@ from kasmon.sandbox.guest_client.protocol import InterruptResult
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 SHOWN: Final = 64 * 1024
-"""So many characters of one run's output are shown while it is written."""
+"""So many characters of one run's output are shown live."""
 SOON_S, LATE_S = 0.05, 0.25
-"""How often that is shown, while there is more and while there is not."""
+"""How often live output is shown, while there is more and while there is not, in seconds."""
 
 Output: TypeAlias = Callable[[str, str], None]
 
 
 class LiveOutput:
-    """All of it to who asked, its beginning to who watches.
+    """Passes all output to the caller, and its beginning to clients, unless the run ends at once."""
 
-    A run that is over at once is not shown live at all: its end tells the same.
-    """
-
-    def __init__(self, diary: ThreadSafeEventQueue, printed: Output | None) -> None:
-        self._diary = diary
-        self._printed = printed
+    def __init__(self, event_queue: ThreadSafeEventQueue, on_output: Output | None) -> None:
+        self._event_queue = event_queue
+        self._on_output = on_output
         self._left = SHOWN
         self._lock = threading.Lock()
         self._waiting = ""
@@ -60,9 +57,9 @@ class LiveOutput:
             self._timer = None
 
     def take(self, name: str, text: str) -> None:
-        """*text* was written to the stream called *name*. From any thread."""
-        if self._printed is not None:
-            self._printed(name, text)
+        """Add *text*, which was written to the stream called *name*. From any thread."""
+        if self._on_output is not None:
+            self._on_output(name, text)
         with self._lock:
             self._waiting += text[: self._left]
             self._left -= min(self._left, len(text))
@@ -71,15 +68,15 @@ class LiveOutput:
         with self._lock:
             text, self._waiting = self._waiting, ""
         if text:
-            self._diary.show(Chunk(text=text))
+            self._event_queue.show(Chunk(text=text))
         self._pause_s = SOON_S if text else min(self._pause_s * 2, LATE_S)
         self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._show) if self._left else None
 
 
 REMEMBERED: Final = 64
-"""What came of so many runs is known, so that the same one asked for again does not run again."""
+"""The results of so many runs are retained, so that repeating a request does not run it again."""
 AGAIN_S, TRIES = 0.05, 20
-"""How often, and how often at most, an interrupt is tried of a run that its interpreter does not have yet."""
+"""Interval in seconds, and number of tries, to interrupt a run that has not reached its interpreter yet."""
 WENT_ON: Final = (
     "Its host ended during the run, and a new host reconnected to it; some of its output was not shown live."
 )
@@ -87,7 +84,7 @@ BY_LOG: Final = "It ended under an earlier host. This is its output from the log
 
 
 Value = TypeVar("Value")
-Beside = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
+StartTask = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
 
 
 class InterpreterRuns:
@@ -96,129 +93,132 @@ class InterpreterRuns:
     def __init__(
         self,
         launch: Launch,
-        box: ManagedSandbox,
-        life: InterpreterLifecycle,
-        diary: ThreadSafeEventQueue,
+        sandbox: ManagedSandbox,
+        lifecycle: InterpreterLifecycle,
+        event_queue: ThreadSafeEventQueue,
         threads: BlockingCalls,
-        mailbox: ContextExchange,
+        context_exchange: ContextExchange,
         past: RunHistory,
     ) -> None:
         self.last: Interpreter = "bash"
         """The interpreter that was used last."""
         self._launch = launch
-        self._box = box
-        self._life = life
-        self._diary = diary
+        self._sandbox = sandbox
+        self._lifecycle = lifecycle
+        self._event_queue = event_queue
         self._threads = threads
-        self._mailbox = mailbox
+        self._context_exchange = context_exchange
         self._past = past
-        self._ended = dict(past.ended)
-        self._known: OrderedDict[str, asyncio.Future[RunResult]] = OrderedDict()
-        self._going: dict[str, Interpreter] = {}
-        """What runs or waits for that, by its id."""
+        self._earlier_results = dict(past.ended)
+        self._recent_results: OrderedDict[str, asyncio.Future[RunResult]] = OrderedDict()
+        self._running: dict[str, Interpreter] = {}
+        """The running and waiting runs, by id."""
         self._disk_full: dict[str, str] = {}
         """Why runs were interrupted that filled the disk, by their ids."""
 
-    async def take_up(self, beside: Beside[RunResult]) -> None:
+    async def collect_earlier_runs(self, start_task: StartTask[RunResult]) -> None:
         """Collect the results of the runs that earlier hosts began. On return each can be interrupted, in a turn."""
         began = {call: asyncio.Event() for call in self._past.open}
         for call, begun in self._past.open.items():
-            self._known[call] = beside(self._taken_up(call, begun, began[call]))
+            self._recent_results[call] = start_task(self._collect_run(call, begun, began[call]))
         await asyncio.gather(*(each.wait() for each in began.values()))
 
-    async def once(self, wish: Run, printed: Output, beside: Beside[RunResult]) -> RunResult:
-        """What comes of *wish*, or came of the one with its id. Whoever stops waiting does not stop it."""
-        await self._life.arrived.wait()
-        while wish.id and (known := self._known.get(wish.id)) is not None:
+    async def once(self, command: Run, on_output: Output, start_task: StartTask[RunResult]) -> RunResult:
+        """Return the result of *command*, or of the earlier run with its id. Cancelling the caller stops no run."""
+        await self._lifecycle.arrived.wait()
+        while command.id and (known := self._recent_results.get(command.id)) is not None:
             if (ran := await asyncio.shield(known)) is not NEVER_RAN:
                 return ran
-            if self._known.get(wish.id) is known:
-                del self._known[wish.id]
-        if wish.id in self._ended:
-            return await self._told(wish.id)
-        if wish.again and self._past.was_replaced(self._box.journal.housing.generation):
-            return wording.not_known(self._box.journal.housing.lost)
-        self._life.must_wake()
-        running = beside(self.run(wish, printed, f"{wish.interpreter}: {wording.first_line(wish.code)}", "user"))
-        if wish.id:
-            self._known[wish.id] = running
-            while len(self._known) > REMEMBERED and next(iter(self._known.values())).done():
-                self._ended[self._known.popitem(last=False)[0]] = None
+            if self._recent_results.get(command.id) is known:
+                del self._recent_results[command.id]
+        if command.id in self._earlier_results:
+            return await self._load_result(command.id)
+        if command.again and self._past.was_replaced(self._sandbox.journal.housing.generation):
+            return wording.unknown_result(self._sandbox.journal.housing.lost)
+        self._lifecycle.check_may_wake()
+        running = start_task(
+            self.run(command, on_output, f"{command.interpreter}: {wording.first_line(command.code)}", "user")
+        )
+        if command.id:
+            self._recent_results[command.id] = running
+            while len(self._recent_results) > REMEMBERED and next(iter(self._recent_results.values())).done():
+                self._earlier_results[self._recent_results.popitem(last=False)[0]] = None
         return await asyncio.shield(running)
 
-    async def run(self, wish: Run, printed: Output | None, what: str, by: Sender) -> RunResult:
-        """Run *wish* in a turn; *what* it is, and *by* whom.
+    async def run(self, command: Run, on_output: Output | None, what: str, by: Sender) -> RunResult:
+        """Run *command* in a turn; *what* is its title, *by* its sender.
 
         Raises:
             KasmonError: if there is no sandbox to run it in.
         """
-        await self._life.arrived.wait()
-        async with self._life.turns.run(what, by):
-            self._must_have_room(wish.interpreter)
-            lost, self._life.lost = self._life.lost, ""
-            self.last = wish.interpreter
+        await self._lifecycle.arrived.wait()
+        async with self._lifecycle.turns.run(what, by):
+            self._check_disk(command.interpreter)
+            lost, self._lifecycle.lost = self._lifecycle.lost, ""
+            self.last = command.interpreter
             variables = environment(self._launch) | await self._credentials()
-            call, note = wish.id or secrets.token_hex(8), self._box.journal.note
-            code = msgspec.json.encode({"code": wish.code}).decode()
-            title = wording.first_line(wish.code)
-            note(ToolStarted(at=time.time(), call=call, tool=wish.interpreter, title=title, input=code))
-            with self._under_way(call, wish.interpreter, printed) as shown:
-                ran = await self._tried(wish, call, variables, shown.take)
-            await self._mailbox.carry()
+            call, note = command.id or secrets.token_hex(8), self._sandbox.journal.note
+            code = msgspec.json.encode({"code": command.code}).decode()
+            title = wording.first_line(command.code)
+            note(ToolStarted(at=time.time(), call=call, tool=command.interpreter, title=title, input=code))
+            with self._track_run(call, command.interpreter, on_output) as shown:
+                ran = await self._run_with_retry(command, call, variables, shown.take)
+            await self._context_exchange.exchange()
             if lost:
-                ran = wording.after(lost, ran)
-            ran = self._with_room(call, ran)
-            note(wording.finished(call, ran))
+                ran = wording.with_loss(lost, ran)
+            ran = self._add_disk_reason(call, ran)
+            note(wording.finished_event(call, ran))
             return ran
 
     async def interrupt(self, interpreters: tuple[Interpreter, ...]) -> None:
         """Interrupt what runs in these. If an earlier host left runs, wait until this host has its sandbox."""
         if self._past.open:
-            await self._life.arrived.wait()
-        turns = self._life.turns
+            await self._lifecycle.arrived.wait()
+        turns = self._lifecycle.turns
         turns.was_interrupted = turns.is_running
         await asyncio.gather(*(self._threads.call(self._interrupted, name) for name in interpreters))
 
-    async def interrupt_for_room(self, why: str) -> None:
-        """Interrupt all that runs, because the disk is full; the answers of these runs say *why*."""
-        self._disk_full |= dict.fromkeys(self._going, why)
+    async def interrupt_full_disk(self, why: str) -> None:
+        """Interrupt all runs because the disk is full; their results contain the reason *why*."""
+        self._disk_full |= dict.fromkeys(self._running, why)
         await self.interrupt(INTERPRETERS)
 
-    def _with_room(self, call: str, ran: RunResult) -> RunResult:
-        """*ran* of the run *call*, which says so where it was interrupted because the disk is full.
+    def _add_disk_reason(self, call: str, ran: RunResult) -> RunResult:
+        """Return *ran* of the run *call*, with the reason if it was interrupted because the disk is full.
 
-        One that only waited meanwhile, and ran well, was not interrupted.
+        A run that only waited meanwhile and succeeded was not interrupted.
         """
         why = self._disk_full.pop(call, "")
-        return wording.interrupted_for_room(why, ran) if why and ran.exit_code else ran
+        return wording.interrupted_by_full_disk(why, ran) if why and ran.exit_code else ran
 
     async def interrupt_one(self, run: str) -> None:
         """Interrupt the run whose id is *run*, and no other.
 
         Raises:
-            RefusedError: if it is over, or there was none; nothing was done then.
-            SandboxError: if it does not react.
+            RefusedError: if it is over or does not exist; nothing was done then.
+            SandboxError: if its interpreter does not react.
         """
-        await self._life.arrived.wait()
+        await self._lifecycle.arrived.wait()
         tries, reaction = itertools.count(), InterruptResult.NOTHING
         while (
-            reaction is InterruptResult.NOTHING and run in self._going and next(tries) < TRIES
+            reaction is InterruptResult.NOTHING and run in self._running and next(tries) < TRIES
         ):  # it may be on its way
-            reaction = await self._threads.call(self._interrupted, self._going[run], run)
+            reaction = await self._threads.call(self._interrupted, self._running[run], run)
             if reaction is InterruptResult.NOTHING:
                 await asyncio.sleep(AGAIN_S)
         if reaction is InterruptResult.NOTHING:
             raise RefusedError(f"nothing was interrupted: run {run!r} has ended or does not exist.")
         if reaction is InterruptResult.NONE:
             raise SandboxError(f"run {run!r} is still running", "its interpreter did not react to the interrupt")
-        self._life.turns.was_interrupted = self._life.turns.is_running
+        self._lifecycle.turns.was_interrupted = self._lifecycle.turns.is_running
 
-    def _must_have_room(self, interpreter: Interpreter) -> None:
-        """
+    def _check_disk(self, interpreter: Interpreter) -> None:
+        """Check the disk usage before a run.
+
         Raises:
-            RefusedError: if its files take more than they may. Bash runs all the same, so that some can be removed.
+            RefusedError: if the disk is full. Bash runs all the same, so that files can be removed.
         """
-        usage = self._box.journal.housing.usage
+        usage = self._sandbox.journal.housing.usage
         if usage is not None and usage.is_full and interpreter != "bash":
             raise RefusedError(
                 f"the disk of sandbox {self._launch.name!r} is full: {usage.disk_bytes // MIB} MiB of"
@@ -227,101 +227,103 @@ class InterpreterRuns:
             )
 
     async def _credentials(self) -> dict[str, str]:
-        """The values for one command, which nobody writes down."""
-        if not self._box.policy.credentials:
+        """Return the credentials for one run; they are never logged."""
+        if not self._sandbox.policy.credentials:
             return {}
-        looked = await self._threads.work(self._box.credentials)
-        self._diary.show(SecretsLearned(looked.secrets))
-        self._box.journal.tell_once(*looked.missing)
+        looked = await self._threads.work(self._sandbox.credentials)
+        self._event_queue.show(SecretsLearned(looked.secrets))
+        self._sandbox.journal.tell_once(*looked.missing)
         return looked.values
 
-    async def _tried(self, wish: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
-        """What came of a run. Where the agent inside was lost there is another sandbox; what never ran, runs there."""
+    async def _run_with_retry(self, command: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
+        """Return the result of a run. If the guest agent was lost, retry in a new sandbox unless it may have run."""
         lost, is_again = "", False
         while True:
-            generation = self._box.journal.housing.generation
+            generation = self._sandbox.journal.housing.generation
             try:
-                ran = await self._threads.work(self._run, wish, call, variables, take)
+                ran = await self._threads.work(self._run, command, call, variables, take)
             except AgentLostError as error:
-                lost = await self._regained(generation, error) or lost
-                if is_again or error.may_have_run or self._life.is_ending:
-                    return wording.not_known(lost)
+                lost = await self._regain_sandbox(generation, error) or lost
+                if is_again or error.may_have_run or self._lifecycle.is_ending:
+                    return wording.unknown_result(lost)
                 is_again = True
                 continue
-            return msgspec.structs.replace(wording.after(lost, ran), restarted=True) if lost else ran
+            return msgspec.structs.replace(wording.with_loss(lost, ran), restarted=True) if lost else ran
 
-    async def _regained(self, generation: int, error: KasmonError) -> str:
-        """Have a sandbox again after *error*; what was lost by that."""
-        async with self._life.turns.gate:
-            if self._life.is_ending:
+    async def _regain_sandbox(self, generation: int, error: KasmonError) -> str:
+        """Restore a sandbox after *error*; return what was lost."""
+        async with self._lifecycle.turns.gate:
+            if self._lifecycle.is_ending:
                 return "the session ended meanwhile"
-            return await self._life.moved(self._box.regain, generation, error.message.rstrip("."))
+            return await self._lifecycle.move(self._sandbox.regain, generation, error.message.rstrip("."))
 
-    def _run(self, wish: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
-        return self._box.run(
-            wish.interpreter,
-            wish.code,
-            timeout_s=wish.timeout_s,
+    def _run(self, command: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
+        return self._sandbox.run(
+            command.interpreter,
+            command.code,
+            timeout_s=command.timeout_s,
             on_output=take,
-            cap=wish.cap,
+            cap=command.cap,
             run=call,
             variables=variables,
         )
 
     def _interrupted(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
-        within = self._box.within
+        within = self._sandbox.within
         return InterruptResult.NOTHING if within is None else within.interrupt(interpreter, run)
 
     @contextlib.contextmanager
-    def _under_way(self, call: str, interpreter: Interpreter, printed: Output | None) -> Iterator["LiveOutput"]:
-        """It can be interrupted by its id, and is shown, as long as this lasts."""
-        self._going[call] = interpreter
+    def _track_run(self, call: str, interpreter: Interpreter, on_output: Output | None) -> Iterator["LiveOutput"]:
+        """Make the run *call* interruptible by its id, and show its output, within this context."""
+        self._running[call] = interpreter
         try:
-            with LiveOutput(self._diary, printed) as shown:
+            with LiveOutput(self._event_queue, on_output) as shown:
                 yield shown
         finally:
-            del self._going[call]
+            del self._running[call]
 
-    # What hosts before this one began.
+    # Runs that earlier hosts began.
 
-    async def _taken_up(self, call: str, begun: UnfinishedRun, began: asyncio.Event) -> RunResult:
-        """What comes or came of a run that a host before this one began; it is noted, and never run again."""
+    async def _collect_run(self, call: str, begun: UnfinishedRun, began: asyncio.Event) -> RunResult:
+        """Return the result of a run that an earlier host began; it is logged, and never run again."""
         try:
-            async with self._life.turns.run(f"{begun.interpreter}: {begun.title}", "user", self._life.go_on):
+            async with self._lifecycle.turns.run(
+                f"{begun.interpreter}: {begun.title}", "user", self._lifecycle.resume_turn
+            ):
                 self.last = begun.interpreter
                 await self._credentials()
-                with self._under_way(call, begun.interpreter, None) as shown:
+                with self._track_run(call, begun.interpreter, None) as shown:
                     began.set()
-                    ran = await self._recalled(call, begun.generation, shown.take)
-                await self._mailbox.carry()
-                ran = self._with_room(call, ran)
-                self._box.journal.note(wording.finished(call, ran))
+                    ran = await self._recall_result(call, begun.generation, shown.take)
+                await self._context_exchange.exchange()
+                ran = self._add_disk_reason(call, ran)
+                self._sandbox.journal.note(wording.finished_event(call, ran))
                 return ran
         finally:
             began.set()
 
-    async def _recalled(self, call: str, generation: int, take: Output) -> RunResult:
-        """The word of the agent inside on a run that was begun in the sandbox of *generation*."""
-        housing = self._box.journal.housing
+    async def _recall_result(self, call: str, generation: int, take: Output) -> RunResult:
+        """Return the guest agent's result of a run that was begun in the sandbox of *generation*."""
+        housing = self._sandbox.journal.housing
         if housing.generation != generation:
-            return wording.not_known(housing.lost)
+            return wording.unknown_result(housing.lost)
         try:
             ran = await self._threads.work(self._recall, call, take)
         except AgentLostError as error:
-            return wording.not_known(await self._regained(generation, error))
+            return wording.unknown_result(await self._regain_sandbox(generation, error))
         return NEVER_RAN if ran is None else msgspec.structs.replace(ran, hint=f"{WENT_ON} {ran.hint}".strip())
 
     def _recall(self, call: str, take: Output | None) -> RunResult | None:
-        if (within := self._box.within) is None:
+        if (within := self._sandbox.within) is None:
             raise AgentLostError("it is closed", may_have_run=True)
-        return within.recall(call, timeout_s=SIZES[self._box.policy.size].time_s, on_output=take)
+        return within.recall(call, timeout_s=SIZES[self._sandbox.policy.size].time_s, on_output=take)
 
-    async def _told(self, call: str) -> RunResult:
-        """What came of a run that is over since before this host: by the agent inside where it still has that."""
+    async def _load_result(self, call: str) -> RunResult:
+        """Return the result of a run that ended before this host: from the guest agent if it has it, else the log."""
         with contextlib.suppress(SandboxError):
             if (ran := await self._threads.work(self._recall, call, None)) is not None and ran.turn:
                 return ran
-        if (finished := self._ended[call]) is None:
-            return wording.not_known("")
-        code = finished.exit_code if finished.exit_code is not None else int(not finished.ok)
-        return RunResult(stdout=finished.output, exit_code=code, hint=BY_LOG)
+        if (finished_event := self._earlier_results[call]) is None:
+            return wording.unknown_result("")
+        code = finished_event.exit_code if finished_event.exit_code is not None else int(not finished_event.ok)
+        return RunResult(stdout=finished_event.output, exit_code=code, hint=BY_LOG)

@@ -1,4 +1,4 @@
-"""The life of one session's sandbox: found or made, put to sleep by the clock, woken by use, ended; each told."""
+"""The lifecycle of one session's sandbox: found or created, paused by the clock, resumed on use, ended; all logged."""
 
 import asyncio
 import contextlib
@@ -22,68 +22,68 @@ from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 Value = TypeVar("Value")
 LONGEST_LOOK_S: Final = 60.0
-"""The clock is looked at this often at least."""
+"""The due time is checked at least this often, in seconds."""
 
 
 class InterpreterLifecycle:
-    """One sandbox's life. `begin` and `finish` are what its turns begin and end with."""
+    """The lifecycle of one sandbox. Its turns start with `begin` and end with `finish`."""
 
     def __init__(
         self,
         launch: Launch,
-        box: ManagedSandbox,
-        keeping: SandboxCheckpoints,
+        sandbox: ManagedSandbox,
+        checkpoints: SandboxCheckpoints,
         terms: LifetimeTerms,
-        diary: ThreadSafeEventQueue,
+        event_queue: ThreadSafeEventQueue,
         threads: BlockingCalls,
         quiet_s: float,
     ) -> None:
         self.turns = TurnCounter(self.begin, self.finish, self.measure, quiet_s)
         self.is_ending = False
         self.arrived = asyncio.Event()
-        """It is settled whether there is a sandbox."""
+        """Set once it is known whether there is a sandbox."""
         self.lost = ""
-        """What was lost since the last run, whose answer is the next one's to tell."""
+        """What was lost since the last run; the result of the next run reports it."""
         self._launch = launch
-        self._box = box
-        self._keeping = keeping
+        self._sandbox = sandbox
+        self._checkpoints = checkpoints
         self._terms = terms
-        self._diary = diary
+        self._event_queue = event_queue
         self._threads = threads
-        self._what = ""
-        self._began = False
+        self._turn_title = ""
+        self._has_begun = False
         self._changed = asyncio.Event()
         self._clock = MonotonicAge()
 
     async def live(self, arrived: Callable[[], Awaitable[None]]) -> None:
-        """Find or make the sandbox, then do what is due until it ends. *arrived* is awaited before anything is run."""
+        """Find or create the sandbox, then do what is due until it ends. *arrived* is awaited before anything runs."""
         try:
             async with self.turns.gate:
-                self.lost = await self.moved(self._box.arrive)
+                self.lost = await self.move(self._sandbox.arrive)
             if self.is_ending:
                 return
-            self._begin()
+            self._report_start()
             await arrived()
         except KasmonError as error:
-            self.say_end(error.message, None)
+            self.report_end(error.message, None)
             return
         finally:
             self.arrived.set()
         while not self.is_ending:
-            step = self._due()
+            step = self._find_due_step()
             wait_s = LONGEST_LOOK_S if step is None else min(step.at - time.time(), LONGEST_LOOK_S)
             if wait_s <= 0:
-                await self._take()
+                await self._run_due_step()
                 continue
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
 
-    def _begin(self) -> None:
-        runtime = self._box.journal.housing.runtime
-        self._began = True
-        self._diary.write(
+    def _report_start(self) -> None:
+        runtime = self._sandbox.journal.housing.runtime
+        self._has_begun = True
+        self._event_queue.write(
             SessionStarted(
                 at=time.time(),
                 pid=runtime.pid or None if runtime else None,
@@ -92,80 +92,81 @@ class InterpreterLifecycle:
             )
         )
 
-    async def go_on(self, what: str, by: str) -> None:
-        """Begin a turn for what runs already, since before this host; nothing is kept in front of it.
+    async def resume_turn(self, what: str, by: str) -> None:
+        """Begin a turn for what an earlier host started; no checkpoint is created before it.
 
         Raises:
             SandboxError: if there is no sandbox.
         """
-        if not self._box.runs:
-            self.lost = await self.moved(self._box.wake) or self.lost
+        if not self._sandbox.runs:
+            self.lost = await self.move(self._sandbox.wake) or self.lost
         if not self.turns.is_running:
-            self._what = what
-            self._box.journal.note(TurnStarted(at=time.time(), prompt=what))
+            self._turn_title = what
+            self._sandbox.journal.note(TurnStarted(at=time.time(), prompt=what))
 
     async def begin(self, what: str, by: str) -> None:
-        """Make sure that the sandbox runs, and begin a turn where none is running.
+        """Make sure that the sandbox runs, and begin a turn if none is running.
 
         Raises:
-            SessionEndedError: if it is ending.
-            SandboxError: if there is none.
+            SessionEndedError: if the session is ending.
+            SandboxError: if there is no sandbox.
         """
         if self.is_ending:
             raise SessionEndedError(self._launch.session)
-        if not self._box.runs:
-            self.lost = await self.moved(self._box.wake) or self.lost
+        if not self._sandbox.runs:
+            self.lost = await self.move(self._sandbox.wake) or self.lost
         if self.turns.is_running:
             return
-        if self._keeping.wants_before:
-            await self.moved(self._keeping.keep, "before", what)
-        self._what = what
+        if self._checkpoints.wants_before:
+            await self.move(self._checkpoints.keep, "before", what)
+        self._turn_title = what
         by_whom: Sender = "wave" if by == "wave" else "peer" if by == "peer" else "user"
-        self._box.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
+        self._sandbox.journal.note(TurnStarted(at=time.time(), prompt=what, by=by_whom))
 
     async def finish(self, reason: Literal["done", "interrupted"]) -> None:
-        """Keep what the turn left behind, and end it."""
+        """Create a checkpoint of the turn's result, and end the turn."""
         try:
             if not self.is_ending:
-                await self.moved(self._keeping.keep, "after", self._what)
+                await self.move(self._checkpoints.keep, "after", self._turn_title)
         except KasmonError as error:
-            self._box.journal.tell(f"The sandbox's state has changed: {error.message}")
-        self._box.journal.note(TurnEnded(at=time.time(), reason=reason))
+            self._sandbox.journal.tell(f"The sandbox's state has changed: {error.message}")
+        self._sandbox.journal.note(TurnEnded(at=time.time(), reason=reason))
         self._changed.set()
 
     async def measure(self) -> None:
-        """Note what the sandbox uses, where that is news; a look that fails says nothing."""
+        """Record what the sandbox uses, if that changed; a failed measurement is ignored."""
         if self.is_ending:
             return
         with contextlib.suppress(KasmonError, OSError):
-            await self._threads.work(self._box.measure)
+            await self._threads.work(self._sandbox.measure)
 
-    async def moved(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
-        """What *act* gives, which moves the sandbox. Where there is none after it, the session has ended."""
+    async def move(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
+        """Return the result of *act*, which moves the sandbox. If no sandbox is left then, the session has ended."""
         try:
             return await self._threads.move(act, *arguments, **named)
         except KasmonError as error:
-            if self._box.phase is SandboxPhase.EXPIRED and not self._box.journal.housing.is_intended:
-                self.say_end(error.message, None)
+            if self._sandbox.phase is SandboxPhase.EXPIRED and not self._sandbox.journal.housing.is_intended:
+                self.report_end(error.message, None)
             raise
 
-    def must_wake(self) -> None:
-        """
+    def check_may_wake(self) -> None:
+        """Check that the sandbox may be used.
+
         Raises:
-            RefusedError: if it sleeps, and is not to be woken by use.
+            RefusedError: if it is paused and must not be resumed on use.
         """
-        if self._box.phase is SandboxPhase.PAUSED and not self._terms.auto_resume:
+        if self._sandbox.phase is SandboxPhase.PAUSED and not self._terms.auto_resume:
             raise RefusedError(
                 f"the sandbox of {self._launch.session!r} is paused, and is not resumed on use.",
                 hint=f"`kasmon sandbox resume {self._launch.session}` resumes it.",
             )
 
-    def stir(self) -> None:
-        """Look anew at what is due."""
+    def check_due(self) -> None:
+        """Check again what is due."""
         self._changed.set()
 
     async def end(self, why: str) -> None:
-        """End the sandbox, whatever runs in it, and say so. Idempotent."""
+        """End the sandbox, even during a run, and report it. Idempotent."""
         if self.is_ending:
             return
         self.is_ending = True
@@ -173,41 +174,41 @@ class InterpreterLifecycle:
         async with self.turns.gate:
             await self._end(why)
 
-    def say_end(self, why: str, exit_code: int | None) -> None:
-        """Say that the session has ended; what waits for its first turn waits on."""
+    def report_end(self, why: str, exit_code: int | None) -> None:
+        """Report that the session has ended; calls that wait for its first turn are released."""
         self.is_ending = True
         self._changed.set()
         with contextlib.suppress(SandboxError):
-            began = self._began
-            self._diary.write(SessionEnded(at=time.time(), exit_code=exit_code, why=why, never_began=not began))
+            began = self._has_begun
+            self._event_queue.write(SessionEnded(at=time.time(), exit_code=exit_code, why=why, never_began=not began))
         self._threads.close()
 
     async def _end(self, why: str) -> None:
         exit_code: int | None = 0
         await self.turns.aclose()
         try:
-            await self._threads.move(self._box.end, why)
-            await self._threads.move(self._keeping.purge)
+            await self._threads.move(self._sandbox.end, why)
+            await self._threads.move(self._checkpoints.purge)
         except KasmonError as error:
             why, exit_code = f"{why}; {error.message}", None
-        self.say_end(why, exit_code)
+        self.report_end(why, exit_code)
 
-    def _due(self) -> DueStep | None:
-        """What is due when, however the clock on the wall was set meanwhile."""
-        housing, now = self._box.journal.housing, time.time()
+    def _find_due_step(self) -> DueStep | None:
+        """Return what is due and when, independent of changes to the system clock."""
+        housing, now = self._sandbox.journal.housing, time.time()
         used_at = self._clock.at("used", housing.used_at, now)
         born_at = self._clock.at("born", housing.born_at, now)
         return due(
             msgspec.structs.replace(housing, used_at=used_at, born_at=born_at),
             self._terms,
-            keeps_memory=self._box.tier.keeps_memory,
+            keeps_memory=self._sandbox.tier.keeps_memory,
             in_turn=self.turns.is_running,
         )
 
-    async def _take(self) -> None:
-        """Do what is due, unless somebody used the sandbox meanwhile."""
+    async def _run_due_step(self) -> None:
+        """Do what is due, unless the sandbox was used meanwhile."""
         async with self.turns.none():
-            step = self._due()
+            step = self._find_due_step()
             if self.is_ending or step is None or step.at > time.time():
                 return
             if step.step is LifecycleStep.END:
@@ -215,8 +216,8 @@ class InterpreterLifecycle:
                 await self._end(step.why)
                 return
             try:
-                await self.moved(self._box.sleep, to_disk=step.step is LifecycleStep.PAUSE, why=step.why)
+                await self.move(self._sandbox.sleep, to_disk=step.step is LifecycleStep.PAUSE, why=step.why)
             except KasmonError:
                 return
-            if self._box.phase is not SandboxPhase.PAUSED:  # that is told; it is tried again after as long a time
-                self._box.journal.heard(TurnEnded(at=time.time()))
+            if self._sandbox.phase is not SandboxPhase.PAUSED:  # already logged; retried after the same delay
+                self._sandbox.journal.heard(TurnEnded(at=time.time()))

@@ -1,4 +1,4 @@
-"""The threads of one session of interpreters: one that moves its sandbox, one for each run that waits, a few more."""
+"""The threads of one interpreter session: one that moves its sandbox, one for each waiting run, a few more."""
 
 import asyncio
 import functools
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class BlockingCalls:
-    """Calls that block, beside the loop. They end by themselves once the sandbox is gone."""
+    """Blocking calls in threads. They end by themselves once the sandbox is gone."""
 
     def __init__(self) -> None:
         self._movers = ThreadPoolExecutor(1, "sandbox")
@@ -22,20 +22,20 @@ class BlockingCalls:
         self._callers = ThreadPoolExecutor(CALLERS, "call")
 
     async def move(self, act: Callable[..., Value], *arguments: Any, **named: Any) -> Value:
-        """What *act* gives, which moves the sandbox: one after the other."""
+        """Return the result of *act*, which moves the sandbox: one call at a time."""
         call = functools.partial(act, *arguments, **named)
         return await asyncio.get_running_loop().run_in_executor(self._movers, call)
 
     async def work(self, act: Callable[..., Value], *arguments: Any) -> Value:
-        """What *act* gives, beside others."""
+        """Return the result of *act*; up to `RUNNERS` such calls run in parallel."""
         return await asyncio.get_running_loop().run_in_executor(self._runners, act, *arguments)
 
     async def call(self, act: Callable[..., Value], *arguments: Any) -> Value:
-        """What *act* gives soon, also while as many run as may."""
+        """Return the result of a short *act*, also while all runner threads are busy."""
         return await asyncio.get_running_loop().run_in_executor(self._callers, act, *arguments)
 
     def close(self) -> None:
-        """Take no more calls; do not wait for those under way."""
+        """Accept no more calls; do not wait for those under way."""
         self._movers.shutdown(wait=False)
         self._runners.shutdown(wait=False)
         self._callers.shutdown(wait=False)

@@ -1,6 +1,6 @@
-"""Turns of interpreters: runs that follow each other closely are one turn, and nothing puts the sandbox to sleep in it.
+"""Turns of interpreters: runs that follow each other closely form one turn, in which the sandbox is not paused.
 
-Whatever moves the sandbox (sleep, waking, a checkpoint, its end) has the gate, and no run begins meanwhile.
+Whatever moves the sandbox (pause, resume, a checkpoint, its end) holds the lock `gate`, and no run begins meanwhile.
 """
 
 import asyncio
@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Literal, TypeAlias
 
 QUIET_S: Final = 0.5
-"""A turn is over when nothing ran for so long."""
+"""A turn is over when nothing ran for this many seconds."""
 
 Begin: TypeAlias = Callable[[str, str], Awaitable[None]]
 
 
 class TurnCounter:
-    """Counts what runs. All of it happens on one loop."""
+    """Counts the runs of a session. For one event loop."""
 
     def __init__(
         self,
@@ -24,16 +24,17 @@ class TurnCounter:
         after: Callable[[], Awaitable[None]],
         quiet_s: float = QUIET_S,
     ) -> None:
-        """
+        """Create the counter.
+
         Args:
-            begin: called with what is run and who wants it, while nobody moves the sandbox: makes sure that it runs,
-                and begins a turn where none is running. May raise.
+            begin: called with the run's title and sender, while the sandbox is not being moved: makes sure that it
+                runs, and begins a turn if none is running. May raise.
             finish: called likewise when a turn is over.
-            after: called then, when others may begin the next one.
-            quiet_s: how long nothing has to run for that.
+            after: called after `finish`, when the next turn may begin.
+            quiet_s: how long nothing must run until the turn is over.
         """
         self.gate = asyncio.Lock()
-        """Held by whoever moves the sandbox."""
+        """Held while the sandbox is moved."""
         self.is_running = False
         self.was_interrupted = False
         self._begin = begin
@@ -48,10 +49,10 @@ class TurnCounter:
 
     @contextlib.asynccontextmanager
     async def run(self, what: str, by: str, begin: Begin | None = None) -> AsyncIterator[None]:
-        """Something runs as long as this context lasts; *begin* is called in place of the usual.
+        """Count a run as long as this context lasts; *begin* replaces the usual one.
 
         Raises:
-            KasmonError: what beginning says; nothing runs then.
+            KasmonError: the error of *begin*; nothing runs then.
         """
         async with self.gate:
             await (begin or self._begin)(what, by)
@@ -68,7 +69,7 @@ class TurnCounter:
 
     @contextlib.asynccontextmanager
     async def none(self) -> AsyncIterator[None]:
-        """No turn runs, and none begins, as long as this context lasts; waits for the one that runs."""
+        """Keep turns from starting as long as this context lasts; waits for the running one."""
         while True:
             await self._over.wait()
             async with self.gate:
@@ -77,7 +78,7 @@ class TurnCounter:
                     return
 
     async def aclose(self) -> None:
-        """End the turn that runs, without waiting for what runs in it."""
+        """End the running turn, without waiting for its runs."""
         self._stop_timer()
         for task in list(self._closing):
             task.cancel()

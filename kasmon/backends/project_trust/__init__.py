@@ -1,11 +1,11 @@
-"""Whether an agent may run what a folder brings along: its project's hooks, servers and commands.
+"""Check whether an agent may run what a project folder contains: its hooks, servers and commands.
 
-In a terminal an agent asks that itself, and keeps the answer. By protocol nobody is asked: claude 2.1.330 runs a
-project's hooks and MCP servers in any folder, gemini 0.61 leaves them out without a word. So a structured agent does
-not start in a folder that its user has not trusted, where the project has something that could run; a folder without
-needs no trust. Trust is read where the agent keeps it, and never written.
+In a terminal the agent asks the user itself and stores the answer. Over its protocol the user is not asked: claude
+2.1.330 runs a project's hooks and MCP servers in any folder; gemini 0.61 silently omits them. So a structured agent
+does not start in a folder that its user has not trusted, if the project has something that could run. A folder without
+such things needs no trust. Trust is read from the agent's own files and never written.
 
-Codex needs no check: it loads a project's config in trusted folders alone and says so. opencode knows no trust.
+Codex needs no check: it loads a project's config only in trusted folders and reports that. opencode has no trust.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,18 @@ from kasmon.sanitize import clean_line
 
 AGENTS: Final = {"claude": claude.doubt, "gemini": gemini.doubt}
 NAMED: Final = 6
-"""How many of the things that would run are named; the rest is counted."""
+"""How many of the things that would run are named; the rest are counted."""
 LONGEST: Final = 120
-"""Characters of one of them."""
+"""Maximum characters of each name."""
 
 
 def check(backend: str, argv: Sequence[str], workdir: str, variables: Mapping[str, str]) -> None:
     """Refuse a folder in which an agent would run what its user has not trusted. Reads files; writes nothing.
 
     Args:
-        backend: what speaks with the agent; of one that speaks with many, the program says which it is.
+        backend: the backend of the agent; if it supports several agents, the program identifies the agent.
         argv: the agent's program and its flags, with those of its protocol.
-        workdir: the folder that it is to work in.
+        workdir: the folder that the agent works in.
         variables: the agent's whole environment, or at least HOME and its own variables.
 
     Raises:

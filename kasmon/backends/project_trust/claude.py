@@ -1,13 +1,13 @@
-"""What Claude Code would run of a project, and where it keeps whether its user trusts that. As 2.1.330 does it.
+"""What Claude Code would run from a project, and where it stores whether its user trusts the project (2.1.330).
 
 | of the project | from |
 |---|---|
 | hooks, helpers, variables, plugins | `.claude/settings.json` and `settings.local.json` of the folder itself |
-| MCP servers | `.mcp.json` of the folder and of all above it |
-| shell in commands and skills, hooks of agents | `.claude` of the folder, and of those above it in the repository |
+| MCP servers | `.mcp.json` of the folder and of all its parents |
+| shell in commands and skills, hooks of agents | `.claude` of the folder, and of its parents within the repository |
 
-Trust is `projects[FOLDER].hasTrustDialogAccepted` in its config. It holds for what lies below, up to the root of a
-repository, and that of a repository for its worktrees. With `--setting-sources user` nothing of a project is loaded.
+Trust is `projects[FOLDER].hasTrustDialogAccepted` in its config. It covers subfolders, up to the root of a repository;
+that of a repository covers its worktrees. With `--setting-sources user` no project file is loaded.
 """
 
 import os
@@ -32,16 +32,16 @@ HARMLESS: Final = frozenset(
         "model", "outputStyle", "respectGitignore",
     }
 )  # fmt: skip
-"""Keys of settings that run nothing, open nothing and send nothing elsewhere; one that is not known may."""
+"""Settings keys that run nothing, open nothing and send nothing elsewhere; an unknown key may."""
 PERMISSIONS: Final = frozenset({"deny", "ask", "disableBypassPermissionsMode"})
-"""Likewise of `permissions`: they only forbid."""
+"""Keys of `permissions` that only forbid."""
 RUNNING: Final = re.compile(r"^(?:hooks|mcpServers|mcp-servers|allowed-tools)\s*:|!`|^```!", re.MULTILINE)
-"""What makes a command, a skill or an agent run something that nobody was asked about."""
+"""Text that makes a command, a skill or an agent run something without asking the user."""
 WITH_TEXTS: Final = ("commands", "skills", "agents")
 
 
 def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> UntrustedProject | None:
-    """Why claude should not start in *workdir*; None if nothing could run, or its user trusts the folder."""
+    """Return why claude should not start in *workdir*; None if nothing could run or the user trusts the folder."""
     if _leaves_projects_out(flags):
         return None
     folder = Path(os.path.realpath(workdir))
@@ -49,7 +49,7 @@ def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> U
     if not things or _is_trusted(folder, variables):
         return None
     root = _root(folder)
-    key = str(folder if root is None else _main(root) or root)
+    key = str(folder if root is None else _main_repository(root) or root)
     return UntrustedProject(
         folder=str(folder),
         things=things,
@@ -60,7 +60,7 @@ def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> U
 
 
 def config_file(variables: Mapping[str, str]) -> Path:
-    """The file in which claude keeps what it knows of projects."""
+    """Return the config file in which claude stores its per-project state."""
     old = _own_folders(variables)[0] / ".config.json"
     if old.is_file():
         return old
@@ -78,24 +78,24 @@ def _leaves_projects_out(flags: Sequence[str]) -> bool:
 
 
 def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
-    """All that could run in *folder*; in the folders *own* lie the user's own settings, which are no project's."""
+    """Yield all that could run in *folder*; the folders *own* hold the user's own settings, not a project's."""
     root = _root(folder)
     is_inside = True
     for place in upwards(folder):
         settings_folder = place / ".claude"
         if is_inside and settings_folder.exists() and not _is_one_of(settings_folder, own):
-            shown = _shown(settings_folder, folder)
+            shown = _display_path(settings_folder, folder)
             if place == folder:
-                yield from _of_settings(settings_folder, shown)
+                yield from _settings_things(settings_folder, shown)
             for kind in WITH_TEXTS:
                 yield from texts(settings_folder / kind, f"{shown}/{kind}", ".md", RUNNING)
         servers = place / ".mcp.json"
         if servers.exists():
-            yield from settings(servers, _shown(servers, folder), ())
+            yield from settings(servers, _display_path(servers, folder), ())
         is_inside = is_inside and place != root
 
 
-def _of_settings(folder: Path, shown: str) -> Iterator[str]:
+def _settings_things(folder: Path, shown: str) -> Iterator[str]:
     for name in ("settings.json", "settings.local.json"):
         path = folder / name
         permitted = {key for key, value in entries(table(path), "permissions").items() if value}
@@ -111,22 +111,22 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
     projects = entries(table(config_file(variables)), "projects")
     root = _root(folder)
     places = list(upwards(folder))
-    places = places if root is None else [*places[: places.index(root) + 1], _main(root) or root]
+    places = places if root is None else [*places[: places.index(root) + 1], _main_repository(root) or root]
     return any(entries(projects, str(place)).get("hasTrustDialogAccepted") is True for place in places)
 
 
 def _root(folder: Path) -> Path | None:
-    """The root of the repository or worktree that *folder* is in."""
+    """Return the root of the repository or worktree that contains *folder*."""
     return next((place for place in upwards(folder) if (place / ".git").exists()), None)
 
 
-def _main(root: Path) -> Path | None:
-    """The repository whose worktree *root* is, by its own word too; None if it is no worktree."""
+def _main_repository(root: Path) -> Path | None:
+    """Return the repository whose worktree *root* is, if both link to each other; None if it is no worktree."""
     link = root / ".git"
-    said = (text_of(link) or "").strip() if link.is_file() else ""
-    if not said.startswith("gitdir:"):
+    link_text = (text_of(link) or "").strip() if link.is_file() else ""
+    if not link_text.startswith("gitdir:"):
         return None
-    kept = Path(os.path.realpath(root / said.removeprefix("gitdir:").strip()))
+    kept = Path(os.path.realpath(root / link_text.removeprefix("gitdir:").strip()))
     back = (text_of(kept / "gitdir") or "").strip()
     common = (text_of(kept / "commondir") or "").strip()
     if not back or not common or os.path.realpath(kept / back) != os.path.realpath(link):
@@ -136,7 +136,7 @@ def _main(root: Path) -> Path | None:
 
 
 def _own_folders(variables: Mapping[str, str]) -> tuple[Path, Path]:
-    """Where the user's own settings lie, and where they would by default."""
+    """Return the folder of the user's own settings, and its default."""
     usual = Path(variables.get("HOME", "/")) / ".claude"
     return Path(variables.get("CLAUDE_CONFIG_DIR") or usual), usual
 
@@ -145,5 +145,5 @@ def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
     return os.path.realpath(path) in {os.path.realpath(other) for other in others}
 
 
-def _shown(path: Path, folder: Path) -> str:
+def _display_path(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)

@@ -1,7 +1,7 @@
-"""What gemini would load of a project, and where it keeps whether its user trusts that. As 0.61 does it.
+"""What gemini would load from a project, and where it stores whether its user trusts the project (0.61).
 
-Trust is `trustedFolders.json` beside its settings: the longest path that holds the folder decides. A folder that its
-user does *not* trust is decided too: gemini leaves the project's things out there, as was wanted.
+Trust is `trustedFolders.json` beside its settings: the longest path that contains the folder decides. A folder that the
+user explicitly distrusts needs no question: gemini then loads nothing of the project.
 """
 
 import os
@@ -21,7 +21,7 @@ ANY: Final = re.compile("")
 
 
 def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> UntrustedProject | None:
-    """Why gemini should not start in *workdir*; None if it would load nothing, or its user said what it may."""
+    """Return why gemini should not start in *workdir*; None if it would load nothing or the user has decided."""
     folder = Path(os.path.realpath(workdir))
     own = Path(variables.get("GEMINI_CLI_HOME") or variables.get("HOME", "/")) / ".gemini"
     if FLAG in flags or variables.get(TRUST) in ("true", "false") or variables.get("GEMINI_RESTRICTED_MODE") == "true":
@@ -51,7 +51,7 @@ def _things(brought: Path) -> Iterator[str]:
 
 
 def _is_decided(folder: Path, own: Path) -> bool:
-    """Whether its user said that the folder is trusted, or is not; or wants no such question at all."""
+    """Whether the user has trusted or distrusted the folder, or has disabled folder trust."""
     security = entries(table(own / "settings.json"), "security")
     if entries(security, "folderTrust").get("enabled") is False:
         return True

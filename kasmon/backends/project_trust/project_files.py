@@ -1,6 +1,6 @@
-"""What a project brings along that an agent could run, found without running any of it.
+"""Find what a project contains that an agent could run, without running any of it.
 
-Its texts are hostile: they are read in bounds, and what cannot be read counts as something that could run.
+Its files are untrusted: reads are bounded, and an unreadable file counts as something that could run.
 """
 
 import json
@@ -15,33 +15,33 @@ import msgspec
 LONGEST_BYTES: Final = 1 << 20
 """A longer file is not read."""
 FILES: Final = 300
-"""How many files of a folder are looked at."""
+"""How many files of a folder are read at most."""
 DEPTH: Final = 4
 UNREAD: Final = "which cannot be read"
 WITH_NAMES: Final = frozenset({"hooks", "mcpServers", "permissions"})
-"""Keys of settings in which the names tell more."""
+"""Settings keys whose entries are listed by name."""
 COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 class UntrustedProject(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that nobody has trusted, and what of it could run."""
+    """An untrusted folder, and what in it could run."""
 
     folder: str
     things: tuple[str, ...]
     fix: str
-    """What a person can do, as sentences."""
+    """What the user can do, as sentences."""
 
 
 def upwards(folder: Path) -> Iterator[Path]:
-    """*folder* and the folders above it, the nearest first."""
+    """Yield *folder* and its parents, the nearest first."""
     yield folder
     yield from folder.parents
 
 
 def table(path: Path) -> dict[str, Any] | None:
-    """The JSON object in the file at *path*, which may hold comments; None if it holds none, or cannot be read.
+    """Return the JSON object in the file at *path*, which may hold comments; None if unreadable or no object.
 
-    A file that is not there is an empty object.
+    A missing file is an empty object.
     """
     text = text_of(path)
     if text is None:
@@ -54,7 +54,7 @@ def table(path: Path) -> dict[str, Any] | None:
 
 
 def text_of(path: Path) -> str | None:
-    """What the file at *path* holds, empty where there is none; None if it cannot be read, or is no file."""
+    """Return the text of the file at *path*, empty if it is missing; None if it cannot be read or is not a file."""
     try:
         if not path.is_file():
             return None if os.path.lexists(path) else ""
@@ -66,7 +66,7 @@ def text_of(path: Path) -> str | None:
 
 
 def settings(path: Path, shown: str, harmless: Collection[str]) -> Iterator[str]:
-    """What could run because of the settings at *path*, which is *shown* so: each key that has a value."""
+    """Yield what the settings at *path* could run: each key that has a value. *shown* is the path to display."""
     found = table(path)
     if found is None:
         yield f"{shown}, {UNREAD}"
@@ -79,7 +79,7 @@ def settings(path: Path, shown: str, harmless: Collection[str]) -> Iterator[str]
 
 
 def texts(folder: Path, shown: str, ending: str, running: re.Pattern[str]) -> Iterator[str]:
-    """The files below *folder*, which is *shown* so, that end with *ending* and in which *running* is found."""
+    """Yield the files below *folder* that end with *ending* and match *running*. *shown* is the path to display."""
     for number, file in enumerate(_files(folder, ending, DEPTH)):
         name = f"{shown}/{file.relative_to(folder)}"
         if number >= FILES:
@@ -93,7 +93,7 @@ def texts(folder: Path, shown: str, ending: str, running: re.Pattern[str]) -> It
 
 
 def _files(folder: Path, ending: str, depth: int) -> Iterator[Path]:
-    """Links are followed, as agents do; *depth* folders deep."""
+    """Yield files up to *depth* folders deep. Links are followed, as agents do."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[: FILES + 1]
     except OSError:
@@ -110,6 +110,6 @@ def _files(folder: Path, ending: str, depth: int) -> Iterator[Path]:
 
 
 def entries(found: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
-    """The object that *found* has at *key*; empty where it has none."""
+    """Return the object at *key* in *found*; empty if there is none."""
     value = (found or {}).get(key)
     return value if isinstance(value, dict) else {}

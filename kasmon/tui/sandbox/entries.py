@@ -1,4 +1,4 @@
-"""What the screen of a sandbox says: its head, its entries as rows, and all about one of them. Pure."""
+"""The content of the sandbox screen: its header, its entries as rows, and the details of one entry. Pure."""
 
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -31,18 +31,18 @@ Entry: TypeAlias = ReplayedRun | CheckpointRecord | RefusedHost | SnapshotVerdic
 SHORT: Final = 8
 """So many characters of a SHA are shown in a row."""
 NARROW: Final = 100
-"""Below this width the shape alone says that it was proven."""
+"""Below this width only the badge's shape shows whether the sandbox is verified."""
 AGED: Final = 70
-"""From this width on a checkpoint's row says how old it is, beside the time of day."""
+"""From this width on, a checkpoint's row shows its age beside the time of day."""
 MEAGRE: Final = 56
-"""Below this width a row says what it is about, and no more; the rest stands below the list."""
+"""Below this width a row only shows its subject; the rest is in the details below the list."""
 KIND: Final = 11
-"""Cells of the word that says what an entry is."""
+"""Cells of the entry's kind."""
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
 
 
 def entries(past: SandboxHistory) -> tuple[Entry, ...]:
-    """All that happened, the newest first; not the checkpoints before a turn that have what the one before them has."""
+    """Return all entries, the newest first; without checkpoints before a turn that equal the one before them."""
     points: list[Entry] = []
     commit = None
     for point in past.checkpoints:
@@ -54,7 +54,7 @@ def entries(past: SandboxHistory) -> tuple[Entry, ...]:
 
 
 def point_of(entry: Entry, past: SandboxHistory) -> str:
-    """The checkpoint that has what was there once *entry* was over; empty where none is kept."""
+    """Return the checkpoint of the state after *entry*; empty if none is stored."""
     if isinstance(entry, CheckpointRecord):
         return entry.id
     if isinstance(entry, RefusedHost | SnapshotVerdict) or not entry.turn:
@@ -64,20 +64,20 @@ def point_of(entry: Entry, past: SandboxHistory) -> str:
 
 
 def turn_of(entry: Entry) -> int:
-    """The turn whose changes can be shown; 0 where there is none."""
+    """Return the turn whose changes can be shown; 0 if there is none."""
     if isinstance(entry, ReplayedRun):
         return entry.turn
     return entry.turn if isinstance(entry, CheckpointRecord) and entry.when == "after" else 0
 
 
 def refused(past: SandboxHistory) -> str:
-    """Why nothing goes on from its memory on disk; empty where something may, or nothing was ever there."""
+    """Return why its memory snapshot cannot be resumed; empty if one can, or there never was one."""
     remembered = past.remembered
     return clean_line(remembered.missing or next((judged.refused for judged in remembered.snapshots), ""))
 
 
 def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
-    """What it is, how it is, what it uses and what it may."""
+    """Return the header: the sandbox, its state, its usage and its permissions."""
     housing = session.housing
     if housing is None:
         return [DrawnLine(((f" {clean_line(session.name)}", "text.bold"), ("  no longer has a sandbox", "soft")))]
@@ -114,7 +114,7 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
 
 
 def _of_memory(session: Session, past: SandboxHistory, now: float) -> list[DrawnLine]:
-    """What it is a copy of, and how its memory on disk is where it sleeps in that."""
+    """Return the origin of a fork, and the state of the memory snapshot if it is paused to disk."""
     about: list[Span] = []
     if (origin := past.remembered.origin) is not None:
         told = f"{clean_line(origin.name)}, {clean_line(origin_words(origin))}  "
@@ -130,7 +130,7 @@ def _of_memory(session: Session, past: SandboxHistory, now: float) -> list[Drawn
 
 
 def row(entry: Entry, look: ThemeStyles, width: int, now: float, *, is_here: bool) -> DrawnLine:
-    """One entry as a line; of what is kept also its age."""
+    """Return one entry as a line; for checkpoints and snapshots with their age."""
     mark: Span = (f"{look.mark('cursor') if is_here else ' '} ", "accent")
     when: Span = (f"{clock(entry.at, None)}  ", "faint")
     loud, word = "text.bold" if is_here else "text", ""
@@ -165,7 +165,7 @@ def row(entry: Entry, look: ThemeStyles, width: int, now: float, *, is_here: boo
 
 
 def about(entry: Entry, past: SandboxHistory, width: int) -> Sequence[TextLine]:
-    """All that is known of *entry*."""
+    """Return all details of *entry*."""
     match entry:
         case ReplayedRun():
             return _about_run(entry, past, width)

@@ -1,4 +1,4 @@
-"""The dialog about another sandbox: its name, where it begins, and what is not taken along."""
+"""The dialog to fork a sandbox: its name, its starting point, and what is not copied."""
 
 import itertools
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from kasmon.tui.widgets.reader import Sentences
 
 
 class ForkDialog(Dialog):
-    """A sandbox that begins at *checkpoint* of *session* (empty: now), or in which all that ran there runs again."""
+    """Forks *session* at *checkpoint* (empty: now), or replays everything that ran there in a new sandbox."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class ForkDialog(Dialog):
         self.about = Sentences(look, id="about")
 
     def inside(self) -> Iterable[Widget]:
-        yield DialogField("Name", LineInput(self._made_name(), id="another"))
+        yield DialogField("Name", LineInput(self._default_name(), id="another"))
         yield self.about
 
-    def _made_name(self) -> str:
-        """The name that an empty one becomes: the session's, with the first number behind it that is free."""
+    def _default_name(self) -> str:
+        """Return the default name: the session's, with the first free number appended."""
         numbered = (f"{self.session.name}-{number}" for number in itertools.count(2))
         return next(name for name in numbered if name not in self.taken)
 
@@ -72,10 +72,10 @@ class ForkDialog(Dialog):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        name = event.value.strip() or self._made_name()
+        name = event.value.strip() or self._default_name()
         if name in self.taken:
             self.complain(f"The name {clean_line(name)} is already in use.", "Choose another name.")
-        elif self.replays:  # as long as that takes; its outcome is told to whoever is there then
+        elif self.replays:  # this takes long; the outcome is reported when it is done
             wanted = ReplaySandbox(session=self.session.id, name=name, checkpoint=self.checkpoint)
             self.post_message(CommandRequested(wanted))
             self.dismiss()

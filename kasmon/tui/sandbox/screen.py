@@ -1,4 +1,4 @@
-"""One session's sandbox, over everything else: how it is, what ran in it, what was kept, and whom it did not reach."""
+"""The screen of one session's sandbox: its state, its runs, its checkpoints, and blocked hosts."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -24,10 +24,10 @@ from kasmon.tui.widgets.reader import Reader, Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line
 
 ROOMY: Final = 140
-"""From this width on what is told of an entry stands beside the list, else below it."""
+"""From this width on, an entry's details are beside the list, else below it."""
 PICK: Final = "box_pick"
 SELDOM: Final = ("box_replay", "box_diff", "box_keep", "box_restore", "box_freeze")
-"""What the line at the bottom leaves out where it has no room for all, in this order; help has them."""
+"""Actions that the bottom line leaves out, in this order, if it lacks space; the help lists them."""
 NOTHING: Final = (
     ("Nothing ran here yet.", Token.TEXT),
     ("Each turn is listed with its code and exit code, with checkpoints before and after.", Token.NOTICE),
@@ -62,7 +62,7 @@ class SandboxScreen(Overlay):
         self.reader = Reader(look, ground="background", margin=1, id="box-about")
         self.problem = Sentences(look, id="box-problem")
         self.foot = TextLines(look, "surface", id="box-keys")
-        self._acts: dict[str, Callable[[], object]] = {
+        self._actions: dict[str, Callable[[], object]] = {
             "box_down": lambda: self.pick(self.at + 1),
             "box_up": lambda: self.pick(self.at - 1),
             "box_top": lambda: self.pick(0),
@@ -88,30 +88,30 @@ class SandboxScreen(Overlay):
         self.set_class(self._is_beside, "-beside")
         self.call_after_refresh(self._draw)
 
-    # What it shows.
+    # Content.
 
     def tell(self, past: SandboxHistory | None) -> None:
-        """Show this; the entry that was chosen stays chosen."""
+        """Show *past*; the chosen entry stays chosen."""
         chosen = self.chosen
         self.past, self.entries = past, entries(past) if past is not None else ()
         self.at = self.entries.index(chosen) if self.at and chosen in self.entries else 0
         self.problem.say()
-        self._read(is_same=chosen is not None and chosen == self.chosen)
+        self._show_details(is_same=chosen is not None and chosen == self.chosen)
         self._draw()
 
     def complain(self, problem: str) -> None:
-        """It could not be looked up; what to do next may stand on a line of its own."""
+        """Show an error of loading; a further line of it may contain a hint."""
         self.problem.say(*((line, Token.ERROR) for line in problem.split("\n")))
 
     def follow(self, fleet: Fleet) -> None:
-        """The fleet is this now."""
+        """Update to the current *fleet*."""
         now = fleet.get(self.session.id)
         if now is None:
             self.dismiss()
         elif now != self.session:
             before, self.session = self.session, now
             self._draw()
-            if _moved(before) != _moved(now):
+            if _refresh_key(before) != _refresh_key(now):
                 self.post_message(SandboxRefreshRequested(now.id))
 
     def dress(self, look: ThemeStyles) -> None:
@@ -136,29 +136,29 @@ class SandboxScreen(Overlay):
             message.stop()
 
     def do(self, action: str) -> bool:
-        """Do what the key table calls by this id; whether there is such a thing here."""
+        """Run the action with this id; return whether it exists here."""
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
-        elif (act := self._acts.get(action)) is not None:
+        elif (act := self._actions.get(action)) is not None:
             act()
         elif (
             action in self._offered()
             or action in ("box_freeze", "box_wake")
             or (action in ("box_keep", "box_pause", "box_fork_now") and self.session.backend == "interpreter")
         ):
-            self._want(action)
+            self._post_action(action)
         else:
             return action.startswith("box_")
         return True
 
     def pick(self, at: int) -> None:
-        """Choose the entry of this number, the newest being 0; nothing where there is none."""
+        """Choose the entry with this index, 0 being the newest; does nothing if there is none."""
         if 0 <= at < len(self.entries):
             self.at = at
-            self._read()
+            self._show_details()
             self._draw()
 
-    def _want(self, action: str) -> None:
+    def _post_action(self, action: str) -> None:
         entry, past = self.chosen, self.past
         point = point_of(entry, past) if entry is not None and past is not None else ""
         turn = turn_of(entry) if entry is not None else 0
@@ -166,7 +166,7 @@ class SandboxScreen(Overlay):
         self.post_message(SandboxActionRequested(self.session.id, action, checkpoint=point, turn=turn, host=host))
 
     def _offered(self) -> dict[str, str]:
-        """What can be done here, with the entry that is chosen: the action, and its word."""
+        """Return the actions for the chosen entry, each with its label."""
         entry, past, acts = self.chosen, self.past, dict[str, str]()
         if entry is None or past is None:
             return acts
@@ -184,7 +184,7 @@ class SandboxScreen(Overlay):
     def _is_beside(self) -> bool:
         return self.size.width >= ROOMY
 
-    def _read(self, *, is_same: bool = False) -> None:
+    def _show_details(self, *, is_same: bool = False) -> None:
         entry, past = self.chosen, self.past
         if is_same:
             return
@@ -232,8 +232,8 @@ class SandboxScreen(Overlay):
         return key_line(keys, (" ", "text"))
 
 
-def _moved(session: Session) -> tuple[object, ...]:
-    """What changes when there is more to tell of its past."""
+def _refresh_key(session: Session) -> tuple[object, ...]:
+    """Return the values whose change requires a refresh of the history."""
     housing = session.housing
     return (housing.checkpoints_counted, housing.phase, housing.lost, session.turn_ended) if housing else ()
 

@@ -1,7 +1,7 @@
-"""How a session's sandbox looks: its badge, its phase, how long it has left, what it uses. Pure.
+"""How a session's sandbox is displayed: its badge, its phase, its remaining time, its usage. Pure.
 
-The badge is the tier's word and a shape: of a jail by what a probe inside found, and one that is not as it should be
-says so; a tier with a kernel of its own, or at a service, has its own shape, coloured once the agent inside proved it.
+The badge is the tier's name and a shape. For a jail the shape shows what a probe inside found, and marks a failed
+check. A tier with its own kernel, or at a service, has its own shape, coloured once the guest agent proved it.
 """
 
 from typing import Final
@@ -18,13 +18,13 @@ from kasmon.tui.theme.look import Span, ThemeStyles, age, mode_word, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 BAR: Final = 8
-"""Cells of the bar that shows how much of what is allowed is used."""
+"""Cells of the bar that shows the used share."""
 TIGHT: Final = 0.75
 FULL: Final = 0.9
 """From these shares on a bar warns."""
 SLEEPS_SOON_S: Final = 60.0
 ENDS_SOON_S: Final = 300.0
-"""A row tells what is to come only when it comes so soon, in seconds; the panel always does."""
+"""A row shows the next change only if it comes this soon, in seconds; the panel always does."""
 MOVING: Final = {
     SandboxPhase.CREATING: "creating sandbox",
     SandboxPhase.PAUSING: "pausing",
@@ -33,26 +33,26 @@ MOVING: Final = {
     SandboxPhase.HEALING: "recovering sandbox",
     SandboxPhase.EXPIRED: "removing sandbox",
 }
-"""Phases on the way to one, as a row tells them."""
+"""Transitional phases, as a row displays them."""
 ON_DISK: Final = {SandboxPhase.PAUSING: "writing memory to disk", SandboxPhase.RESUMING: "reading memory from disk"}
-"""Those whose memory is on disk, or is to be."""
+"""Transitional phases whose memory is on disk, or is to be."""
 SHORT: Final = {"microvm": "vm"}
-"""The words of tiers where there is no room for all of one."""
+"""Short names of tiers for narrow columns."""
 WALLED: Final = {"microvm": "own kernel", "e2b": "at the service"}
-"""Tiers whose kernel is not this machine's, and what stands between them and that."""
+"""Tiers with a kernel other than this machine's, and what isolates them."""
 LONGEST_MODE: Final = 22
-"""So many cells the mode column has at most: `tmux bypassPermissions`."""
+"""The maximum width of the mode column, in cells: `tmux bypassPermissions`."""
 LOST_S: Final = 3600.0
-"""So long a session's panel tells of what was lost; the screen of its sandbox always does."""
+"""How long a session's panel shows a loss, in seconds; the sandbox screen always does."""
 RESTING: Final = frozenset({SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
-"""States of an agent in which the clock runs for its sandbox."""
+"""Agent states in which the idle clock of its sandbox runs."""
 BROKEN: Final = "not confined as expected"
 ROOMY: Final = 116
 """From this width on the panel has bars."""
 
 
 def badge(session: Session, look: ThemeStyles, room: int = 12) -> list[Span]:
-    """What confines it, in at most *room* cells, and by a shape whether that was proven; nothing where nothing does."""
+    """Return the tier in at most *room* cells, with a shape for whether it is verified; empty without a sandbox."""
     if not session.sandbox:
         return []
     mark, role = _proof(session)
@@ -62,7 +62,7 @@ def badge(session: Session, look: ThemeStyles, room: int = 12) -> list[Span]:
 
 
 def mode_cells(session: Session) -> int:
-    """How many cells all that the mode column says of it takes, as far as there can be room for that."""
+    """Return how many cells the whole mode column of it takes; 0 if it is too long."""
     if session.sandbox:
         return len(session.sandbox) + 1
     cells = cell_len(mode_word(session))
@@ -70,14 +70,14 @@ def mode_cells(session: Session) -> int:
 
 
 def can_sleep(session: Session) -> bool:
-    """Whether its sandbox is there and can be put to sleep; that of an agent only while it is idle."""
+    """Whether its sandbox exists and can be paused; that of an agent only while it is idle."""
     if session.housing is None or session.housing.is_asleep or session.state not in ALIVE:
         return False
     return session.mode is Mode.INTERPRETER or session.state is SessionState.IDLE
 
 
 def can_pause(session: Session) -> bool:
-    """Whether its sandbox is there and can be put to sleep with its memory on disk, which it does not do yet."""
+    """Whether its sandbox exists and can be paused to disk, and is not yet."""
     housing = session.housing
     if housing is None or session.state not in ALIVE or session.mode is not Mode.INTERPRETER:
         return False
@@ -85,13 +85,13 @@ def can_pause(session: Session) -> bool:
 
 
 def sleeps_on_disk(session: Session) -> bool:
-    """Whether its memory is on disk, or at the service, and nothing of it runs."""
+    """Whether its memory is on disk, or at the service, and none of its processes run."""
     housing = session.housing
     return housing is not None and housing.is_asleep and not housing.held and session.sandbox in REMEMBERING
 
 
 def proof_words(session: Session) -> str:
-    """The same in words."""
+    """Return the proof in words."""
     seen = session.housing.confinement if session.housing is not None else None
     if session.sandbox in WALLED and (seen is None or seen.ok):
         return f"{WALLED[session.sandbox]}{', verified' if seen is not None else ''}"
@@ -101,26 +101,26 @@ def proof_words(session: Session) -> str:
 
 
 def is_broken(session: Session) -> bool:
-    """Whether a probe inside found what should not be."""
+    """Whether a probe inside found a failed check."""
     seen = session.housing.confinement if session.housing is not None else None
     return seen is not None and not seen.ok
 
 
 def mismatches(session: Session) -> str:
-    """What is not as it should be, in words."""
+    """Return the failed checks, in words."""
     seen = session.housing.confinement if session.housing is not None else None
     return ", ".join(map(clean_line, seen.mismatches)) if seen is not None and seen.mismatches else "no details"
 
 
 def phase_words(housing: SandboxState, now: float) -> str:
-    """The phase; of one on the way to another, for how long: `writing memory to disk, 3s`."""
+    """Return the phase; for a transitional one with its duration: `writing memory to disk, 3s`."""
     if not is_moving(housing):
         return phase_word(housing)
     return ", ".join(part for part in (_moving(housing), _lasts(housing, now)) if part)
 
 
 def phase_word(housing: SandboxState) -> str:
-    """The phase, and where its memory is while it sleeps: `paused in RAM`."""
+    """Return the phase, and where its memory is while it is paused: `paused in RAM`."""
     if housing.phase is not SandboxPhase.PAUSED:
         return housing.phase.value
     if housing.held:
@@ -130,12 +130,12 @@ def phase_word(housing: SandboxState) -> str:
 
 
 def is_moving(housing: SandboxState) -> bool:
-    """Whether it is on its way to another phase."""
+    """Whether it is in transition to another phase."""
     return housing.phase in MOVING and (housing.is_intended or housing.phase in BEGINNING)
 
 
 def lost_words(session: Session, now: float) -> str:
-    """What was lost the last time that something was, and when; empty where nothing ever was."""
+    """Return the last loss, and when it was; empty if there was none."""
     housing = session.housing
     if housing is None or not housing.lost:
         return ""
@@ -149,14 +149,14 @@ def _moving(housing: SandboxState) -> str:
 
 
 def _lasts(housing: SandboxState, now: float) -> str:
-    """For how long it has been on its way; empty at first."""
+    """Return how long it has been in transition; empty at first."""
     return age(now - housing.phase_at) if housing.phase_at and now - housing.phase_at >= 1.0 else ""
 
 
 def to_come(session: Session, now: float) -> tuple[str, ...]:
-    """What comes next if unused: `pauses in 12m`, then `pauses to disk in 27m` or `expires in 9m`.
+    """Return the next changes if unused: `pauses in 12m`, then `pauses to disk in 27m` or `expires in 9m`.
 
-    It is paused where its memory is kept then, and expires where it ends.
+    It pauses if its memory is kept then, and expires if it ends.
     """
     housing = session.housing
     if housing is None or session.state not in ALIVE or session.in_turn:
@@ -174,7 +174,7 @@ def to_come(session: Session, now: float) -> tuple[str, ...]:
 
 
 def row_words(session: Session, now: float) -> list[Span]:
-    """What a row says of its sandbox before all else; nothing while all is well and nothing is near."""
+    """Return the sandbox's part at the start of a row; empty without a problem or a near change."""
     housing = session.housing
     if housing is None:
         return []
@@ -193,7 +193,7 @@ def row_words(session: Session, now: float) -> list[Span]:
 
 
 def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
-    """The lines about its sandbox in the session's own panel; none where it has none."""
+    """Return the lines about its sandbox in the session's own panel; empty if it has none."""
     housing = session.housing
     if housing is None:
         return []
@@ -212,7 +212,7 @@ def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[D
 
 
 def meters(session: Session, look: ThemeStyles, *, bars: bool = True, processes: bool = False) -> list[Span]:
-    """Memory and disk, used and allowed; nothing where nobody has measured."""
+    """Return memory and disk, used and allowed; empty if they were not measured."""
     usage = session.housing.usage if session.housing is not None else None
     if usage is None:
         return []
@@ -225,7 +225,7 @@ def meters(session: Session, look: ThemeStyles, *, bars: bool = True, processes:
 
 
 def amount(size_bytes: int) -> str:
-    """A size in at most eight characters: `12 KiB`, `0.4 MiB`, `212 MiB`, `1.5 GiB`."""
+    """Return a size in at most eight characters: `12 KiB`, `0.4 MiB`, `212 MiB`, `1.5 GiB`."""
     size = size_bytes / MIB
     if size >= 1024:
         return f"{size / 1024:.0f} GiB" if size >= 10240 or size % 1024 == 0 else f"{size / 1024:.1f} GiB"
@@ -250,7 +250,7 @@ def _meter(word: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool)
 
 
 def _proof(session: Session) -> tuple[str, str]:
-    """The shape of the proof, and its role."""
+    """Return the shape of the proof, and its role."""
     seen = session.housing.confinement if session.housing is not None else None
     if session.sandbox in WALLED and (seen is None or seen.ok):
         return ("remote" if session.sandbox == "e2b" else "walled"), "info" if seen is None else "good"

@@ -1,4 +1,4 @@
-"""The dashboard's search: the screen while it is there, what it found last, and the way to a place that was found."""
+"""The controller of the search: its screen, its last results, and opening a result."""
 
 import contextlib
 from functools import partial
@@ -19,7 +19,7 @@ GONE: Final = "it no longer exists"
 
 
 class SearchController:
-    """Opens the screen, looks for words, and goes to what was found."""
+    """Opens the screen, runs searches, and opens their results."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
@@ -30,11 +30,11 @@ class SearchController:
 
     @property
     def screen(self) -> "SearchScreen | None":
-        """The screen, while it is there."""
+        """The screen, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     def open(self) -> None:
-        """Show what was found last, at the place that was chosen, or nothing yet."""
+        """Open the screen with the last results and the last selection, if any."""
         from kasmon.tui.search.screen import SearchScreen  # not before the first frame
 
         app = self.app
@@ -46,7 +46,7 @@ class SearchController:
         app.permissions.tell()
 
     def close(self) -> None:
-        """Take the screen away, and remember what it found."""
+        """Close the screen, and remember its results."""
         if (screen := self.screen) is None:
             return
         self.app.workers.cancel_group(self.app, "search")
@@ -59,7 +59,7 @@ class SearchController:
         self.app.call_later(self.app.permissions.tell)
 
     def look_for(self, words: str) -> None:
-        """Look for *words* now, and no longer for others."""
+        """Search for *words*, cancelling an earlier search."""
         if words and self.app.gateway is not None:
             self.app.run_worker(self._look_for(words), group="search", exclusive=True)
         else:
@@ -79,7 +79,7 @@ class SearchController:
             screen.end()
 
     def go_to(self, hit: "SearchHit") -> None:
-        """Show *hit* in its session: what a terminal printed over the search, a transcript in its place."""
+        """Show *hit* in its session: terminal output above the search, a transcript in its own view."""
         if self.app.gateway is None:
             return
         session = self.app.main_view.table.session(hit.session)

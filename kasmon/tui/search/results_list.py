@@ -1,4 +1,4 @@
-"""The list of what a search found: one line for each session, below it one for each place, and a cursor."""
+"""The list of search results: one line for each session, below it one for each match, and a cursor."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,11 +17,11 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.theme.look import Span, ThemeStyles, age, width_of
 
 KINDS: Final = {"said": "agent", "asked": "request", "printed": "terminal"}
-"""Kinds of text that are shown by another word than `kasmon grep --json` has for them."""
+"""Kinds of text that are displayed by another word than in `kasmon grep --json`."""
 KIND_CELLS: Final = 8
 """Cells for that word."""
 LEAD = 3
-"""A match that begins further right than a third of the room is brought nearer."""
+"""A match that begins further right than a third of the width is moved left."""
 
 
 class ResultRow(msgspec.Struct, frozen=True):
@@ -33,30 +33,30 @@ class ResultRow(msgspec.Struct, frozen=True):
 
 
 class SearchResultsList(ScrollView, can_focus=False):
-    """Gets what was found by `show` and `add`; posts `Picked` for a click on a place, or for a second one on it."""
+    """Gets results by `show` and `add`; posts `Picked` for a click on a match, or for a second one on it."""
 
     DEFAULT_CSS = "SearchResultsList { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     ALLOW_SELECT = False
 
     class Picked(Message):
-        """A click on a place; *opens* where the cursor was there already."""
+        """A click on a match; *opens* if the cursor was there already."""
 
         def __init__(self, *, opens: bool) -> None:
             super().__init__()
             self.opens = opens
 
     class Moved(Message):
-        """The cursor is at another place."""
+        """The cursor moved to another match."""
 
     def __init__(self, look: ThemeStyles, clock: Clock) -> None:
         super().__init__(id="search-list")
         self.look, self.clock = look, clock
         self.rows: list[ResultRow] = []
         self.at = 0
-        """The row of the cursor; one of a place, where there is any."""
+        """The cursor's row; that of a match, if there is any."""
 
     def show(self, found: Sequence[SessionHits]) -> None:
-        """Show this, from its beginning."""
+        """Show these results, from their beginning."""
         self.rows, self.at = [], 0
         self.scroll_to(y=0, animate=False, immediate=True)
         for each in found:
@@ -64,7 +64,7 @@ class SearchResultsList(ScrollView, can_focus=False):
         self._lay_out()
 
     def add(self, found: SessionHits) -> None:
-        """Show this below the rest."""
+        """Append this result."""
         self.rows += [ResultRow(found), *(ResultRow(found, hit) for hit in reversed(found.hits))]
         if self.at == 0 and len(self.rows) > 1:
             self.at = 1
@@ -73,11 +73,11 @@ class SearchResultsList(ScrollView, can_focus=False):
 
     @property
     def chosen(self) -> ResultRow | None:
-        """The place at the cursor; None where there is none."""
+        """The match at the cursor; None if there is none."""
         return self.rows[self.at] if 0 < self.at < len(self.rows) else None
 
     def move(self, by: int) -> None:
-        """Move the cursor by so many places, up where negative."""
+        """Move the cursor by so many matches, up if negative."""
         places = [at for at, row in enumerate(self.rows) if row.hit is not None]
         if places:
             here = places.index(self.at) if self.at in places else 0
@@ -93,7 +93,7 @@ class SearchResultsList(ScrollView, can_focus=False):
         self.refresh()
 
     def _keep_in_sight(self) -> None:
-        """With the line of its session, where that is the one above."""
+        """Scroll to the cursor, and to the line of its session if that is directly above."""
         if self.size.height and self.rows:
             above = 1 if self.at > 0 and self.rows[self.at - 1].hit is None else 0
             region = Region(0, self.at - above, 1, 1 + above)
@@ -142,12 +142,12 @@ class SearchResultsList(ScrollView, can_focus=False):
 
 
 def places(count: int, more: bool) -> str:
-    """In words how many places there are; *more*: and further ones."""
+    """Return the number of matches in words; *more*: there are further ones."""
     return f"{count}{'+' if more else ''} {'match' if count == 1 and not more else 'matches'}"
 
 
 def matched(hit: SearchHit, room: int, look: ThemeStyles) -> list[Span]:
-    """The line of *hit* in about *room* cells, what was found told apart and in sight."""
+    """Return the line of *hit* in about *room* cells, with the match highlighted and visible."""
     line = hit.line
     first = len(line) - len(line.lstrip())
     if hit.start - first > 2 * room // LEAD or (hit.end - first > room and hit.start - first > room // LEAD):

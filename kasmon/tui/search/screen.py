@@ -1,4 +1,4 @@
-"""Searching all sessions: a box, below it what was found while it is written, and what stands around one place."""
+"""The screen to search all sessions: an input, the results so far, and the context of one match."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
 TYPED_S: Final = 0.15
-"""So long after the last key the search begins, in seconds."""
+"""The delay between the last key and the search, in seconds."""
 AROUND: Final = 2
-"""So many lines are shown above and below the chosen place, where there is room."""
+"""So many lines are shown above and below the chosen match, if there is space."""
 ROOMY_ROWS: Final = 18
-"""From this height on there is."""
+"""The minimum height for that."""
 EMPTY: Final = (
     ("", Token.TEXT),
     ("Type to search.", Token.STRONG),
@@ -45,7 +45,7 @@ LOOKING: Final = (("", Token.TEXT), ("Searching…", Token.FAINT))
 
 
 class SearchScreen(Overlay):
-    """Posts `SearchRequested` for words, `HitOpened` for a place and `SearchClosed`; gets what was found by `add`."""
+    """Posts `SearchRequested` for words, `HitOpened` for a match and `SearchClosed`; gets results by `add`."""
 
     places = (KeyContext.SEARCH,)
     AUTO_FOCUS = ""
@@ -63,7 +63,7 @@ class SearchScreen(Overlay):
     def __init__(
         self, look: ThemeStyles, clock: Clock, keys: KeyMap, words: str = "", found: Sequence[SessionHits] = ()
     ) -> None:
-        """*words* and *found*: of the search before, to go on with."""
+        """*words* and *found*: those of the last search, to continue with."""
         super().__init__()
         self.look, self.clock, self.keys = look, clock, keys
         self.words, self.found = words, [*found]
@@ -94,16 +94,16 @@ class SearchScreen(Overlay):
     def on_resize(self) -> None:
         self._draw()
 
-    # What was found.
+    # Results.
 
     def begin(self, words: str) -> None:
-        """It is being looked for *words* now."""
+        """Show that a search for *words* has begun."""
         self.words, self.found, self.is_done, self.problem = words, [], not words, ""
         self.list.show(())
         self._draw()
 
     def add(self, found: SessionHits) -> None:
-        """This was found too."""
+        """Add a result."""
         if found.problem:
             self.problem = f"{found.session.name} could not be searched"
         else:
@@ -112,7 +112,7 @@ class SearchScreen(Overlay):
         self._draw()
 
     def end(self, problem: str = "") -> None:
-        """All was looked through, or *problem* says why not."""
+        """End the search; *problem* is the reason if it failed."""
         self.is_done, self.problem = True, problem or self.problem
         self._draw()
 
@@ -127,7 +127,7 @@ class SearchScreen(Overlay):
         self.list.display, self.nothing.display = has_hits, not has_hits
         if not has_hits:
             self.nothing.say(*(EMPTY if not self.words else NOTHING if self.is_done else LOOKING))
-        self.head.say(self._told())
+        self.head.say(self._summary())
         self._draw_around()
         shown = ["search_open", "search_down", "search_up"] if has_hits else []
         offered = [*shown, "leave_search", "help"]
@@ -136,7 +136,7 @@ class SearchScreen(Overlay):
     def _key(self, action: str) -> str:
         return self.keys.shown_while_writing(action, self.look.utf8)
 
-    def _told(self) -> DrawnLine:
+    def _summary(self) -> DrawnLine:
         count, more = sum(len(each.hits) for each in self.found), any(each.more for each in self.found)
         left: list[Span] = [(" search ", "accent.bold"), (" ", "text")]
         if count:
@@ -154,8 +154,8 @@ class SearchScreen(Overlay):
         if row is None or row.hit is None:
             return
         hit, blank = row.hit, DrawnLine()
-        before = [_told(line) for line in hit.before[-AROUND:]]
-        after = [_told(line) for line in hit.after[:AROUND]]
+        before = [_context_line(line) for line in hit.before[-AROUND:]]
+        after = [_context_line(line) for line in hit.after[:AROUND]]
         here = DrawnLine(((" ", "text"), *matched(hit, self.app.size.width - 2, self.look)))
         self.around.say(*[blank] * (AROUND - len(before)), *before, here, *after, *[blank] * (AROUND - len(after)))
 
@@ -172,7 +172,7 @@ class SearchScreen(Overlay):
         return row is not None
 
     def do(self, action: str) -> None:
-        """Do what the key table calls by this id."""
+        """Run the action with this id."""
         match action:
             case "search_down" | "search_up":
                 self.list.move(1 if action == "search_down" else -1)
@@ -189,8 +189,8 @@ class SearchScreen(Overlay):
             self.do(message.action)
 
     def _open(self) -> None:
-        if self._timer is not None:  # the words are others than those that were looked for
-            self._ask()
+        if self._timer is not None:  # the search for the current text has not begun
+            self._request_search()
         elif (row := self.list.chosen) is not None and row.hit is not None:
             self.post_message(HitOpened(row.hit))
 
@@ -209,9 +209,9 @@ class SearchScreen(Overlay):
             self._timer.stop()
             self._timer = None
         if message.value != self.words:
-            self._timer = self.set_timer(TYPED_S, self._ask)
+            self._timer = self.set_timer(TYPED_S, self._request_search)
 
-    def _ask(self) -> None:
+    def _request_search(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -220,10 +220,10 @@ class SearchScreen(Overlay):
 
     @property
     def chosen(self) -> SearchHit | None:
-        """The place at the cursor."""
+        """The match at the cursor."""
         row = self.list.chosen
         return None if row is None else row.hit
 
 
-def _told(line: str) -> DrawnLine:
+def _context_line(line: str) -> DrawnLine:
     return DrawnLine(((f" {line}", "faint"),))

@@ -1,4 +1,4 @@
-"""The line above the list that says, and takes, what the list is narrowed to."""
+"""The line above the list that shows and edits the filter."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class FilterQuery(LineWidget):
-    """What is being filtered by; while that is written, only what stands before it."""
+    """The filter text; while it is being edited, only the prefix."""
 
     text = ""
     is_written = False
-    """Whether it is being written now, in a box of its own."""
+    """Whether it is being edited in its own input."""
     shown = (0, 0)
-    """How many sessions fit, and how many there are."""
+    """How many sessions match, and how many there are."""
     way_out = ""
-    """The key that shows all again; empty where there is none."""
+    """The key that clears the filter; empty if there is none."""
 
     def line(self, width: int) -> "Strip":
         if self.is_written:
@@ -40,7 +40,7 @@ class FilterQuery(LineWidget):
         return self.look.strip(left, width, "surface")
 
     def write(self, is_written: bool) -> None:
-        """Leave the room to the box, or take it again."""
+        """Make space for the input, or take it back."""
         self.is_written = is_written
         self.set_class(is_written, "-written")
         self.refresh()
@@ -50,7 +50,7 @@ class FilterQuery(LineWidget):
 
 
 class FilterBar(Horizontal):
-    """Hidden without a filter; a box while it is written."""
+    """The filter bar: hidden without a filter; an input while it is edited."""
 
     def __init__(self, look: ThemeStyles) -> None:
         super().__init__(id="filter")
@@ -63,14 +63,14 @@ class FilterBar(Horizontal):
         yield self.words
 
     def tell(self, text: str, shown: int, sessions: int) -> None:
-        """The list is narrowed by *text* to so many of so many sessions."""
+        """Show the filter *text*, and how many of how many sessions match."""
         if (text, (shown, sessions)) != (self.words.text, self.words.shown):
             self.words.text, self.words.shown = text, (shown, sessions)
             self.words.refresh()
         self.set_class(bool(text) or self.box is not None, "-shown")
 
     def begin(self, keys: KeyMap) -> None:
-        """Take the keyboard."""
+        """Open the input, and focus it."""
         if self.box is None:
             self._keys, self._left = keys, asyncio.Event()
             self.box = _box(self.words.text, keys)
@@ -80,11 +80,11 @@ class FilterBar(Horizontal):
         self.screen.set_focus(self.box)  # now: the next key may be there already
 
     def left_by(self, key: "events.Key") -> asyncio.Event | None:
-        """What is set once *key*, which goes to the box, has given the keyboard back; None for a key that does not."""
+        """Return the event that is set once *key* has closed the input; None for a key that does not close it."""
         return self._left if any(self._keys.action(alias, KeyContext.FILTER) for alias in key.aliases) else None
 
     def end(self) -> None:
-        """Give it back."""
+        """Close the input."""
         self._left.set()
         if self.box is not None:
             self.box.remove()
@@ -94,7 +94,7 @@ class FilterBar(Horizontal):
 
 
 def _box(text: str, keys: KeyMap) -> "SearchInput":
-    from kasmon.tui.widgets.search_input import SearchInput  # heavy, and not on the way to the first frame
+    from kasmon.tui.widgets.search_input import SearchInput  # heavy, and not needed for the first frame
 
     return SearchInput(
         keys,

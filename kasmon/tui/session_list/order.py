@@ -1,6 +1,6 @@
 """Which sessions the list shows, and in which order. Pure.
 
-`ListOrder` remembers what it can: of five thousand sessions, forty change between two looks.
+`ListOrder` caches its sort keys: of five thousand sessions, forty change between two updates.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -18,11 +18,11 @@ from kasmon.tui.theme.look import state_name
 URGENT: Final = CRASHED
 """Up to this `attention` no fold hides a session: it asks, has finished unseen, is lost or crashed."""
 DEEPEST: Final = 8
-"""Child rows are set in at most so often."""
+"""The deepest indentation of child rows."""
 
 
 class SortOrder(StrEnum):
-    """By what the list is ordered."""
+    """The sort order of the list."""
 
     ATTENTION = "attention"
     NAME = "name"
@@ -33,7 +33,7 @@ class SortOrder(StrEnum):
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """One session's line; child rows stand deeper."""
+    """One session's line; child rows are indented."""
 
     session: SessionId
     depth: int = 0
@@ -54,9 +54,7 @@ Item: TypeAlias = SessionRow | WaveHeading
 
 
 class SessionFilter:
-    """What the filter's text means: every word must be somewhere in what a row says; `state:`, `wave:`, `agent:`,
-    `mode:` and `sandbox:` look at one field.
-    """
+    """A parsed filter: each word must occur in a row's text; `state:` and the other `FIELDS` match one field."""
 
     FIELDS = ("state", "wave", "agent", "mode", "sandbox")
 
@@ -76,7 +74,7 @@ class SessionFilter:
         return bool(self._words or self._fields)
 
     def takes(self, session: Session) -> bool:
-        """Whether *session* fits: each field that is named, and each word."""
+        """Whether *session* matches each named field and each word."""
         for field, wanted in self._fields:
             if not wanted & self._values(session, field):
                 return False
@@ -105,25 +103,25 @@ class SessionFilter:
 
 
 class ListSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a person wants to see the list."""
+    """The user's settings for the list."""
 
     sort: SortOrder = SortOrder.ATTENTION
     by_wave: bool = False
     folded: frozenset[str] = frozenset()
-    """Ids of sessions and keys of waves whose rows are folded away."""
+    """Ids of sessions and keys of waves whose rows are folded."""
     filter: str = ""
 
 
 class ListChange(msgspec.Struct, frozen=True):
-    """What differs between two fleets."""
+    """The difference between two fleets."""
 
     changed: tuple[Session, ...]
-    """Sessions that are new or not as they were."""
+    """New or changed sessions."""
     gone: tuple[SessionId, ...]
 
 
 def difference(before: Fleet, after: Fleet) -> ListChange:
-    """What differs from *before* to *after*; quick where most sessions are the very same values."""
+    """Return the difference from *before* to *after*; fast if most sessions are the same objects."""
     old, new = before.sessions, after.sessions
     if old is new:
         return ListChange((), ())
@@ -147,7 +145,7 @@ class ListOrder:
         self._sort = SortOrder.ATTENTION
 
     def take(self, fleet: Fleet, change: ListChange) -> bool:
-        """Learn *change*, which led to *fleet*; tell whether the order may be another now."""
+        """Apply *change*, which led to *fleet*; return whether the order may have changed."""
         moved = bool(change.gone)
         for gone in change.gone:
             self.sessions.pop(gone, None)
@@ -165,7 +163,7 @@ class ListOrder:
         return moved
 
     def items(self, fleet: Fleet, view: ListSettings) -> list[Item]:
-        """The lines of the list under *view*."""
+        """Return the lines of the list under *view*."""
         if view.sort is not self._sort:
             self._sort = view.sort
             self._keys = {id_: _key(session, view.sort) for id_, session in self.sessions.items()}
@@ -196,9 +194,9 @@ class ListOrder:
         return [heading, *self._nested(members, view, folded)]
 
     def _nested(self, ids: Sequence[SessionId], view: ListSettings, hidden: bool = False) -> list[Item]:
-        """Rows in this order, child rows below their parent; of *hidden* and folded ones only those that are urgent.
+        """Return rows in this order, child rows below their parent; of *hidden* and folded ones only the urgent.
 
-        By attention a parent stands where the most urgent of its children would.
+        By attention, a parent takes the position of its most urgent child.
         """
         here = set(ids)
         children: dict[SessionId, list[SessionId]] = {}
@@ -229,11 +227,11 @@ class ListOrder:
         return rows
 
     def _root(self, id_: SessionId, here: Container[SessionId]) -> SessionId:
-        """The topmost of those that *id_* stands below."""
+        """Return the topmost ancestor of *id_*."""
         return self._line(id_, here)[-1]
 
     def _line(self, id_: SessionId, here: Container[SessionId]) -> list[SessionId]:
-        """*id_*, its parent, and so on up; a circle is gone round once."""
+        """Return *id_*, its parent, and so on; each session at most once."""
         line = [id_]
         while (parent := self.sessions[line[-1]].parent) is not None and parent in here and parent not in line:
             line.append(parent)

@@ -1,4 +1,4 @@
-"""One line of the list: which columns fit a width, and what stands in them. Pure."""
+"""One line of the list: the columns that fit a width, and their content. Pure."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -33,37 +33,37 @@ GAP: Final = 2
 MARGIN: Final = 2
 """Cells before the first column: the cursor's bar and a blank."""
 LINE_LEAST: Final = 16
-"""The last line gets at least this many cells, or is left out."""
+"""The activity column gets at least this many cells, or is left out."""
 
 
 class ListColumn(msgspec.Struct, frozen=True):
     """One column of the list."""
 
     key: str
-    """What stands in it: a key of `_CELLS`."""
+    """Its content: a key of `_CELLS`."""
     title: str
     width: int
     """In cells."""
     right: bool = False
-    """Whether it ends at the right, as numbers do."""
+    """Whether it is right-aligned, as numbers are."""
     sort: SortOrder | None = None
-    """The order that a click on its title means; None where that means nothing."""
+    """The order that a click on its title selects; None if the click does nothing."""
 
 
 AGENT: Final = ListColumn("agent", "agent", 9, sort=SortOrder.AGENT)
 MODE: Final = ListColumn("mode", "mode", 5)
 LONG_MODES: Final = 100
-"""From which width on all of the word of what confines a session is there."""
+"""From this width on, the mode column shows the whole name of a sandbox tier."""
 WAVE: Final = ListColumn("wave", "wave", 7, sort=SortOrder.WAVE)
 ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
-"""From which width on what a session is has a column."""
+"""The minimum widths for the columns that describe a session."""
 LONG_AGENTS: Final = 100
-"""From which width on an agent's name may have more cells than its column usually has, so many at most:"""
+"""From this width on, an agent's name may take more cells than its column usually has, at most:"""
 LONGEST_AGENT: Final = 12
 SHORT_INTERPRETERS: Final = "interp."
-"""The word of interpreters where there is no room for all of it."""
+"""The short name of interpreters."""
 GIVEN_UP: Final = (MODE, WAVE, AGENT)
-"""In this order."""
+"""The columns to leave out, in this order."""
 NUMBERS: Final = (
     (136, ListColumn("seen", "source", 13)),
     (112, ListColumn("tokens", "tokens", 6, right=True)),
@@ -76,7 +76,7 @@ OPTIONAL: Final[tuple[tuple[str, Callable[[Session], bool]], ...]] = (
     ("tokens", lambda session: bool(session.tokens and session.tokens.used)),
     ("cost", lambda session: session.cost_usd is not None),
 )
-"""Columns that are left out while nobody has anything for them, and who has."""
+"""Columns that are left out if they would be empty, and which sessions fill them."""
 
 
 def columns(
@@ -87,10 +87,10 @@ def columns(
     *,
     without: frozenset[str] = frozenset(),
 ) -> tuple[ListColumn, ...]:
-    """The columns of a list *width* cells wide; the last line takes what *names*, *agents* and
-    *modes*, the cells of the longest of each, leave, and the columns *without* anything in them.
+    """Return the columns of a list *width* cells wide.
 
-    What a session does says more than what it is: mode and agent make room for the last line.
+    *names*, *agents* and *modes* are the cells of the longest of each; *without* are the empty columns. The activity
+    column gets the rest. It matters most: mode and agent make space for it.
     """
     widest = 14 if width < 60 else 20 if width < 100 else 28
     state = ListColumn("state", "state", 12 if width >= 50 else 11, sort=SortOrder.ATTENTION)
@@ -112,17 +112,17 @@ def columns(
 
 
 def empty_columns(sessions: Collection[Session]) -> frozenset[str]:
-    """Which columns would have nothing in them."""
+    """Return the columns that would be empty."""
     return frozenset(key for key, fills in OPTIONAL if not any(map(fills, sessions)))
 
 
 def _left(width: int, *taken: ListColumn) -> int:
-    """The cells that these columns leave for one more."""
+    """Return the cells that these columns leave for one more."""
     return width - MARGIN - 1 - sum(column.width + GAP for column in taken)
 
 
 def column_at(columns: Sequence[ListColumn], x: int) -> ListColumn | None:
-    """The column whose title, or the gap behind it, is at cell *x* of the list."""
+    """Return the column whose title, or the gap after it, is at cell *x* of the list."""
     start = MARGIN
     for column in columns:
         if start <= x < start + column.width + GAP:
@@ -132,7 +132,7 @@ def column_at(columns: Sequence[ListColumn], x: int) -> ListColumn | None:
 
 
 class RowContent(msgspec.Struct, frozen=True):
-    """All that a row's strip depends on besides theme and time: equal lines draw equal strips while `moments` agree."""
+    """All that a row's strip depends on except theme and time: equal values draw equal strips while `moments` agree."""
 
     session: Session
     item: SessionRow
@@ -145,7 +145,7 @@ class RowContent(msgspec.Struct, frozen=True):
 
 
 def moments(session: Session, now: float) -> str:
-    """The ages that a row shows, as text: it is drawn anew when this changes."""
+    """Return the ages that a row shows, as text: the row is redrawn when this changes."""
     until = session.limited_until
     wait = "" if until is None else age(until - now)
     lived = "" if session.housing is None else f" {to_come(session, now)} {row_words(session, now)}"
@@ -153,7 +153,7 @@ def moments(session: Session, now: float) -> str:
 
 
 def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: ThemeStyles) -> Strip:
-    """The titles above the list; the one it is sorted by is marked."""
+    """Return the titles above the list; the one it is sorted by is marked."""
     spans: list[Span] = [(" " * MARGIN, "faint")]
     for column in columns:
         sorted_by = column.sort is sort
@@ -164,7 +164,7 @@ def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: The
 
 
 def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
-    """One session's line."""
+    """Return one session's line."""
     spans: list[Span] = [(look.mark("cursor") if line.selected else " ", "accent"), (" ", "text")]
     for column in line.columns:
         spans += _fitted(_CELLS[column.key](line, now, look), column, look)
@@ -173,7 +173,7 @@ def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
 
 
 def heading(item: WaveHeading, width: int, selected: bool, look: ThemeStyles) -> Strip:
-    """A wave's line: how far it is, session by session."""
+    """Return a wave's line with its progress by session."""
     fold = look.mark("shut" if item.folded else "open")
     ground: Ground = "selected" if selected else "background"
     spans: list[Span] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
@@ -189,7 +189,7 @@ def heading(item: WaveHeading, width: int, selected: bool, look: ThemeStyles) ->
 
 
 def _fitted(spans: Sequence[Span], column: ListColumn, look: ThemeStyles) -> list[Span]:
-    """*spans* in exactly the column's width; the last one that fits is cut."""
+    """Return *spans* in exactly the column's width; the last one that fits is cut."""
     fitted: list[Span] = []
     left = column.width
     for text, role in spans:

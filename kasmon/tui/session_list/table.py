@@ -1,7 +1,7 @@
 """The list of sessions: one Line-API widget, as fast for five thousand rows as for five.
 
-Only rows that changed are drawn again. The selected session stays selected when the order changes, and the order holds
-still for a second after each key, so that no row jumps away under a person's hand.
+Only changed rows are drawn again. The selected session stays selected when the order changes. The order is fixed for a
+second after each key, so that no row moves while the user is typing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,9 +42,9 @@ from kasmon.tui.textual_ext.repaint import ImmediatePainter, runs
 from kasmon.tui.theme.look import Span, ThemeStyles
 
 QUIET_S: Final = 1.0
-"""The order holds still for so long after a key."""
+"""How long the order is fixed after a key, in seconds."""
 RESORT_S: Final = 0.5
-"""The order changes at most once in so long, in seconds."""
+"""The minimum interval between changes of the order, in seconds."""
 
 
 class ListHeader(Widget):
@@ -68,7 +68,7 @@ class ListHeader(Widget):
 
 
 class SessionTable(ScrollView, can_focus=True):
-    """The sessions, those that need a person first. Posts `SessionSelected` and `SessionOpened`."""
+    """The sessions, those that need the user first. Posts `SessionSelected` and `SessionOpened`."""
 
     DEFAULT_CSS = """
     SessionTable { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
@@ -87,23 +87,23 @@ class SessionTable(ScrollView, can_focus=True):
         self.columns: tuple[ListColumn, ...] = ()
         self.keys = KeyMap()
         self.offers: Sequence[ProfileOffer] | None = None
-        """The agents that can be started here; None while nobody knows, or nobody asked."""
+        """The agents that can be started here; None until it is known."""
         self.last_key_at = float("-inf")
         self._is_chosen = False
-        """Somebody put the cursor where it is; before that it stays on the first line, wherever the rows go."""
-        self._arranger = ListOrder()
+        """The user has moved the cursor; before that it stays on the first line when rows move."""
+        self._list_order = ListOrder()
         self._selected: SessionId | str | None = None
         self._index = 0
         self._awaited = ""
-        """The name of a session that was asked for here and is not there yet."""
+        """The name of a requested session that does not exist yet."""
         self._stale = False
-        """The order may be another than the one shown."""
+        """The order may differ from the one shown."""
         self._arranged_at = float("-inf")
         self._strips: dict[SessionId, tuple[tuple[RowContent, str], Strip]] = {}
         self._names_width = 8
-        self._brush = ImmediatePainter()
+        self._painter = ImmediatePainter()
 
-    # What it shows.
+    # Content.
 
     @property
     def selected(self) -> SessionId | None:
@@ -112,21 +112,21 @@ class SessionTable(ScrollView, can_focus=True):
         return item.session if isinstance(item, SessionRow) else None
 
     def sessions(self) -> dict[SessionId, Session]:
-        """Every session by its id, as of the last fleet."""
-        return dict(self._arranger.sessions)
+        """Return every session by its id, as of the last fleet."""
+        return dict(self._list_order.sessions)
 
     def session(self, wanted: SessionId) -> Session | None:
-        return self._arranger.sessions.get(wanted)
+        return self._list_order.sessions.get(wanted)
 
     def offer(self, offers: Sequence[ProfileOffer]) -> None:
-        """Say in an empty list that these agents can be started here."""
+        """Set the agents that can be started, which an empty list shows."""
         self.offers = offers
         self.refresh()
 
     def shown(self) -> list[Session]:
-        """The sessions of the list as it stands, filtered and in order."""
+        """Return the sessions in the list, filtered and in order."""
         return [
-            self._arranger.sessions[item.session]
+            self._list_order.sessions[item.session]
             for item in self.items
             if isinstance(item, SessionRow) and self.session(item.session)
         ]
@@ -135,31 +135,31 @@ class SessionTable(ScrollView, can_focus=True):
         """Show *fleet*: changed rows now, a changed order as soon as the keyboard is quiet."""
         change = change or difference(self.fleet, fleet)
         self.fleet = fleet
-        self._stale = self._arranger.take(fleet, change) or self._stale
+        self._stale = self._list_order.take(fleet, change) or self._stale
         for gone in change.gone:
             self._strips.pop(gone, None)
         self._stale = self._stale or (self.view.by_wave and bool(change.changed))
         if self._awaited:
-            self._meet()
+            self._select_awaited()
         if self._stale:
             self.settle()
         self._refresh_rows({session.id for session in change.changed} | set(change.gone))
 
     def settle(self) -> None:
-        """Bring the rows into their order, unless a key came or the order changed only just now."""
+        """Sort the rows, unless a key came or the order changed only just now."""
         now = self.clock.ticking()
         if self._stale and now - self.last_key_at >= QUIET_S and now - self._arranged_at >= RESORT_S:
             self.reorder()
 
     def look_at(self, view: ListSettings) -> None:
-        """Show the list under *view* from now on, at once."""
+        """Apply the settings *view* at once."""
         self.view = view
         self.reorder()
 
     def reorder(self) -> None:
-        """Bring the rows into their order now."""
+        """Sort the rows now."""
         before, top = self.items, self.scroll_offset.y
-        self.items = self._arranger.items(self.fleet, self.view)
+        self.items = self._list_order.items(self.fleet, self.view)
         self._stale = False
         self._arranged_at = self.clock.ticking()
         self._measure()
@@ -176,12 +176,12 @@ class SessionTable(ScrollView, can_focus=True):
         self.refresh()
 
     def tick(self) -> None:
-        """A second passed: draw the rows anew whose ages read otherwise, and settle what was held."""
+        """Redraw the rows whose ages changed, and sort if that was delayed; called every second."""
         self.settle()
         now = self.clock.now()
-        self._paint([y for y, item in self._in_sight() if self._reads_otherwise(item, now)])
+        self._paint([y for y, item in self._in_sight() if self._is_outdated(item, now)])
 
-    def _reads_otherwise(self, item: Item, now: float) -> bool:
+    def _is_outdated(self, item: Item, now: float) -> bool:
         session = self.session(item.session) if isinstance(item, SessionRow) else None
         drawn = None if session is None else self._strips.get(session.id)
         return session is not None and drawn is not None and drawn[0][1] != moments(session, now)
@@ -192,7 +192,7 @@ class SessionTable(ScrollView, can_focus=True):
         self.select_index(self._index + by)
 
     def select_index(self, index: int) -> None:
-        """Put the cursor on this line, as near as there is one, and show it."""
+        """Move the cursor to this line, or the nearest one, and show it."""
         if not self.items:
             return
         self._is_chosen = True
@@ -200,10 +200,10 @@ class SessionTable(ScrollView, can_focus=True):
         self.refresh_line(before)
         self.refresh_line(self._index)
         self._show_cursor()
-        self._announce()
+        self._post_selection()
 
     def select(self, wanted: SessionId) -> bool:
-        """Put the cursor on this session; False if the list does not show it."""
+        """Move the cursor to this session; False if the list does not show it."""
         for index, item in enumerate(self.items):
             if isinstance(item, SessionRow) and item.session == wanted:
                 self.select_index(index)
@@ -211,12 +211,12 @@ class SessionTable(ScrollView, can_focus=True):
         return False
 
     def await_name(self, name: str) -> None:
-        """Put the cursor on the session of this name as soon as it is there."""
+        """Move the cursor to the session of this name as soon as it exists."""
         self._awaited = name
-        self._meet()
+        self._select_awaited()
 
-    def _meet(self) -> None:
-        for session in self._arranger.sessions.values():
+    def _select_awaited(self) -> None:
+        for session in self._list_order.sessions.values():
             if session.name == self._awaited:
                 self._awaited = ""
                 self.reorder()
@@ -224,9 +224,9 @@ class SessionTable(ScrollView, can_focus=True):
                 return
 
     def next_that_needs(self) -> SessionId | None:
-        """The session of the list that needs a person most, and from it the next one; None if nobody else does."""
+        """Return the session that needs the user most, or the next one after the selected; None without another."""
         now = self.clock.now()
-        order = pressing(self.shown(), now, waiting_peers(self._arranger.sessions.values()))
+        order = pressing(self.shown(), now, waiting_peers(self._list_order.sessions.values()))
         found = next_pressing(order, self.selected)
         return None if found is None else found.id
 
@@ -252,7 +252,7 @@ class SessionTable(ScrollView, can_focus=True):
             self.fold(not item.folded)
 
     def mark(self, collisions: Mapping[SessionId, CollisionSummary]) -> None:
-        """These sessions change what others change; all others do not."""
+        """Mark these sessions as colliding with others, and no others."""
         before, self.collisions = self.collisions, collisions
         changed = {s for s in before.keys() | collisions.keys() if before.get(s) != collisions.get(s)}
         if changed:
@@ -260,7 +260,7 @@ class SessionTable(ScrollView, can_focus=True):
         self._refresh_rows(changed)
 
     def pin(self, wanted: SessionId | None) -> None:
-        """Mark this session as the one that the preview keeps."""
+        """Mark this session as the one that the preview is pinned to."""
         self.pinned = wanted
         self._measure()
         self.refresh()
@@ -298,7 +298,7 @@ class SessionTable(ScrollView, can_focus=True):
         return strip
 
     def nothing(self) -> Sequence[Sequence[Span]]:
-        """What stands in the list while it is empty."""
+        """Return the content of an empty list."""
         lines = nothing_lines(self.view.filter, self.keys, self.look.utf8, self.offers)
         return fitted(lines, self.size.height - 1, self.size.width - 3)
 
@@ -328,13 +328,13 @@ class SessionTable(ScrollView, can_focus=True):
     def on_focus(self) -> None:
         self._refresh_rows({self._selected} if isinstance(self._selected, str) else ())
 
-    # Inside.
+    # Internals.
 
     def _measure(self) -> None:
-        """Fit the columns. While the list is hidden it has no width, and keeps those it had; `on_resize` comes then."""
+        """Fit the columns. A hidden list has no width and keeps its columns; `on_resize` follows when it is shown."""
         if not self.size.width:
             return
-        sessions = self._arranger.sessions.values()
+        sessions = self._list_order.sessions.values()
         self._names_width = max(map(self._name_cells, sessions), default=8)
         for item in self.items:
             if isinstance(item, SessionRow) and item.depth and (child := self.session(item.session)) is not None:
@@ -345,17 +345,17 @@ class SessionTable(ScrollView, can_focus=True):
         without = empty_columns(sessions)
         self.columns = columns(self.size.width, self._names_width, longest_agent, longest_mode, without=without)
         if self.columns != before:
-            self.refresh()  # every row: those that did not change have other columns too
+            self.refresh()  # every row: unchanged ones have other columns too
             if self.header is not None:
                 self.header.refresh()
 
     def _name_cells(self, session: Session) -> int:
-        """How wide its name is with the marks behind it; most names are ASCII, and there may be thousands of them."""
+        """Return the width of its name and marks; ASCII names are fast, as there may be thousands."""
         name, marks = session.name, is_broken(session) + (session.id in self.collisions) + (session.id == self.pinned)
         return (len(name) if name.isascii() else cell_len(name)) + 2 * marks
 
     def _keep_selected(self, top: int) -> None:
-        """Find the selected line again where the rows are another; the view moves with it unless it shows the top."""
+        """Find the selected line again in changed rows; the view moves with it unless it shows the top."""
         before = self._index
         for index, item in enumerate(self.items if self._is_chosen else ()):
             if self._selected == (item.session if isinstance(item, SessionRow) else item.key):
@@ -366,7 +366,7 @@ class SessionTable(ScrollView, can_focus=True):
         if top and self._index != before:
             self.scroll_to(y=max(0, top + self._index - before), animate=False, immediate=True)
         self._show_cursor()
-        self._announce()
+        self._post_selection()
 
     def _first_row(self) -> int:
         return next((index for index, item in enumerate(self.items) if isinstance(item, SessionRow)), 0)
@@ -383,7 +383,7 @@ class SessionTable(ScrollView, can_focus=True):
         elif self._index >= top + height:
             self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
 
-    def _announce(self) -> None:
+    def _post_selection(self) -> None:
         item = self.items[self._index] if self._index < len(self.items) else None
         key: SessionId | str | None = (
             None if item is None else item.session if isinstance(item, SessionRow) else item.key
@@ -393,7 +393,7 @@ class SessionTable(ScrollView, can_focus=True):
             self.post_message(SessionSelected(self.selected))
 
     def _group_of(self, index: int) -> str | None:
-        """The key of the group that the line at *index* can be folded into."""
+        """Return the key of the group that the line at *index* can be folded into."""
         item = self.items[index]
         if not isinstance(item, SessionRow):
             return item.key
@@ -413,12 +413,12 @@ class SessionTable(ScrollView, can_focus=True):
         self._paint(y for y, item in self._in_sight() if isinstance(item, SessionRow) and item.session in ids)
 
     def _in_sight(self) -> Iterator[tuple[int, Item]]:
-        """The lines that are shown, each with its place from the top."""
+        """Yield the visible lines, each with its offset from the top."""
         first = self.scroll_offset.y
         return enumerate(self.items[first : first + self.size.height])
 
     def _paint(self, lines: Iterable[int]) -> None:
-        """Draw these *lines* of what is shown anew. Textual's own way renders every widget that they cross."""
-        width = self.scrollable_content_region.width  # beside the scrollbar, which lies over the lines
+        """Redraw these visible *lines*. Textual's own way renders every widget that they cross."""
+        width = self.scrollable_content_region.width  # without the scrollbar, which covers the lines
         if regions := [Region(0, y, width, rows) for y, rows in runs(lines)]:
-            self._brush.paint(self, regions)
+            self._painter.paint(self, regions)

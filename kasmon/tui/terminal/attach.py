@@ -1,4 +1,4 @@
-"""Leaving the screen to another program, a real `tmux attach`, and coming back to it."""
+"""Suspend the dashboard for another program, a real `tmux attach`, and resume it afterwards."""
 
 import asyncio
 import os
@@ -12,13 +12,13 @@ from kasmon.errors import UnableError
 
 
 async def attached(app: App[Any], argv: Sequence[str]) -> None:
-    """Run *argv* on this terminal until it ends; then the app has the terminal again, in its size of then.
+    """Run *argv* on this terminal until it ends; then the app resumes, in the terminal's current size.
 
     Raises:
-        UnableError: if there is no terminal to give away, or the program cannot be started.
+        UnableError: if there is no terminal to hand over, or the program cannot be started.
     """
     try:
-        with app.suspend():  # Textual 8.2 does not take the terminal back where anything is raised in here
+        with app.suspend():  # if this block raises, Textual 8.2 does not take the terminal back
             before = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
                 failed = await asyncio.to_thread(_run, list(argv))
@@ -32,8 +32,8 @@ async def attached(app: App[Any], argv: Sequence[str]) -> None:
 
 
 def _run(argv: Sequence[str]) -> UnableError | None:
-    """Give *argv* the terminal until it ends; what went wrong, None where nothing did."""
-    import subprocess  # only here
+    """Run *argv* on the terminal until it ends; return the error, None if it succeeded."""
+    import subprocess  # imported late
 
     environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     try:

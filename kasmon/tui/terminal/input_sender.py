@@ -1,4 +1,4 @@
-"""What carries keys, pastes and scrolling from the thread that reads stdin to the session that has the focus."""
+"""Send keys, pastes and scrolling from the thread that reads stdin to the focused session."""
 
 import threading
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from kasmon.model.permission import SessionId
 from kasmon.tui.terminal.link import TerminalLink
 
 KEYS_BYTES: Final = 256
-"""The longest piece that goes out as keys; tmux slows down with longer ones."""
+"""The longest piece that is sent as keys; tmux slows down with longer ones."""
 
 
 class InputSender:
-    """Carries what was typed to the session, on whatever thread it was read; knows how far back it is scrolled."""
+    """Sends input to one session, from any thread; tracks how far it is scrolled back."""
 
     def __init__(
         self,
@@ -23,25 +23,25 @@ class InputSender:
         read_key_pressed: Callable[[], object] = lambda: None,
     ) -> None:
         self.history = 0
-        """How many lines there are to scroll back over."""
+        """How many lines of history there are."""
         self._link, self._session = link, session
         self._leave_key_pressed, self._read_key_pressed = leave_key_pressed, read_key_pressed
         self._up = 0
         self._lock = threading.Lock()
 
     def keys(self, data: bytes) -> None:
-        """Send *data*, the bytes of keys, in pieces that tmux takes quickly."""
+        """Send *data*, the bytes of keys, in pieces that tmux handles quickly."""
         self.to_the_bottom()
         for at in range(0, len(data), KEYS_BYTES):
             self._link.tell(SendKeys(session=self._session, data=data[at : at + KEYS_BYTES]))
 
     def paste(self, text: str) -> None:
-        """Have tmux paste *text*, in brackets where the program asked for them."""
+        """Have tmux paste *text*, bracketed if the program enabled that."""
         self.to_the_bottom()
         self._link.tell(Paste(session=self._session, text=text))
 
     def scroll(self, lines: int) -> None:
-        """Go back in the history by *lines*, as far as there is any; forward where negative."""
+        """Scroll back in the history by *lines*, as far as there is any; forward if negative."""
         with self._lock:
             up = max(min(self._up + lines, self.history), 0)
             if up != self._up:
@@ -49,7 +49,7 @@ class InputSender:
                 self._link.tell(Scroll(session=self._session, up=up))
 
     def to_the_bottom(self) -> None:
-        """Typing is answered at the bottom, so that is where to look."""
+        """Scroll to the end, where the response to typing appears."""
         with self._lock:
             if self._up:
                 self._up = 0

@@ -1,8 +1,8 @@
-"""Keys as bytes: how a modern terminal says them, and how every program in a pane understands them.
+"""Encode keys as bytes: from a modern terminal's forms to those that every program in a pane understands.
 
-Legacy bytes reach a pane as they were typed. Kitty's `CSI code ; modifiers u` and xterm's `CSI 27 ; modifiers ; code ~`
-become their legacy form where there is one; where there is none (Shift+Enter, Ctrl+Enter, Ctrl+1) they pass as they
-are, since somebody set up a terminal to send them. Releases, bare modifiers and keys with Super are nobody's input.
+Legacy bytes reach a pane unchanged. Kitty's `CSI code ; modifiers u` and xterm's `CSI 27 ; modifiers ; code ~` become
+their legacy form if there is one. Others (Shift+Enter, Ctrl+Enter, Ctrl+1) pass unchanged, since the user has set up
+the terminal to send them. Releases, bare modifiers and keys with Super are dropped.
 """
 
 import re
@@ -43,7 +43,7 @@ _HOME_AND_END = {b"H": b"\x1b[1~", b"F": b"\x1b[4~"}
 
 
 def understood(sequence: bytes) -> bytes:
-    """What a pane gets for one key *sequence*; nothing for a key that is no input."""
+    """Return what a pane gets for one key *sequence*; empty for a key that is dropped."""
     if match := _KITTY.fullmatch(sequence):
         return _from_kitty(match, sequence)
     if match := _OTHER.fullmatch(sequence):
@@ -54,7 +54,7 @@ def understood(sequence: bytes) -> bytes:
 
 
 def for_application(sequence: bytes) -> bytes:
-    """*sequence* for a program that asked for application cursor keys, as tmux itself would send it."""
+    """Return *sequence* for a program that enabled application cursor keys, as tmux itself would send it."""
     match = _CURSOR.fullmatch(sequence)
     if match is None:
         return sequence
@@ -79,7 +79,7 @@ def _from_kitty(match: re.Match[bytes], sequence: bytes) -> bytes:
 
 
 def _typed(code: int, bits: int, sequence: bytes) -> bytes:
-    """The legacy bytes of the key *code* with these modifiers; *sequence* itself where there are none."""
+    """Return the legacy bytes of the key *code* with these modifiers; *sequence* itself if there are none."""
     if bits & (SUPER | HYPER | META) or code >= 0x110000:
         return b""
     if code in _PRIVATE:
@@ -97,7 +97,7 @@ def _typed(code: int, bits: int, sequence: bytes) -> bytes:
 
 
 def _edited(code: int, bits: int) -> bytes | None:
-    """Enter, Tab, Escape and Backspace: what each says with Shift or Ctrl, None where the legacy form cannot tell."""
+    """Return the bytes of Enter, Tab, Escape or Backspace with Shift or Ctrl; None without a legacy form."""
     if code == TAB and bits & (SHIFT | CTRL) == SHIFT:
         return b"\x1b[Z"
     if code == BACKSPACE:
@@ -122,20 +122,20 @@ _SIGNS |= {"underscore": "_", "at": "@", "space": " "}
 _F_KEYS = {1: b"\x1bOP", 2: b"\x1bOQ", 3: b"\x1bOR", 4: b"\x1bOS"}
 _F_KEYS |= {number: b"\x1b[%d~" % code for number, code in enumerate((15, 17, 18, 19, 20, 21, 23, 24), 5)}
 LEAVING: Final = frozenset("abcdefgklnopqrstuvwxyz\\]^_@ ")
-"""What goes with Ctrl: not H, I, J, M and [, which are Backspace, Tab, a new line, Enter and Escape."""
+"""Keys allowed with Ctrl: not H, I, J, M and [, which are Backspace, Tab, a new line, Enter and Escape."""
 
 
 class ReservedKey(msgspec.Struct, frozen=True):
-    """A key that a pane never gets."""
+    """A key that is never sent to a pane."""
 
     name: str
-    """As people read it: `Ctrl+]`."""
+    """Its display name, such as `Ctrl+]`."""
     legacy: bytes
     code: int | None = None
-    """The Unicode point that it has with Ctrl in kitty's and xterm's forms; None for a function key."""
+    """Its Unicode code point with Ctrl in kitty's and xterm's forms; None for a function key."""
 
     def pressed_by(self, sequence: bytes) -> bool:
-        """Whether *sequence* is this key going down, in any form."""
+        """Whether *sequence* is a press of this key, in any form."""
         if sequence == self.legacy:
             return True
         if (function := _FUNCTION_KEY.fullmatch(sequence)) is not None:
@@ -149,7 +149,7 @@ class ReservedKey(msgspec.Struct, frozen=True):
 
 
 def leave_key(name: str) -> ReservedKey:
-    """The key that `[keys] leave_focus` names: `ctrl+` and a letter or sign, or `f1` to `f12`.
+    """Return the key that `[keys] leave_focus` names: `ctrl+` and a letter or sign, or `f1` to `f12`.
 
     Raises:
         ValueError: for anything else, also for Ctrl with a letter that is Escape, Enter, Tab or Backspace.
@@ -164,7 +164,7 @@ def leave_key(name: str) -> ReservedKey:
 
 
 def leave_keys(names: Sequence[str]) -> tuple[ReservedKey, ...]:
-    """The keys that `[keys] leave_focus` names.
+    """Return the keys that `[keys] leave_focus` names.
 
     Raises:
         ValueError: if it names none, or one as in `leave_key`.
@@ -176,7 +176,7 @@ def leave_keys(names: Sequence[str]) -> tuple[ReservedKey, ...]:
 
 CTRL_BRACKET: Final = leave_key("ctrl+]")
 LEAVE_KEYS: Final = (CTRL_BRACKET, leave_key("f12"))
-"""The second one is for keyboards without a `]` that goes with Ctrl."""
+"""The second one is for keyboards on which Ctrl and `]` cannot be combined."""
 
 
 _KEYS = {"enter": b"\r", "escape": b"\x1b", "tab": b"\t", "shift+tab": b"\x1b[Z", "backspace": b"\x7f", "space": b" "}
@@ -185,7 +185,7 @@ _NUMBERS = {"insert": 2, "delete": 3, "pageup": 5, "pagedown": 6}
 
 
 def spoken(key: str, character: str | None) -> bytes:
-    """The bytes of one of Textual's keys, for where there is no tap: a browser, a test. Nothing where it has none."""
+    """Return the bytes of a Textual key, for use without a tap (a browser, a test); empty if it has none."""
     *modifiers, name = key.split("+") if key != "+" else [key]
     bits = SHIFT * ("shift" in modifiers) | ALT * ("alt" in modifiers) | CTRL * ("ctrl" in modifiers)
     if name in _LETTERS:

@@ -1,4 +1,4 @@
-"""What a terminal on the screen needs of the host that holds it: somewhere to send its wishes."""
+"""The interface between a terminal widget and the host of its session."""
 
 from typing import Protocol, TypeAlias
 
@@ -11,7 +11,7 @@ class TerminalLink(Protocol):
     """Sends commands about terminals. Results arrive as `TerminalRows` and `SubscriptionEnded`, through the app."""
 
     def tell(self, wish: TerminalWish, /) -> None:
-        """Send *wish* at once; what is told first arrives first. Never blocks; a host that is gone is no error here.
+        """Send the command *wish* at once and in order. Never blocks; a missing host is not an error here.
 
         `SendKeys`, `Paste` and `Scroll` come from the thread that reads stdin, the others from the app's loop.
         """

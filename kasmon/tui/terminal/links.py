@@ -1,6 +1,6 @@
-"""Addresses in a terminal's text: which of it is a link, and what a person must see before it is opened.
+"""Find links in a terminal's text, and warn about what the user must know before opening one.
 
-Only http and https are links, whatever a program says; nothing is opened but after a look at the whole address.
+Only http and https addresses are links. A link is opened only after the user has seen the whole address.
 """
 
 import re
@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 from kasmon.sanitize import has_hidden, visible
 
 LONGEST: Final = 1000
-"""A longer address, in characters, is no link: nobody could look at it."""
+"""A longer address, in characters, is not a link: the user could not check it."""
 _LINK: Final = re.compile(r"https?://[^\s<>\"'`\x00-\x20\x7f-\x9f\u2500-\u259f]+", re.IGNORECASE)
 _BEHIND: Final = ".,;:!?…"
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 
 
 class LinkAddress(NamedTuple):
-    """An address, and where it stands in its line: characters from *start* to before *end*."""
+    """An address and its position in the line: characters from *start* to before *end*."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class LinkAddress(NamedTuple):
 
 
 def links(text: str) -> list[LinkAddress]:
-    """The links in one line of *text*, from left to right. The full stop of a sentence is no part of one."""
+    """Return the links in one line of *text*, from left to right. Punctuation after a link is not part of it."""
     if "://" not in text:
         return []
     matches = (match for match in _LINK.finditer(text) if len(match[0]) <= 2 * LONGEST)
@@ -52,7 +52,7 @@ def is_link(address: str) -> bool:
 
 
 def warnings(address: str) -> list[str]:
-    """What a person should know of *address* before opening it, in sentences."""
+    """Return warnings about *address* for the user, as sentences."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     said: list[str] = []
@@ -77,7 +77,7 @@ def _punycode(host: str) -> str:
 
 
 def _trimmed(address: str) -> str:
-    """*address* without the punctuation that follows it, and without a bracket that it does not open."""
+    """Return *address* without the punctuation that follows it, and without unmatched closing brackets."""
     while address and (
         address[-1] in _BEHIND
         or (address[-1] in _PAIRS and address.count(address[-1]) > address.count(_PAIRS[address[-1]]))

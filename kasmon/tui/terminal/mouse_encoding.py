@@ -1,4 +1,4 @@
-"""The mouse as bytes: SGR reports in, and out again in the form that a pane's program asked for."""
+"""Mouse reports as bytes: read from SGR, and written in the form that a pane's program enabled."""
 
 import re
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kasmon.host.rpc.frames import TerminalModes
 
 RELEASE, MOVED, WHEEL = 3, 32, 64
 X10_CELLS = 223
-"""The last column or row that the old form can name."""
+"""The last column or row that the old form can encode."""
 
 REPORT = re.compile(rb"\x1b\[<(\d{1,4});(-?\d{1,6});(-?\d{1,6})([Mm])")
 
@@ -35,14 +35,14 @@ class MouseReport(NamedTuple):
 
 
 def read(match: re.Match[bytes], cell: tuple[float, float] = (1.0, 1.0)) -> MouseReport:
-    """The report that `REPORT` matched; *cell* is a cell's width and height in what the terminal counts."""
+    """Return the report that `REPORT` matched; *cell* is a cell's width and height in the terminal's units."""
     width, height = cell
     x, y = (int(match[2]) - 1) / width, (int(match[3]) - 1) / height
     return MouseReport(int(match[1]), int(x // 1), int(y // 1), match[4] == b"m")
 
 
 def wanted(report: MouseReport, modes: TerminalModes) -> bool:
-    """Whether a program in these modes asked for *report*."""
+    """Whether a program in these modes wants *report*."""
     match modes.mouse:
         case "all":
             return True
@@ -55,7 +55,7 @@ def wanted(report: MouseReport, modes: TerminalModes) -> bool:
 
 
 def written(report: MouseReport, modes: TerminalModes) -> bytes:
-    """*report* as the program reads it: SGR, or the old form, which is empty where a cell lies too far out."""
+    """Encode *report* for the program: SGR, or the old form, which is empty if a coordinate is too large."""
     if modes.mouse_sgr:
         return b"\x1b[<%d;%d;%d%c" % (report.button, report.x + 1, report.y + 1, b"m" if report.up else b"M")
     if report.x >= X10_CELLS or report.y >= X10_CELLS or report.button > X10_CELLS:

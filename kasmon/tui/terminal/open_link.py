@@ -1,4 +1,4 @@
-"""A look at a link before it is opened: all of its address, with nothing in it hidden."""
+"""Show a link before it is opened: its whole address, with nothing hidden."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def look_at(app: "Kasmon", address: str) -> None:
-    """Show *address*, if it is a link at all; it is opened by the key that says so and by nothing else."""
+    """Show *address* in a confirmation, if it is a link; only the confirming key opens it."""
     if is_link(address):
         question = Confirmation("Open a link", (visible(address), *warnings(address)), "open")
         wanted = OpenLink(address=address)

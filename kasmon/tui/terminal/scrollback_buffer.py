@@ -1,6 +1,6 @@
-"""All that a terminal has printed and still knows, to be read: wrapped to any width, searched, selected. Pure.
+"""The whole scrollback of a terminal: wrapped to any width, searched, selected. Pure.
 
-Lines come whole: what the terminal had wrapped is one line again, so nothing that is copied holds a break of its own.
+Lines come unwrapped: what the terminal had wrapped is one line again, so copied text has no additional line breaks.
 """
 
 import re
@@ -16,18 +16,18 @@ from kasmon.tui.terminal.links import LinkAddress, links
 from kasmon.tui.terminal.sgr import strip_of
 
 MOST_FOUND: Final = 10_000
-"""So many places are found at most."""
+"""At most so many matches are returned."""
 
 
 class BufferPosition(NamedTuple):
-    """A place between two characters: a line, and a character of it."""
+    """A position between two characters: a line, and a character of it."""
 
     line: int
     at: int
 
 
 class BufferMatch(NamedTuple):
-    """Where words stand: in a line, from one character to before another."""
+    """A match: a line, and its characters from *start* to before *end*."""
 
     line: int
     start: int
@@ -35,7 +35,7 @@ class BufferMatch(NamedTuple):
 
 
 class BufferRow(NamedTuple):
-    """What of a line stands in one row: characters from *start* to before *end*."""
+    """The part of a line in one row: characters from *start* to before *end*."""
 
     line: int
     start: int
@@ -43,7 +43,7 @@ class BufferRow(NamedTuple):
 
 
 class ScrollbackBuffer:
-    """*lines* with SGR sequences in them, oldest first; an empty one where there is none."""
+    """The buffer of *lines* with SGR sequences, oldest first; one empty line if there is none."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = tuple(lines) or ("",)
@@ -54,7 +54,7 @@ class ScrollbackBuffer:
         self._strips: dict[int, Strip] = {}
 
     def wrap(self, width: int) -> None:
-        """Lay the lines out in rows of *width* cells."""
+        """Wrap the lines to rows of *width* cells."""
         self.rows, self._first_rows = [], []
         for line, text in enumerate(self.texts):
             self._first_rows.append(len(self.rows))
@@ -64,17 +64,17 @@ class ScrollbackBuffer:
             )
 
     def row_of(self, spot: BufferPosition) -> int:
-        """The row that *spot* stands in."""
+        """Return the row that contains *spot*."""
         first = self._first_rows[spot.line]
         after = self._first_rows[spot.line + 1] if spot.line + 1 < len(self._first_rows) else len(self.rows)
         return first + bisect_right([row.start for row in self.rows[first:after]], spot.at) - 1
 
     def cell_of(self, spot: BufferPosition) -> int:
-        """How many cells stand left of *spot* in its row."""
+        """Return the number of cells left of *spot* in its row."""
         return cell_len(self.texts[spot.line][self.rows[self.row_of(spot)].start : spot.at])
 
     def spot(self, row: int, cell: int) -> BufferPosition:
-        """The character at *cell* of *row*, or the end of its text where that is shorter."""
+        """Return the position at *cell* of *row*, or the end of its text if that is shorter."""
         where = self.rows[min(max(row, 0), len(self.rows) - 1)]
         text, at, left = self.texts[where.line], where.start, max(cell, 0)
         if text.isascii():
@@ -86,7 +86,7 @@ class ScrollbackBuffer:
         return BufferPosition(where.line, at)
 
     def strip(self, row: int) -> Strip:
-        """The cells of *row*, in the program's own colours."""
+        """Return the cells of *row*, in the program's own colours."""
         where = self.rows[row]
         whole = self._strips.get(where.line)
         if whole is None:
@@ -98,7 +98,7 @@ class ScrollbackBuffer:
         return whole.crop(left, left + cell_len(text[where.start : where.end]))
 
     def find(self, words: str) -> list[BufferMatch]:
-        """Where *words* stand, in order; upper and lower case are one."""
+        """Return the matches of *words*, in order; case is ignored."""
         if not words:
             return []
         pattern = re.compile(re.escape(words), re.IGNORECASE)
@@ -110,7 +110,7 @@ class ScrollbackBuffer:
         return found[:MOST_FOUND]
 
     def between(self, one: BufferPosition, other: BufferPosition) -> str:
-        """The text from the earlier of both spots to the later one, without blanks at the ends of lines."""
+        """Return the text from the earlier to the later position, without blanks at the ends of lines."""
         first, last = min(one, other), max(one, other)
         if first.line == last.line:
             return self.texts[first.line][first.at : last.at].rstrip()
@@ -120,12 +120,12 @@ class ScrollbackBuffer:
         )
 
     def links(self, line: int) -> list[LinkAddress]:
-        """The links of one line."""
+        """Return the links of one line."""
         return links(self.texts[line])
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Before which characters *text* is broken, so that no row is wider than *width* cells."""
+    """Return the characters before which *text* is broken, so that no row is wider than *width* cells."""
     if text.isascii():
         return [*range(width, len(text), width)]
     if cell_len(text) <= width:

@@ -1,6 +1,6 @@
-"""Reading what a terminal has printed: a picture of all of it that stands still, with a cursor, search and copying.
+"""Read a terminal's scrollback: a fixed copy of its output, with a cursor, search and copying.
 
-The program goes on meanwhile and gets none of these keys, which are those of reading a transcript.
+The program keeps running and gets none of these keys, which are those for reading a transcript.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from kasmon.tui.transcript.find_bar import FindBar, FindChanged
 from kasmon.tui.widgets.text_lines import TextLines, fitting_keys
 
 ROOMY_WIDTH: Final = 100
-"""From this width on there is room for a word on what this is."""
+"""The minimum width to show an explanation."""
 
 
 class ScrollbackScreen(Overlay):
-    """What one terminal printed, over everything else. *copied* takes a text, *looked* a link that is to be opened."""
+    """The scrollback of one terminal, above everything else. *copied* gets a text, *looked* a link to open."""
 
     places = (KeyContext.READING, KeyContext.TEXT, KeyContext.FIND)
     DEFAULT_CSS = """
@@ -44,7 +44,7 @@ class ScrollbackScreen(Overlay):
         at: BufferPosition | None = None,
         words: str = "",
     ) -> None:
-        """*up*: how many rows above the end it begins, unless it begins *at* a place; *words*: what is found there."""
+        """*up*: how many rows above the end to begin, unless *at* is set; *words*: the initial search."""
         super().__init__()
         self.look, self.keys, self.session_name = look, keys, name
         self.view = ScrollbackView(buffer, look, up, at)
@@ -52,8 +52,8 @@ class ScrollbackScreen(Overlay):
         self.find_bar = FindBar(look, keys)
         self.foot = TextLines(look, "surface")
         self._copied, self._looked = copied, looked
-        self._began = self.view.cursor
-        self._acts: dict[str, Callable[[], object]] = {
+        self._search_start = self.view.cursor
+        self._actions: dict[str, Callable[[], object]] = {
             "read_line_down": lambda: self.view.move(1),
             "read_line_up": lambda: self.view.move(-1),
             "read_page_down": lambda: self.view.scroll(self.view.size.height),
@@ -66,9 +66,9 @@ class ScrollbackScreen(Overlay):
             "find": self._begin_find,
             "find_on": lambda: self._find(down=False),
             "find_back": lambda: self._find(down=True),
-            "find_keep": self._keep_find,
+            "find_keep": self._accept_find,
             "find_drop": self._drop_find,
-            "toggle": self._look_at_link,
+            "toggle": self._open_link,
             "copy": self._copy_selection,
             "copy_answer": self._copy_screen,
             "stop_reading": self._leave,
@@ -83,14 +83,14 @@ class ScrollbackScreen(Overlay):
         self.set_focus(self.view)
         if self._words:
             self.view.found = self.view.buffer.find(self._words)
-            self._say_found(self._words, here=True)
+            self._show_matches(self._words, here=True)
             self.find_bar.is_open = True
             self.find_bar.keep()
-        self._tell()
+        self._update_foot()
 
     def do(self, action: str) -> bool:
-        """Do what the key table calls by this id; whether there is such a thing here."""
-        act = self._acts.get(action)
+        """Run the action with this id; return whether it exists here."""
+        act = self._actions.get(action)
         if act is not None:
             act()
         return act is not None
@@ -114,14 +114,14 @@ class ScrollbackScreen(Overlay):
         self.find_bar.heard(message.words, self._search)
 
     def _search(self, words: str) -> None:
-        """Go to where *words* stand, from where the search began."""
+        """Search for *words*, from where the search began."""
         self.view.found = self.view.buffer.find(words)
-        self.view.go(self._began)
+        self.view.go(self._search_start)
         here = self.view.find_next(down=False) or self.view.find_next(down=True)
-        self._say_found(words, here)
+        self._show_matches(words, here)
 
     def on_scrollback_view_moved(self) -> None:
-        self._tell()
+        self._update_foot()
 
     def on_scrollback_view_dragged(self) -> None:
         self._copy_selection()
@@ -137,16 +137,16 @@ class ScrollbackScreen(Overlay):
         self.view.refresh()
 
     def _begin_find(self) -> None:
-        self._began, self._words = self.view.cursor, ""
+        self._search_start, self._words = self.view.cursor, ""
         self.find_bar.begin()
 
     def _find(self, *, down: bool) -> None:
         if self.view.found:
-            self._say_found(self.find_bar.words.words, self.view.find_next(down=down))
+            self._show_matches(self.find_bar.words.words, self.view.find_next(down=down))
         else:
             self._begin_find()
 
-    def _keep_find(self) -> None:
+    def _accept_find(self) -> None:
         if self.find_bar.written != self.find_bar.words.words:
             self._search(self.find_bar.written)
         self.find_bar.keep()
@@ -155,14 +155,14 @@ class ScrollbackScreen(Overlay):
     def _drop_find(self) -> None:
         self.view.found = []
         self.find_bar.drop()
-        self.view.go(self._began)
+        self.view.go(self._search_start)
         self.set_focus(self.view)
 
-    def _say_found(self, words: str, here: bool) -> None:
+    def _show_matches(self, words: str, here: bool) -> None:
         self.find_bar.words.words = words
         self.find_bar.tell(len(self.view.found), done=True, here=here)
 
-    def _look_at_link(self) -> None:
+    def _open_link(self) -> None:
         if (link := self.view.link()) is not None:
             self._looked(link.address)
 
@@ -177,18 +177,18 @@ class ScrollbackScreen(Overlay):
     def _leave(self) -> None:
         if self.view.drop_selection() if self.view.selects else False:
             return
-        if self.view.found and not self._words:  # who came for what was found goes back at once
-            self._drop_found()
+        if self.view.found and not self._words:  # with an initial search, the key leaves at once
+            self._drop_matches()
         else:
             self.dismiss()
 
-    def _drop_found(self) -> None:
+    def _drop_matches(self) -> None:
         self.view.found = []
         self.find_bar.drop()
         self.view.refresh()
 
-    def _tell(self) -> None:
-        """The line at the bottom: whose it is, which keys there are, where one is."""
+    def _update_foot(self) -> None:
+        """Update the bottom line: the session, the available keys, the position."""
         keys, utf8 = self.keys, self.look.utf8
         words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
         words += [("toggle", "link")] if self.view.link() is not None else []

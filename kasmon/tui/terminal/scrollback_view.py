@@ -1,4 +1,4 @@
-"""A terminal's text on the screen: rows of a buffer, a cursor in it, what is found, what is selected, its links."""
+"""A view of a terminal's text: rows of a buffer, a cursor, matches, a selection, links."""
 
 from typing import ClassVar, Final
 
@@ -27,10 +27,10 @@ class ScrollbackView(Widget, can_focus=True):
     DEFAULT_CSS = "ScrollbackView { width: 1fr; height: 1fr; background: $background; color: $foreground; }"
 
     class Moved(Message):
-        """The cursor, the selection or what is found is another one."""
+        """The cursor, the selection or the matches changed."""
 
     class Dragged(Message):
-        """Something was selected with the mouse."""
+        """The user selected text with the mouse."""
 
     class LinkClicked(Message):
         def __init__(self, link: LinkAddress) -> None:
@@ -42,7 +42,7 @@ class ScrollbackView(Widget, can_focus=True):
     ) -> None:
         super().__init__()
         self._begins = at
-        """Where the cursor is first, in the middle; None: at the end."""
+        """The initial cursor position, centred; None: at the end."""
         self.buffer, self.look = buffer, look
         self.cursor = self.begun_at = BufferPosition(max(len(buffer.lines) - 1, 0), 0)
         self.selects = False
@@ -51,7 +51,7 @@ class ScrollbackView(Widget, can_focus=True):
         self._is_dragging = False
         self._at_end, self._up = True, up
 
-    # Where one is.
+    # Position.
 
     def on_resize(self) -> None:
         self.buffer.wrap(self.size.width)
@@ -66,7 +66,7 @@ class ScrollbackView(Widget, can_focus=True):
         self._show_cursor()
 
     def move(self, rows: int) -> None:
-        """Move the cursor by so many rows, up where negative."""
+        """Move the cursor by so many rows, up if negative."""
         row = self._row + rows
         self.go(self.buffer.spot(row, self.buffer.cell_of(self.cursor)))
 
@@ -76,7 +76,7 @@ class ScrollbackView(Widget, can_focus=True):
         self.go(BufferPosition(self.cursor.line, min(max(self.cursor.at + characters, 0), len(text))))
 
     def go(self, spot: BufferPosition) -> None:
-        """Put the cursor there; the screen follows."""
+        """Move the cursor to *spot*, scrolling if needed."""
         if self.buffer.rows:
             self.cursor = spot
             self._show_cursor()
@@ -85,7 +85,7 @@ class ScrollbackView(Widget, can_focus=True):
         self.go(self.buffer.spot(row, 0))
 
     def scroll(self, rows: int) -> None:
-        """Move what is shown, and the cursor with it where it would go out of sight."""
+        """Scroll by *rows*, and keep the cursor visible."""
         height = max(self.size.height, 1)
         self.top = min(max(self.top + rows, 0), max(len(self.buffer.rows) - height, 0))
         row = min(max(self._row, self.top), self.top + height - 1)
@@ -107,10 +107,10 @@ class ScrollbackView(Widget, can_focus=True):
         self.refresh()
         self.post_message(self.Moved())
 
-    # What is found and selected.
+    # Matches and selection.
 
     def find_next(self, *, down: bool) -> bool:
-        """Go to the next place, up unless *down*; whether there is one."""
+        """Go to the next match, up unless *down*; return whether there is one."""
         if down:
             there = next((found for found in self.found if found[:2] > self.cursor), None)
         else:
@@ -125,13 +125,13 @@ class ScrollbackView(Widget, can_focus=True):
         self._changed()
 
     def drop_selection(self) -> bool:
-        """Select nothing; whether something was selected."""
+        """Drop the selection; return whether there was one."""
         had, self.selects = self.selects, False
         self._changed()
         return had
 
     def selected(self) -> tuple[BufferPosition, BufferPosition]:
-        """From where to where is selected; by keys the character under the cursor too, by no selection its line."""
+        """Return the selected range; by keys with the character under the cursor. Without a selection, its line."""
         if not self.selects:
             text = self.buffer.texts[self.cursor.line] if self.buffer.texts else ""
             return BufferPosition(self.cursor.line, 0), BufferPosition(self.cursor.line, len(text))
@@ -139,12 +139,12 @@ class ScrollbackView(Widget, can_focus=True):
         return first, last if self._is_dragging else BufferPosition(last.line, last.at + 1)
 
     def screenful(self) -> tuple[BufferPosition, BufferPosition]:
-        """From the first to behind the last character in sight."""
+        """Return the range of the visible text."""
         rows = self.buffer.rows[self.top : self.top + self.size.height]
         return BufferPosition(rows[0].line, rows[0].start), BufferPosition(rows[-1].line, rows[-1].end)
 
     def link(self) -> LinkAddress | None:
-        """The link under the cursor, else the first one of its row, else of its line."""
+        """Return the link under the cursor, else the first one of its row, else of its line."""
         if not self.buffer.rows:
             return None
         row = self.buffer.rows[self._row]
@@ -228,7 +228,7 @@ class ScrollbackView(Widget, can_focus=True):
 
 
 def _painted(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """*strip* with *style* over its cells from *start* to before *end*."""
+    """Return *strip* with *style* over its cells from *start* to before *end*."""
     width = strip.cell_length
     parts = [strip.crop(0, start), strip.crop(start, end).apply_style(Style.null()), strip.crop(end, width)]
     parts[1] = Strip([Segment(text, (own or Style.null()) + style) for text, own, _ in parts[1]])

@@ -1,8 +1,8 @@
-"""One captured row of a terminal becomes one strip of cells; whatever is neither text nor colour is dropped.
+"""Convert one captured row of a terminal to one strip of cells; everything except text and colours is dropped.
 
 Rows come from `tmux capture-pane -e`: text, SGR sequences, hyperlinks (tmux 3.4 and later) and, between SO and SI, line
-drawing. Each row starts in the default style. A row never acts on the terminal that shows it: every other sequence goes
-with its payload, every other control goes, and what would turn the reading direction is shown as U+FFFD.
+drawing. Each row starts in the default style. A row never acts on the terminal that shows it: every other sequence is
+dropped with its payload, as are other controls; characters that change the reading direction become U+FFFD.
 """
 
 import re
@@ -18,15 +18,15 @@ from textual.strip import Strip
 from kasmon.terminal_text.styles import LINE_DRAWING, PLAIN, SGR, SGR_BODY, STYLE_CHANGE, TextStyle, colour_numbers
 
 BIDI = "\u061c\u202a-\u202e\u2066-\u2069"
-"""What turns text; LRM and RLM only place what stands beside them, and Hebrew and Arabic are written with them."""
+"""Bidi controls, without LRM and RLM: those only affect adjacent characters, and Hebrew and Arabic need them."""
 CONTROLS = "\x00-\x1f\x7f-\x9f"
 STEPS = 16_384
-"""How many different changes of style are remembered before all are forgotten."""
+"""How many different style changes are cached before the cache is cleared."""
 
 _ODD = re.compile(rf"\x1b(?!{SGR_BODY})|(?!\x1b)[{CONTROLS}{BIDI}]")
 _UNWANTED = re.compile(
     rf"(?P<keep>{SGR}|[\x0e\x0f])"
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS, SOS, PM, APC, with what they carry
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS, SOS, PM, APC, with their payload
     r"|\x1b\[[0-?]*[ -/]*(?:[@-~]|$)"
     r"|\x1b[ -/]*[0-~]?"
     rf"|(?P<tab>\t)|(?P<bidi>[{BIDI}])|[{CONTROLS}]"
@@ -39,7 +39,7 @@ _ATTRIBUTES = {
 
 
 def strip_of(row: str) -> Strip:
-    """*row* as cells, as wide as its text."""
+    """Return *row* as cells, as wide as its text."""
     if _ODD.search(row):
         row = _cleaned(row)
     pieces = STYLE_CHANGE.split(row)
@@ -72,7 +72,7 @@ def _drawn(first: str, drawings: list[str]) -> Iterator[str]:
 
 
 class _Pens(dict[TextStyle, RichStyle | None]):
-    """What Rich draws text of each style with, remembered as far as there is room."""
+    """A cache of the Rich style for each text style."""
 
     def __missing__(self, style: TextStyle) -> RichStyle | None:
         if len(self) >= STEPS:

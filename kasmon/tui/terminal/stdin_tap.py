@@ -1,9 +1,9 @@
-"""Where every byte of stdin goes while a terminal has the focus: into the pane, to Textual, or nowhere. Sans-IO.
+"""Route every byte of stdin while a terminal has the focus: to the pane, to Textual, or nowhere. Sans-IO.
 
-Keys pass as they are (`key_encoding.py` says what becomes of the modern forms). Three things stay with us: the leave
-keys; Shift with PageUp, PageDown and Home, and the wheel, where the program has no use for them. What a terminal says
-itself never reaches an agent: focus, mode and size reports go to Textual, every other reply is dropped, also when it
-comes in pieces. A bracketed paste comes whole; the leave key inside it is only text.
+Keys pass unchanged (`key_encoding.py` converts modern forms). Three kinds stay with the dashboard: the leave keys;
+Shift with PageUp, PageDown and Home, and the wheel, if the program does not use them. Replies of the terminal never
+reach an agent: focus, mode and size reports go to Textual, every other reply is dropped, even in pieces. A bracketed
+paste is passed on whole; a leave key inside it is only text.
 """
 
 import re
@@ -17,13 +17,13 @@ from kasmon.tui.terminal import mouse_encoding
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, for_application, understood
 
 HOLD_S: Final = 0.01
-"""How long what may be the beginning of a sequence waits for its rest: an Escape key comes through that much later."""
+"""How long the possible beginning of a sequence waits for its rest; this delays the Escape key."""
 STALL_S: Final = 1.0
-"""How long a reply or a paste that stopped in the middle is waited for."""
+"""How long to wait for the rest of an incomplete reply or paste, in seconds."""
 STRING_BYTES: Final = 64 * 1024
-"""A longer reply of the terminal is given up."""
+"""A longer reply of the terminal is discarded."""
 PASTE_BYTES: Final = 8 * 1024 * 1024
-"""A longer paste goes on in pieces."""
+"""A longer paste is split."""
 WHEEL_LINES: Final = 3
 
 SHIFT_HOME: Final = b"\x1b[1;2H"
@@ -38,28 +38,28 @@ _CSI_SO_FAR = re.compile(rb"\x1b\[[0-?]+[ -/]*")
 _OPENINGS = frozenset(
     (b"\x1b", b"\x1b[", b"\x1bO", b"\x1b]", b"\x1bP", b"\x1b_", *(b"\x1b]%d" % n for n in range(100)))
 )
-"""What may be one key, or the beginning of something longer."""
+"""Sequences that are either one key or the beginning of something longer."""
 _UNSAFE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class StdinSink(Protocol):
-    """Who carries what was typed. Called on the thread that reads stdin."""
+    """Receives the routed input. Called on the thread that reads stdin."""
 
     def keys(self, data: bytes) -> None: ...
 
     def paste(self, text: str) -> None: ...
 
     def scroll(self, lines: int) -> None:
-        """Go back in the history by *lines*; forward where negative."""
+        """Scroll back in the history by *lines*; forward if negative."""
 
     def read(self) -> None:
-        """Show all that was printed, to read, search and copy."""
+        """Open the scrollback, to read, search and copy."""
 
     def leave(self) -> None: ...
 
 
 class FocusGeometry(msgspec.Struct, frozen=True):
-    """Where the terminal stands on the screen, and what its program asked for; replaced whole."""
+    """Where the terminal is on the screen, and its program's modes; replaced as a whole."""
 
     x: int = 0
     y: int = 0
@@ -67,38 +67,38 @@ class FocusGeometry(msgspec.Struct, frozen=True):
     height: int = 0
     left: int = 0
     top: int = 0
-    """The pane's column and row that are shown in the corner."""
+    """The pane's column and row in the top left corner."""
     modes: TerminalModes = msgspec.field(default_factory=TerminalModes)
     scrolled: int = 0
 
 
 class StdinTap:
-    """Takes stdin's bytes in reads of any size; hands out what is meant for the pane, returns what is Textual's."""
+    """Accepts stdin's bytes in reads of any size; sends the pane's part to the sink, returns Textual's part."""
 
     def __init__(self, sink: StdinSink, leave: Sequence[ReservedKey] = LEAVE_KEYS) -> None:
         self.aim = FocusGeometry()
         self.cell = (1.0, 1.0)
-        """A cell's width and height in what the mouse counts: cells, or pixels where Textual asked for these."""
+        """A cell's width and height in mouse units: cells, or pixels if Textual enabled these."""
         self.left = False
-        """A leave key was pressed: from now on everything is Textual's."""
+        """A leave key was pressed: from now on all input is Textual's."""
         self._sink, self._leave = sink, tuple(leave)
         self._leave_bytes = tuple(key.legacy for key in self._leave if len(key.legacy) == 1)
         self._pending = b""
         self._keys = bytearray()
-        self._ours = bytearray()
+        self._textual_bytes = bytearray()
         self._paste: bytearray | None = None
-        self._grab: bool | None = None
-        """Whose a held mouse button is: the pane's, Textual's, or none is held."""
+        self._grabbed_by_pane: bool | None = None
+        """The owner of a held mouse button: true the pane, false Textual, None if no button is held."""
 
     @property
     def hold_s(self) -> float | None:
-        """When nothing comes for this long, call `settle`; None while nothing is kept."""
+        """If nothing comes for this long, call `settle`; None while nothing is pending."""
         if self._paste is not None:
             return STALL_S
         return None if not self._pending else HOLD_S if self._pending in _OPENINGS else STALL_S
 
     def feed(self, data: bytes) -> bytes:
-        """Hand on what *data* completes; what is Textual's comes back, all of it once the leave key was pressed."""
+        """Send on what *data* completes; return Textual's part, which is everything after a leave key."""
         if self.left:
             return data
         data, self._pending = self._pending + data, b""
@@ -111,11 +111,11 @@ class StdinTap:
             else:
                 at = self._take_text(data, at)
         self._flush()
-        ours, self._ours = bytes(self._ours) + data[at:], bytearray()
+        ours, self._textual_bytes = bytes(self._textual_bytes) + data[at:], bytearray()
         return ours
 
     def settle(self) -> None:
-        """Nothing came for `hold_s`: what is kept was no beginning, or its end is lost."""
+        """Resolve what is pending, because nothing came for `hold_s`: it was no beginning, or its end is lost."""
         pending, self._pending = self._pending, b""
         if self._paste is not None:
             self._paste += pending
@@ -132,7 +132,7 @@ class StdinTap:
             self._keys += data[at:end]
             return end
         self._keys += data[at:leave]
-        self._go()
+        self._leave_focus()
         return leave + 1
 
     def _take_sequence(self, data: bytes, at: int) -> int:
@@ -168,16 +168,16 @@ class StdinTap:
         if report := mouse_encoding.REPORT.fullmatch(sequence):
             self._take_mouse(mouse_encoding.read(report, self.cell), sequence)
         elif sequence in (b"\x1b[I", b"\x1b[O") or (between, final) == (b"$", b"y"):
-            self._ours += sequence
+            self._textual_bytes += sequence
         elif final == b"t" and parameters:
-            self._ours += sequence if parameters.startswith(b"48;") else b""
+            self._textual_bytes += sequence if parameters.startswith(b"48;") else b""
         elif parameters[:1] not in (b"<", b"=", b">", b"?") and not _is_reply(parameters, final):
             self._take_key(sequence)
 
     def _take_key(self, sequence: bytes) -> None:
         aim = self.aim
         if any(key.pressed_by(sequence) for key in self._leave):
-            self._go()
+            self._leave_focus()
         elif sequence in (b"\x1b[5;2~", b"\x1b[6;2~") and not aim.modes.alternate:
             self._flush()
             page = max(aim.height - 1, 1)
@@ -191,25 +191,25 @@ class StdinTap:
             self._keys += understood(sequence)
 
     def _take_mouse(self, report: mouse_encoding.MouseReport, sequence: bytes) -> None:
-        """A button belongs to whom it went down on until it comes up, wherever that is."""
+        """Route a mouse report. A button belongs to the area where it was pressed until its release."""
         aim = self.aim
         inside = 0 <= report.x - aim.x < aim.width and 0 <= report.y - aim.y < aim.height
         if report.wheel and inside and (aim.scrolled or not aim.modes.mouse):
-            self._turn(report)
+            self._handle_wheel(report)
             return
-        free = report.wheel or self._grab is None
-        panes = inside and bool(aim.modes.mouse) if free else bool(self._grab)
+        free = report.wheel or self._grabbed_by_pane is None
+        panes = inside and bool(aim.modes.mouse) if free else bool(self._grabbed_by_pane)
         if not report.wheel and not report.motion:
-            self._grab = None if report.up else panes
+            self._grabbed_by_pane = None if report.up else panes
         if not panes:
-            self._ours += sequence
+            self._textual_bytes += sequence
         elif mouse_encoding.wanted(report, aim.modes):
             column = min(max(report.x - aim.x, 0), max(aim.width - 1, 0)) + aim.left
             row = min(max(report.y - aim.y, 0), max(aim.height - 1, 0)) + aim.top
             self._keys += mouse_encoding.written(report._replace(x=column, y=row), aim.modes)
 
-    def _turn(self, report: mouse_encoding.MouseReport) -> None:
-        """The wheel, where the program does not listen to it: arrow keys on its own screen, else the history."""
+    def _handle_wheel(self, report: mouse_encoding.MouseReport) -> None:
+        """Handle the wheel if the program does not: arrow keys on the alternate screen, else scrollback."""
         if report.button & 3 > 1:
             return
         up = not report.button & 1
@@ -237,10 +237,10 @@ class StdinTap:
         return len(data)
 
     def _finish_paste(self) -> None:
-        """Text goes by tmux's own paste, which brackets it where the program asked for that.
+        """Send the text by tmux's own paste, which brackets it if the program enabled that.
 
-        What holds an escape, a NUL or no UTF-8 goes byte for byte in the brackets it came in: tmux 3.7 would
-        rewrite it. So does an empty one, by which some agents notice a picture on the clipboard.
+        A paste with an escape, a NUL or invalid UTF-8 is sent byte for byte in its brackets: tmux 3.7 would rewrite it.
+        So is an empty one, by which some agents detect a picture on the clipboard.
         """
         pasted, self._paste = bytes(self._paste or b""), None
         try:
@@ -252,7 +252,7 @@ class StdinTap:
         else:
             self._sink.paste(text)
 
-    def _go(self) -> None:
+    def _leave_focus(self) -> None:
         self._flush()
         self.left = True
         self._sink.leave()
@@ -264,12 +264,12 @@ class StdinTap:
 
 
 def _is_reply(parameters: bytes, final: bytes) -> bool:
-    """Whether an unmarked sequence is the terminal's answer to a question: status, position, or its settings."""
+    """Whether an unmarked sequence is the terminal's reply to a query: status, position, or settings."""
     numbers = parameters.split(b";")
     match final:
         case b"n":
             return bool(parameters)
-        case b"R":  # `CSI 1 ; m R` is F3 with modifiers, and nobody asked for the position
+        case b"R":  # `CSI 1 ; m R` is F3 with modifiers; the position was not queried
             return len(numbers) == 2 and numbers[0] != b"1"
         case b"x":
             return len(numbers) >= 4

@@ -1,4 +1,4 @@
-"""One session's terminal in place: a preview that crops, and in focus the real thing: its size, its keys, its mouse."""
+"""A session's terminal in the dashboard: a cropped preview, or in focus with the full size, keys and mouse."""
 
 import time
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from kasmon.tui.textual_ext.driver import TapDriver
 
 PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
-"""A window is resized at most once in so long, in seconds."""
+"""The minimum interval between two resizes of a window, in seconds."""
 ENDED: Final = "program ended; keys are ignored"
 SETTLE_S: Final = 0.03
-"""How long the layout gets to come to rest before a focused window takes its size."""
+"""How long the layout may settle before a focused window takes its size, in seconds."""
 
 
 class FocusBar(Widget):
-    """The one line below a focused terminal: whose it is, how to leave, what waits elsewhere, where one is."""
+    """The line below a focused terminal: its session, how to leave, pending requests, the scroll position."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"focus-bar--name", "focus-bar--waiting", "focus-bar--lost"}
     DEFAULT_CSS = """
@@ -54,7 +54,7 @@ class FocusBar(Widget):
 
     @property
     def _parts(self) -> list[tuple[str, str]]:
-        """What stands there, and what it is."""
+        """The texts of the bar, each with its kind."""
         parts = [
             (self.label, "name"),
             (self.lost or (ENDED if self.ended else ""), "lost"),
@@ -76,7 +76,7 @@ class FocusBar(Widget):
         return line
 
     def part_at(self, x: int) -> str:
-        """What stands at cell *x*; empty for nothing that a click could mean."""
+        """Return the part at cell *x*; empty if a click there does nothing."""
         end = 1
         for words, part in self._parts:
             start, end = end, end + cell_len(words) + len(" · ")
@@ -86,10 +86,10 @@ class FocusBar(Widget):
 
 
 class FocusView(TerminalPane):
-    """A terminal and its bar. The app hands in what a host pushes by `show` and `lost`, and listens for `Left`.
+    """A terminal and its bar. The app passes a host's updates to `show` and `lost`, and handles `Left`.
 
-    `enter` gives every key to the session until a leave key, `leave`, or a click that takes Textual's focus away.
-    A screen above it (a dialog) gets the keys for as long as it is there.
+    `enter` sends every key to the session until a leave key, `leave`, or a click elsewhere moves Textual's focus. A
+    screen above it (a dialog) gets the keys while it is open.
     """
 
     DEFAULT_CSS = """
@@ -99,7 +99,7 @@ class FocusView(TerminalPane):
     """
 
     class Left(Message):
-        """The keyboard is the dashboard's again."""
+        """The keyboard belongs to the dashboard again."""
 
         def __init__(self, view: "FocusView") -> None:
             self.view = view
@@ -110,10 +110,10 @@ class FocusView(TerminalPane):
             return self.view
 
     class WaitingClicked(Message):
-        """Somebody wants to see the requests that the bar counts."""
+        """The user clicked the number of pending requests."""
 
     class ReadWanted(Message):
-        """Somebody wants to read all that was printed, from so many lines *up*; then it has the keyboard again."""
+        """The user wants to read the scrollback, *up* lines above its end. The view regains the keyboard afterwards."""
 
         def __init__(self, session: SessionId, up: int) -> None:
             self.session, self.up = session, up
@@ -123,9 +123,9 @@ class FocusView(TerminalPane):
         pass
 
     label: reactive[str] = reactive("")
-    """The session's name and state, clean."""
+    """The session's name and state, sanitized."""
     waiting: reactive[int] = reactive(0)
-    """How many requests are pending, of all sessions."""
+    """The number of pending requests, of all sessions."""
 
     def __init__(
         self,
@@ -140,10 +140,10 @@ class FocusView(TerminalPane):
         self.bar = FocusBar(leave)
         self.is_live = False
         self._link, self._leave_keys, self._rate_hz = link, leave, rate_hz
-        self._carrier = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
+        self._input_sender = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
         self._tap: StdinTap | None = None
-        self._told_size: tuple[int, int] | None = None
-        self._told_at = 0.0
+        self._sent_size: tuple[int, int] | None = None
+        self._sent_at = 0.0
         self._resize_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -152,7 +152,7 @@ class FocusView(TerminalPane):
 
     def on_mount(self) -> None:
         self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
-        self.app.screen_change_signal.subscribe(self, lambda _screen: self._share_keyboard())
+        self.app.screen_change_signal.subscribe(self, lambda _screen: self._update_tap())
 
     def on_unmount(self) -> None:
         self.leave()
@@ -165,61 +165,61 @@ class FocusView(TerminalPane):
         self.bar.waiting = waiting
 
     def show(self, rows: TerminalRows) -> None:
-        """Take one push of this session's host."""
+        """Apply one update of this session's host."""
         self.terminal.show(rows)
-        self._carrier.history = rows.history
+        self._input_sender.history = rows.history
         self.bar.lost = ""
         self.bar.scrolled = f"{rows.scrolled} lines up" if rows.scrolled else ""
 
     def lost(self, why: str) -> None:
-        """The host does not answer; what is shown is old, and keys go nowhere until the next `show`."""
+        """Show that the host does not respond; the rows are old, and keys are dropped until the next `show`."""
         self.bar.lost = why or "host process died"
 
     def enter(self) -> None:
-        """Give the keyboard to the session. Call it once the view is mounted; again is nothing."""
+        """Send the keyboard to the session. Requires a mounted view; a second call does nothing."""
         if self.is_live:
             return
         self.is_live = True
         self.add_class("-live")
-        self._told_size = None
+        self._sent_size = None
         self.terminal.live = True
         self.terminal.can_focus = True
         self.terminal.focus()
-        self._share_keyboard()
-        self._resize_timer = self.set_timer(SETTLE_S, self._tell_size_later)
+        self._update_tap()
+        self._resize_timer = self.set_timer(SETTLE_S, self._send_size_later)
 
     def leave(self) -> None:
-        """Take the keyboard back; the session goes on as a preview. Again is nothing."""
+        """Take the keyboard back; the session stays as a preview. A second call does nothing."""
         if not self.is_live:
             return
         self.is_live = False
-        self._share_keyboard()
+        self._update_tap()
         self.remove_class("-live")
         if self._resize_timer is not None:
             self._resize_timer.stop()
             self._resize_timer = None
         self.terminal.live = False
         self.terminal.can_focus = False
-        self._carrier.to_the_bottom()
+        self._input_sender.to_the_bottom()
         self._link.tell(Blur(session=self.session))
         self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
         self.post_message(self.Left(self))
 
-    def _share_keyboard(self) -> None:
-        """The tap is open while this is live and on top."""
+    def _update_tap(self) -> None:
+        """Open the tap if this is live and on top; else close it."""
         driver = self.app._driver
         if not isinstance(driver, TapDriver):
             return
         wanted = self.is_live and self.is_mounted and self.screen.is_active
         if wanted and self._tap is None:
-            self._tap = StdinTap(self._carrier, self._leave_keys)
-            self._tap.aim = self._aim()
+            self._tap = StdinTap(self._input_sender, self._leave_keys)
+            self._tap.aim = self._geometry()
             driver.open_tap(self._tap)
         elif not wanted and self._tap is not None:
             driver.close_tap(self._tap)
             self._tap = None
 
-    def _aim(self) -> FocusGeometry:
+    def _geometry(self) -> FocusGeometry:
         terminal = self.terminal
         area = terminal.content_region
         left, top = terminal.corner
@@ -237,25 +237,25 @@ class FocusView(TerminalPane):
     def on_terminal_widget_moved(self, message: TerminalWidget.Moved) -> None:
         message.stop()
         if self._tap is not None:
-            self._tap.aim = self._aim()
+            self._tap.aim = self._geometry()
         if self.is_live:
-            self._tell_size()
+            self._send_size()
 
-    def _tell_size(self) -> None:
-        """The session's window takes the terminal's size; the last one of a storm is told, the others need not be."""
+    def _send_size(self) -> None:
+        """Set the session's window to the terminal's size; of many changes, only the last one is sent."""
         width, height = size = tuple(self.terminal.size)
-        if not self.is_live or not width or not height or size == self._told_size or self._resize_timer is not None:
+        if not self.is_live or not width or not height or size == self._sent_size or self._resize_timer is not None:
             return
-        wait_s = self._told_at + RESIZE_S - time.monotonic()
+        wait_s = self._sent_at + RESIZE_S - time.monotonic()
         if wait_s > 0:
-            self._resize_timer = self.set_timer(wait_s, self._tell_size_later)
+            self._resize_timer = self.set_timer(wait_s, self._send_size_later)
             return
-        self._told_size, self._told_at = (width, height), time.monotonic()
+        self._sent_size, self._sent_at = (width, height), time.monotonic()
         self._link.tell(Focus(session=self.session, columns=width, rows=height))
 
-    def _tell_size_later(self) -> None:
+    def _send_size_later(self) -> None:
         self._resize_timer = None
-        self._tell_size()
+        self._send_size()
 
     def _read_key_pressed(self) -> None:
         self.post_message(self.ReadWanted(self.session, self.terminal.scrolled))
@@ -284,7 +284,7 @@ class FocusView(TerminalPane):
                 self.post_message(self.WaitingClicked())
 
     def on_key(self, event: events.Key) -> None:
-        """Where there is no tap: what Textual made of the key, as bytes."""
+        """Without a tap: send the bytes of Textual's key."""
         if not self.is_live or self._tap is not None:
             return
         event.stop()
@@ -293,24 +293,24 @@ class FocusView(TerminalPane):
         if any(key.pressed_by(data) for key in self._leave_keys):
             self.leave()
         elif data == SHIFT_HOME and not self.terminal.modes.alternate:
-            self._carrier.read()
+            self._input_sender.read()
         elif data:
-            self._carrier.keys(data)
+            self._input_sender.keys(data)
 
     def on_paste(self, event: events.Paste) -> None:
         if self.is_live and self._tap is None and event.text:
             event.stop()
-            self._carrier.paste(event.text)
+            self._input_sender.paste(event.text)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         if self.is_live and self._tap is None:
             event.stop()
-            self._carrier.scroll(WHEEL_LINES)
+            self._input_sender.scroll(WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         if self.is_live and self._tap is None:
             event.stop()
-            self._carrier.scroll(-WHEEL_LINES)
+            self._input_sender.scroll(-WHEEL_LINES)
 
 
 def _waiting(count: int) -> str:

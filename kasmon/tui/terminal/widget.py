@@ -1,4 +1,4 @@
-"""The rows of a live terminal on the screen: pushes in, cells out; only rows that changed are parsed."""
+"""The rows of a live terminal: updates in, cells out; only changed rows are parsed."""
 
 from typing import ClassVar, Final
 
@@ -20,11 +20,10 @@ _CURSORS = {"underline": Style(underline=True, bold=True), "bar": Style(reverse=
 
 
 class TerminalWidget(Widget):
-    """Shows the newest `TerminalRows` of one session. `live` is the focus: draws the cursor, paints changes at once.
+    """Shows the newest `TerminalRows` of one session. `live` means focused: draws the cursor, paints changes at once.
 
     A pane that is larger than the widget is cropped: its left edge and, from the last row with text upwards, as many
-    rows as fit, moved up where the cursor would be out of sight. Each row of a push stands for itself: it starts in the
-    default style.
+    rows as fit, moved up if the cursor would be hidden. Each row of an update starts in the default style.
     """
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -35,7 +34,7 @@ class TerminalWidget(Widget):
     live: reactive[bool] = reactive(False)
 
     class Moved(Message):
-        """What is shown has another place in the pane, or the program asked its terminal for something else."""
+        """The visible part of the pane moved, or the program changed its modes."""
 
         def __init__(self, terminal: "TerminalWidget") -> None:
             self.terminal = terminal
@@ -51,12 +50,12 @@ class TerminalWidget(Widget):
         """The pane's column and row in the widget's top left cell."""
         self._text: list[str] = []
         self._strips: list[Strip | None] = []
-        self._brush = ImmediatePainter()
+        self._painter = ImmediatePainter()
         self._base: Style | None = None
-        """The widget's own colours, which are the program's default ones; None until they are looked up anew."""
+        """The widget's own colours, which are the program's defaults; None until they are looked up again."""
 
     def show(self, rows: TerminalRows) -> None:
-        """Take one push. What it does not carry stays as it was, unless it is full or of another size."""
+        """Apply one update. Rows that it omits are unchanged, unless it is full or of another size."""
         before = (self.cursor, self.scrolled, self.history, self.modes, self.corner)
         everything = self._fit(rows)
         changed = set()
@@ -79,7 +78,7 @@ class TerminalWidget(Widget):
             self._repaint(changed)
 
     def _fit(self, rows: TerminalRows) -> bool:
-        """Make room for a pane of this size; whether what was known is void."""
+        """Adapt to a pane of this size; return whether all earlier rows are void."""
         if not rows.full and (rows.columns, rows.height) == (self.columns, self.rows):
             return False
         self.columns, self.rows = rows.columns, rows.height
@@ -92,7 +91,7 @@ class TerminalWidget(Widget):
         if not regions:
             return
         if self.live:
-            self._brush.paint(self, regions)
+            self._painter.paint(self, regions)
         else:
             self.refresh(*regions)
 
@@ -110,12 +109,12 @@ class TerminalWidget(Widget):
         return Offset(left, top)
 
     def watch_live(self) -> None:
-        self._crop_anew()
+        self._recrop()
 
     def on_resize(self) -> None:
-        self._crop_anew()
+        self._recrop()
 
-    def _crop_anew(self) -> None:
+    def _recrop(self) -> None:
         self.corner = self._best_corner()
         self.refresh()
         self.post_message(self.Moved(self))
@@ -126,7 +125,7 @@ class TerminalWidget(Widget):
         row = y + self.corner.y
         if not 0 <= row < self.rows:
             return Strip.blank(width, base)
-        strip = _laid_out(self._strip(row), self.corner.x, width, base)
+        strip = _fit_strip(self._strip(row), self.corner.x, width, base)
         if self.live and self.cursor.visible and row == self.cursor.y and not self.scrolled:
             strip = _with_cursor(strip, self.cursor.x - self.corner.x, width, _CURSORS.get(self.cursor.shape))
         if y == 0 and (marker := self._marker()):
@@ -150,8 +149,8 @@ class TerminalWidget(Widget):
         return strip
 
 
-def _laid_out(strip: Strip, left: int, width: int, base: Style) -> Strip:
-    """The *width* cells of *strip* from *left* on, in *base* where the row says nothing else."""
+def _fit_strip(strip: Strip, left: int, width: int, base: Style) -> Strip:
+    """Return the *width* cells of *strip* from *left* on, with *base* as the default style."""
     if left or strip.cell_length > width:
         strip = strip.crop(left, left + width)
     segments = [Segment(text, base + style if style else base) for text, style, _ in strip]
@@ -161,7 +160,7 @@ def _laid_out(strip: Strip, left: int, width: int, base: Style) -> Strip:
 
 
 def _with_cursor(strip: Strip, x: int, width: int, style: Style | None) -> Strip:
-    """*strip* with the character at cell *x*, however wide, drawn as the cursor."""
+    """Return *strip* with the character at cell *x*, however wide, drawn as the cursor."""
     if not 0 <= x < width:
         return strip
     start, end = _cells_at(strip.text, x)
@@ -171,7 +170,7 @@ def _with_cursor(strip: Strip, x: int, width: int, style: Style | None) -> Strip
 
 
 def _cells_at(text: str, x: int) -> tuple[int, int]:
-    """The first cell of the character that covers cell *x* of *text*, and the first one behind it."""
+    """Return the first cell of the character that covers cell *x* of *text*, and the first one after it."""
     if not text.isascii():
         start = 0
         for _, _, width in split_graphemes(text)[0]:

@@ -1,1 +1,1 @@
-"""All that reaches into Textual's internals: screens, repaint, strips, the driver."""
+"""All code that uses Textual's internals: screens, repaint, strips, the driver."""

@@ -1,4 +1,4 @@
-"""Where the terminal is not UTF-8, each shape that is drawn is one that every terminal has, as wide as it was."""
+"""Replace symbols by ASCII characters of the same width, for a terminal without UTF-8."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ DOWN: Final = "│┃┆┇┊┋╎╏║╵╷╹╻▌▐▏▎▍▕"
 _FRAMES: Final = {chr(each): "+" for each in range(0x2500, 0x2580)}
 LINES: Final = _FRAMES | dict.fromkeys(ACROSS, "-") | dict.fromkeys(DOWN, "|")
 BLOCKS: Final = {chr(each): " " for each in range(0x2581, 0x2588)} | dict.fromkeys("█▉▊▋▓▒░▀■▣▪", "#")
-"""An end of a scrollbar's thumb is less than a cell: none at all."""
+"""The partly filled end of a scrollbar's thumb becomes a blank."""
 SIGNS: Final = {
     "…": "~", "·": "-", "•": "*", "–": "-", "—": "-", "×": "x", "‹": "<", "›": ">", "❯": ">", "▶": ">", "▸": ">",
     "▾": "v", "▼": "v", "▲": "^", "▴": "^", "↑": "^", "↓": "v", "←": "<", "→": ">", "↳": ">", "⎿": "|", "●": "*",
@@ -24,7 +24,7 @@ _TABLE: Final = str.maketrans(LINES | BLOCKS | SIGNS)
 
 
 class AsciiFilter(LineFilter):
-    """Draws those; letters of any script stay what they are."""
+    """Replaces the symbols; letters of any script are unchanged."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(text.isascii() for text, _, _ in segments):

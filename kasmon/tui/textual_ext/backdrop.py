@@ -1,8 +1,8 @@
-"""What a card or a dialog lies over: the screen below, fainter; only the lines of it that changed are drawn anew.
+"""The backdrop of a card or dialog: the screen below, dimmed; only its changed lines are drawn again.
 
-Textual 8.2 draws all of the screen below again, piece by piece, whenever a row of it changes, and four times before a
-card that rises can be read: three quarters of the time that took. `tests/tui/textual_ext/test_backdrop.py` holds
-private names.
+Textual 8.2 redraws all of the screen below, piece by piece, whenever one of its rows changes, and four times before a
+new card can be read: three quarters of the time that took. `tests/tui/textual_ext/test_backdrop.py` checks the private
+names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 KEPT: Final = 1000
-"""So many styles are kept with what they become."""
+"""So many converted styles are cached."""
 
 
 class Backdrop:
-    """For a screen whose ground lets the one below be seen; stands before Textual's class."""
+    """A mixin for a screen with a translucent background; precedes Textual's class."""
 
     _faded: Sequence[Strip] = ()
     _faded_for: Size | None = None
@@ -45,24 +45,24 @@ class Backdrop:
         for y, strip in _drawn(below, stale, size):
             self._faded[y] = self._shade.over(strip)
         lines = [*self._faded, *[Strip.blank(size.width)] * (crop.bottom - size.height)]
-        if crop.right > size.width:  # a window that just got larger: Textual takes no line that is too short
+        if crop.right > size.width:  # a window that has just grown: Textual accepts no line that is too short
             lines = [line.adjust_cell_length(crop.right) for line in lines]
         return [lines[y].crop(*crop.column_span) for y in crop.line_range]
 
 
 class DimFilter:
-    """Makes lines fainter by laying *colour*, which lets them be seen, over them; what has no style gets *base*."""
+    """Dims lines by blending the translucent *colour* over them; text without a style gets *base*."""
 
     def __init__(self, colour: Color, base: Style) -> None:
         self._colour, self._base = colour, base
         self._known: dict[Style | None, Style] = {}
 
     def is_of(self, colour: Color, base: Style) -> bool:
-        """Whether it was made of these."""
+        """Whether it was created with these."""
         return self._colour == colour and self._base == base
 
     def over(self, strip: Strip) -> Strip:
-        """*strip*, fainter, and without what a click on it does."""
+        """Return *strip*, dimmed and without its click actions."""
         return Strip([Segment(text, self._style(style)) for text, style, _ in strip], strip.cell_length)
 
     def _style(self, style: Style | None) -> Style:
@@ -76,7 +76,7 @@ class DimFilter:
 
 
 def _below() -> Screen[Any] | None:
-    """The screen below the one that is being drawn, as Textual counts them while it draws."""
+    """Return the screen below the one being drawn, from Textual's stack while drawing."""
     try:
         return visible_screen_stack.get().pop()
     except LookupError:

@@ -1,16 +1,16 @@
-"""Textual's driver with a tap on stdin: while a terminal has the focus, bytes go there, not through Textual's parser.
+"""Textual's driver with a tap on stdin: while a terminal has the focus, bytes bypass Textual's parser.
 
-It rests on Textual 8.2: `run_input_thread`, `process_message`, and what `tests/tui/textual_ext/test_driver.py` names.
-Beyond the tap it mends five things: a terminal that went away is told once and nothing spins (textual#6690), leaving
-and suspending need no wait of 0.2 s, a SIGTSTP in the middle of a paint does not lock up, SIGCONT brings the whole
-picture back, however often it comes, and what is drawn while another program has the terminal goes nowhere: in Textual
-it waits in a queue that nobody empties, and when that is full the app stands still for ever.
+It relies on Textual 8.2: `run_input_thread`, `process_message`, and what `tests/tui/textual_ext/test_driver.py` names.
+Besides the tap, it fixes five problems: a lost terminal is reported once without a busy loop (textual#6690); leaving
+and suspending need no wait of 0.2 s; a SIGTSTP during a paint does not deadlock; SIGCONT restores the whole picture,
+however often it comes; and output is dropped while another program has the terminal. In Textual that output fills a
+queue that is not read, and when it is full the app hangs for ever.
 
-Alt+Enter comes as ESC and a return from every terminal that knows no newer way; Textual 8.2 drops the Alt. And where
-xterm's own numbers are used (`CSI 27`, as by a tmux with extended keys), it names Enter by its character.
+Every terminal without a newer protocol sends Alt+Enter as ESC and a return; Textual 8.2 drops the Alt. And with xterm's
+own numbers (`CSI 27`, as from a tmux with extended keys), it names Enter by its character.
 
-Python's own file hands a large piece over in several calls, and after each the writing thread waits up to 5 ms for its
-turn behind the one that draws: 15 ms for a whole screen.
+Python's own file writes a large piece in several calls, and after each the writing thread waits up to 5 ms for its turn
+behind the drawing one: 15 ms for a whole screen.
 """
 
 import contextlib
@@ -42,15 +42,15 @@ from textual import events
 
 
 class TerminalOutput:
-    """Stands where Textual's writing thread has the file of the terminal. Not for two threads at once."""
+    """Replaces the terminal's file in Textual's writing thread. Not thread-safe."""
 
     def __init__(self, file: TextIO) -> None:
-        """What *file* still holds is written first. A letter that its encoding does not have becomes `?`."""
+        """Flush *file* first. A character that its encoding lacks is written as `?`."""
         file.flush()
         self._handle, self._encoding = file.fileno(), file.encoding
 
     def write(self, text: str) -> None:
-        """Write *text*, all of it.
+        """Write all of *text*.
 
         Raises:
             OSError: if the terminal is gone.
@@ -58,14 +58,14 @@ class TerminalOutput:
         left = memoryview(text.encode(self._encoding, "replace"))
         while left:
             written = 0
-            with contextlib.suppress(BlockingIOError):  # whoever else has this terminal may have set it so
+            with contextlib.suppress(BlockingIOError):  # another user of this terminal may have made it non-blocking
                 written = os.write(self._handle, left)
             left = left[written:]
             if left and not written:
                 select.select([], [self._handle], [])
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: writes are not buffered."""
 
     def fileno(self) -> int:
         return self._handle
@@ -78,7 +78,7 @@ _XTERM_ENTER: Final = re.compile(r"\x1b\[27;(\d+);13~")
 
 
 class KeyParser(XTermParser):
-    """Tells an Enter that begins a new line from one that sends."""
+    """Distinguishes Alt+Enter and modified Enter, which insert a new line, from Enter, which sends."""
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         if alt and sequence == "\r":
@@ -88,16 +88,16 @@ class KeyParser(XTermParser):
 
 
 LEGACY_KEYBOARD: Final = "\x1b[>0u"
-"""Keys as they always were: a pane's program asked our terminal for nothing else."""
+"""Selects legacy keys: the pane's program has requested nothing else of this terminal."""
 POP_KEYBOARD: Final = "\x1b[<u"
 TMUX_KEYBOARD, POP_TMUX_KEYBOARD = "\x1b[>4;1m", "\x1b[>4;0m"
-"""A tmux around us keeps Shift+Enter and its like to itself unless it is asked; it knows no other way to be."""
+"""A surrounding tmux sends Shift+Enter and similar keys only if asked, and supports no other protocol."""
 READ_BYTES: Final = 16 * 1024
 LONGEST_WAIT_S: Final = 1.0
 
 
 class _WakingEvent(threading.Event):
-    """Setting it also writes to a pipe, so that who waits for bytes need not look again and again."""
+    """An event that also writes to a pipe when set, so that a reader of bytes need not poll."""
 
     def __init__(self, pipe: int) -> None:
         super().__init__()
@@ -116,24 +116,24 @@ class TapDriver(LinuxDriver):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.on_hangup: Callable[[], object] | None = None
-        """Called on the app's loop when the terminal is gone; the app ends with 129 where nobody asked for the call."""
+        """Called on the app's loop when the terminal is gone; without it, the app exits with 129."""
         self.gone = False
-        """The terminal cannot be written to any more."""
+        """The terminal can no longer be written to."""
         self._tap: StdinTap | None = None
         self._legacy = False
-        self._asleep = False
+        self._is_suspended = False
         self._wake_read, wake = os.pipe()
         self.exit_event = _WakingEvent(wake)
         if isinstance(self._file, io.TextIOWrapper):
             self._file = TerminalOutput(self._file)  # type: ignore[assignment]  # Textual's thread only writes and flushes
 
     def open_tap(self, tap: "StdinTap") -> None:
-        """From the next read on stdin's bytes are *tap*'s. Call it, and later `close_tap`, on the app's loop."""
+        """Send stdin's bytes to *tap* from the next read on. Call it, and later `close_tap`, on the app's loop."""
         self._tap = tap
         self._set_legacy(True)
 
     def close_tap(self, tap: "StdinTap") -> None:
-        """Undo `open_tap`; nothing happens where *tap* is not the one that is open."""
+        """Undo `open_tap`; does nothing if another tap is open."""
         if self._tap is tap:
             self._tap = None
             self._set_legacy(False)
@@ -147,11 +147,11 @@ class TapDriver(LinuxDriver):
             self.flush()
 
     def write(self, data: str) -> None:
-        if not self.gone and not self._asleep:
+        if not self.gone and not self._is_suspended:
             super().write(data)
 
     def start_application_mode(self) -> None:
-        self._asleep = False
+        self._is_suspended = False
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._tap is not None:
             self._set_legacy(True)
@@ -162,17 +162,17 @@ class TapDriver(LinuxDriver):
 
     def suspend_application_mode(self) -> None:
         super().suspend_application_mode()
-        self._asleep = True
+        self._is_suspended = True
 
     def _sigtstp_application(self, *_: object) -> None:
-        self._soon(self._stop)
+        self._call_soon(self._stop)
 
     def _sigcont_application(self, *_: object) -> None:
-        self._soon(self._go_on)
+        self._call_soon(self._resume)
 
-    def _soon(self, call: Callable[[], object]) -> None:
-        """Call on the app's loop: a signal may come while the very lock is held that writing to the terminal needs."""
-        with contextlib.suppress(RuntimeError):  # there is no loop any more: the dashboard has ended
+    def _call_soon(self, call: Callable[[], object]) -> None:
+        """Call on the app's loop: a signal may arrive while the lock is held that terminal output needs."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the dashboard has ended
             self._loop.call_soon_threadsafe(call)
 
     def _stop(self) -> None:
@@ -182,20 +182,20 @@ class TapDriver(LinuxDriver):
         terminal_guard.wake()
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _go_on(self) -> None:
-        """A stop that nobody announced may have changed the terminal's modes: take them anew."""
+    def _resume(self) -> None:
+        """Restore the terminal's modes, which may have changed during a stop."""
         if not self._auto_restart or self._writer_thread is None:
             return
-        if not self._asleep:
+        if not self._is_suspended:
             self.suspend_application_mode()
         self.resume_application_mode()
         self._app.call_later(self._app.refresh, layout=True)
 
     def hang_up(self) -> None:
-        """The terminal is gone: write nothing more, and say so once. Safe on any thread."""
+        """Stop writing because the terminal is gone, and report it once. Safe on any thread."""
         if not self.gone:
             self.gone = True
-            self._soon(self.on_hangup or self._leave)
+            self._call_soon(self.on_hangup or self._leave)
 
     def _leave(self) -> None:
         self._app.exit(return_code=128 + signal.SIGHUP)
@@ -228,7 +228,7 @@ class TapDriver(LinuxDriver):
                     if not data:
                         break
                     if tap is not None:
-                        data = self._through(tap, parser, data)
+                        data = self._feed_tap(tap, parser, data)
                         settle_at = None if tap.hold_s is None else time.monotonic() + tap.hold_s
                     if text := decode(data):
                         for event in parser.feed(text):
@@ -245,7 +245,7 @@ class TapDriver(LinuxDriver):
                     pass
 
     def _wait(self, parser: XTermParser, settle_at: float | None) -> bool:
-        """Whether there is something to read, as soon as there is, or as something that was kept is due."""
+        """Wait for input or the next deadline; return whether there is input."""
         due = [at for at in (parser._timeout_time, settle_at) if at is not None]
         limit = max(min(due) - time.monotonic(), 0.0) if due else LONGEST_WAIT_S
         readable, _, _ = select.select([self.fileno, self._wake_read], [], [], min(limit, LONGEST_WAIT_S))
@@ -254,7 +254,7 @@ class TapDriver(LinuxDriver):
         return self.fileno in readable
 
     def _read(self) -> bytes | None:
-        """What is there, or None; empty where there will be no more: the app ends with its terminal."""
+        """Return the available bytes, or None; empty at the end of input, when the app ends with its terminal."""
         try:
             data = os.read(self.fileno, READ_BYTES)
         except BlockingIOError:
@@ -264,10 +264,10 @@ class TapDriver(LinuxDriver):
         if not data and self.is_hung_up():
             self.hang_up()
         elif not data and self.input_tty:
-            self._soon(self.on_hangup or self._leave)
+            self._call_soon(self.on_hangup or self._leave)
         return data
 
-    def _through(self, tap: "StdinTap", parser: XTermParser, data: bytes) -> bytes:
+    def _feed_tap(self, tap: "StdinTap", parser: XTermParser, data: bytes) -> bytes:
         if parser.mouse_pixels and parser.terminal_size and parser.terminal_pixel_size:
             (columns, rows), (width, height) = parser.terminal_size, parser.terminal_pixel_size
             tap.cell = (max(width / columns, 1.0), max(height / rows, 1.0))

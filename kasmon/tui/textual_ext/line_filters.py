@@ -1,6 +1,6 @@
-"""The nets under the screen: nothing that acts on the terminal is drawn, and a crash tells no values.
+"""Safety nets under the screen: no control sequence is drawn, and a crash report contains no values.
 
-Foreign text is cleaned where it enters (`kasmon.sanitize`). This is what holds if somebody forgets.
+Foreign text is sanitized where it enters (`kasmon.sanitize`). These filters apply if that was forgotten.
 """
 
 import logging
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class ControlCharacterFilter(LineFilter):
-    """Drops control characters, shows bidi controls as U+FFFD, and takes links off, in every segment that is drawn."""
+    """Drops control characters, shows bidi controls as U+FFFD, and removes links, in every drawn segment."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         kept = segments
@@ -35,26 +35,26 @@ class ControlCharacterFilter(LineFilter):
 
 
 class MonochromeFilter(LineFilter):
-    """Shapes, bold and reverse only: what stands on a light ground of a dark theme is reversed. For NO_COLOR."""
+    """Draws only shapes, bold and reverse, with bright backgrounds reversed. For NO_COLOR."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(text, _plain(style), control) for text, style, control in segments]
 
 
 def unlinked(style: Style | None) -> Style | None:
-    """*style* without its link."""
+    """Return *style* without its link."""
     return style.update_link(None) if style is not None else None
 
 
 def trace_of(error: BaseException) -> str:
-    """Where *error* comes from: files, lines and its class, no values of variables and no message."""
+    """Return the trace of *error*: files, lines and its class, without values or message."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in frames]
     return " < ".join([type(error).__name__, *reversed(lines)])
 
 
 def log_crash(error: BaseException) -> None:
-    """Write where it happened into kasmon's own log."""
+    """Write the trace of *error* to kasmon's own log."""
     _log.error("the dashboard crashed: %s", trace_of(error))
 
 

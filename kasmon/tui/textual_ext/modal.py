@@ -1,4 +1,4 @@
-"""What lies over the dashboard: cards and dialogs."""
+"""The base of all that opens over the dashboard: cards and dialogs."""
 
 from typing import ClassVar
 
@@ -15,24 +15,24 @@ from kasmon.tui.theme.look import ThemeStyles
 
 
 class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
-    """Takes the keyboard while it is there; a theme that changes meanwhile changes it too."""
+    """A modal that takes the keyboard while it is open, and follows theme changes."""
 
     look: ThemeStyles
     places: ClassVar[tuple[KeyContext, ...]] = ()
-    """Whose keys count here: the help shows them first."""
+    """The key contexts that apply; the help shows them first."""
     carries_notice: ClassVar[bool] = False
-    """Whether it has a line for what waits elsewhere."""
+    """Whether it has a line for notices about other sessions."""
 
     @property
     def is_opening(self) -> bool:
-        """Whether it keeps the keys that come for a box which is not there yet."""
+        """Whether it buffers keys for an input that is not mounted yet."""
         return False
 
     def dismiss(self, result: None = None) -> AwaitComplete:
-        """Take it away, wherever it lies; what lies over it stays. Where it is gone already, nothing happens.
+        """Close it, also below other screens, which stay open. Does nothing if it is closed already.
 
-        Textual 8.2 takes away what is on top, whoever is asked to go: a dialog that is through would take away a card
-        that somebody looks at meanwhile, and one that is told twice to go, as by an Enter held down, would end the app.
+        Textual 8.2 closes the top screen, whichever is dismissed. A finished dialog would close a card that was opened
+        meanwhile, and a repeated dismissal, as by a held Enter, would end the app.
         """
         stack = self.app._screen_stack
         if self not in stack:
@@ -44,14 +44,14 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
         return AwaitComplete(self.app._replace_screen(self)).call_next(self.app)
 
     def takes(self, key: events.Key) -> bool:
-        """Do at once what *key* means here, before the next one is looked at; False leaves it to who has the focus."""
+        """Handle *key* at once, before the next key; False leaves it to the focused widget."""
         return False
 
     def follow(self, fleet: Fleet) -> None:
-        """The fleet is this now."""
+        """Update to the current *fleet*."""
 
     def notice(self, notice: BannerContent | None) -> None:
-        """Something waits elsewhere; told where `carries_notice`."""
+        """Show a notice about another session, if `carries_notice`."""
 
     def dress(self, look: ThemeStyles) -> None:
         """Draw with *look* from now on."""

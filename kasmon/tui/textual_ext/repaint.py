@@ -1,8 +1,7 @@
-"""A repaint that does not wait for Textual's next frame: what makes a typed key come back at once.
+"""Repaint without waiting for Textual's next frame, so that typed keys appear at once.
 
-Textual 8.2 paints on a 60 Hz timer, and renders every widget on the way; one that nothing covers needs only its own
-rows. This takes Textual's own steps for them, here and now (private names: `tests/tui/terminal/test_widget.py` holds
-them).
+Textual 8.2 paints on a 60 Hz timer and renders every widget for it; an uncovered widget needs only its own rows. This
+runs Textual's own steps for these rows at once (`tests/tui/terminal/test_widget.py` checks the private names).
 """
 
 import time
@@ -18,7 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 PAUSE_S: Final = 0.006
-"""A flood is painted by the timer: nothing is painted at once within this time of the last paint."""
+"""Minimum time since the last paint for an immediate one, in seconds; a flood is painted by the timer."""
 
 
 class RowsUpdate(CompositorUpdate):
@@ -37,18 +36,18 @@ class RowsUpdate(CompositorUpdate):
 
 
 class ImmediatePainter:
-    """Paints one widget's regions at once where that is possible and useful, else with the next frame."""
+    """Paints one widget's regions at once if that is possible and useful, else with the next frame."""
 
     def __init__(self) -> None:
         self._painted_at = 0.0
 
     def paint(self, widget: Widget, regions: Sequence[Region]) -> bool:
-        """Whether it was painted at once; regions count from the widget's content and lie in it."""
+        """Return whether it was painted at once; regions are relative to the widget's content and lie in it."""
         now = time.monotonic()
         if now - self._painted_at > PAUSE_S:
             try:
                 painted = _painted(widget, [region.translate(widget.content_offset) for region in regions])
-            except AttributeError:  # another Textual: its next frame paints
+            except AttributeError:  # another Textual version: its next frame paints
                 painted = False
             if painted:
                 self._painted_at = now
@@ -58,7 +57,7 @@ class ImmediatePainter:
 
 
 def runs(rows: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Rows, in order, as runs: the first of each, and how many follow one another."""
+    """Yield ordered *rows* as runs: the first of each, and its length."""
     for _, run in groupby(enumerate(rows), lambda each: each[1] - each[0]):
         numbers = [row for _, row in run]
         yield numbers[0], len(numbers)
@@ -82,7 +81,7 @@ def _painted(widget: Widget, regions: Sequence[Region]) -> bool:
 
 
 def _uncovered(widget: Widget, regions: Sequence[Region]) -> Region | None:
-    """Where *widget* stands on the screen, if all of it is in sight and nothing lies over these regions of it."""
+    """Return the screen region of *widget*, if it is all visible and these regions are uncovered."""
     visible = widget.screen._compositor.visible_widgets
     if widget not in visible:
         return None

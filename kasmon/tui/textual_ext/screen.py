@@ -1,11 +1,11 @@
-"""The screen that the dashboard lies on: Textual's, with two repairs. `tests/tui/textual_ext/test_screen.py` holds
-private names.
+"""The dashboard's main screen: Textual's, with two fixes for version 8.2.8.
 
-Textual 8.2.8 forgets which widgets wait for a repaint when any widget asks for a layout in the same frame
-(`Screen._on_timer_update`): rows that came while a dialog was open stayed unpainted.
+`tests/tui/textual_ext/test_screen.py` checks the private names. Textual forgets which widgets wait for a repaint if any
+widget requests a layout in the same frame (`Screen._on_timer_update`): rows that came while a dialog was open stayed
+unpainted.
 
-It tells a new widget its size only if its map of the screen does not hold the widget yet, and looking a widget up may
-have put it there before (`Compositor.full_map`): a transcript stayed blank until the window changed its size.
+It reports a new widget its size only if its map of the screen does not contain the widget yet, and looking a widget up
+may have added it before (`Compositor.full_map`): a transcript stayed blank until the window changed its size.
 """
 
 from textual import events
@@ -17,15 +17,15 @@ from kasmon.tui.textual_ext.strips import UniformLinesMixin
 
 
 class FullRedrawMixin:
-    """A screen that is drawn whole after its window has changed, also where it is as large as before.
+    """A screen that is redrawn whole after a resize event, even if its size is unchanged.
 
-    Textual gathers sizes: a window that was small for a moment has lost what it showed, and nothing would be drawn.
+    Textual merges resize events: a window that was briefly small has lost its content, and nothing would be drawn.
     """
 
     _drawn_for: Size | None = None
 
     async def _on_resize(self, event: events.Resize) -> None:
-        """Called beside Textual's own of this name."""
+        """Redraw if the size is unchanged; runs in addition to Textual's method of this name."""
         assert isinstance(self, Screen)
         if event.size == self._drawn_for:
             self.refresh(layout=True)
@@ -33,10 +33,10 @@ class FullRedrawMixin:
 
 
 class MainScreen(FullRedrawMixin, UniformLinesMixin, Screen[None]):
-    """Textual's screen; what waits for a repaint is repainted, and every widget is told its first size."""
+    """Textual's screen; pending repaints are kept, and every widget gets its first size."""
 
     _told: frozenset[Widget] = frozenset()
-    """The widgets that a layout has told their size."""
+    """The widgets whose size a layout has reported to them."""
 
     def _on_timer_update(self) -> None:
         waiting = {*self._dirty_widgets} if self._layout_required else set()

@@ -1,9 +1,8 @@
-"""A screen that weighs less: fewer strips, and lighter ones.
+"""A screen that uses less memory: fewer strips, and smaller ones.
 
-Textual 8.2 gives each line of each widget, and each piece of one that lies between the edges of others, a strip of its
-own, with seven caches and a dictionary in each: a kilobyte, for four thousand pieces of a screen. Most of the pieces
-are of containers that nobody sees, and most of the caches stay empty. `tests/tui/textual_ext/test_strips.py` holds
-private names.
+Textual 8.2 creates a strip for each line of each widget, and for each piece between the edges of others. Each has seven
+caches with a dictionary: a kilobyte, for four thousand pieces of a screen. Most pieces belong to invisible containers,
+and most caches stay empty. `tests/tui/textual_ext/test_strips.py` checks the private names.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ from textual.strip import Strip
 
 
 class BoundedCache:
-    """Keeps the *most* values that came last; what a `Strip` asks of Textual's `FIFOCache`, and no more."""
+    """Keeps the *most* latest values; has only what a `Strip` uses of Textual's `FIFOCache`."""
 
     __slots__ = ("_kept", "_most")
 
@@ -25,7 +24,7 @@ class BoundedCache:
         self._kept: dict[Any, Any] | None = None
 
     def get(self, key: Any) -> Any:
-        """What was kept under *key*; None if nothing is."""
+        """Return the value of *key*; None if there is none."""
         return None if self._kept is None else self._kept.get(key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -38,7 +37,7 @@ class BoundedCache:
 
 
 class UniformLinesMixin:
-    """A widget whose lines all look alike, as a container's do that has no border but at its sides: one is made."""
+    """A widget whose lines all look alike, such as a container without top and bottom border: one line is drawn."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
         first = Region(crop.x, 0, crop.width, min(crop.height, 1))
@@ -47,13 +46,13 @@ class UniformLinesMixin:
 
 
 class LinesOnlyMixin:
-    """A widget whose lines are all that it shows: no border, padding, opacity or link has to be put around them.
+    """A widget that only consists of its lines: without border, padding, opacity or links.
 
-    Textual's own way asks for a dozen styles a line, which costs more than a line that is known already.
+    Textual's own rendering looks up a dozen styles a line, which costs more than a cached line.
     """
 
     _ground: Color | None = None
-    """What is behind the lines, until the styles change: to find it out takes as long as to draw ten of them."""
+    """The background colour, until the styles change: computing it takes as long as drawing ten lines."""
 
     def notify_style_update(self: Any) -> None:
         super().notify_style_update()  # type: ignore[misc]  # a widget's, which stands beside this
@@ -71,13 +70,13 @@ class LinesOnlyMixin:
 
 
 class UniformContainer(UniformLinesMixin, Container):
-    """Textual's, plain."""
+    """Textual's container."""
 
 
 class UniformVertical(UniformLinesMixin, Vertical):
-    """Textual's, plain."""
+    """Textual's vertical container."""
 
 
 def lighten_strips() -> None:
-    """From now on every strip that is made has caches of this kind."""
+    """Make every new strip use `BoundedCache`."""
     strip.FIFOCache = BoundedCache  # type: ignore[attr-defined, assignment]  # it only imports the name

@@ -1,1 +1,1 @@
-"""Colours and looks: the theme files, the user's settings, and how values look (`look`)."""
+"""Colours and looks: the theme files, the user's settings, and how values are displayed (`look`)."""

@@ -1,7 +1,7 @@
-"""Themes for terminals with 256 colours: each colour becomes one of those, and texts still read on their grounds.
+"""Convert themes for terminals with 256 colours: each colour becomes one of those, and texts stay readable.
 
-Left to itself Rich takes the nearest colour of each kind alone: a dark violet ground becomes navy, and a quiet text on
-the selected row cannot be read.
+Rich alone would take the nearest colour for each one separately: a dark violet background becomes navy, and a quiet
+text on the selected row is unreadable.
 """
 
 from functools import cache
@@ -14,12 +14,12 @@ from kasmon.tui.theme.theme import READABLE, StateColors, ThemeFile, contrast
 
 GROUNDS: Final = ("background", "surface", "raised", "selected")
 URGENT: Final = ("asking", "crashed", "lost", "limited", "unsure", "working")
-"""The states whose colours are to be as much as possible like those of the theme, the most urgent first."""
+"""The states whose colours must resemble those of the theme most, the most urgent first."""
 
 
 @cache
 def in_256_colours(theme: ThemeFile) -> ThemeFile:
-    """*theme* in colours that a terminal with 256 of them shows as they are."""
+    """Return *theme* in colours that a terminal with 256 of them shows unchanged."""
     colors = theme.colors
     grounds: dict[str, str] = {}
     for name in GROUNDS:
@@ -42,7 +42,7 @@ def in_256_colours(theme: ThemeFile) -> ThemeFile:
         return type(part)(**{name: text(colour) for name, colour in msgspec.structs.asdict(part).items()})
 
     def states() -> StateColors:
-        """Two states of different colours in the theme have different ones here; the more urgent chooses first."""
+        """Choose different colours for states that differ in the theme; the more urgent state chooses first."""
         taken: dict[str, str] = {}
         given = msgspec.structs.asdict(theme.states)
         for colour in dict.fromkeys(given[name] for name in (*URGENT, *given)):
@@ -63,25 +63,25 @@ def in_256_colours(theme: ThemeFile) -> ThemeFile:
 
 @cache
 def palette() -> tuple[str, ...]:
-    """The colours that Rich takes for themselves among the 256, without the sixteen that every terminal has its own."""
+    """Return those of the 256 colours that Rich leaves unchanged, without the sixteen that each terminal defines."""
     named = (Color.from_ansi(number).get_truecolor() for number in range(16, 256))
     colours = dict.fromkeys(f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in named)
     return tuple(colour for colour in colours if shown(colour, ColorSystem.EIGHT_BIT) == colour)
 
 
 def shown(colour: str, system: ColorSystem) -> str:
-    """What Rich makes of *colour* for a terminal of this kind."""
+    """Return what Rich makes of *colour* for a terminal of this kind."""
     red, green, blue = Color.parse(colour).downgrade(system).get_truecolor()
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
 def _nearest(colour: str, among: tuple[str, ...]) -> str:
-    """The colour of *among* that looks most like *colour*."""
+    """Return the colour of *among* that looks most like *colour*."""
     return min(among, key=lambda each: _distance(colour, each)) if among else colour
 
 
 def _distance(one: str, other: str) -> float:
-    """How different two colours look ("redmean"), a wrong hue more than a wrong brightness: hues carry meanings."""
+    """Return how different two colours look ("redmean"); hue weighs more than brightness, as it carries meaning."""
     red, green, blue = (int(one[at : at + 2], 16) - int(other[at : at + 2], 16) for at in (1, 3, 5))
     mean = (int(one[1:3], 16) + int(other[1:3], 16)) / 2
     brightness = (2 + mean / 256) * red**2 + 4 * green**2 + (2 + (255 - mean) / 256) * blue**2

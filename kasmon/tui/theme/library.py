@@ -1,4 +1,4 @@
-"""All themes that can be chosen: the shipped ones, and a person's own, of which the last good version stays."""
+"""All available themes: the shipped ones, and the user's own, of which the last valid version is kept."""
 
 from pathlib import PurePath
 
@@ -7,15 +7,15 @@ from kasmon.tui.theme.theme import DEFAULT, ThemeFile, parse, shipped, shipped_n
 
 
 class ThemeLibrary:
-    """Themes by name; a person's own stands in for a shipped one of its name."""
+    """Themes by name; a user's theme replaces a shipped one of its name."""
 
     def __init__(self) -> None:
         self._own: dict[str, ThemeFile] = {}
         self.problems: tuple[str, ...] = ()
-        """What is wrong with which of the person's files."""
+        """The errors in the user's theme files."""
 
     def put(self, files: tuple[tuple[str, str], ...]) -> tuple[ConfigError, ...]:
-        """Take the person's theme files, as path and text; return what is wrong with those that stay as they were."""
+        """Load the user's theme files, as path and text; return the errors of those that are unchanged."""
         kept: dict[str, ThemeFile] = {}
         errors: list[ConfigError] = []
         for path, text in files:
@@ -31,13 +31,13 @@ class ThemeLibrary:
         return tuple(errors)
 
     def get(self, name: str) -> ThemeFile | None:
-        """The theme of this name; the default for no name; None if there is none."""
+        """Return the theme of this name; the default for no name; None if there is none."""
         wanted = name or DEFAULT
         if wanted in self._own:
             return self._own[wanted]
         return shipped(wanted) if wanted in shipped_names() else None
 
     def all(self) -> list[tuple[str, ThemeFile]]:
-        """Every theme with its name, shipped ones first."""
+        """Return every theme with its name, shipped ones first."""
         names = [*shipped_names(), *sorted(set(self._own) - set(shipped_names()))]
         return [(name, theme) for name in names if (theme := self.get(name)) is not None]

@@ -1,7 +1,7 @@
-"""How values look: glyph, word, colour, short number. Pure; every widget draws with this.
+"""How values are displayed: glyph, word, colour, short number. Pure; every widget draws with this.
 
 A drawn text is a sequence of spans, each with a role (`text`, `soft`, `state-asking`, ... and `.bold`); `ThemeStyles`
-knows the style of a role on each ground. A state is always a shape and a word, never a colour alone.
+has the style of a role on each background. A state always has a shape and a word, never a colour alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,7 +59,7 @@ RECEIPT_WORDS: Final = {
     ReceiptState.REFUSED: "refused",
     ReceiptState.LOST: "lost",
 }
-"""How far a prompt came, for people."""
+"""The displayed state of a prompt."""
 
 KIND_WORDS: Final = {
     RequestKind.PERMISSION: "permission",
@@ -81,12 +81,12 @@ class ThemeStyles:
         self._styles: dict[tuple[str, Ground], Style] = {}
 
     def colour(self, role: str) -> str:
-        """The colour of *role*, as `#rrggbb`."""
+        """Return the colour of *role*, as `#rrggbb`."""
         name = role.partition(".")[0]
         return self._colours.get(f"k-{name}") or self._colours.get(name) or self._colours["k-text"]
 
     def style(self, role: str, ground: Ground = "background") -> Style:
-        """The style of *role* on *ground*; readable there whatever the theme says."""
+        """Return the style of *role* on *ground*; readable there with any theme."""
         key = (role, ground)
         if (known := self._styles.get(key)) is not None:
             return known
@@ -114,13 +114,13 @@ class ThemeStyles:
         return MARKS[name][0 if self.utf8 else 1]
 
     def cut(self, text: str, width: int) -> str:
-        """*text* in at most *width* cells; what does not fit ends in an ellipsis."""
+        """Return *text* in at most *width* cells; a cut text ends in an ellipsis."""
         if cell_len(text) <= width:
             return text
         return set_cell_size(text, max(0, width - 1)) + self.mark("more") if width > 0 else ""
 
     def cut_left(self, text: str, width: int) -> str:
-        """The end of *text* in at most *width* cells; what does not fit before it is an ellipsis."""
+        """Return the end of *text* in at most *width* cells; a cut text begins with an ellipsis."""
         if cell_len(text) <= width:
             return text
         shown = text
@@ -129,19 +129,19 @@ class ThemeStyles:
         return self.mark("more") + shown if width > 0 else ""
 
     def cut_folder(self, path: str, width: int) -> str:
-        """The end of *path* in at most *width* cells, in whole names where one fits."""
+        """Return the end of *path* in at most *width* cells, in whole names if one fits."""
         shown = self.cut_left(path, width)
         begins = shown.find("/", 1)
         return self.mark("more") + shown[begins:] if shown != path and 0 < begins < len(shown) - 1 else shown
 
     def fit(self, text: str, width: int, right: bool = False) -> str:
-        """*text* in exactly *width* cells."""
+        """Return *text* in exactly *width* cells."""
         shown = self.cut(text, width)
         blank = " " * (width - cell_len(shown))
         return blank + shown if right else shown + blank
 
     def strip(self, spans: Iterable[Span], width: int, ground: Ground = "background") -> Strip:
-        """*spans* as one line of exactly *width* cells, in as few pieces as its looks allow: each piece costs time."""
+        """Return *spans* as one line of exactly *width* cells, in as few segments as possible: each costs time."""
         pieces: list[tuple[str, str]] = []
         left = width
         for text, role in spans:
@@ -164,7 +164,7 @@ class ThemeStyles:
         return Strip([Segment(text, self.style(role, ground)) for text, role in pieces], width)
 
     def between(self, left: Sequence[Span], right: Sequence[Span], width: int, ground: Ground = "background") -> Strip:
-        """*left* and *right* at the ends of one line of *width* cells; what does not fit is cut from *left*."""
+        """Return one line of *width* cells with *left* and *right* at its ends; *left* is cut if needed."""
         room = max(0, width - width_of(right) - (1 if right else 0))
         shown: list[Span] = []
         for text, role in left:
@@ -177,11 +177,11 @@ class ThemeStyles:
         return self.strip([*shown, (" " * blank, "text"), *right], width, ground)
 
     def token(self, token: Token, ground: Ground = "background") -> Style:
-        """The style of a piece of a transcript or a request."""
+        """Return the style of a piece of a transcript or a request."""
         return self.style(TOKENS[token], ground)
 
     def strip_of(self, line: TextLine, width: int, ground: Ground, margin: str = "", faint: bool = False) -> Strip:
-        """A row of styled text as cells."""
+        """Return a row of styled text as cells."""
         spans: list[Span] = [(margin, "text")] if margin else []
         spans += [(text, "faint" if faint else TOKENS[token]) for text, token in line.spans]
         return self.strip(spans, width, ground)
@@ -242,18 +242,18 @@ TOKENS: Final = {
         if (token := Token(f"{loud}{hue}"))
     },
 }
-"""What a piece of text is -> its role."""
+"""The kind of a piece of text -> its role."""
 
 
 def width_of(spans: Iterable[Span]) -> int:
-    """How many cells *spans* take."""
+    """Return how many cells *spans* take."""
     return sum(cell_len(text) for text, _ in spans)
 
 
 def state_name(session: Session) -> str:
-    """The state as the screen names it: a crash is an ending of its own, a turn that ended unseen is finished.
+    """Return the displayed state: a crash differs from another end, an unviewed ended turn is `finished`.
 
-    One whose host asks for something is asking, whatever its agent does meanwhile.
+    A session whose host has an open request is `asking`, whatever its agent does.
     """
     if session.has_host_request:
         return SessionState.ASKING.value
@@ -263,7 +263,7 @@ def state_name(session: Session) -> str:
 
 
 def age(seconds: float) -> str:
-    """A span of time in at most four characters: 12s, 3m, 2h, 5d."""
+    """Return a duration in at most four characters: 12s, 3m, 2h, 5d."""
     seconds = max(0.0, seconds)
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
@@ -272,7 +272,7 @@ def age(seconds: float) -> str:
 
 
 def count(number: int) -> str:
-    """A number in at most five characters: 950, 1.2k, 48k, 1.2M."""
+    """Return a number in at most five characters: 950, 1.2k, 48k, 1.2M."""
     if number < 1000:
         return str(number)
     for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")):
@@ -283,17 +283,17 @@ def count(number: int) -> str:
 
 
 def money(usd: float) -> str:
-    """US dollars, from a hundred on without cents: $0.42, $1,204."""
+    """Return an amount of US dollars, from a hundred on without cents: $0.42, $1,204."""
     return f"${usd:.2f}" if usd < 99.995 else f"${usd:,.0f}"
 
 
 def session_tokens(session: Session) -> str:
-    """How many tokens it used, as `count` has it; empty where nobody knows."""
+    """Return how many tokens it used, in the format of `count`; empty if unknown."""
     return count(session.tokens.used) if session.tokens and session.tokens.used else ""
 
 
 def wave_place(session: Session) -> str:
-    """Wave, and which of how many tasks: `w2 3/4`."""
+    """Return the wave, and the task's number of how many: `w2 3/4`."""
     if session.wave is None:
         return ""
     task = "" if session.task is None else f" {session.task}"
@@ -301,7 +301,7 @@ def wave_place(session: Session) -> str:
 
 
 def wave_words(session: Session) -> str:
-    """The same in words: `wave 2, task 3 of 4`."""
+    """Return the same in words: `wave 2, task 3 of 4`."""
     if session.wave is None:
         return ""
     task = "" if session.task is None else f", task {session.task}"
@@ -309,20 +309,19 @@ def wave_words(session: Session) -> str:
 
 
 def _of_wave(session: Session) -> bool:
-    """Whether its task's number is one within its wave: a plan may count its tasks through."""
+    """Whether its task's number is one within its wave: a plan may number its tasks throughout."""
     return session.peers is not None and (session.task or 0) <= session.peers
 
 
 def mode_word(session: Session) -> str:
-    """Where it runs, in a word: `yours` is the user's own tmux; behind a terminal the permission mode that its agent
-    reports: `tmux auto`."""
+    """Return where it runs: `adopted` is the user's own tmux; in a terminal with the permission mode: `tmux auto`."""
     where = "adopted" if session.adopted else session.mode.value
     reported = session.permission_mode if session.mode is Mode.TMUX else ""
     return session.sandbox or f"{where} {reported}".strip()
 
 
 def ending(session: Session) -> str:
-    """How an agent ended, in a few words."""
+    """Return how an agent ended, in a few words."""
     if session.stopped:
         return "stopped"
     if session.timed_out:
@@ -335,12 +334,12 @@ def ending(session: Session) -> str:
 
 
 def foremost(session: Session) -> Request | None:
-    """The open request that a person should see first: one that is not set aside, then the agent's, then the oldest."""
+    """Return the open request to show first: one that is not snoozed, then the agent's, then the oldest."""
     return min(session.asks, key=lambda ask: (ask.later, ask.by_host), default=None)
 
 
 def news(session: Session, now: float) -> list[Span]:
-    """What there is to say about *session* right now, in one line."""
+    """Return the current activity of *session*, in one line."""
     said = clean_line(session.last_line)
     state = SessionState.ASKING if session.has_host_request else session.state
     match state:
@@ -377,14 +376,14 @@ def news(session: Session, now: float) -> list[Span]:
 
 
 def evidence(session: Session, now: float) -> str:
-    """On whose word the state stands, and since when that word is."""
+    """Return the source of the state, and the age of its last signal."""
     signal = next((s for s in session.signals if s.source == session.source), None)
     source = "kasmon" if session.source == "fleet" else session.source
     return f"{source} {age(now - signal.at)}" if signal else source
 
 
 def wave_progress(wave: Wave, look: ThemeStyles) -> list[Span]:
-    """One shape for each session of a wave, and how many of it are done."""
+    """Return one shape for each session of a wave, and how many of them are done."""
     shapes: list[Span] = [(look.glyph(s), f"state-{state_name(s)}") for s in wave.sessions[:24]]
     more = [(look.mark("more"), "faint")] if len(wave.sessions) > 24 else []
     missing = wave.peers - len(wave.sessions)
@@ -393,7 +392,7 @@ def wave_progress(wave: Wave, look: ThemeStyles) -> list[Span]:
 
 
 def session_label(session: Session | None, fallback: SessionId) -> str:
-    """The session's name for people; its id where it has none."""
+    """Return the session's display name; its id if it has none."""
     return clean_line(session.name) or str(session.id) if session else str(fallback)
 
 

@@ -1,7 +1,7 @@
-"""Themes: a TOML file in, colours out. The schema is strict; a file that breaks it changes nothing.
+"""Themes: parse a TOML file to colours. The schema is strict; an invalid file changes nothing.
 
-Shipped ones lie in the top-level `themes/`, a person's own in the config folder's `themes/`. The file's name without
-`.toml` is the theme's name; a person's own theme replaces a shipped one of its name.
+Shipped ones are in the top-level `themes/`, the user's own in the config folder's `themes/`. The file's name without
+`.toml` is the theme's name; a user's theme replaces a shipped one of its name.
 """
 
 import re
@@ -19,20 +19,20 @@ from kasmon.errors import ConfigError
 
 DEFAULT: Final = "rose-pine-moon"
 SHIPPED: Final = Path(__file__).parents[2] / "themes"
-"""Not by `importlib.resources`: it brings `zipfile` and what else it needs into every dashboard."""
+"""Not by `importlib.resources`: it imports `zipfile` and more into every dashboard."""
 READABLE: Final = 4.5
-"""The contrast from which on words read, by the WCAG."""
+"""The minimum contrast for readable text, by the WCAG."""
 PLAIN: Final = "monochrome"
-"""Used where NO_COLOR is set: the shapes, bold and reverse say everything."""
+"""Used if NO_COLOR is set: shapes, bold and reverse carry all information."""
 
 SIXTEEN: Final = "sixteen"
-"""Used where the terminal has sixteen colours: any other theme becomes shades of grey there."""
+"""Used if the terminal has sixteen colours: any other theme would become shades of grey."""
 
 Colour = Annotated[str, msgspec.Meta(pattern=r"\A#[0-9a-fA-F]{6}\Z", description="a colour such as #9ccfd8")]
 
 
 class ThemeColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Grounds from back to front, texts from loud to quiet, and five meanings."""
+    """Backgrounds from back to front, texts from loud to quiet, and five meanings."""
 
     background: Colour
     surface: Colour
@@ -54,7 +54,7 @@ class ThemeColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class StateColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The colour of each state; a crash is an ending of its own."""
+    """The colour of each state; a crash differs from another end."""
 
     starting: Colour
     idle: Colour
@@ -78,7 +78,7 @@ class DiffColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SpeakerColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who says what in a transcript."""
+    """The kinds of text in a transcript."""
 
     person: Colour
     agent: Colour
@@ -89,7 +89,7 @@ class SpeakerColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class TerminalColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the sixteen colours of a terminal agent's screen look like: eight, and their bright ones."""
+    """The sixteen colours for a terminal agent's screen: eight, and their bright variants."""
 
     black: Colour
     red: Colour
@@ -110,22 +110,22 @@ class TerminalColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One theme, as its file says."""
+    """One theme file."""
 
     title: str
     dark: bool = True
     contrast: Annotated[float, msgspec.Meta(ge=1, le=21)] = 4.5
-    """How well every text reads on the selected row at least, by the WCAG's formula."""
+    """The minimum contrast of every text on the selected row, by the WCAG's formula."""
     colors: ThemeColors
     states: StateColors
     diff: DiffColors
     says: SpeakerColors
     terminal: TerminalColors | None = None
-    """Without it they are taken from the colours above."""
+    """Derived from the colours above if missing."""
 
 
 def parse(text: str, file: str) -> ThemeFile:
-    """The theme that *text* describes.
+    """Return the theme that *text* describes.
 
     Raises:
         ConfigError: with the line, the key and what is allowed there.
@@ -142,19 +142,19 @@ def parse(text: str, file: str) -> ThemeFile:
 
 @cache
 def shipped_names() -> tuple[str, ...]:
-    """The themes that come with kasmon, the default first."""
+    """Return the names of the shipped themes, the default first."""
     names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
     return tuple(sorted(names, key=lambda name: name != DEFAULT))
 
 
 @cache
 def shipped(name: str) -> ThemeFile:
-    """The theme that comes with kasmon under this name."""
+    """Return the shipped theme of this name."""
     return parse((SHIPPED / f"{name}.toml").read_text("utf-8"), f"themes/{name}.toml")
 
 
 def textual_theme(name: str, theme: ThemeFile) -> Theme:
-    """*theme* as Textual wants it; all of its colours are variables of the stylesheet."""
+    """Return *theme* for Textual; all of its colours are variables of the stylesheet."""
     colors = theme.colors
     return Theme(
         name=name,
@@ -174,7 +174,7 @@ def textual_theme(name: str, theme: ThemeFile) -> Theme:
 
 
 def variables(theme: ThemeFile) -> dict[str, str]:
-    """The stylesheet's variables under *theme*: its own names, and Textual's where its guess would be another."""
+    """Return the stylesheet's variables under *theme*: its own names, and Textual's if its default would differ."""
     colors = theme.colors
     own = {f"k-{name}": value for name, value in msgspec.structs.asdict(colors).items()}
     for group, values in (("state", theme.states), ("diff", theme.diff), ("says", theme.says)):
@@ -207,14 +207,14 @@ def variables(theme: ThemeFile) -> dict[str, str]:
 
 
 def _calm(colors: ThemeColors) -> str:
-    """The ground of a chosen line that has quiet words on it: those read on it."""
+    """Return a background for a chosen line on which quiet text is readable."""
     return (
         colors.selected if contrast(colors.soft, colors.selected) >= READABLE else mix(colors.raised, colors.text, 0.2)
     )
 
 
 def terminal_theme(theme: ThemeFile) -> TerminalTheme:
-    """What the sixteen colours of a terminal look like under *theme*."""
+    """Return the sixteen terminal colours under *theme*."""
     colors = theme.colors
     if theme.terminal is None:
         plain = (colors.line, colors.bad, colors.good, colors.warn, theme.states.starting, colors.accent, colors.info)
@@ -226,14 +226,14 @@ def terminal_theme(theme: ThemeFile) -> TerminalTheme:
 
 
 def contrast(one: str, other: str) -> float:
-    """How well one colour reads on the other, 1 to 21, by the WCAG's formula."""
+    """Return the contrast of two colours, 1 to 21, by the WCAG's formula."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 @cache
 def readable(colour: str, ground: str, enough: float = READABLE) -> str:
-    """*colour*, moved towards black or white until it reads on *ground*."""
+    """Return *colour*, moved towards black or white until it is readable on *ground*."""
     goal = "#ffffff" if _luminance(ground) < 0.18 else "#000000"
     for step in range(21):
         mixed = mix(colour, goal, step / 20)
@@ -243,7 +243,7 @@ def readable(colour: str, ground: str, enough: float = READABLE) -> str:
 
 
 def mix(one: str, other: str, share: float) -> str:
-    """*one* with this share (0 to 1) of *other* in it."""
+    """Return *one* mixed with this share (0 to 1) of *other*."""
     return "#" + "".join(
         f"{round(a + (b - a) * share):02x}" for a, b in zip(_channels(one), _channels(other), strict=True)
     )
@@ -262,7 +262,7 @@ def _luminance(colour: str) -> float:
 
 
 def _located(text: str, file: str, error: str) -> ConfigError:
-    """The validation *error* with its place in *text*."""
+    """Return the validation *error* with its place in *text*."""
     why, _, place = error.partition(" - at `$")
     path = place.rstrip("`").lstrip(".")
     allowed: tuple[str, ...] = ()
@@ -283,7 +283,7 @@ def _fields_at(table: str) -> list[str]:
 
 
 def _line_of(text: str, path: str) -> int | None:
-    """The line that *path* (`colors.text`) stands on, or that of its table."""
+    """Return the line of *path* (`colors.text`), or that of its table."""
     table, _, key = path.rpartition(".")
     here, found = "", None
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""A person's settings, taken as far as the dashboard can use them: keys and theme; what cannot be used is said."""
+"""Apply the user's settings to the dashboard: keys and theme; invalid ones are reported."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class UserSettings:
-    """What the app looks like and which keys it hears, by its person's settings."""
+    """Applies the user's settings to the app's look and keys."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
 
     def adopt(self, settings: DashboardSettings) -> None:
-        """Take *settings* as far as they can be used; what cannot stays as it was."""
+        """Apply the valid parts of *settings*; the rest stays unchanged."""
         app = self.app
         app.settings = settings
         app.notifications.alerts.finished_after_s = settings.finished_after_s
@@ -44,10 +44,10 @@ class UserSettings:
         self.show_theme(wanted)
         if app.is_running:
             app.offer_keys()
-            app.permissions.tell()  # a card may open by itself from now on, or no more
+            app.permissions.tell()  # whether a card opens by itself may have changed
 
     def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
-        """Say what is wrong with a setting that only the screen can judge."""
+        """Report an error in a setting that only the dashboard can validate."""
         file, line = self.app.settings.config_path or "config", line_of(self.app.settings.config_text, key)
         self._problem(str(ConfigError(file, why, line=line, key=".".join(key), allowed=allowed)))
 
@@ -58,7 +58,7 @@ class UserSettings:
             self.app.call_later(self.app.say, problem, severity="error")
 
     def show_theme(self, name: str) -> None:
-        """Draw everything with this theme from now on; what is drawn with it already stays as it is."""
+        """Draw everything with this theme from now on; does nothing if it is shown already."""
         app = self.app
         theme = self.theme_file(name)
         if app.theme == name and app.look.theme == theme:
@@ -77,16 +77,16 @@ class UserSettings:
                 screen.dress(app.look)
 
     def theme_file(self, name: str) -> ThemeFile:
-        """The theme of this name, or the default where there is none."""
+        """Return the theme of this name, or the default if there is none."""
         theme = self.app.themes.get(name) or self.app.themes.get(DEFAULT)
         assert theme is not None
         if self._colours != "256":
             return theme
-        from kasmon.tui.theme.few_colours import in_256_colours  # where it is needed
+        from kasmon.tui.theme.few_colours import in_256_colours  # imported late
 
         return in_256_colours(theme)
 
     @property
     def _colours(self) -> str | None:
-        """How many colours the terminal has, as Rich names it: `standard` (16), `256`, `truecolor`, or None."""
+        """The terminal's colours, as Rich names them: `standard` (16), `256`, `truecolor`, or None."""
         return self.app.console.color_system

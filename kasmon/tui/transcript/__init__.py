@@ -1,1 +1,1 @@
-"""A structured session: its transcript (`view`), how it is read (`reading_view`), and its prompt box."""
+"""The view of a structured session: its transcript (`view`), how it is read (`reading_view`), its prompt box."""

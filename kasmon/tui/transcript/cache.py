@@ -1,4 +1,4 @@
-"""The transcripts that were looked at lately, and the diffs seen in them; filled by whoever reads the logs."""
+"""The transcripts that were shown lately, with their last diffs; filled by the reader of the logs."""
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ KEPT: Final = 8
 
 
 class SessionTranscript:
-    """One session's transcript, how far its log is read, and its last diff."""
+    """One session's transcript, the position up to which its log is read, and its last diff."""
 
     def __init__(self) -> None:
         from kasmon.model.transcript.layout import Transcript  # not before the first frame
@@ -25,22 +25,22 @@ class SessionTranscript:
         self.transcript = Transcript()
         self.cursor: Cursor = START
         self._end: Transcript | None = None
-        """The end of a long story, until all of it is read."""
+        """The end of a long log, until all of it is read."""
         self.diff = ""
-        """The last change that it told of, as a unified diff; empty where none is known."""
+        """The last reported change, as a unified diff; empty if none is known."""
 
     @property
     def shown(self) -> "Transcript":
-        """What there is to show: all of it, or its end as long as the rest is being read."""
+        """The transcript to show: the whole, or its end while the rest is being read."""
         return self._end or self.transcript
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of a long story is read."""
+        """Whether a long log is read completely."""
         return self._end is None
 
     def take(self, heard: Heard) -> None:
-        """File what was heard."""
+        """Add what was read."""
         if isinstance(heard, TextDelta):
             self.transcript.write(heard.text, heard.thinking)
             if self._end is not None:
@@ -61,13 +61,13 @@ class SessionTranscript:
 
 
 class TranscriptCache:
-    """The transcripts by session; those that were not looked at for longest go first."""
+    """The transcripts by session; the least recently shown are dropped first."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[SessionId, SessionTranscript] = OrderedDict()
 
     def of(self, session: SessionId) -> SessionTranscript:
-        """That of *session*, which is looked at now; an empty one where none is kept."""
+        """Return the transcript of *session*, which is shown now; an empty one if none is cached."""
         told = self._told.setdefault(session, SessionTranscript())
         self._told.move_to_end(session)
         while len(self._told) > KEPT:
@@ -75,7 +75,7 @@ class TranscriptCache:
         return told
 
     def known(self, session: SessionId) -> SessionTranscript | None:
-        """That of *session*, where one is kept; this is no look at it."""
+        """Return the transcript of *session* if it is cached; it does not count as shown."""
         return self._told.get(session)
 
     def drop(self, session: SessionId) -> None:

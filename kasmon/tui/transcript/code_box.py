@@ -1,4 +1,4 @@
-"""A box to write code in: Enter runs it by the interpreter that is chosen, Tab chooses the next."""
+"""A box to write code in: Enter runs it with the chosen interpreter, Tab chooses the next."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,11 +14,11 @@ from kasmon.tui.transcript.prompt_box import PromptBox
 
 
 class CodeBox(PromptBox):
-    """Runs code in one session's sandbox; what was run before comes again by the keys for that.
+    """Runs code in one session's sandbox; the history keys recall earlier code.
 
     Args:
-        codes: tells what was run before, the last one last.
-        interpreter: which one runs it.
+        codes: returns the earlier code, the last one last.
+        interpreter: the initial interpreter.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class CodeBox(PromptBox):
     ) -> None:
         super().__init__(session, keys, "", text, history=codes)
         self.interpreter: Interpreter = interpreter
-        self._tell_which()
+        self._show_interpreter()
 
     async def _on_key(self, event: events.Key) -> None:
         row = next((row for name in event.aliases if (row := self.keys.action(name, KeyContext.CODE))), None)
@@ -45,14 +45,14 @@ class CodeBox(PromptBox):
             return super().means("submit")
         if action == "interpreter":
             self.interpreter = INTERPRETERS[(INTERPRETERS.index(self.interpreter) + 1) % len(INTERPRETERS)]
-            self._tell_which()
+            self._show_interpreter()
             return True
         if action == "read_run":
             self.post_message(ActionRequested("read"))
             return True
         return super().means(action)
 
-    def _tell_which(self) -> None:
+    def _show_interpreter(self) -> None:
         others = "  ".join(f"[{each}]" if each == self.interpreter else each for each in INTERPRETERS)
         self.border_title = Content(others)
         self.placeholder = Content(f"Code for {self.interpreter}")

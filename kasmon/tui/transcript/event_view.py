@@ -1,4 +1,4 @@
-"""The screen of a structured session: the pyte screen behind one widget, fed with the rows in sight and no others."""
+"""The view of a structured session: the pyte screen behind one widget, which is fed only with visible rows."""
 
 import math
 import time
@@ -21,14 +21,14 @@ from kasmon.tui.textual_ext.strips import LinesOnlyMixin
 from kasmon.tui.transcript.virtual_screen import StyleOf, VirtualScreen
 
 FRAME_S: Final = 1 / 30
-"""How often a story that goes on is drawn at most."""
+"""The minimum time between two draws of a growing transcript, in seconds."""
 SOON_S: Final = 0.001
-"""What comes after a pause is drawn at once, with all else that came at the same moment."""
+"""The delay of a draw after a pause, in seconds; merges all that arrives at the same moment."""
 WHEEL_LINES: Final = 3
 
 
 class EventView(LinesOnlyMixin, Widget, can_focus=True):
-    """A transcript, opened at its end. It follows the end, and stays where it is once somebody scrolled up."""
+    """A transcript, opened at its end. It follows the end, and keeps its position once the user scrolled up."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"event-screen--bar", "event-screen--thumb"}
@@ -49,30 +49,30 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
     def __init__(self, transcript: Transcript, style_of: StyleOf) -> None:
         super().__init__()
         self.above = 0
-        """About how many rows lie below what is shown; 0 at the end, which is followed."""
+        """The approximate number of rows below the visible ones; 0 at the end, which is followed."""
         self.holds = False
-        """Whether it stays where it is, even at the end."""
+        """Whether it keeps its position, even at the end."""
         self.shown = 0
-        """How many rows are in sight."""
+        """How many rows are visible."""
         self._transcript, self._style_of = transcript, style_of
         self._screen = VirtualScreen(1, 1)
         self._at: RowPosition | None = None
-        """The row at the bottom; None follows the end."""
+        """The bottom row; None follows the end."""
         self._bottom = RowPosition(0, 0)
-        """The row at the bottom when it was drawn."""
+        """The bottom row at the last draw."""
         self._thumb = range(0)
         self._frame: Timer | None = None
         self._drawn_at = -math.inf
-        self._brush = ImmediatePainter()
+        self._painter = ImmediatePainter()
         self._whole: dict[int, tuple[Strip, Style, Strip]] = {}
-        """By what the screen has of a line: what is at its end, and the whole of it, with what Textual made of that."""
+        """By id of a screen line: the line, its scrollbar style, and the complete strip."""
         self._fits = False
-        """Whether there is room for a line and the bar."""
-        self._looks: tuple[Style, Style, Style] | None = None
-        """The ground, the bar and its thumb, until the styles change."""
+        """Whether there is space for a line and the scrollbar."""
+        self._styles: tuple[Style, Style, Style] | None = None
+        """The styles of background, scrollbar and thumb, until the styles change."""
 
     def open(self, transcript: Transcript, *, same_place: bool = False) -> None:
-        """Show another transcript, at its end; or as far above it as before, where it ends as the one before."""
+        """Show another transcript, at its end; or, with *same_place*, as far above it as before."""
         self._transcript = transcript
         self._show_to(self._lines.place(self.above) if same_place and self.above else None)
 
@@ -82,14 +82,14 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self._draw()
 
     def changed(self) -> None:
-        """The transcript grew, or its live text did; shown with the next frame."""
+        """Draw with the next frame, because the transcript or its live text grew."""
         if self._frame is not None or not self.is_mounted:
             return
         wait_s = self._drawn_at + FRAME_S - time.monotonic()
         self._frame = self.set_timer(max(wait_s, SOON_S), self._draw_frame)
 
     def back_lines(self, lines: int) -> None:
-        """Scroll *lines* towards the beginning; towards the end where negative."""
+        """Scroll *lines* towards the beginning; towards the end if negative."""
         self._show_to(self._lines.walk(self._bottom, -lines))
 
     def back(self, pages: int) -> None:
@@ -123,12 +123,12 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.back_lines(-WHEEL_LINES)
 
     def on_resize(self) -> None:
-        self.flow_anew()
+        self.rewrap()
 
-    def flow_anew(self) -> None:
-        """It has another size: who follows the end still does, others stay about where they were.
+    def rewrap(self) -> None:
+        """Wrap to a new size; follow the end as before, or keep the approximate position.
 
-        No `on_resize` where there is more to do: Textual calls that of every class.
+        Override this instead of `on_resize`, which Textual calls for every class.
         """
         width, height = self.size
         before, self._fits = self._screen.size[0], width > 1
@@ -143,7 +143,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         columns, rows = self._screen.size
         if y >= rows or not self._fits:
             return Strip.blank(self.size.width, self.rich_style)
-        ground, bar, thumb = self._looks = self._looks or self._looked_up()
+        ground, bar, thumb = self._styles = self._styles or self._look_up_styles()
         edge = ground if not self._thumb else thumb if y in self._thumb else bar
         inner = self._screen.strip(y, ground)
         known = self._whole.get(id(inner))
@@ -155,14 +155,14 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._looks = None
+        self._styles = None
 
     @property
     def _lines(self) -> TranscriptRows:
         return self._transcript.lines(self._screen.size[0])
 
     def _show_to(self, bottom: RowPosition | None) -> None:
-        """Show the rows that end with *bottom*; None, and the last row of all unless it `holds`, follow the end."""
+        """Show the rows that end with *bottom*. None follows the end, as does the last row unless it `holds`."""
         self._at = bottom
         self._draw()
 
@@ -171,7 +171,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self._draw()
 
     def _draw(self) -> None:
-        """Feed the rows in sight to the screen. What came at the end does not move somebody who looks further up."""
+        """Draw the visible rows. New rows at the end do not move a view that is scrolled up."""
         rows, lines = self._screen.size[1], self._lines
         last = lines.last
         bottom = last if self._at is None else lines.walk(self._at, 0)
@@ -183,21 +183,21 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self._at = bottom if shown and (self.holds or bottom != last) else None
         self.above = lines.above(bottom)
         thumb, self._thumb = self._thumb, self._thumb_rows(lines.estimate)
-        changed = self._screen.show([self.dressed(row) for row in shown], self._style_of)
+        changed = self._screen.show([self.style_row(row) for row in shown], self._style_of)
         self._drawn_at = time.monotonic()
         if thumb != self._thumb:
             changed = list(range(rows))
         width, height = self.size
         regions = [Region(0, y, width, rows) for y, rows in runs(y for y in changed if y < height)]
         if regions and self.is_attached:
-            self._brush.paint(self, regions)
+            self._painter.paint(self, regions)
 
-    def dressed(self, row: TextLine) -> TextLine:
-        """*row* as it is shown."""
+    def style_row(self, row: TextLine) -> TextLine:
+        """Return *row* as it is shown."""
         return row
 
     def _thumb_rows(self, every: int) -> range:
-        """Where the bar's thumb stands for *every* row that there is; empty while all of them are in sight."""
+        """Return the rows of the scrollbar's thumb for *every* row in total; empty if all of them are visible."""
         rows = self._screen.size[1]
         if every <= rows:
             return range(0)
@@ -205,6 +205,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         top = (rows - size) * max(every - rows - self.above, 0) // (every - rows)
         return range(top, top + size)
 
-    def _looked_up(self) -> tuple[Style, Style, Style]:
+    def _look_up_styles(self) -> tuple[Style, Style, Style]:
         bar, thumb = (self.get_component_rich_style(f"event-screen--{part}") for part in ("bar", "thumb"))
         return self.rich_style, bar, thumb

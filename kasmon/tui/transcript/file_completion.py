@@ -1,4 +1,4 @@
-"""Completing `@` and a file's name in the prompt box: what is being written, which files fit, and the list of them."""
+"""Complete `@` and a file's name in the prompt box: the text so far, the matching files, and their list."""
 
 import re
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ WRITTEN: Final = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
 
 
 def written(before: str) -> str | None:
-    """What stands behind the `@` that is being written at the end of *before*; None where none is."""
+    """Return the text after the `@` at the end of *before*; None if there is none."""
     found = WRITTEN.search(before)
     return None if found is None else found[1]
 
 
 def fitting(files: Sequence[str], words: str, most: int = MOST) -> list[str]:
-    """The files that fit *words* best: by the beginning of the name, then of the path, then anywhere in it."""
+    """Return the best matches of *words*: by the beginning of the name, then of the path, then anywhere in it."""
     wanted = words.casefold()
     if not wanted:
         return [*files[:most]]
@@ -40,12 +40,12 @@ def fitting(files: Sequence[str], words: str, most: int = MOST) -> list[str]:
 
 
 def mention(file: str) -> str:
-    """*file* as agents read it behind an `@`."""
+    """Return *file* as agents read it after an `@`."""
     return f'@"{file}"' if " " in file else f"@{file}"
 
 
 class FileSuggestions(TextLines):
-    """The files that fit, one of them chosen; hidden while there are none."""
+    """The matching files, one of them chosen; hidden while there are none."""
 
     def __init__(self, look: ThemeStyles) -> None:
         super().__init__(look, "raised", id="offered")
@@ -55,21 +55,21 @@ class FileSuggestions(TextLines):
     def offer(self, files: Sequence[str]) -> None:
         """Offer these, the first of them chosen."""
         self.files, self.chosen = [*files], 0
-        self._tell()
+        self._update()
 
     def move(self, by: int) -> None:
         """Choose another one."""
         if self.files:
             self.chosen = (self.chosen + by) % len(self.files)
-            self._tell()
+            self._update()
 
     def take(self) -> str:
-        """The chosen file; nothing is offered any more."""
+        """Return the chosen file, and close the list."""
         file = self.files[self.chosen]
         self.offer(())
         return file
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         lines: list[DrawnLine] = []
         for number, file in enumerate(self.files):
             here = number == self.chosen
@@ -82,7 +82,7 @@ class FileSuggestions(TextLines):
         if event.y < len(self.files):
             event.stop()
             self.chosen = event.y
-            self._tell()
+            self._update()
 
 
 def _in_order(letters: str, path: str) -> bool:

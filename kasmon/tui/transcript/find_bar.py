@@ -1,4 +1,4 @@
-"""The line below a transcript that takes what to search for, and says where it was found."""
+"""The line below a transcript that takes a search text and shows the number of matches."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FindChanged(Message):
-    """What is searched for is this now."""
+    """The search text has changed."""
 
     def __init__(self, words: str) -> None:
         super().__init__()
@@ -29,13 +29,13 @@ class FindChanged(Message):
 
 
 class FindQuery(LineWidget):
-    """What is searched for, when nobody is writing it, and how far the search came."""
+    """The search text, while it is not being edited, and the state of the search."""
 
     words = ""
     writing = False
-    """Whether they are being written now, in a box of its own."""
+    """Whether it is being edited in its own input."""
     told: Span = ("", "soft")
-    """How far the search came."""
+    """The state of the search."""
 
     def line(self, width: int) -> "Strip":
         left: list[Span] = [] if self.writing else [(" / ", "accent.bold"), (clean_line(self.words), "text.bold")]
@@ -46,25 +46,25 @@ class FindQuery(LineWidget):
 
 
 class FindBar(Horizontal):
-    """Hidden without a search; a box while its words are written."""
+    """The search bar: hidden without a search; an input while its text is edited."""
 
     def __init__(self, look: ThemeStyles, keys: KeyMap) -> None:
         super().__init__(id="find")
         self.words, self.keys = FindQuery(look), keys
         self.box: SearchInput | None = None
         self.is_open = False
-        """Whether something is searched for, or may be as soon as its words have come."""
+        """Whether there is a search, or its text is being entered."""
 
     def compose(self) -> ComposeResult:
         yield self.words
 
     @property
     def written(self) -> str:
-        """What stands in the box."""
+        """The text in the input."""
         return "" if self.box is None else self.box.value
 
     def begin(self) -> None:
-        """Take the keyboard, for other words."""
+        """Open the input for a new search, and focus it."""
         if self.box is None:
             self.box = _box(self.keys)
             self.mount(self.box, before=self.words)
@@ -75,14 +75,14 @@ class FindBar(Horizontal):
         self.screen.set_focus(self.box)  # now: the next key may be there already
 
     def heard(self, words: str, search: Callable[[str], None]) -> None:
-        """Have *search* look for *words*, which stand in the box now; not if other keys were faster."""
+        """Call *search* with *words* if they are the input's current text, which later keys may have changed."""
         if self.is_open and words == self.written:
             search(words)
             if not self.words.writing:
                 self.keep()
 
     def keep(self) -> None:
-        """Show the words, and no box any more."""
+        """Close the input, and show the search text."""
         self.words.writing = False
         if self.box is not None:
             self.box.display = False
@@ -90,12 +90,12 @@ class FindBar(Horizontal):
         self.set_class(bool(self.words.words), "-shown")
 
     def drop(self) -> None:
-        """Search for nothing any more."""
+        """End the search."""
         self.words.words, self.is_open = "", False
         self.keep()
 
     def tell(self, places: int, done: bool, here: bool) -> None:
-        """So many blocks hold the words so far; *here*: what was looked for is under the cursor."""
+        """Show the number of matches so far; *here*: the cursor is on one."""
         if done and not places:
             self.words.told = ("not found", "warn.bold")
         else:
@@ -110,6 +110,6 @@ class FindBar(Horizontal):
 
 
 def _box(keys: KeyMap) -> "SearchInput":
-    from kasmon.tui.widgets.search_input import SearchInput  # heavy: only when somebody searches
+    from kasmon.tui.widgets.search_input import SearchInput  # heavy: only for a search
 
     return SearchInput(keys, KeyContext.FIND, ActionRequested, FindChanged)

@@ -1,4 +1,4 @@
-"""A box to write a prompt in: many lines, one key sends, another begins a line. Heavy; imported when it is needed."""
+"""A box to write a prompt in: several lines, with keys to send and for a new line. Heavy; imported on demand."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ from kasmon.tui.transcript.file_completion import FileSuggestions, fitting, ment
 
 
 class TextBox(TextArea):
-    """Many lines; Enter is `Submitted`, the keys for a new line make one."""
+    """Several lines; Enter posts `Submitted`, the keys for a new line insert one."""
 
     class Submitted(Message):
         def __init__(self, box: "TextBox") -> None:
@@ -45,7 +45,7 @@ class TextBox(TextArea):
             await act(self, event)
 
     def means(self, action: str) -> bool:
-        """Do what a key of the table means here; False leaves the key to whoever is next."""
+        """Run the action of a key; False leaves the key to the next handler."""
         if action == "submit":
             self.post_message(self.Submitted(self))
         elif action == "newline":
@@ -56,11 +56,11 @@ class TextBox(TextArea):
 
 
 class PromptBox(TextBox):
-    """Writes to one session: new prompts, old ones again, and prompts that wait in other words.
+    """Writes to one session: new prompts, earlier ones again, and changes of queued ones.
 
     Args:
-        history: tells what was prompted before, the last one last.
-        offered: where the files are shown that would complete a name.
+        history: returns the earlier prompts, the last one last.
+        offered: the list that shows matching files.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class PromptBox(TextBox):
         super().__init__(keys, placeholder, text, id="prompt")
         self.session = session
         self.changes: ReceiptId | None = None
-        """The prompt that waits and whose words are written here; None for a new one."""
+        """The queued prompt that is being edited; None for a new one."""
         self._history, self._offered = history, offered
         self._back: tuple[Sequence[str], int] | None = None
-        """Earlier prompts, and which of them is shown."""
+        """The earlier prompts, and the index of the shown one."""
         self._draft = ""
-        """What was written before an earlier prompt was shown."""
+        """The text before an earlier prompt was shown."""
         self._files: Sequence[str] | None = None
 
     async def _on_key(self, event: events.Key) -> None:
@@ -106,7 +106,7 @@ class PromptBox(TextBox):
         return True
 
     def change(self, receipt: ReceiptId | None, text: str) -> None:
-        """Write other words for a prompt that waits; None: not any more, and what was written before is here again."""
+        """Edit the queued prompt *receipt*; None ends that and restores the earlier draft."""
         if self.changes is None:
             self._draft = self.text
         self.changes = receipt
@@ -115,7 +115,7 @@ class PromptBox(TextBox):
         self.border_title = Content("Editing a queued prompt" if receipt is not None else "")
 
     def offer_files(self, files: Sequence[str]) -> None:
-        """These can be completed."""
+        """Set the files for completion."""
         self._files = files
         self._complete()
 
@@ -140,7 +140,7 @@ class PromptBox(TextBox):
             self.clear()
 
     def _show_earlier(self, by: int) -> bool:
-        """Show the prompt before or after the one that is shown; False where the box shows no earlier one."""
+        """Show the previous or next prompt; False if there is none to show."""
         if self.changes is not None:
             return False
         if self._back is None or self.text != self._back[0][self._back[1]]:
@@ -164,10 +164,10 @@ class PromptBox(TextBox):
         self.text = text
         self.move_cursor(self.document.end)
 
-    # Completing.
+    # Completion.
 
     def _chooses(self, key: str) -> bool:
-        """Do what *key* means to the files that are offered."""
+        """Handle *key* for the list of files."""
         assert self._offered is not None
         if key in ("up", "down"):
             self._offered.move(1 if key == "down" else -1)
@@ -180,7 +180,7 @@ class PromptBox(TextBox):
         return True
 
     def _before(self) -> str:
-        """What stands before the cursor in its line."""
+        """Return the text before the cursor in its line."""
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 

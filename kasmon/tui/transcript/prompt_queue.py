@@ -1,4 +1,4 @@
-"""What becomes of prompts, above the prompt box: those that wait can be chosen, moved, changed and taken back."""
+"""The states of sent prompts, above the prompt box: queued ones can be chosen, moved, changed and removed."""
 
 from typing import Final
 
@@ -14,30 +14,30 @@ from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_name
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
 SHOWN: Final = 3
-"""So many rows at most, while nobody looks through what waits."""
+"""The maximum number of rows, unless the queue has the keyboard."""
 CHOOSING: Final = 8
-"""So many while somebody does."""
+"""The maximum number of rows while it has the keyboard."""
 ON_THEIR_WAY: Final = (ReceiptState.QUEUED, ReceiptState.TYPED)
 
 
 class PromptQueueView(TextLines, can_focus=True):
-    """The prompts of one session on their way. With the keyboard it shows all that wait, one of them chosen."""
+    """The pending prompts of one session. With the keyboard it shows all queued ones, one of them chosen."""
 
     class Change(Message):
-        """Somebody wants to change what this prompt says."""
+        """The user wants to edit this prompt."""
 
         def __init__(self, receipt: ReceiptId) -> None:
             super().__init__()
             self.receipt = receipt
 
     class Empty(Message):
-        """Nothing waits any more, and it has the keyboard."""
+        """The queue became empty while it had the keyboard."""
 
     def __init__(self, session: Session, look: ThemeStyles) -> None:
         super().__init__(look, "background", id="receipts")
         self.session = session
         self.writing = False
-        """Whether somebody writes to the session: then the last prompt that arrived is told too."""
+        """Whether the prompt box is open: then the state of the last prompt is shown too."""
         self.chosen: ReceiptId | None = None
         self.can_focus = False
 
@@ -46,54 +46,54 @@ class PromptQueueView(TextLines, can_focus=True):
         return [each for each in self.session.receipts if each.state is ReceiptState.QUEUED]
 
     def tell(self, session: Session, writing: bool) -> None:
-        """The session is this now."""
+        """Update to the current *session*."""
         self.session, self.writing = session, writing
         if self.chosen is not None and self.chosen not in [each.id for each in self.waiting]:
             waiting = self.waiting
             self.chosen = waiting[0].id if waiting else None
             if not waiting:
                 self.post_message(self.Empty())
-        self._tell()
+        self._update()
 
     def choose(self, on: bool) -> None:
-        """Choose the first prompt that waits; or none any more."""
+        """Choose the first queued prompt; or none."""
         self.chosen = self.waiting[0].id if on and self.waiting else None
-        self._tell()
+        self._update()
 
     def move(self, by: int) -> None:
-        """Choose another one."""
+        """Move the choice by so many prompts."""
         waiting = self.waiting
         if waiting and self.chosen is not None:
             self.chosen = waiting[min(max(self._place() + by, 0), len(waiting) - 1)].id
-            self._tell()
+            self._update()
 
     def shift(self, by: int) -> None:
-        """Put the chosen one later in the order, or sooner where negative."""
+        """Move the chosen prompt later in the queue, or earlier if negative."""
         place = self._place() + by
         if self.chosen is not None and 0 <= place < len(self.waiting):
-            self._want(Requeue(receipt=self.chosen, place=place))
+            self._request_change(Requeue(receipt=self.chosen, place=place))
 
     def take_back(self) -> None:
-        """Take the chosen one back."""
+        """Remove the chosen prompt from the queue."""
         if self.chosen is not None:
-            self._want(Requeue(receipt=self.chosen, drop=True))
+            self._request_change(Requeue(receipt=self.chosen, drop=True))
 
     def change(self) -> None:
-        """Change what the chosen one says."""
+        """Edit the chosen prompt."""
         if self.chosen is not None:
             self.post_message(self.Change(self.chosen))
 
     def dress(self, look: ThemeStyles) -> None:
         self.look = look
-        self._tell()
+        self._update()
 
     def _place(self) -> int:
         return next((number for number, each in enumerate(self.waiting) if each.id == self.chosen), 0)
 
-    def _want(self, wish: Requeue) -> None:
+    def _request_change(self, wish: Requeue) -> None:
         self.post_message(CommandRequested(SendToAgent(session=self.session.id, wish=wish)))
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         if self.chosen is not None:
             first = max(0, min(self._place() - CHOOSING // 2, len(self.waiting) - CHOOSING))
             lines = [self._choice(number, each) for number, each in enumerate(self.waiting)]
@@ -118,7 +118,7 @@ class PromptQueueView(TextLines, can_focus=True):
         return DrawnLine(((f" {mark} ", "accent"), (f"{number + 1}. ", "info"), text))
 
     def _before(self, count: int) -> DrawnLine:
-        """So many prompts on their way are not shown."""
+        """Return the line that counts the hidden pending prompts."""
         return DrawnLine(
             ((f" {RECEIPT_WORDS[ReceiptState.QUEUED]}", "info"), (f"  {count} more above", "soft")), action="queue"
         )

@@ -1,7 +1,7 @@
-"""pyte, without the tables of widths that it would load: a megabyte, for what `PyteBuffer` never asks of it.
+"""Import pyte without the width tables of `wcwidth`: they take a megabyte, and `PyteBuffer` never uses them.
 
-pyte takes one function of `wcwidth`, to draw characters; `PyteBuffer` draws them itself, as wide as Textual does.
-Whoever else wants `wcwidth` gets the real one.
+pyte uses one function of `wcwidth`, to draw characters; `PyteBuffer` draws them itself, as wide as Textual does. Other
+importers of `wcwidth` get the real module.
 """
 
 import sys

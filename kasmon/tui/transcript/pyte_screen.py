@@ -1,6 +1,6 @@
-"""One pyte screen that holds what kasmon itself writes: styled rows in, cells out.
+"""A pyte screen for kasmon's own output: styled rows in, cells out.
 
-pyte 0.8.2 drops the text behind a zero-width joiner or a variation selector, and counts an emoji of several code points
+pyte 0.8.2 drops the text after a zero-width joiner or a variation selector, and counts an emoji of several code points
 as several; here whole characters are drawn, as wide as Textual counts them. It never sees another program's output.
 """
 
@@ -20,7 +20,7 @@ from kasmon.tui.transcript.pyte_import import pyte
 Char = pyte.screens.Char
 
 Piece = tuple[str, Style]
-"""Cleaned text, and how it looks."""
+"""Sanitized text, and its style."""
 
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
 _NUMBERS = {name: number for number, name in enumerate((*_NAMES, *(f"bright{name}" for name in _NAMES)))}
@@ -29,19 +29,19 @@ _UNSAFE = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "\ufffd") | {ord("\t
 
 
 class PyteBuffer(pyte.Screen):
-    """A pyte screen without automatic wrapping: a row that is too long ends at the edge."""
+    """A pyte screen without automatic wrapping: a row that is too long is cut at the edge."""
 
     def __init__(self, columns: int, rows: int) -> None:
         super().__init__(columns, rows)
         self._stream = pyte.Stream(self)
 
     def write(self, y: int, pieces: Iterable[Piece]) -> None:
-        """Put *pieces* into row *y* in place of what was there."""
+        """Replace row *y* by *pieces*."""
         text = "".join(f"\x1b[{_sgr(style)}m{text.translate(_UNSAFE)}" for text, style in pieces if text)
         self._stream.feed(f"\x1b[{y + 1};1H\x1b[0m\x1b[2K{text}")
 
     def scroll(self, up: int) -> None:
-        """Move every row *up* rows, down where negative; the rows that come in are empty."""
+        """Move every row *up* rows, down if negative; the rows that come in are empty."""
         edge, step = (self.lines, "\n") if up > 0 else (1, "\x1bM")
         self._stream.feed(f"\x1b[{edge};1H\x1b[0m{step * abs(up)}")
 
@@ -68,7 +68,7 @@ class PyteBuffer(pyte.Screen):
 
     @staticmethod
     def _join(row: dict[int, Char], x: int, text: str) -> bool:
-        """Add *text* to the character that ends before cell *x*; whether there is one."""
+        """Add *text* to the character that ends before cell *x*; return whether there is one."""
         for at in (x - 1, x - 2):
             if at in row and row[at].data:
                 row[at] = row[at]._replace(data=row[at].data + text)
@@ -76,7 +76,7 @@ class PyteBuffer(pyte.Screen):
         return False
 
     def strip(self, y: int) -> Strip:
-        """Row *y* as cells, exactly as wide as the screen."""
+        """Return row *y* as cells, exactly as wide as the screen."""
         row = self.buffer[y]
         cells: Sequence[Char] = [row[x] for x in range(self.columns)]
         segments = [
@@ -103,7 +103,7 @@ def _without_text(cell: Char) -> tuple[object, ...]:
 
 @lru_cache(1024)
 def _sgr(style: Style) -> str:
-    """The numbers of *style*; dim is a colour between text and ground, never SGR 2."""
+    """Return the SGR numbers of *style*; dim is a colour between text and background, never SGR 2."""
     colour, ground = style.color, style.bgcolor
     if style.dim and colour is not None and ground is not None and colour.triplet and ground.triplet:
         colour = dim_color(ground, colour)

@@ -1,4 +1,4 @@
-"""A transcript that can be searched and copied from, as well as read."""
+"""A transcript with search and copying."""
 
 import math
 import time
@@ -20,21 +20,21 @@ from kasmon.tui.transcript.virtual_screen import StyleOf
 
 FRAME_S: Final = 1 / 60
 PORTION_S: Final = 0.010
-"""So long it looks without a break, in seconds."""
+"""How long a search runs without a pause, in seconds."""
 BREATH_S: Final = 0.002
-"""What the keys get in between while somebody waits for what is looked for."""
+"""The pause for keys while the user waits for a match, in seconds."""
 LOOKED_BLOCKS: Final = 200
 SOUGHT: Final = 30
-"""By so many of its first characters a line is known."""
+"""A line is identified by so many of its first characters."""
 TOLD_S: Final = 0.1
-"""How often it tells how far it came at most."""
+"""The minimum time between two progress reports, in seconds."""
 
 
 class TranscriptReader(CursorView):
-    """The transcript of one session, and what is searched for in it."""
+    """The transcript of one session, with a search in it."""
 
     class Found(Message):
-        """How the search stands: in how many blocks the words are so far, whether all was looked through."""
+        """The progress of the search: matching blocks so far, whether it is done, whether one is at the cursor."""
 
         def __init__(self, places: int, done: bool, here: bool) -> None:
             super().__init__()
@@ -45,41 +45,41 @@ class TranscriptReader(CursorView):
         self.search: TranscriptSearch | None = None
         self._from = RowPosition(0, 0)
         """Where the search began."""
-        self._wanted: Callable[[TranscriptRows], RowPosition | None] | None = None
-        """What is being looked for, until it is found or there is nothing more to look through."""
-        self._busy: Timer | None = None
-        self._told_at = -math.inf
+        self._find_target: Callable[[TranscriptRows], RowPosition | None] | None = None
+        """Returns the match to go to; None once it was found or the search is over."""
+        self._search_timer: Timer | None = None
+        self._reported_at = -math.inf
 
     def read(self, on: bool) -> None:
         if not on:
             self.search = None
         super().read(on)
 
-    def goes_elsewhere(self) -> None:
-        self._wanted = None
+    def cancel_search_move(self) -> None:
+        self._find_target = None
 
     def copied(self, *, answer: bool = False) -> Piece | None:
-        """The text under the cursor: its code block where it is in one, else all of its block; or the last answer."""
+        """Return the text under the cursor: its code block if it is in one, else its block; or the last answer."""
         place = self.place()
         if answer or place is None:
             return last_answer(self._transcript)
         row = self._lines.block(place.block)[place.row]
         return piece(self._transcript.blocks[place.block], row.code) or last_answer(self._transcript)
 
-    # Finding.
+    # Search.
 
     def find(self, words: str) -> None:
-        """Go to the nearest row at or above where the search began that shows *words*; else to the nearest below."""
+        """Go to the nearest row with *words* at or above the start of the search; else to the nearest below."""
         if self.search is None:
             here = self._here()
             self._from = RowPosition(here.block, here.row + 1)
         self.search = TranscriptSearch(self._transcript, words) if words else None
-        self._wanted = self._first if words else None
+        self._find_target = self._first if words else None
         self._draw()
-        self._look_on()
+        self._search_on()
 
     def seek(self, event: Event, line: str, words: str) -> bool:
-        """Go to *line* of *event*, and search for *words* from there; False where it is not in here yet."""
+        """Go to *line* of *event*, and search for *words* from there; False if it is not in the transcript yet."""
         blocks = self._transcript.blocks
         at = next((n for n in reversed(range(len(blocks))) if _holds(blocks[n], event)), None)
         if at is None:
@@ -95,23 +95,23 @@ class TranscriptReader(CursorView):
         return True
 
     def _showing(self, block: int, words: str) -> int | None:
-        """The first row of *block* that shows *words*; None where none does."""
+        """Return the first row of *block* that shows *words*; None if none does."""
         folded = words.casefold()
         return next((n for n, row in enumerate(self._lines.block(block)) if folded in row.text.casefold()), None)
 
     def find_next(self, *, down: bool = False) -> None:
-        """Go to the next row further up, or further down, that shows the words."""
+        """Go to the next row with the words, up unless *down*."""
         if (search := self.search) is not None:
             here = self._here()
-            self._wanted = (
+            self._find_target = (
                 (lambda lines: search.below(here, lines)) if down else lambda lines: search.above(here, lines)
             )
-            self._look_on()
+            self._search_on()
 
     def drop_search(self) -> None:
-        """Go back to where the search began."""
+        """End the search, and return to where it began."""
         was = self.search
-        self.search = self._wanted = None
+        self.search = self._find_target = None
         if was is not None:
             self._go_to(RowPosition(self._from.block, max(self._from.row - 1, 0)))
         self._draw()
@@ -121,8 +121,8 @@ class TranscriptReader(CursorView):
         found = self.search.above(self._from, lines)
         return found or (self.search.below(self._from, lines) if self.search.is_done else None)
 
-    def _look_on(self) -> None:
-        """Look for so long as a frame allows; go there as soon as something is found."""
+    def _search_on(self) -> None:
+        """Search for as long as a frame allows; go to a match as soon as it is found."""
         until, search = time.monotonic() + PORTION_S, self.search
         if search is None:
             return
@@ -130,37 +130,37 @@ class TranscriptReader(CursorView):
         while not search.is_done and time.monotonic() < until:
             search.look(LOOKED_BLOCKS)
         search.tires = False
-        found = self._wanted(self._lines) if self._wanted is not None else None
-        here = found is not None or self._wanted is None
+        found = self._find_target(self._lines) if self._find_target is not None else None
+        here = found is not None or self._find_target is None
         if found is not None:
-            self._wanted = None
+            self._find_target = None
             self._go_to(found)
         if search.is_done and not search.tires:
-            self._wanted = None
+            self._find_target = None
         else:
-            self._go_on()
+            self._schedule_search()
         if found is not None or search.is_done:
             self._draw()
-        elif until < self._told_at + TOLD_S:
+        elif until < self._reported_at + TOLD_S:
             return
-        self._told_at = until
+        self._reported_at = until
         self.post_message(self.Found(len(search.found), search.is_done, here))
 
-    def _go_on(self) -> None:
-        if self._busy is None:
-            self._busy = self.set_timer(FRAME_S if self._wanted is None else BREATH_S, self._on_frame)
+    def _schedule_search(self) -> None:
+        if self._search_timer is None:
+            self._search_timer = self.set_timer(FRAME_S if self._find_target is None else BREATH_S, self._on_frame)
 
     def _on_frame(self) -> None:
-        self._busy = None
+        self._search_timer = None
         search = self.search
-        if search is not None and (self._wanted is not None or not search.is_done):
-            self._look_on()
+        if search is not None and (self._find_target is not None or not search.is_done):
+            self._search_on()
 
-    def dressed(self, row: TextLine) -> TextLine:
+    def style_row(self, row: TextLine) -> TextLine:
         words = self.search.words if self.search is not None else Folded("")
         return marked(row, words) if words else row
 
 
 def _holds(block: Block, event: Event) -> bool:
-    """Whether *block* tells of *event*."""
+    """Whether *block* shows *event*."""
     return any(each.at == event.at and each == event for each in (block.event, *block.then))

@@ -1,4 +1,4 @@
-"""A structured session's inside: its transcript through the pyte screen, and in focus a box to write to it."""
+"""The view of a structured session: its transcript through the pyte screen, and in focus a prompt box."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from kasmon.tui.transcript.prompt_box import PromptBox
 
 LOW_ROWS: Final = 12
-"""In a lower window what stands above the box leaves it its rows."""
+"""In a lower window, less is shown above the prompt box."""
 
 
 class SessionView(UniformVertical):
-    """The transcript of one session; the box below it is there between `enter` and `leave`."""
+    """The transcript of one session; the box below it exists between `enter` and `leave`."""
 
     def __init__(self, session: Session, transcript: Transcript, look: ThemeStyles, keys: KeyMap, clock: Clock) -> None:
         super().__init__()
@@ -46,11 +46,11 @@ class SessionView(UniformVertical):
         self.sandbox = TextLines(look, "background", id="sandbox")
         self.box: PromptBox | None = None
         self.only_reads = False
-        """Whether somebody came to read, and goes back to the list then."""
+        """Whether it was opened for reading; leaving then returns to the list."""
         self.was_found = False
-        """Whether they came by a search, and go back to that."""
-        self._sought: tuple[Event, str, str] | None = None
-        """The fact to be shown as soon as it is there, the line of it, and what is looked for."""
+        """Whether it was opened from a search; leaving then returns to the search."""
+        self._pending_event: tuple[Event, str, str] | None = None
+        """The event to show once it is read, the line in it, and the search text."""
 
     def compose(self) -> ComposeResult:
         yield self.screen_of_events
@@ -62,27 +62,27 @@ class SessionView(UniformVertical):
 
     def on_mount(self) -> None:
         self.screen_of_events.can_focus = self.screen_of_events.cursor is not None
-        if self.box is not None:  # somebody was faster than what it stands below
+        if self.box is not None:  # the box was opened before the widgets above it were mounted
             self.move_child(self.box, after=self.offered)
-        self._tell()
-        self.set_interval(1.0, self._tell_sandbox)
+        self._update()
+        self.set_interval(1.0, self._update_sandbox)
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < LOW_ROWS, "-low")
-        self._tell_meter()
+        self._update_meter()
 
     def show(self, transcript: Transcript) -> None:
-        """Show this transcript, which ends as the one before and may begin earlier; or what changed in it."""
+        """Show this transcript, which ends as the one before and may begin earlier; or its changes."""
         if transcript is not self.transcript:
             self.transcript = transcript
             self.screen_of_events.open(transcript, same_place=True)
         self.screen_of_events.changed()
 
     def learn(self, session: Session) -> None:
-        """The session is this now."""
+        """Update to the current *session*."""
         before, self.session = self.session, session
         if before != session:
-            self._tell()
+            self._update()
 
     def dress(self, look: ThemeStyles) -> None:
         self.look = self.meter.look = self.sandbox.look = self.offered.look = look
@@ -90,11 +90,11 @@ class SessionView(UniformVertical):
         self.screen_of_events.dress(look.token)
         self.receipts.dress(look)
         self.find_bar.dress(look)
-        self._tell_meter()
+        self._update_meter()
 
     @property
     def place(self) -> KeyContext:
-        """What has the keyboard, or had it last."""
+        """The key context of the focused widget, or of the last one."""
         focused = self.screen.focused
         if focused is self.screen_of_events:
             return KeyContext.READING
@@ -103,10 +103,10 @@ class SessionView(UniformVertical):
         return KeyContext.QUEUE if focused is self.receipts else KeyContext.PROMPT
 
     def enter(self, draft: str = "") -> None:
-        """Give the keyboard to a box to write in; *draft* is what was written there before."""
+        """Open the prompt box and focus it; *draft* is its earlier text."""
         if self.box is not None:
             return
-        from kasmon.tui.transcript.code_box import CodeBox  # heavy: only when somebody writes
+        from kasmon.tui.transcript.code_box import CodeBox  # heavy: only for writing
         from kasmon.tui.transcript.prompt_box import PromptBox
 
         if self.session.mode is Mode.INTERPRETER:
@@ -122,20 +122,20 @@ class SessionView(UniformVertical):
             )
         self.mount(self.box)
         self.screen.set_focus(self.box)  # now: the next key may be there already
-        self._tell()
+        self._update()
 
     def leave(self) -> str:
-        """Take the box away; return what was written and not sent."""
+        """Close the prompt box; return its unsent text."""
         if self.box is None:
             return ""
-        self.was_found, self._sought = False, None
+        self.was_found, self._pending_event = False, None
         self.stop_reading()
         if self.box.changes is not None:
             self.box.change(None, "")
         draft = self.box.text
         self.box.remove()
         self.box = None
-        self._tell()
+        self._update()
         return draft
 
     def write(self) -> None:
@@ -156,22 +156,22 @@ class SessionView(UniformVertical):
         self.screen.set_focus(session_view)
 
     def seek(self, event: Event, line: str, words: str) -> None:
-        """Show *line* of *event*, with *words* told apart in it, now or as soon as that is read."""
-        self._sought = (event, line, words)
+        """Show *line* of *event*, with *words* highlighted, now or as soon as it is read."""
+        self._pending_event = (event, line, words)
         self.go_on_seeking()
 
     def go_on_seeking(self) -> None:
-        """More of the transcript was read."""
-        if self._sought is None or self.screen_of_events.cursor is None:
+        """Try to show the wanted event, after more of the transcript was read."""
+        if self._pending_event is None or self.screen_of_events.cursor is None:
             return
-        event, line, words = self._sought
+        event, line, words = self._pending_event
         if self.screen_of_events.seek(event, line, words):
-            self._sought = None
+            self._pending_event = None
             self.find_bar.words.words, self.find_bar.is_open = words, True
             self.find_bar.keep()
 
     def stop_reading(self) -> None:
-        """The transcript follows its end again, without cursor and search; the keyboard stays where it is."""
+        """End cursor and search, so that the transcript follows its end; the keyboard focus is unchanged."""
         if self.screen_of_events.cursor is not None:
             self.find_bar.drop()
             self.screen_of_events.read(on=False)
@@ -179,7 +179,7 @@ class SessionView(UniformVertical):
         self.screen_of_events.can_focus = False
 
     def choose_queued(self) -> bool:
-        """Give the keyboard to the prompts that wait; False where none does."""
+        """Give the keyboard to the queued prompts; False if there are none."""
         if not self.receipts.waiting:
             return False
         self.receipts.choose(on=True)
@@ -188,12 +188,12 @@ class SessionView(UniformVertical):
         return True
 
     def begin_find(self) -> None:
-        """Take what to search for."""
+        """Open the search bar."""
         self.screen_of_events.search = None
         self.find_bar.begin()
 
     def end_find(self, kept: bool) -> None:
-        """Read on where the words were found, or go back to where the search began."""
+        """Keep reading at the match, or return to where the search began."""
         if kept:
             self._search(self.find_bar.written)
             self.find_bar.keep()
@@ -227,23 +227,23 @@ class SessionView(UniformVertical):
         self.write()
 
     def change_queued(self, receipt: ReceiptId) -> None:
-        """Write other words for a prompt that waits."""
+        """Edit a queued prompt."""
         short = next((each.text for each in self.session.receipts if each.id == receipt), "")
         self.write()
         if self.box is not None:
             self.box.change(receipt, self.transcript.waiting.get(receipt, short))
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         self.receipts.tell(self.session, writing=self.box is not None)
-        self._tell_meter()
+        self._update_meter()
 
-    def _tell_sandbox(self) -> None:
-        """Where it runs, what that uses, and what is to come; an equal line is not drawn again."""
+    def _update_sandbox(self) -> None:
+        """Show the sandbox, its usage and its next change; an unchanged line is not drawn again."""
         self.sandbox.say(*panel(self.session, self.look, self.clock.now(), max(self.size.width - 1, 1)))
 
-    def _tell_meter(self) -> None:
+    def _update_meter(self) -> None:
         width = max(self.size.width - 1, 1)
         key = self.keys.shown_while_writing("configure", self.look.utf8)
         line = meter(self.session, self.look, key, width) if self.box is not None else None
         self.meter.say(*([line] if line is not None else []))
-        self._tell_sandbox()
+        self._update_sandbox()

@@ -1,4 +1,4 @@
-"""The pyte screen of a structured session: rows that remember what they show, so that only new ones are drawn."""
+"""The pyte screen of a structured session: it remembers its rows, so that only changed ones are drawn."""
 
 import logging
 from collections import Counter
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class VirtualScreen:
     """Rows of a fixed size. Text that moved is scrolled, as a terminal does it, and not drawn again.
 
-    Whatever goes wrong while drawing costs at most a row's colours: it is logged, the screen starts anew.
+    An error while drawing costs at most the colours: it is logged, and the screen restarts.
     """
 
     def __init__(self, columns: int, rows: int) -> None:
@@ -37,12 +37,12 @@ class VirtualScreen:
         return self._page.columns, self._page.lines
 
     def resize(self, columns: int, rows: int) -> None:
-        """Become empty, of another size; the next `show` draws everything."""
+        """Clear and resize; the next `show` draws everything."""
         self._page = PyteBuffer(max(columns, 1), max(rows, 1))
         self._start_anew()
 
     def show(self, lines: Sequence[TextLine], style_of: StyleOf) -> list[int]:
-        """Show *lines* from the top, nothing below them; return the rows that look different now."""
+        """Show *lines* from the top, nothing below them; return the rows whose look changed."""
         rows = [tuple((text, style_of(token)) for text, token in line.spans) for line in lines[: self.size[1]]]
         rows += [()] * (self.size[1] - len(rows))
         changed = [y for y, row in enumerate(rows) if row != self._shown[y]]
@@ -59,7 +59,7 @@ class VirtualScreen:
         return changed
 
     def strip(self, y: int, ground: Style | None = None) -> Strip:
-        """Row *y* on *ground*, exactly as wide as the screen."""
+        """Return row *y* on *ground*, exactly as wide as the screen."""
         if ground is not None and ground != self._ground:
             self._ground, self._strips = ground, [None] * self.size[1]
         strip = self._strips[y]
@@ -74,7 +74,7 @@ class VirtualScreen:
         self._strips = [None] * rows
 
     def _scroll(self, up: int) -> None:
-        """Move everything *up* rows, down where negative; the rows that come in are empty."""
+        """Move everything *up* rows, down if negative; the rows that come in are empty."""
         if not up:
             return
         self._page.scroll(up)
@@ -95,7 +95,7 @@ class VirtualScreen:
 
 
 def _moved_up(before: Sequence[Row], after: Sequence[Row]) -> int:
-    """By how many rows most of *before* stands higher in *after*; negative where lower, 0 where most of it stays."""
+    """Return by how many rows most of *before* moved up in *after*; negative if down, 0 if most is unmoved."""
     stood = {row: y for y, row in enumerate(before) if any(text for text, _ in row)}
     moves = Counter(stood[row] - y for y, row in enumerate(after) if row in stood)
     up, rows = moves.most_common(1)[0] if moves else (0, 0)

@@ -1,4 +1,4 @@
-"""Rows to read: a text that is wrapped to the width there is, and knows whether its end was seen."""
+"""A scrolling reader: text wrapped to the available width, which records whether its end was seen."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,11 +12,11 @@ from kasmon.model.transcript.text import TextLine, Token, fitted
 from kasmon.tui.theme.look import Ground, ThemeStyles
 
 Rows = Callable[[int], Sequence[TextLine]]
-"""Makes the rows for a width in cells."""
+"""Creates the rows for a width in cells."""
 
 
 class Reader(ScrollView, can_focus=False):
-    """Shows rows and scrolls. `seen_end` is false until the last row was in sight at this width."""
+    """Shows rows and scrolls. `seen_end` is false until the last row was visible at this width."""
 
     DEFAULT_CSS = """
     Reader { height: auto; max-height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
@@ -24,7 +24,7 @@ class Reader(ScrollView, can_focus=False):
     ALLOW_SELECT = False
 
     class Moved(Message):
-        """It was scrolled, or shows something else."""
+        """It was scrolled, or its content changed."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Reader(ScrollView, can_focus=False):
         self._expected = Size(0, 0)
 
     def expect(self, room: Size) -> None:
-        """It is about to be given so many cells and rows: until a layout says it, it is drawn for those."""
+        """Assume the size *room*, in cells and rows, until the layout sets one."""
         self._expected = room
 
     def read(self, rows: Rows) -> None:
@@ -57,23 +57,23 @@ class Reader(ScrollView, can_focus=False):
         self.refresh(layout=True)
 
     def dim(self, faint: bool) -> None:
-        """Draw without colours: what is shown does not count any more."""
+        """Draw without colours, for outdated content."""
         self.faint = faint
         self.refresh()
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self._drawn)
 
     @property
     def ahead(self) -> int:
-        """How many there are from the first in sight on."""
+        """The number of rows from the first visible one on."""
         return max(0, self.rows - self.scroll_offset.y)
 
     @property
     def below(self) -> int:
-        """How many rows are below what is in sight."""
+        """The number of rows below the visible ones."""
         return max(0, self.ahead - (self.size.height or self._expected.height))
 
     def scroll_rows(self, by: int) -> None:
@@ -116,11 +116,11 @@ class Reader(ScrollView, can_focus=False):
 
 
 class Sentences(Reader):
-    """A few sentences, each on as many rows as it needs; an empty one is a blank row."""
+    """A few sentences, each wrapped to as many rows as it needs; an empty one is a blank row."""
 
     def __init__(self, look: ThemeStyles, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(look, margin=1, id=id)
 
     def say(self, *said: tuple[str, Token]) -> None:
-        """Show these instead, in what each is."""
+        """Show these sentences, each in the style of its token."""
         self.read(lambda width: [row for text, token in said for row in fitted([(text, token)], width)])

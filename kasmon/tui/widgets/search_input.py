@@ -1,4 +1,4 @@
-"""A box of words to look for: keys that mean something there are told, any other is its own."""
+"""A search input: keys with an action in the key table are posted, others edit the text."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from kasmon.tui.textual_ext.ordered_input import act
 
 
 class SearchInput(Input):
-    """One line; *meant* makes the message of an action that the key table has *where*, *changed* that of its words."""
+    """One line; *meant* builds the message of an action in the context *where*, *changed* that of new text."""
 
     def __init__(
         self,

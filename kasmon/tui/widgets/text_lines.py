@@ -1,4 +1,4 @@
-"""A few lines that draw themselves from spans; each may do something when clicked."""
+"""A few lines drawn from spans; each may have a click action."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -15,29 +15,29 @@ from kasmon.tui.messages import ActionRequested
 from kasmon.tui.theme.look import Ground, Span, ThemeStyles, width_of
 
 PRESSES: Final = "press "
-"""Begins the action that presses a key; its name, as Textual has it, follows."""
+"""Prefix of an action that presses a key; followed by Textual's name of the key."""
 GAP: Final = 3
-"""Cells between two keys in the line at the bottom."""
+"""Cells between two keys in the bottom line."""
 
 
 class DrawnLine(msgspec.Struct, frozen=True):
-    """One line: what stands at its left and at its right, and the action that a click on it means."""
+    """One line: its left and right text, and its click action."""
 
     left: tuple[Span, ...] = ()
     right: tuple[Span, ...] = ()
     action: str = ""
     spots: tuple[tuple[int, int, str], ...] = ()
-    """Where a click means something else: first cell, cells, action."""
+    """Areas with another click action: first cell, cells, action."""
     chosen: bool = False
-    """Whether the cursor is on it: its ground is then that of the list's cursor."""
+    """Whether the cursor is on it, which gives it the cursor's background."""
 
     def action_at(self, x: int) -> str:
-        """What a click on cell *x* means; empty for nothing."""
+        """Return the click action at cell *x*; empty for none."""
         return next((action for first, size, action in self.spots if first <= x < first + size), self.action)
 
 
 def begun(line: DrawnLine, cells: int) -> DrawnLine:
-    """*line*, whose first span takes at least so many cells."""
+    """Return *line* with its first span padded to at least *cells*."""
     if not line.left:
         return line
     (text, role), *others = line.left
@@ -46,10 +46,7 @@ def begun(line: DrawnLine, cells: int) -> DrawnLine:
 
 
 def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4, first: int = 0) -> list[DrawnLine]:
-    """These lines beside each other, as many as *width* takes in each row; a click on one means what it meant.
-
-    What begins a row has a first span of at least *first* cells.
-    """
+    """Arrange the lines in rows of *width*, with their click actions; a row's first span has *first* cells at least."""
     rows: list[DrawnLine] = []
     left: list[Span] = []
     spots: list[tuple[int, int, str]] = []
@@ -68,14 +65,14 @@ def side_by_side(lines: Sequence[DrawnLine], width: int, gap: int = 4, first: in
 
 
 def pressing(key: str) -> str:
-    """The action that presses *key*, as Textual names it, or `esc`; empty where it is more than one."""
+    """Return the action that presses *key*, given by Textual's name or `esc`; empty for a combination of keys."""
     return "" if " " in key else f"{PRESSES}{'escape' if key == 'esc' else key}"
 
 
 def press(app: App[Any], action: str) -> bool:
-    """Press the key that *action* is to press; False if it is to do something else.
+    """Press the key of *action* from *app*, as real keys arrive; False if *action* is not a key press.
 
-    It comes from *app*, as keys do: what one widget sends goes no further up than to the parent of another.
+    A message from a widget would only reach that widget's parents.
     """
     if action.startswith(PRESSES):
         app.call_later(app.simulate_key, action.removeprefix(PRESSES))
@@ -83,7 +80,7 @@ def press(app: App[Any], action: str) -> bool:
 
 
 def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span) -> DrawnLine:
-    """Behind *lead* each key, a word on what it does, and what a click on either means."""
+    """Return *lead* followed by each key, its description, and the click action of both."""
     left, spots = list(lead), list[tuple[int, int, str]]()
     for key, word, action in offers:
         left += [(" " * GAP, "text")] if spots else []
@@ -93,8 +90,10 @@ def key_line(offers: Iterable[tuple[str, str, str]], *lead: Span) -> DrawnLine:
 
 
 def fitting_keys(offers: Iterable[tuple[str, str, str]], width: int, place: str, *lead: Span) -> DrawnLine:
-    """The same with *place* at its right, in one row of *width* cells: keys that it does not take are left out, the
-    last but one first, and never the last, which leads back."""
+    """Return a `key_line` of *width* cells with *place* at its right.
+
+    Keys that do not fit are left out, the last but one first; never the last, which leads back.
+    """
     kept = list(offers)
     while len(kept) > 1 and width_of(key_line(kept, *lead).left) + width_of([(place, "")]) + 1 > width:
         kept.pop(-2)
@@ -102,7 +101,7 @@ def fitting_keys(offers: Iterable[tuple[str, str, str]], width: int, place: str,
 
 
 class TextLines(Widget):
-    """As many lines as it is given."""
+    """A widget with as many lines as it is given."""
 
     DEFAULT_CSS = "TextLines { height: auto; width: 1fr; }"
     ALLOW_SELECT = False

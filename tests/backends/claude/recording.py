@@ -40,7 +40,7 @@ class Played:
         )
 
     def hear(self, message: dict[str, Any] | UnparsedLine, before: str | None = None) -> "Played":
-        for said in self.translator.heard(message, time.time(), before):
+        for said in self.translator.translate(message, time.time(), before):
             self.all.append(said)
             if not isinstance(said, Chunk):
                 self.session = apply(self.session, said)
@@ -53,14 +53,14 @@ class Played:
                 self.hear(message)
             elif message["type"] == "user":
                 text = message["message"]["content"]
-                self.translator.turns.given(message["uuid"], Prompt(text=text))
+                self.translator.turns.record_prompt(message["uuid"], Prompt(text=text))
             elif message["type"] == "control_response":
                 self.answered(message["response"]["request_id"])
         return self
 
     def answered(self, call: str) -> None:
         """What the agent asked as *call* was answered, when this was recorded."""
-        for event in self.translator.asks.withdrawn(call, "answered", time.time()):
+        for event in self.translator.asks.withdraw(call, "answered", time.time()):
             self.session = apply(self.session, event)
 
     @property

@@ -368,7 +368,7 @@ class TestBadInput(Opening):
         agent = await backend.open(launch())
         try:
             await agent.send(Prompt(text="flood 20000"))
-            outbox = agent._outbox  # type: ignore[attr-defined]
+            outbox = agent._event_queue  # type: ignore[attr-defined]
             await auntil(lambda: len(outbox._waiting) >= FULL, LIMIT_S, "a full outbox")
             with pytest.raises(TimeoutError):
                 await auntil(lambda: agent._child.last_words, 0.5)  # type: ignore[attr-defined]
@@ -386,7 +386,7 @@ class TestBadInput(Opening):
     async def test_one_that_floods_can_be_closed_though_nobody_hears_it(self) -> None:
         agent = await backend.open(launch())
         await agent.send(Prompt(text="flood 100000000"))
-        await auntil(lambda: len(agent._outbox._waiting) >= FULL, LIMIT_S, "a full outbox")  # type: ignore[attr-defined]
+        await auntil(lambda: len(agent._event_queue._waiting) >= FULL, LIMIT_S, "a full outbox")  # type: ignore[attr-defined]
         await agent.aclose()
 
         assert isinstance([said async for said in agent.events()][-1], SessionEnded)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kasmon.backends.claude.command_line import PROTOCOL, command, environment, model_of
-from kasmon.backends.claude.handshake import planned
+from kasmon.backends.claude.handshake import plan_launch
 from kasmon.backends.claude.transport import controlling
 from kasmon.errors import LaunchError
 from kasmon.model.commands import Launch, Mode
@@ -49,7 +49,7 @@ def test_a_model_of_the_profile_is_a_default_that_a_flag_overrules() -> None:
 
 
 def test_a_new_conversation_gets_an_id_at_once() -> None:
-    first, second = planned(launch()), planned(launch())
+    first, second = plan_launch(launch()), plan_launch(launch())
 
     assert f"--session-id={first.conversation}" in first.argv
     assert first.conversation != second.conversation
@@ -57,26 +57,26 @@ def test_a_new_conversation_gets_an_id_at_once() -> None:
 
 @pytest.mark.parametrize("flag", ["--continue", "-c", "--resume", "--resume=x", "--session-id=y"])
 def test_a_conversation_that_the_user_chose_gets_none_of_ours(flag: str) -> None:
-    plan = planned(launch(flag))
+    plan = plan_launch(launch(flag))
 
     assert "" == plan.conversation
     assert not [word for word in plan.argv if word.startswith("--session-id=") and word != flag]
 
 
 def test_a_conversation_goes_on_by_its_id() -> None:
-    plan = planned(launch("--continue", resume="the-id", remembers="hello", generation=2))
+    plan = plan_launch(launch("--continue", resume="the-id", remembers="hello", generation=2))
 
     assert "--resume=the-id" in plan.argv
     assert plan.argv.index("--continue") < plan.argv.index("--resume=the-id")
 
 
 def test_an_id_that_looks_like_a_flag_is_none() -> None:
-    assert "--resume=--dangerous" in planned(launch(resume="--dangerous", remembers="x")).argv
+    assert "--resume=--dangerous" in plan_launch(launch(resume="--dangerous", remembers="x")).argv
 
 
 def test_a_profile_without_a_program_is_refused() -> None:
     with pytest.raises(LaunchError, match="no program"):
-        planned(launch(argv=()))
+        plan_launch(launch(argv=()))
 
 
 def test_the_agent_gets_its_own_variables_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_the_agent_gets_its_own_variables_and_nobody_elses(monkeypatch: pytest.M
     ):
         monkeypatch.setenv(name, "a value")
 
-    given = planned(launch()).variables
+    given = plan_launch(launch()).variables
 
     assert {"ANTHROPIC_API_KEY", "AWS_REGION", "CLAUDE_CODE_USE_BEDROCK", "KASMON_SESSION", "PATH"} <= given.keys()
     assert not {"OPENAI_API_KEY", "SECRET", "CLAUDECODE"} & given.keys()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.backends.claude.agent import LONGEST_BYTES, held
+from kasmon.backends.claude.agent import LONGEST_BYTES, read_text
 from kasmon.backends.claude.history import PromptPresence, carried, conversation_of, memory, prompts, transcript
 from kasmon.model.commands import ConversationUsage
 
@@ -105,6 +105,6 @@ def test_a_file_is_read_only_where_that_is_safe_and_short(tmp_path: Path) -> Non
     (tmp_path / "long").write_bytes(b"x" * (LONGEST_BYTES + 1))
     os.mkfifo(tmp_path / "pipe")
 
-    assert "one\n" == held("text", str(tmp_path)) == held(str(tmp_path / "text"), "/")
-    assert "" == held("nothing", str(tmp_path))
-    assert [None] * 5 == [held(name, str(tmp_path)) for name in ("bytes", "long", "pipe", ".", "a\0b")]
+    assert "one\n" == read_text("text", str(tmp_path)) == read_text(str(tmp_path / "text"), "/")
+    assert "" == read_text("nothing", str(tmp_path))
+    assert [None] * 5 == [read_text(name, str(tmp_path)) for name in ("bytes", "long", "pipe", ".", "a\0b")]

@@ -26,7 +26,7 @@ class Waiting:
     def __init__(self, tool: str, given: Table) -> None:
         self.asks = ClaudeRequests()
         request = {"tool_name": tool, "input": given}
-        opened = self.asks.asked("call", request, RequestContext(session=SessionId("s"), at=NOW))
+        opened = self.asks.open("call", request, RequestContext(session=SessionId("s"), at=NOW))
         self.requests = [event.request for event in opened if isinstance(event, RequestOpened)]
 
     def answer(self, decision: Decision, n: int = 0, digest: str = "", **more: object) -> ClaudeAnswerOutcome:
@@ -231,18 +231,18 @@ def test_an_edit_without_an_input_is_refused() -> None:
 
 def test_what_the_agent_withdrew_takes_no_answer() -> None:
     waiting = Waiting("AskUserQuestion", QUESTIONS)
-    withdrawn = waiting.asks.withdrawn("call", "it went away", NOW)
+    withdrawn = waiting.asks.withdraw("call", "it went away", NOW)
 
     assert {request.id for request in waiting.requests} == {
         event.request for event in withdrawn if isinstance(event, RequestWithdrawn)
     }
     with pytest.raises(RequestClosedError):
         waiting.answer(Decision.CHOOSE, labels=("red",))
-    assert () == waiting.asks.withdrawn("call", "again", NOW)
+    assert () == waiting.asks.withdraw("call", "again", NOW)
 
 
 def test_what_is_open_can_be_told_again_and_waits_on() -> None:
     waiting = Waiting("Bash", COMMAND)
-    again = waiting.asks.opened_again(NOW)
+    again = waiting.asks.reopen_all(NOW)
 
     assert waiting.requests == [event.request for event in again if isinstance(event, RequestOpened)]

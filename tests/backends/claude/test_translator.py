@@ -74,7 +74,7 @@ def test_an_older_agent_that_tells_less_has_turns_all_the_same(missing: str) -> 
     played = Played()
     for to, message in recorded("turn"):
         if to and message["type"] == "user":
-            played.translator.turns.given(message["uuid"], Prompt(text=message["message"]["content"]))
+            played.translator.turns.record_prompt(message["uuid"], Prompt(text=message["message"]["content"]))
         elif not to and missing not in (message["type"], message.get("subtype")):
             played.hear(message)
 
@@ -249,7 +249,7 @@ def test_an_answer_of_the_provider_lifts_a_limit_of_unknown_length() -> None:
 
 @pytest.mark.parametrize("may_bypass", [True, False])
 def test_a_mode_that_asks_nothing_is_offered_only_where_the_user_allowed_it(may_bypass: bool) -> None:
-    offered = ClaudeSettings("", may_bypass=may_bypass).offered(said("turn", "control_response"), "", 0.0)
+    offered = ClaudeSettings("", may_bypass=may_bypass).apply_initialize(said("turn", "control_response"), "", 0.0)
 
     assert may_bypass == ("bypassPermissions" in offered.permission_modes)
 

@@ -318,7 +318,7 @@ serve()
 """
         agent = await backend.open(odd(code))
         assert isinstance(agent, CodexAgent)
-        await auntil(lambda: agent._said.qsize() >= BACKLOG)
+        await auntil(lambda: agent._queue.qsize() >= BACKLOG)
         with pytest.raises(TimeoutError):
             await auntil(lambda: agent._child.last_words, 0.5)
 
@@ -328,7 +328,7 @@ serve()
             if len(words) == 20_000:
                 break
         assert words == [f"{n} " for n in range(20_000)]
-        assert agent._said.qsize() < BACKLOG + 10
+        assert agent._queue.qsize() < BACKLOG + 10
         await agent.aclose()
 
     async def test_one_that_nobody_heard_can_be_closed(self, odd: Open) -> None:
@@ -336,7 +336,7 @@ serve()
         wanted = odd(code)
         agent = await backend.open(wanted)
         assert isinstance(agent, CodexAgent)
-        await auntil(lambda: agent._said.qsize() >= BACKLOG)
+        await auntil(lambda: agent._queue.qsize() >= BACKLOG)
         await agent.aclose()
 
         assert [] == _left(wanted)
@@ -471,7 +471,7 @@ end_turn("interrupted"); serve()
 """
         async with opened(odd(code)) as heard:
             await heard.prompt("go")
-            await auntil(lambda: len(heard.agent._talk.turns) == 2, LIMIT_S)  # type: ignore[attr-defined]
+            await auntil(lambda: len(heard.agent._translator.turns) == 2, LIMIT_S)  # type: ignore[attr-defined]
             await heard.agent.send(Interrupt())
             await heard.until_said(TurnEnded)
 
@@ -486,7 +486,7 @@ serve(thread__backgroundTerminals__list=refuse("unknown variant"))
 """
         async with opened(odd(code)) as heard:
             await heard.prompt("go")
-            await auntil(lambda: heard.agent._talk.foreground(), LIMIT_S)  # type: ignore[attr-defined]
+            await auntil(lambda: heard.agent._translator.foreground(), LIMIT_S)  # type: ignore[attr-defined]
             await heard.agent.send(Interrupt())
             notice = await heard.until_said(NoticeRaised)
 

@@ -336,7 +336,7 @@ class TestForeground:
     def test_one_that_codex_never_finished_is_given_up(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="make", processId="7")
 
-        assert [("c", False)] == [(tool.call, tool.ok) for tool in replay.talk.given_up("c", 1.0)]  # type: ignore[union-attr]
+        assert [("c", False)] == [(tool.call, tool.ok) for tool in replay.talk.give_up("c", 1.0)]  # type: ignore[union-attr]
         assert [] == item(replay, "completed", type="commandExecution", id="c", command="make")
 
 

@@ -23,13 +23,13 @@ class Asking:
     def __init__(self) -> None:
         self.elicitations = Elicitations(SessionId("s"))
 
-    def asked(self, **more: Any) -> tuple[Request, ...]:
-        said = self.elicitations.asked("c", ElicitationRequest(**(ASKED | more)), AT)
+    def open(self, **more: Any) -> tuple[Request, ...]:
+        said = self.elicitations.open("c", ElicitationRequest(**(ASKED | more)), AT)
         return tuple(event.request for event in said if isinstance(event, RequestOpened))
 
     def form(self, **more: Any) -> tuple[Request, ...]:
         schema = {"type": "object", "properties": FORM, "required": ["colour"]}
-        return self.asked(schema=schema, **more)
+        return self.open(schema=schema, **more)
 
     def answer(self, request: Request, decision: Decision, **more: Any) -> ElicitationResult:
         answer = Answer(request=request.id, digest=more.pop("digest", request.digest), decision=decision, **more)
@@ -81,14 +81,14 @@ def test_denying_one_field_declines_the_whole_form(
 
 
 def test_a_form_without_fields_is_a_plain_yes_or_no(asking: Asking) -> None:
-    (request,) = asking.asked(schema={"type": "object"})
+    (request,) = asking.open(schema={"type": "object"})
 
     assert (RequestKind.PERMISSION, "Demo", "Fill in.") == (request.kind, request.tool, request.shown)
     assert {"action": "accept", "content": {}} == asking.answer(request, Decision.ALLOW).result
 
 
 def test_an_address_is_shown_whole(asking: Asking) -> None:
-    (request,) = asking.asked(mode="url", url="https://example.org/sign-in?of=demo")
+    (request,) = asking.open(mode="url", url="https://example.org/sign-in?of=demo")
 
     assert (RequestKind.AUTH, "Fill in.\n\nhttps://example.org/sign-in?of=demo") == (request.kind, request.shown)
     assert {"action": "decline"} == asking.answer(request, Decision.DENY).result
@@ -111,17 +111,17 @@ def test_an_answer_that_it_does_not_take_leaves_it_open(asking: Asking) -> None:
     with pytest.raises(UsageError, match="'count' requires a number, and 'many' is not one"):
         asking.answer(count, Decision.CHOOSE, labels=("many",))
 
-    assert 3 == len(asking.elicitations.opened_again(AT))
+    assert 3 == len(asking.elicitations.reopen_all(AT))
 
 
 def test_what_the_server_no_longer_waits_for_is_withdrawn(asking: Asking) -> None:
     colour, *others = asking.form()
     asking.answer(colour, Decision.CHOOSE, labels=("red",))
-    withdrawn = asking.elicitations.withdrawn("c", "gone", AT)
+    withdrawn = asking.elicitations.withdraw("c", "gone", AT)
 
     assert [other.id for other in others] == [
         event.request for event in withdrawn if isinstance(event, RequestWithdrawn)
     ]
     with pytest.raises(RequestClosedError):
         asking.answer(others[0], Decision.DENY)
-    assert () == asking.elicitations.all_withdrawn("gone", AT)
+    assert () == asking.elicitations.withdraw_all("gone", AT)
