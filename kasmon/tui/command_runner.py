@@ -1,4 +1,4 @@
-"""Wishes on their way to the world, and what is told when they are done or refused."""
+"""Runs commands through the gateway and reports their outcome."""
 
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class CommandRunner:
-    """What the app was asked for and the world does."""
+    """Executes the app's commands."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
 
     async def carry_out(self, wanted: Wanted, token: int) -> None:
-        """Have *wanted* done; the dialog that waits under *token* hears of it, if it is still there."""
+        """Execute *wanted*, and give the outcome to the dialog waiting under *token* if that is still open."""
         assert self.app.gateway is not None
         try:
             word = await self.app.gateway.execute(wanted)
@@ -48,7 +48,7 @@ class CommandRunner:
             self.app.say(what_failed(error), severity="error")
 
     def _dialog(self, token: int) -> "Dialog | None":
-        """The dialog that waits under *token*, if it is still there."""
+        """The dialog waiting under *token*, if it is still open."""
         from kasmon.tui.dialogs.base import Dialog  # not before the first frame
 
         dialogs = (screen for screen in self.app.screen_stack if isinstance(screen, Dialog))

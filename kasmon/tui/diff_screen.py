@@ -1,4 +1,4 @@
-"""What a session changed, over everything else: its files, and the one that is chosen, in one column or in two."""
+"""Full screen view of what a session changed: its files, and the selected one's diff, in one column or in two."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,9 +20,9 @@ from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, fitting_keys
 
 LIST_COLUMNS: Final = 34
 ROOMY: Final = 110
-"""From this width on the files stand left of the diff, below it above."""
+"""From this width on the file list is left of the diff; below it, above."""
 SHOWN_ABOVE: Final = 5
-"""So many files are listed where they stand above."""
+"""Number of files listed when the list is above the diff."""
 PICK: Final = "diff_pick"
 
 
@@ -43,7 +43,7 @@ class DiffScreen(Overlay):
         self.look, self.keys, self.session_name, self.files = look, keys, name, files
         self.at = 0
         self.wants_two = False
-        """Whether the old is to stand beside the new; it does where there is room."""
+        """Whether old and new are shown side by side, where there is space."""
         self.head = TextLines(look, "surface")
         self.list = TextLines(look, "surface", id="diff-files")
         self.reader = Reader(look, self._rows, ground="background", margin=1)
@@ -76,7 +76,7 @@ class DiffScreen(Overlay):
         self._draw()
 
     def do(self, action: str) -> bool:
-        """Do what the key table calls by this id; whether there is such a thing here."""
+        """Run the action with this id; return whether this screen has it."""
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
             return True
@@ -94,7 +94,7 @@ class DiffScreen(Overlay):
             message.stop()
 
     def pick(self, at: int) -> None:
-        """Show the file of this number, the first being 0; nothing where there is none."""
+        """Show file number *at*, counted from 0; do nothing if there is none."""
         if 0 <= at < len(self.files):
             self.at = at
             self.reader.read(self._rows)
