@@ -1,4 +1,4 @@
-"""What the keys do with sandboxes: put to sleep, wake, keep, fork, go back, and look at what ran in one."""
+"""Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SandboxActions(ActionGroup):
-    """The hands of the app on sandboxes."""
+    """The app's actions on sandboxes."""
 
     # On the selected session.
 
@@ -30,12 +30,12 @@ class SandboxActions(ActionGroup):
             self._tell(session, Pause())
 
     def pause_box(self) -> None:
-        """Put its sandbox to sleep on disk, where its tier keeps memory there."""
+        """Pause its sandbox to disk, if its tier can store memory there."""
         if (session := self._interpreters()) is not None:
             self._pause(session)
 
     def wake(self) -> None:
-        """Wake its sandbox, or continue its agent where Ctrl-Z stopped that."""
+        """Resume its sandbox, or continue its agent if Ctrl-Z stopped that."""
         selected = self._selected()
         if selected is not None and selected.is_stopped:
             self.app.want(SendToAgent(session=selected.id, wish=Continue()))
@@ -51,7 +51,7 @@ class SandboxActions(ActionGroup):
             self._name_another(session, "")
 
     def freeze_all(self) -> None:
-        """Ask, then put all to sleep that are awake; those in a turn sleep once it is over."""
+        """Ask, then pause all running sandboxes; those in a turn pause when it ends."""
         from kasmon.tui.dialogs.common import Confirmation
 
         app = self.app
@@ -74,7 +74,7 @@ class SandboxActions(ActionGroup):
         self._sure(Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
 
     def sandbox(self) -> None:
-        """Show what ran in the selected session's sandbox, and what was kept of it."""
+        """Show the history and checkpoints of the selected session's sandbox."""
         session = self._sandboxed()
         if session is None:
             return
@@ -85,7 +85,7 @@ class SandboxActions(ActionGroup):
         app.push_screen(screen)
         self.look_into(session.id, screen)
 
-    # Inside the box for code.
+    # In the code box.
 
     def interpreter(self) -> None:
         self._in_box("interpreter")
@@ -96,13 +96,13 @@ class SandboxActions(ActionGroup):
     def read_run(self) -> None:
         self._in_box("read_run")
 
-    # What the screen of a sandbox wants.
+    # Requests of the sandbox screen.
 
     def look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
         self.app.run_worker(self._look_into(session, screen), group="sandbox", exclusive=True)
 
     def look_again(self, session: SessionId) -> None:
-        """What lies on top shows more of this session's sandbox, if it shows that."""
+        """Reload the sandbox screen, if one of this session is open."""
         from kasmon.tui.sandbox.screen import SandboxScreen
 
         for screen in self.app.screen_stack:
@@ -117,7 +117,7 @@ class SandboxActions(ActionGroup):
             screen.complain(what_failed(error))
 
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
-        """Do what the screen of a sandbox wants; what cannot be taken back is asked for first."""
+        """Do what the sandbox screen requests; what cannot be undone is confirmed first."""
         session = self.app.main_view.table.session(wanted.session)
         if session is None:
             return
@@ -165,7 +165,7 @@ class SandboxActions(ActionGroup):
         else:
             app.say(f"Turn {turn} of {name} changed no files.")
 
-    # What the dialog of a new session wants to know.
+    # Requests of the new-session dialog.
 
     def tell_confined(self, wanted: "SandboxPreviewRequested") -> None:
         self.app.run_worker(self._tell_confined(wanted), group="confined", exclusive=True)
@@ -197,7 +197,7 @@ class SandboxActions(ActionGroup):
             self._tell(session, Pause(to_disk=True))
 
     def _wake(self, session: Session) -> None:
-        """Wake it; where its memory is on disk and cannot be used, a person says first that it is to go on without."""
+        """Resume it; if its memory is on disk and unusable, the user first confirms resuming without it."""
         if sleeps_on_disk(session) and session.mode is Mode.INTERPRETER:
             self.app.run_worker(self._look_and_wake(session), group="dialog", exclusive=True)
         else:
@@ -211,7 +211,7 @@ class SandboxActions(ActionGroup):
         try:
             past = await gateway.sandbox(session.id) if gateway is not None else None
         except KasmonError:
-            past = None  # it is told by whoever wakes it
+            past = None  # resuming reports that error
         why = refused(past) if past is not None else ""
         if not why:
             self._tell(session, Resume())
@@ -222,7 +222,7 @@ class SandboxActions(ActionGroup):
         )
 
         def go_on(dialog: "ConfirmDialog") -> None:
-            self._tell(session, Resume())  # that takes as long as making one, and the list shows it
+            self._tell(session, Resume())  # as slow as creating one, and the list shows it
             dialog.dismiss()
 
         if here == self._here():
@@ -241,7 +241,7 @@ class SandboxActions(ActionGroup):
         app.push_screen(ForkDialog(app.look, app.keys, session, checkpoint, taken, replays=replays))
 
     def _in_box(self, action: str) -> None:
-        """A click on the line at the bottom means what the key in the box does."""
+        """Make a click on the key bar do what the key does in the box."""
         from kasmon.tui.transcript.code_box import CodeBox
 
         session_view = self.app.session_pane.session_view
@@ -249,7 +249,7 @@ class SandboxActions(ActionGroup):
             session_view.box.means(action)
 
     def _sandboxed(self) -> Session | None:
-        """The selected session where it has a sandbox; says so if not."""
+        """The selected session if it has a sandbox; notify the user if not."""
         session = self._selected()
         if session is not None and session.housing is None:
             self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
@@ -257,7 +257,7 @@ class SandboxActions(ActionGroup):
         return session
 
     def _living(self) -> Session | None:
-        """The selected session where its sandbox is there; says so if not."""
+        """The selected session if its sandbox exists; notify the user if not."""
         session = self._sandboxed()
         if session is not None and session.state not in ALIVE:
             name, key = clean_line(session.name), self.app.keys.shown("restart")
@@ -266,7 +266,7 @@ class SandboxActions(ActionGroup):
         return session
 
     def _interpreters(self) -> Session | None:
-        """The same, where it is one of interpreters."""
+        """The same, if it is an interpreter sandbox."""
         session = self._living()
         if session is not None and session.mode is not Mode.INTERPRETER:
             name = clean_line(session.name)

@@ -1,4 +1,4 @@
-"""What the keys do with the selected session: open it, tell it something, end it, see its changes and why it is so."""
+"""Actions on the selected session: open, send a prompt, stop, show its changes, explain its state."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,11 +15,11 @@ from kasmon.tui.gateway.protocol import ExportSession, MoveSession, RemoveSessio
 from kasmon.tui.session_meter import can
 
 EXPLAINED: Final = 12
-"""So many cells of an explanation's line are the word before its text."""
+"""The label of an explanation's line takes this many cells before its text."""
 
 
 class SessionActions(ActionGroup):
-    """The hands of the app on the selected session."""
+    """The app's actions on the selected session."""
 
     # The session.
 
@@ -138,12 +138,12 @@ class SessionActions(ActionGroup):
             self.app.say(f"{clean_line(session.name)} has no finished turn to mark as viewed.")
 
     def diff(self) -> None:
-        """What the selected session changed."""
+        """Show what the selected session changed."""
         if (session := self._selected()) is not None:
             self.show_diff(session)
 
     def show_diff(self, session: Session) -> None:
-        """What *session*'s worktree changed; where it works in none, its last change."""
+        """Show what *session*'s worktree changed; without a worktree, its last change."""
         self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
 
     async def _diff(self, session: Session) -> None:
@@ -168,12 +168,12 @@ class SessionActions(ActionGroup):
             self.app.say(why)
 
     def export(self) -> None:
-        """Write all of the selected session into a file."""
+        """Export all of the selected session to a file."""
         if (session := self._selected()) is not None:
             self.app.want(ExportSession(session=session.id))
 
     def explain(self) -> None:
-        """Why the selected session is in its state."""
+        """Show why the selected session is in its state."""
         if (session := self._selected()) is not None:
             self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
@@ -190,7 +190,7 @@ class SessionActions(ActionGroup):
     # Shared.
 
     def _alive(self) -> Session | None:
-        """The selected session if its agent runs; says so if not."""
+        """The selected session if its agent is running; notify the user if not."""
         session = self._selected()
         if session is not None and session.state not in ALIVE:
             key = self.app.keys.shown("restart")
@@ -206,7 +206,7 @@ class SessionActions(ActionGroup):
 
 
 def _explained(told: Sequence[str], width: int) -> list[TextLine]:
-    """An explanation's lines as rows: what goes on in a further row stands under the text, not under its name."""
+    """An explanation's lines as rows: a wrapped line continues under its text, not under its label."""
     rows = fitted([(told[0], Token.STRONG)], width)
     rest = ((" " * EXPLAINED, Token.TEXT),)
     for line in told[1:]:
