@@ -1,4 +1,4 @@
-"""One session's story as it goes on: its log from a cursor, and the text that its agent is writing now."""
+"""Follows one session's transcript: its log from a cursor, and the text that its agent is writing now."""
 
 import asyncio
 import contextlib
@@ -19,19 +19,19 @@ from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.tui.gateway.protocol import EventBatch, Heard
 
 LOOK_S, BUSY_LOOK_S = 0.05, 0.01
-"""How often the log's size is looked at, by a thread of its own; and as long as something was added lately."""
+"""How often a thread checks the log's size, in seconds; the second while something was added recently."""
 BUSY_S: Final = 2.0
-"""How long that is, in seconds."""
+"""How long "recently" is, in seconds."""
 AT_ONCE: Final = 1000
-"""How many facts come in one piece at most: filing them must not be felt."""
+"""At most this many events are in one batch: processing them must cause no visible delay."""
 END_BYTES: Final = 1 << 19
-"""So much of a long log's end comes first, to be looked at until all of it is read."""
+"""So much of the end of a long log is sent first, to be shown until all of it is read."""
 LONG_BYTES: Final = 4 * END_BYTES
 RETRY_S: Final = 2.0
 
 
 async def follow(places: Paths, known: Session | None, session: SessionId, since: Cursor) -> AsyncIterator[Heard]:
-    """Yield what the log holds after *since*, then what is added, with the text being written; never ends by itself."""
+    """Yield what the log has after *since*, then what is added, with the text being written; never ends by itself."""
     loop = asyncio.get_running_loop()
     heard: asyncio.Queue[Heard] = asyncio.Queue()
     ended = threading.Event()
@@ -54,7 +54,7 @@ async def follow(places: Paths, known: Session | None, session: SessionId, since
 
 
 def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: threading.Event) -> None:
-    """In a thread: tell of the facts behind *cursor*, a piece at a time, until *ended*."""
+    """In a thread: send the events after *cursor*, a batch at a time, until *ended*."""
     if cursor == START and (size := log.size()) > LONG_BYTES:
         with contextlib.suppress(LogMissingError, OSError):
             told(_end(log, Cursor(size - END_BYTES)))
@@ -74,13 +74,13 @@ def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: t
 
 
 def _end(log: EventLog, since: Cursor) -> EventBatch:
-    """The facts behind *since*, which is within some line."""
+    """The events after *since*, which may be in the middle of a line."""
     _, whole = next(log.lines(since), (b"", since))
     return EventBatch(tuple(event for event, _ in log.read(whole)), whole, is_end=True)
 
 
 async def _listen(places: Paths, session: SessionId, told: Callable[[Heard], None]) -> None:
-    """Hear what the agent is writing, from its host, as long as there is one; no agent is started for that."""
+    """Receive the text that the agent is writing from its host, while it has one; this starts no agent."""
     from kasmon.host.rpc.connect import link  # not before the first frame
 
     def push(frame: FromHost) -> None:

@@ -1,4 +1,4 @@
-"""The dashboard's line to the shared tmux host: opened when a terminal is first looked at, and again when it broke."""
+"""The dashboard's connection to the shared tmux host: opened by the first terminal shown, reopened when it breaks."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ LONGEST_PAUSE_S: Final = 5.0
 
 
 class TerminalHost:
-    """Implements `TerminalLink`. What was being watched is asked for again after the host came back."""
+    """Implements `TerminalLink`. After a reconnect it repeats the subscriptions."""
 
     def __init__(self, places: Paths) -> None:
         self.heard: Callable[[FromTerminal], None] = lambda frame: None
@@ -30,7 +30,7 @@ class TerminalHost:
         self._focused: dict[SessionId, Focus] = {}
 
     def tell(self, wish: TerminalWish, /) -> None:
-        """Send *wish*; see `TerminalLink`. What a person typed while there was no host is dropped, not sent later."""
+        """Send *wish*; see `TerminalLink`. Input typed while there is no host is dropped, not sent later."""
         match wish:
             case Watch():
                 self._watched[wish.session] = wish
@@ -50,7 +50,7 @@ class TerminalHost:
             self._opening = asyncio.get_running_loop().create_task(self._reach())
 
     async def _reach(self) -> None:
-        """Open the line, however long that takes, and say again what is wanted of it."""
+        """Connect, however long that takes, and repeat the subscriptions."""
         from kasmon.host.rpc.connect import link  # not before the first frame
 
         pause_s = FIRST_PAUSE_S
