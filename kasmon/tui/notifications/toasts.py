@@ -1,4 +1,4 @@
-"""What deserves a word: once for each change of a session into a state that needs a person, never per look. Pure."""
+"""Toasts: one for each change of a session into a state that needs attention, not repeated while it lasts. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -12,11 +12,11 @@ from kasmon.tui.theme.look import ending, foremost, state_name
 
 LOUD = ("asking", "lost", "crashed")
 MOST = 3
-"""So many notes are shown at once."""
+"""Number of toasts shown at once."""
 
 
 class Toast(msgspec.Struct, frozen=True):
-    """A short note in the corner."""
+    """A short notification in the corner."""
 
     title: str
     text: str
@@ -25,7 +25,7 @@ class Toast(msgspec.Struct, frozen=True):
 
 
 def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> list[Toast]:
-    """One for each session that was known and is now asking, lost or crashed; a further request counts too."""
+    """Return one for each known session that is now asking, lost or crashed; a further request counts too."""
     told: list[Toast] = []
     for session in changed:
         was = before.get(session.id)
@@ -39,7 +39,7 @@ def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> l
 
 
 def shortened(told: Iterable[Toast]) -> list[Toast]:
-    """*told* as they are shown: of a storm the first two, and how many more there are."""
+    """Return *told* as shown: of a storm the first two, and how many more there are."""
     told = list(told)
     if len(told) <= MOST:
         return told
