@@ -1,15 +1,15 @@
-"""The process beside the dashboard that gives the terminal back, however the dashboard ended.
+"""The dashboard's parent process, which restores the terminal however the dashboard ended.
 
-`run_guarded` splits early, before anything heavy is imported: the parent waits, the child is the dashboard, in the same
-foreground process group. The parent passes TERM and HUP on and stops when the child stops. If the child dies by a
-signal, or leaves the terminal's modes changed, the parent restores them; a signal it tells in one line.
+`run_guarded` forks early, before anything heavy is imported: the parent waits, the child is the dashboard, in the same
+foreground process group. The parent forwards TERM and HUP, and stops when the child stops. If the child is killed by a
+signal, or leaves the terminal's modes changed, the parent restores them; a signal it reports in one line.
 
-If the parent is killed, the child learns it from `lifeline` and ends by itself (`shutdown.py`): a shell that lost the
-process it waited for takes the terminal back, and two readers would share the keys.
+If the parent is killed, the child sees the end of `lifeline` and exits (`shutdown.py`): a shell that lost the process
+it waited for takes the terminal back, and two readers would share the keys.
 
-A Python that waits holds 9 MB. With *asleep* the parent becomes a dash, of half a megabyte, until anything happens at
-all: a signal, the child's end, or its `wake` before a stop. Then the dash becomes this module, in a Python that still
-is the child's parent. What it does not notice in its sleep is a STOP to the dashboard alone.
+A waiting Python takes 9 MB. With *asleep* the parent becomes a dash, of half a megabyte, until anything happens at all:
+a signal, the child's end, or its `wake` before a stop. Then the dash becomes this module, in a Python that still is the
+child's parent. While asleep it misses only a STOP sent to the dashboard alone.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 RESTORE = (
-    b"\x1b[<u\x1b[<u"  # kitty's keyboard: Textual's and, in focus, ours
-    b"\x1b[>4;0m"  # a tmux's, in focus
+    b"\x1b[<u\x1b[<u"  # kitty's keyboard protocol: Textual's and, in a focused terminal, ours
+    b"\x1b[>4;0m"  # a tmux's, in a focused terminal
     b"\x1b[?2004l\x1b[?1004l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1006l\x1b[?1015l\x1b[?1016l"
     b"\x1b[?2026l\x1b[?2031l\x1b[?2048l\x1b[?7h\x1b[0m\x1b[?1049l\x1b[0m\x1b[0 q\x1b[?25h"
 )
-"""Undoes every mode that the dashboard may have set; on a terminal that has none of them set it changes nothing."""
+"""Undoes every mode that the dashboard may have set; a terminal without them is unchanged."""
 
 DASH = "/bin/dash"
-"""No other shell will do: with CHLD blocked this one leaves a child alone that it did not start, and a trapped signal
+"""No other shell works: with CHLD blocked this one leaves a child alone that it did not start, and a trapped signal
 ends its `read`."""
 SLEEP = r"""
 told=0
@@ -45,13 +45,13 @@ trap 'told=1; awake "$@"' HUP
 read -r never <&"$4"
 awake "$@"
 """
-"""What the dash does: `dash -c SLEEP PYTHON THIS PID MODES FD`, where FD gets a line or its end when it has to wake.
+"""The program of the dash: `dash -c SLEEP PYTHON THIS PID MODES FD`. A line or the end of file on FD wakes it.
 
-Where this program was removed meanwhile, it tidies up as well as a shell can.
+If this program was removed meanwhile, it restores the terminal as well as a shell can.
 """
 LIFELINE = "KASMON_LIFELINE"
 FLAGS = 6
-"""How many numbers of a terminal's modes stand before its control characters."""
+"""How many numbers of a terminal's modes come before its control characters."""
 SHELLS_TURN = 20
 """How many hundredths of a second a shell gets to continue the whole job, and not only this process."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
@@ -62,9 +62,9 @@ Modes = tuple[int, ...]
 """Four words of flags, two speeds, and the control characters."""
 
 lifeline: int | None = None
-"""In the child: a descriptor at its end once the guarding parent is gone. None where nobody guards."""
+"""In the child: a descriptor that reaches end of file when the parent is gone. None without a guard."""
 _life: int | None = None
-"""In the child: what the parent waits on, open until the child is gone."""
+"""In the child: the pipe that the parent waits on, open until the child is gone."""
 
 
 def run_guarded(
@@ -75,18 +75,18 @@ def run_guarded(
     variables: Mapping[str, str] = MappingProxyType({}),
     asleep: bool = False,
 ) -> int:
-    """Run *child*, the dashboard, in a process of its own and return its exit code; 128 + n where signal n ended it.
+    """Run *child*, the dashboard, in a child process and return its exit code; 128 + n if signal n killed it.
 
-    In the child process this never returns: it exits with what *child* returned. Without a terminal on stdin nothing is
-    guarded.
+    In the child process this never returns: it exits with what *child* returned. Without a terminal on stdin there is
+    no guard.
 
     Args:
-        anew: start Python anew in the child instead of going on with a copy, as macOS wants it: its libraries do not
-            survive a fork. What is started has to come to this call again, which then runs *child* at once.
-        again: the arguments that start it, behind the interpreter; this program's own unless given. Whoever did more
-            than parse a command line before the call gives others.
-        variables: what it gets beside this process's environment.
-        asleep: wait in a dash, where there is one. This never returns then either: the process exits with the code.
+        anew: start a new Python in the child instead of continuing after fork, as macOS requires: its libraries do not
+            survive a fork. The new program must reach this call again, which then runs *child* at once.
+        again: the arguments that start it, after the interpreter; by default this program's own. A caller that did more
+            than parse a command line before the call must pass others.
+        variables: its additional environment variables.
+        asleep: wait in a dash, if there is one. Then too this never returns: the process exits with the code.
     """
     global lifeline, _life
     if LIFELINE in os.environ:
@@ -123,7 +123,7 @@ def run_guarded(
 
 
 def _leave(code: int) -> int:
-    """End this process without Python's own end, in which no thread of ours could end one that hangs in a library."""
+    """Exit without Python's own shutdown, during which our threads could not end one that hangs in a library."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -131,7 +131,7 @@ def _leave(code: int) -> int:
 
 
 def wake() -> None:
-    """In the child: have the parent look at us, as we are about to stop. Nothing happens where nobody guards."""
+    """In the child, before it stops: wake the parent to watch it. Does nothing without a guard."""
     if _life is not None:
         with contextlib.suppress(OSError):
             os.write(_life, b"\n")
@@ -147,7 +147,7 @@ def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
     """Become the dash that waits, with the lifeline's *writer* open in it.
 
     Raises:
-        OSError: if there is none that can be started.
+        OSError: if no dash can be started.
     """
     os.set_inheritable(writer, True)
     low = 3 if writer != 3 else 4  # the shell's language knows descriptors of one digit
@@ -161,18 +161,18 @@ def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
     screen = RESTORE.decode().replace("\x1b", "\\033")
     modes = ":".join(str(number) for number in saved)
     sleep = ["kasmon", "-c", SLEEP.replace("RESTORE", screen), sys.executable, __file__, str(pid), modes, str(low)]
-    os.execve(DASH, sleep, {"PATH": os.defpath})  # whoever sleeps for hours keeps none of the person's variables
+    os.execve(DASH, sleep, {"PATH": os.defpath})  # a process that sleeps for hours keeps none of the user's variables
 
 
 def _listen(pid: int) -> None:
-    """From now on pass on what the child has to be told."""
+    """Forward TERM and HUP to the child from now on."""
     for number in _PASSED_ON:
         signal.signal(number, lambda passed, _frame: _send(pid, passed))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
 
 def _awake(pid: int, modes: str, told: int) -> int:
-    """Be what guards *pid*, after the sleep that *told*, a signal or 0, ended; the exit code."""
+    """Guard *pid* after the sleep, which ended by the signal *told*, or 0 for none; return the exit code."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     _listen(pid)
     if told:
@@ -181,7 +181,7 @@ def _awake(pid: int, modes: str, told: int) -> int:
 
 
 def _wait(pid: int) -> int:
-    """The child's wait status once it has ended. While it is stopped, so are we, and the shell has the terminal."""
+    """The child's wait status once it has ended. While it is stopped, so is this process, and the shell takes over."""
     _, status = os.waitpid(pid, os.WUNTRACED)
     while os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -190,7 +190,7 @@ def _wait(pid: int) -> int:
 
 
 def _going_on(pid: int) -> int:
-    """The child's next stop or end, now that we were told to go on. It is told too, where nobody else did."""
+    """The child's next stop or end after this process was continued. It continues the child if the shell did not."""
     for _ in range(SHELLS_TURN):
         changed, status = os.waitpid(pid, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
         if changed and not os.WIFCONTINUED(status):
@@ -215,9 +215,9 @@ def _modes() -> Modes:
 
 
 def _afterwards(status: int, saved: Modes) -> int:
-    """Give the terminal back where the child did not; the exit code."""
+    """Restore the terminal if the child did not; return the exit code."""
     code = os.waitstatus_to_exitcode(status)
-    with contextlib.suppress(OSError, termios.error):  # the terminal is gone: nobody looks at it
+    with contextlib.suppress(OSError, termios.error):  # the terminal is gone: there is nothing to restore
         if _is_ours() and (code < 0 or _modes() != saved):
             _restore(saved)
             if code < 0:
@@ -229,7 +229,7 @@ def _is_ours() -> bool:
     """Whether no shell has taken the terminal back meanwhile."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:  # it controls nobody
+    except OSError:  # it has no controlling terminal
         return True
 
 
