@@ -1,7 +1,7 @@
 """The dashboard's composition root: it takes values from the gateway and sends commands to it.
 
-Nothing here or below opens a file or a socket, except `gateway`. The actions that keys trigger are in `actions/`,
-the key table is in `keymap.py`, and `message_handlers.py` routes the widgets' messages.
+Nothing here or below opens a file or a socket, except `gateway`. The actions that keys trigger are in `actions/`, the
+key table is in `keymap.py`, and `message_handlers.py` routes the widgets' messages.
 """
 
 import asyncio
@@ -136,9 +136,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         yield self.main_view
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Apply the current theme. Before there is a screen, set the variables only: the style sheet is parsed once,
-        for it.
-        """
+        """Apply the current theme. Without a screen yet, only set the variables: the sheet is parsed once, for it."""
         if self.screen_stack:
             super().refresh_css(animate)
         else:
@@ -161,7 +159,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.call_after_refresh(self.set_timer, LATER_S, self._come_to_rest)
 
     def _come_to_rest(self) -> None:
-        """Free what startup left behind, freeze the rest for the garbage collector, and start the background workers."""
+        """Collect startup's garbage, exempt the rest from later collections, and start the background workers."""
         gc.collect()
         gc.freeze()
         gc.enable()
@@ -225,8 +223,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     def _is_ours(self, key: events.Key) -> bool:
         """Run the dashboard action of *key* at once; return False where the focused widget gets the key.
 
-        Not by Textual's bindings: those are looked up only after the key went to the focused widget and came back.
-        Keys typed behind it would take the same route meanwhile, however much the first key changed.
+        Not by Textual's bindings: those are looked up only after the key went to the focused widget and came back. Keys
+        typed behind it would take the same route meanwhile, however much the first key changed.
         """
         if self._wants_help(key):
             self.action_do("help")
@@ -252,9 +250,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         return row is not None
 
     def _wants_help(self, key: events.Key) -> bool:
-        """Whether *key* opens the help: on every screen, unless it is text for an input box or a terminal has the
-        focus.
-        """
+        """Whether *key* opens the help: not where it is text for an input box, or a terminal has the focus."""
         if not set(key.aliases) & set(self.keys.of("help")) or (
             len(self.screen_stack) == 1 and self.session_pane.is_in_terminal
         ):
@@ -266,8 +262,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     def _restore_focus(self) -> None:
         """Give a key a focused widget. A terminal that reports loss of focus may still send keys. Textual has then
-        blurred every widget, and the key would do nothing.
-        """
+        blurred every widget, and the key would do nothing."""
         if not self.app_focus:
             self.app_focus = True
         main_view, is_on_top = self.main_view, len(self.screen_stack) == 1
@@ -313,7 +308,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.fleet = fleet
         inside = (
             self.main_view.preview.session if self.main_view.focused_inside else None
-        )  # a note would lie over its question
+        )  # a notification would cover its question
         others = [session for session in change.changed if inside is None or session.id != inside.id]
         told = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:

@@ -107,9 +107,7 @@ class TooSmall(Widget):
 
 
 class MainView(UniformContainer):
-    """All widgets of the main screen. It gets the fleet and the list settings, and reports by its widgets' messages
-    only.
-    """
+    """All widgets of the main screen: gets the fleet and the list settings, and posts its widgets' messages only."""
 
     def __init__(self, look: ThemeStyles, clock: Clock, make_inside: Content) -> None:
         super().__init__(id="desk")

@@ -64,7 +64,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
             getattr(self.actions, action)()
 
     def on_action_requested(self, message: ActionRequested) -> None:
-        """Run what was clicked or chosen in the palette; an open session is left first if it is an action of the list."""
+        """Run what was clicked or chosen in the palette; an action of the list first leaves an open session."""
         message.stop()
         if self.main_view.focused_inside and ROWS[message.action].where is KeyContext.LIST:
             self.session_pane.leave()

@@ -104,7 +104,7 @@ class PreviewHead(LineWidget):
 
 
 class Preview(UniformVertical):
-    """The head, and below it one session's content. *make* builds the content; it is kept while the session is shown."""
+    """The head, and below it one session's content. *make* builds the content, which is kept while shown."""
 
     session: reactive[Session | None] = reactive(None, repaint=False)
 

@@ -20,8 +20,7 @@ LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 
 class ValuelessFormatter(logging.Formatter):
     """Formats a record as one line: the first line of its message, and where its error was raised. Error texts may
-    contain any user data, and asyncio puts them into the further lines of its own messages.
-    """
+    contain any user data, and asyncio puts them into the further lines of its own messages."""
 
     def format(self, record: logging.LogRecord) -> str:
         said = record.getMessage().partition("\n")[0]
@@ -57,9 +56,7 @@ def run(places: Paths, *, agents_go_on: bool = True) -> int:
     """
     keep_trouble(places.own_log)
     for name in ("COLUMNS", "LINES"):
-        os.environ.pop(
-            name, None
-        )  # a shell may have exported them; the terminal knows its size, also when that changes
+        os.environ.pop(name, None)  # a shell may have exported them; the terminal reports its size itself
     gateway = LiveGateway(places)
     app = Kasmon(gateway.first(), gateway, driver_class=TapDriver)
     app.agents_go_on = agents_go_on

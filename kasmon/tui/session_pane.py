@@ -276,7 +276,7 @@ class SessionPane:
         async for heard in self.app.gateway.transcript(session, told.cursor):
             told.take(heard)
             if isinstance(heard, EventBatch) and heard.more:
-                await asyncio.sleep(0)  # keys come first
+                await asyncio.sleep(0)  # let keys be handled first
             else:
                 view.show(told.shown)
                 if told.is_whole:
