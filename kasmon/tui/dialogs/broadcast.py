@@ -1,4 +1,4 @@
-"""One prompt for several sessions: what becomes of it in each, from its sending on, as long as somebody looks."""
+"""Sends one prompt to several sessions, and shows its state in each for as long as the dialog is open."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ FAILED: Final = (ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED)
 
 
 class BroadcastDialog(TextDialog):
-    """Sends *prompt* to *sessions* and follows it; where it was not taken it can be tried again, or changed."""
+    """Sends *prompt* to *sessions* and shows its progress; where it failed, it can be sent again or edited."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "again", "again", show=False),
@@ -50,23 +50,23 @@ class BroadcastDialog(TextDialog):
         super().__init__(look, keys, f"Prompt {len(sessions)} agents", self._rows)
         self.clock, self.sessions, self.prompt = clock, tuple(sessions), prompt
         self._before: dict[SessionId, frozenset[str]] = {}
-        """The receipts that were there before it was sent."""
+        """The receipts that existed before it was sent."""
         self._receipts: dict[SessionId, Receipt] = {}
         self._failed: dict[SessionId, str] = {}
 
     def on_mount(self) -> None:
-        """Called beside that of `TextDialog`."""
+        """Textual calls it besides that of `TextDialog`."""
         self._send(self.sessions)
 
     def follow(self, fleet: Fleet) -> None:
-        """What became of it by now."""
+        """Update the state of the prompt in each session."""
         for session in (now for known in self.sessions if (now := fleet.get(known.id)) is not None):
             if (receipt := self._its(session)) is not None:
                 self._receipts[session.id] = receipt
         self._tell()
 
     def done(self, wanted: Wanted, word: str) -> str:
-        """It is told in the table."""
+        """Return nothing: the table shows the outcome."""
         self.busy = False
         return ""
 
@@ -77,11 +77,11 @@ class BroadcastDialog(TextDialog):
         self._tell()
 
     def action_again(self) -> None:
-        """Send it once more to those that did not take it."""
+        """Send it again to the sessions where it failed."""
         self._send(self._failing())
 
     def action_change(self) -> None:
-        """Write another prompt, that begins as this one, to those that did not take it."""
+        """Open an editor with this prompt, for the sessions where it failed."""
         if failing := self._failing():
             self.app.switch_screen(PromptDialog(self.look, self.keys, self.clock, failing, self.prompt.text))
 
@@ -99,7 +99,7 @@ class BroadcastDialog(TextDialog):
         self._tell()
 
     def _its(self, session: Session) -> Receipt | None:
-        """The receipt of this prompt; another of the same moment is told from it by its text."""
+        """The receipt of this prompt; distinguished by text from others of the same moment."""
         first_line = next((line.strip() for line in self.prompt.text.splitlines() if line.strip()), "")
         new = [receipt for receipt in session.receipts if receipt.id not in self._before.get(session.id, ())]
         return min(new, key=lambda receipt: not first_line.startswith(receipt.text[:20]), default=None)
@@ -109,7 +109,7 @@ class BroadcastDialog(TextDialog):
         return session in self._failed or (receipt is not None and receipt.state in FAILED)
 
     def _word(self, session: SessionId) -> tuple[str, Token, str]:
-        """How far it came in *session*, how that looks, and why."""
+        """The prompt's state in *session*, the state's colour, and the reason."""
         if (receipt := self._receipts.get(session)) is not None:
             code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
             return RECEIPT_WORDS[receipt.state], TOKENS[receipt.state], clean_line(receipt.reason) or code

@@ -1,4 +1,4 @@
-"""The dialog that changes how a running agent goes on: on which model, and how much it asks."""
+"""The dialog that changes a running agent's model and permission mode."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -17,7 +17,7 @@ from kasmon.tui.theme.look import ThemeStyles
 
 
 class ModelDialog(Dialog):
-    """Model and permission mode, as far as the agent says that they can be changed."""
+    """Model and permission mode, as far as the agent can change them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "change", "change", show=False)]
 
@@ -57,7 +57,7 @@ class ModelDialog(Dialog):
 
 
 def _offered(now: str, offers: tuple[str, ...]) -> tuple[str, ...]:
-    """What can be chosen, with what is in force, which an agent need not offer."""
+    """The choices, including the current one, which an agent need not offer."""
     return offers if now in offers else (now, *offers)
 
 
