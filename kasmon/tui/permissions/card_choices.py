@@ -1,4 +1,4 @@
-"""Which key does what on a card: answers, rules and how far they reach, a question's options. Pure."""
+"""The card's keys and what each does: answers, rules and their scopes, a question's options. Pure."""
 
 from typing import Final
 
@@ -18,13 +18,13 @@ from kasmon.tui.widgets.text_lines import DrawnLine, begun, pressing, side_by_si
 
 TOO_LONG: Final = "the rule is too long for this window"
 KEYS: Final = 3
-"""The cells of the keys that begin a row, so that what they do stands below each other; longer ones are shown whole."""
+"""Cells for the first key of a row, so that labels line up; longer keys are shown in full."""
 ROOMY: Final = 60
-"""From this width on there is room for that."""
+"""From this width on there is space for that alignment."""
 
 
 def choice_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool = False) -> list[DrawnLine]:
-    """Which key does what; faint while it would do nothing. *brief* where a rule or an option is too long for that."""
+    """Return the lines of keys, faint while inactive. *brief* shortens rules and options that are too long."""
     ready: Span = (f"{look.state_glyph('working')} ready ", "good")
     deaf: Span = (f"{look.state_glyph('starting')} wait ", "faint")
     gauge = (ready if state.armed else deaf,)
@@ -98,7 +98,7 @@ def _decisions(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, br
 
 
 def _standing(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:
-    """What would be allowed or denied from now on, all of it, and how far that reaches."""
+    """The complete rule that would be created, for allowing or denying, and its scope."""
     choices, rule = state.sheet.request.choices, state.sheet.rule()
     offered = [(Decision.ALWAYS, "Always", "allow_always"), (Decision.NEVER, "Never", "deny_always")]
     lines: list[DrawnLine] = []
@@ -116,7 +116,7 @@ def _standing(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, bri
 
 
 def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> list[DrawnLine]:
-    """How far a rule would reach: every way where a row takes them, else the one that is chosen, whole."""
+    """The scopes of a rule: all if they fit in a row, else only the chosen one, in full."""
     every = [_offer(look, key, "scope", state.armed, "reach")]
     for reach in state.reaches:
         here = reach.scope == state.scope
@@ -132,7 +132,7 @@ def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> l
 
 
 def _together(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
-    """What can be said to all of a list."""
+    """The answers that can be given to all of a list."""
     many = len(state.together) - len(state.left_out)
     approve = state.armed and state.read
     row = [
@@ -143,7 +143,7 @@ def _together(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> 
 
 
 def _long_offer(look: ThemeStyles, key: str, label: str, live: bool, width: int, action: str = "") -> list[DrawnLine]:
-    """What a key does, on as many rows as that needs."""
+    """A key and its label, wrapped over as many rows as needed."""
     used = max(_first_cells(width), cell_len(key) + 2) + 1
     first, *others = _wrapped(label, width - used)
     further = (DrawnLine(((f"{' ' * used}{row}", "text" if live else "faint"),), action=action) for row in others)
@@ -207,12 +207,12 @@ def _offer(look: ThemeStyles, key: str, label: str, live: bool, action: str = ""
 
 
 def _first(look: ThemeStyles, width: int, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
-    """The same, where nothing stands before or beside it."""
+    """The same for a line of its own."""
     return begun(_offer(look, key, label, live, action), _first_cells(width))
 
 
 def _first_cells(width: int) -> int:
-    """The cells that the key which begins a row takes at least."""
+    """The least number of cells for the key that begins a row."""
     return KEYS + 2 if width >= ROOMY else 0
 
 

@@ -1,4 +1,4 @@
-"""The requests of the fleet before a person: a line counts them and names a key; a card opens by itself only if set."""
+"""Shows the fleet's requests: a notice line counts them and names a key; a card opens by itself only if configured."""
 
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kasmon.tui.permissions.inbox_screen import InboxScreen
 
 RISE_S: Final = 0.1
-"""How often it is looked whether a request may rise, while one waits for that."""
+"""How often to check whether a pending request may open its card by itself, in seconds."""
 
 
 class PermissionController:
-    """The requests of the fleet, the card that shows them, and the line that says that they wait."""
+    """Holds the fleet's requests, the card that shows them, and the notice line."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
@@ -35,17 +35,17 @@ class PermissionController:
         self._projects: dict[SessionId, str] = {}
         self._changed: dict[SessionId, RequestId] = {}
         self._gone: set[SessionId] = set()
-        """Who is not there any more, while something of them may still be kept."""
+        """Removed sessions of which something may still be stored."""
         self._shown: CardScreen | InboxScreen | None = None
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin to look; call it once the app runs."""
+        """Start the checks; call it once the app runs."""
         self._timer = self.app.set_interval(RISE_S, self.consider, pause=True)
         self.look_soon()
 
     def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
-        """Learn what these sessions ask now."""
+        """Update the requests of these sessions."""
         changed, gone = tuple(changed), tuple(gone)
         self._gone = (self._gone | set(gone)) - {session.id for session in changed}
         if self.queue.take(changed, gone):
@@ -55,14 +55,14 @@ class PermissionController:
         self._forget()
 
     def sent(self, session: SessionId, request: RequestId) -> None:
-        """An answer is on its way."""
+        """Note that an answer was sent."""
         self._changed.pop(session, None)
         self.queue.sent(request)
         self._tell_screen()
         self.tell()
 
     def failed(self, session: SessionId, request: RequestId, error: KasmonError) -> None:
-        """The answer did not arrive: it waits again, or what stands in its place."""
+        """The answer failed: the request, or the one that replaced it, is pending again."""
         if isinstance(error, StaleRequestError):
             self._changed[session] = request
         self.queue.failed(request)
@@ -71,7 +71,7 @@ class PermissionController:
         self.tell()
 
     def open(self) -> None:
-        """Show the card over whatever is on the screen, with the request that `first_for` chooses."""
+        """Open the card over any other screen, with the request that `first_for` chooses."""
         if self.screen is not None:
             return
         here, listed = self._here(), [session.id for session in self.app.main_view.table.shown()]
@@ -82,7 +82,7 @@ class PermissionController:
             self._show(first)
 
     def open_list(self) -> None:
-        """Show all that wait, at the request that is on the card if one is."""
+        """Open the list of all pending requests, at the one on the card if there is a card."""
         from kasmon.tui.permissions.inbox_screen import InboxScreen  # not before the first frame
 
         app, screen, card = self.app, self.screen, self.card
@@ -96,7 +96,7 @@ class PermissionController:
         self.tell()
 
     def close(self, put_off: Iterable[RequestId]) -> None:
-        """Take the card or the list away; *put_off* wait on, and do not rise by themselves again."""
+        """Close the card or the list; the *put_off* stay pending, and do not open by themselves again."""
         if (screen := self.screen) is not None:
             self.queue.put_off(put_off)
             screen.dismiss()
@@ -106,21 +106,21 @@ class PermissionController:
 
     @property
     def screen(self) -> "CardScreen | InboxScreen | None":
-        """The card's screen or the list's, while it is there."""
+        """The screen of the card or of the list, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     @property
     def card(self) -> "PermissionCard | None":
-        """The card, while it is on the screen."""
+        """The card, while it is shown."""
         return None if (screen := self.screen) is None else screen.card
 
     @property
     def may_rise(self) -> bool:
-        """Whether a card may open by itself: the config allows it, and the list has the keyboard."""
+        """Whether a card may open by itself: the config allows it, and the list has the focus."""
         return self.app.settings.popup and self.app.list_has_keys
 
     def consider(self) -> None:
-        """Let a request rise if nobody is doing anything else; look again soon if one could otherwise."""
+        """Open a card by itself if the user is idle; check again soon if that may become possible."""
         rising = self.queue.rising()
         if rising is None or not self.may_rise:
             if self._timer is not None:
@@ -130,13 +130,13 @@ class PermissionController:
             self._show(rising)
 
     def look_soon(self) -> None:
-        """Something changed that a request may rise by."""
+        """Check soon whether a request may open its card by itself, as something changed."""
         if self._timer is not None and self.queue.rising() is not None:
             self._timer.resume()
             self.app.call_later(self.consider)
 
     def tell(self) -> None:
-        """Say that requests wait, wherever no card says it or is about to: whenever one is, it is looked for."""
+        """Show the notice of pending requests, unless a card shows them or is about to."""
         app = self.app
         waiting = len(self.queue.waiting)
         will_rise = self.queue.rising() is not None and self.may_rise
@@ -175,13 +175,13 @@ class PermissionController:
         self.tell()
 
     def _here(self) -> SessionId | None:
-        """The session that the person has entered, else the one that the list's cursor is on."""
+        """The open session, else the one under the list's cursor."""
         main_view = self.app.main_view
         entered = main_view.preview.session if main_view.focused_inside else None
         return main_view.table.selected if entered is None else entered.id
 
     def _asked(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
-        """What waits now, and of whom; *also* tells of these sessions."""
+        """The pending requests with their sessions, and also those of *also*."""
         waiting = self.queue.waiting
         ids = {ask.session for ask in waiting} | set(also)
         sessions = {id_: session for id_ in ids if (session := self.app.main_view.table.session(id_)) is not None}
@@ -201,7 +201,7 @@ class PermissionController:
             screen.learn(self._asked(screen.concerned))
 
     def _learn_secrets(self, changed: Iterable[Session]) -> None:
-        """A card may be shown once it is known what must not stand on it, and how far its rules would reach."""
+        """Load the secrets to hide on a card, and the projects for its rules; it may be shown only after that."""
         new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
         if self.app.gateway is None:
             self._known_secrets |= dict.fromkeys(new, ())
@@ -219,7 +219,7 @@ class PermissionController:
         self.look_soon()
 
     def _forget(self) -> None:
-        """Keep nothing of who is gone; what is on the screen of them stays hidden as long as it is there."""
+        """Drop all data of removed sessions; what is still on the screen stays redacted until it is closed."""
         if not self._gone:
             return
         shown = frozenset() if (screen := self.screen) is None else screen.concerned
