@@ -1,4 +1,4 @@
-"""The cards of one plan, drawn and scrolled; the titles of its waves stay in sight where they are columns."""
+"""The cards of one plan, drawn and scrolled; where waves are columns, their titles stay visible."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -24,16 +24,16 @@ EDGE: Final = 2
 GAP: Final = 2
 """And at its right in a column."""
 SHAPES: Final = 16
-"""A wave's title shows the shapes of so many of its tasks."""
+"""A wave's title shows the symbols of this many of its tasks."""
 
 
 class PlanBoardView(ScrollView, can_focus=False):
-    """Gets a board and where the cursor is by `show`; posts `Picked` for a click."""
+    """Gets a board and the cursor's task by `show`; posts `Picked` for a click."""
 
     ALLOW_SELECT = False
 
     class Picked(Message):
-        """A click on a card; *opens* where it was the second."""
+        """A click on a card; *opens* is whether it was a double click."""
 
         def __init__(self, task: str, opens: bool) -> None:
             super().__init__()
@@ -51,7 +51,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         self._cards: dict[str, list[list[Span]]] = {}
 
     def show(self, board: PlanBoard | None, cursor: str) -> None:
-        """Show *board*, the cursor on the task *cursor*."""
+        """Show *board*, with the cursor on the task *cursor*."""
         is_other = board is not self.board
         self.board, self.cursor = board, cursor
         self._lay_out()
@@ -62,12 +62,12 @@ class PlanBoardView(ScrollView, can_focus=False):
         self.refresh()
 
     def mark(self, hits: Mapping[SessionId, CollisionSummary]) -> None:
-        """These sessions change what others change."""
+        """Mark the sessions in *hits*, which change the same as others."""
         self.hits = hits
         self.tick()
 
     def tick(self) -> None:
-        """A second passed."""
+        """Redraw ages; called every second."""
         self._cards = {}
         self.refresh()
 
@@ -78,12 +78,12 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     @property
     def page(self) -> int:
-        """How many cards stand below each other in sight."""
+        """The number of cards visible below each other."""
         place = self.room.place(self.cursor)
         return max(1, self._rows // place.height) if place is not None else 1
 
     def keep_in_sight(self) -> None:
-        """Scroll so far that the cursor's card is there, whole; at the first of a wave its title too."""
+        """Scroll until all of the cursor's card is visible; for the first of a wave, its title too."""
         place = self.room.place(self.cursor)
         if place is None or not self.size.height:
             return
@@ -103,7 +103,7 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     @property
     def _rows(self) -> int:
-        """The rows that the cards have."""
+        """The rows available for cards."""
         return max(1, self.size.height - self._heads)
 
     def _lay_out(self) -> None:
@@ -133,7 +133,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         return Strip.join(strips).adjust_cell_length(start + width, self.look.style("text")).crop(start, start + width)
 
     def _low(self, y: int, width: int) -> Strip:
-        """A row where the waves stand below each other."""
+        """A row of the layout with the waves below each other."""
         at = self.room.at(0, y)
         if at.task is not None:
             return self._card(at.task, at.line, width, width - EDGE - 1)
@@ -192,7 +192,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         return wide(board, task, inner, moment)
 
     def _title(self, wave: int) -> list[Span]:
-        """A wave's title: its number, the shapes of its tasks, how many of them are settled."""
+        """A wave's title: its number, the symbols of its tasks, how many of them are settled."""
         board, tasks = self.board, self.room.waves[wave]
         assert board is not None
         hows = [standing(board, task) for task in tasks]

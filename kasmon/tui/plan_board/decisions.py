@@ -1,6 +1,6 @@
-"""What a key on the wave board means as things are: a wish, a question that is asked first, or why it makes no sense.
+"""What a key on the wave board does in the current state: a command, one to be confirmed, or a refusal.
 
-Pure. Whoever carries a wish out looks once more; a board is a moment old.
+Pure. The command is checked again when it is executed, as a board may be outdated.
 """
 
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ DEEDS: Final[dict[str, Deed]] = {
     "plan_advance": "advance",
     "plan_abort": "abort",
 }
-"""Action -> what is decided by it; `plan_pause` pauses, or goes on."""
+"""Action -> its decision; `plan_pause` pauses or resumes."""
 OF_TASK: Final = frozenset(["retry", "skip", "replace", "accept"])
 
 OFFERED: Final = {
@@ -30,27 +30,27 @@ OFFERED: Final = {
     "task_replace": ("failed", "claimed", "again"),
     "task_skip": ("failed", "waits", "ready", "again"),
 }
-"""Action -> the states of a task in which the line at the bottom offers it."""
+"""Action -> the states of a task in which the key bar offers it."""
 
 
 class PlanDecision(NamedTuple):
-    """What a key means now. One of `refusal` and `wanted` is there."""
+    """What a key does now: either `refusal` or `wanted` is set."""
 
     wanted: DecideOnPlan | None = None
     asks: tuple[str, ...] = ()
-    """What is asked before; empty where it is done at once."""
+    """The question to confirm first; empty if it is done at once."""
     refusal: str = ""
 
 
 def deed_of(board: PlanBoard, action: str) -> Deed:
-    """What *action* decides on *board* now."""
+    """Return what *action* decides on *board* now."""
     if action == "plan_pause":
         return "resume" if board.run.state == "paused" or not board.is_run else "pause"
     return DEEDS[action]
 
 
 def meant(board: PlanBoard, task: Task | None, action: str, agent: str = "") -> PlanDecision:
-    """What *action* means while the cursor is on *task*; *agent* is who takes its place, for `task_replace`."""
+    """Return what *action* does while the cursor is on *task*; *agent* is the new one, for `task_replace`."""
     deed = deed_of(board, action)
     if not board.has_begun:
         return PlanDecision(refusal="This plan has not been started.")
@@ -86,7 +86,7 @@ def _question(board: PlanBoard, task: Task | None, deed: Deed) -> tuple[str, ...
 
 
 def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
-    """The actions that matter now, for the line at the bottom."""
+    """Return the actions that count now, for the key bar."""
     if not board.has_begun:
         return ("task_read",) if task is not None else ()
     if board.run.state == "ended":
@@ -104,7 +104,7 @@ def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
 
 
 def asks_to_go_on(board: PlanBoard) -> bool:
-    """Whether what the plan asks is whether its next wave may begin."""
+    """Whether the plan's question is whether its next wave may start."""
     held_up = any(at.state in (TaskState.FAILED, TaskState.CLAIMED) for at in board.run.tasks.values())
     return bool(board.ahead.asks) and not held_up and not _refusal(board, "advance")
 

@@ -1,4 +1,4 @@
-"""Two dialogs of the wave board: an edited plan that may be taken over, and another agent for a task."""
+"""Two dialogs of the wave board: applying an edited plan, and choosing another agent for a task."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -23,7 +23,8 @@ SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
 
 
 class PlanEditDialog(TextDialog):
-    """How a plan's file differs from what runs, or one that does not run. `y` takes it over, once it was in sight."""
+    """How a plan's file differs from the running plan, or a plan not yet running. `y` applies it, once it was all
+    visible."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "yes", "yes", show=False)]
 
@@ -66,7 +67,7 @@ class PlanEditDialog(TextDialog):
 
 
 class OtherAgentDialog(AgentDialog):
-    """Who does a task once more."""
+    """Chooses the agent that retries a task."""
 
     def __init__(self, look: ThemeStyles, keys: KeyMap, wanted: DecideOnPlan) -> None:
         super().__init__(look, keys)

@@ -1,4 +1,4 @@
-"""The lines above and below the cards of the wave board: how far the plan is, what it asks, which keys matter. Pure."""
+"""The lines around the cards of the wave board: the plan's progress, its question, the key bar. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from kasmon.tui.theme.look import Span, ThemeStyles, age, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 MOST_LINES: Final = 3
-"""A question has so many lines at most."""
+"""Most lines of a question."""
 NOTHING: Final = (
     ("", Token.TEXT),
     ("No plans yet.", Token.STRONG),
@@ -29,7 +29,7 @@ OUTCOMES: Final = {"done": "good", "claimed": "good", "failed": "state-crashed",
 def head_line(
     board: PlanBoard | None, which: tuple[int, int], keys: KeyMap, look: ThemeStyles, now: float, width: int
 ) -> DrawnLine:
-    """The plan in one line; *which* is its number and how many there are."""
+    """Return the plan in one line; *which* is its number and how many there are."""
     spans: list[Span] = [(" waves ", "accent.bold"), (" ", "text")]
     if board is None:
         return DrawnLine(tuple(spans))
@@ -64,7 +64,7 @@ def _state(board: PlanBoard) -> Span:
 
 
 def asked_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width: int) -> list[DrawnLine]:
-    """What stands on top: what the plan asks, that nobody runs it, that its file was edited."""
+    """Return the notices on top: the plan's question, that it is not being run, that its file was edited."""
     if board is None:
         return []
     lines: list[DrawnLine] = []
@@ -105,7 +105,7 @@ def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]
 
 
 def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeStyles) -> tuple[KeyHint, ...]:
-    """The keys that matter now."""
+    """Return the keys that count now."""
     actions: Sequence[str] = () if board is None else offered(board, task)
     words = {"plan_pause": "resume" if board is not None and _stands_still(board) else "pause"}
     if board is not None and board.edit is not None:

@@ -1,4 +1,4 @@
-"""The wave board: the waves of a plan as columns, its tasks as cards, what it asks on top; keys decide on both."""
+"""The wave board: the waves of a plan as columns, its tasks as cards, its question on top; keys decide on both."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -36,13 +36,13 @@ from kasmon.tui.widgets.text_lines import TextLines
 
 TICK_S: Final = 1.0
 HERE: Final = ("help", "palette", "inbox", "all_requests", "quit")
-"""What may be done elsewhere, and here too."""
+"""Actions of other contexts that also work here."""
 WORDS: Final = {"plan_abort": ("Abort", "abort"), "task_skip": ("Skip", "skip")}
-"""Action -> the title of its question, and what its yes does."""
+"""Action -> the title of its question, and the label of `y`."""
 
 
 class PlanBoardScreen(Overlay):
-    """Gets the plans by `learn`; posts wishes, and what else is to be shown."""
+    """Gets the plans by `learn`; posts commands, and which session or diff to show."""
 
     places = (KeyContext.BOARD,)
     AUTO_FOCUS = ""
@@ -81,23 +81,23 @@ class PlanBoardScreen(Overlay):
         self.learn(self.boards)
 
     def learn(self, boards: Sequence[PlanBoard]) -> None:
-        """The plans are these now."""
+        """Replace the plans by *boards*."""
         self.boards = tuple(boards)
         self._draw()
 
     @property
     def board(self) -> PlanBoard | None:
-        """The plan that is shown; the first one where that is gone."""
+        """The shown plan; the first one if that is gone."""
         shown = (board for board in self.boards if board.id == self.plan)
         return next(shown, self.boards[0] if self.boards else None)
 
     @property
     def card(self) -> Task | None:
-        """The task that the cursor is on."""
+        """The task under the cursor."""
         return None if (board := self.board) is None else self.view.room.task(self.cursors.get(board.id, ""))
 
     def notice(self, notice: BannerContent | None) -> None:
-        """Something waits elsewhere."""
+        """Show a notice about pending requests elsewhere."""
         self.banner.notice = notice
 
     def dress(self, look: ThemeStyles) -> None:
@@ -127,7 +127,7 @@ class PlanBoardScreen(Overlay):
         self.bar.offered = bar(board, self.card, self.keys, self.look)
 
     def _point(self, board: PlanBoard) -> None:
-        """Where the cursor is on no task of *board*: to the first that needs a person, else that is not settled."""
+        """If the cursor is on no task of *board*, move it to the first that needs the user, else to the first open one."""
         known = {task.id for task in board.plan.tasks}
         if self.cursors.get(board.id) not in known and known:
             needing = [task.id for task in board.plan.tasks if standing(board, task).needs_person]
@@ -149,7 +149,7 @@ class PlanBoardScreen(Overlay):
             self._do(action.id)
 
     def _meant(self, key: str) -> Action | None:
-        """What *key* means to the board, or elsewhere and here too."""
+        """The board's action for *key*, or one that also works here."""
         own = self.keys.action(key, KeyContext.BOARD)
         if own is not None:
             return own
@@ -212,7 +212,7 @@ class PlanBoardScreen(Overlay):
             self._go(waves[0][0].id if first else waves[-1][-1].id)
 
     def _go_on(self) -> None:
-        """To the next task that needs a person, from the cursor on and around."""
+        """Move to the next task that needs the user, from the cursor on, wrapping around."""
         board = self.board
         if board is None:
             return
@@ -225,15 +225,15 @@ class PlanBoardScreen(Overlay):
         self._say("No task needs attention.")
 
     def _turn(self, by: int) -> None:
-        """To the next plan, around."""
+        """Move to the next plan, wrapping around."""
         if (board := self.board) is not None:
             self.plan = self.boards[(self.boards.index(board) + by) % len(self.boards)].id
             self._draw()
 
-    # Deeds.
+    # Actions.
 
     def _visit(self, how: type[SessionOpened | DiffRequested]) -> None:
-        """Tell that the session of the task at the cursor is wanted, if it has one."""
+        """Ask the app to show the session of the task under the cursor, if it has one."""
         board, task = self.board, self.card
         if board is None or task is None:
             return
