@@ -203,7 +203,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
     def preview_down(self) -> None:
         self.app.session_pane.scroll(1)
 
-    # Inside a session.
+    # In an open session.
 
     def leave_prompt(self) -> None:
         self.app.session_pane.leave()

@@ -205,7 +205,7 @@ class SandboxActions(ActionGroup):
 
     async def _look_and_wake(self, session: Session) -> None:
         from kasmon.tui.dialogs.common import Confirmation
-        from kasmon.tui.sandbox.entries import refused  # with all that tells of a sandbox's past
+        from kasmon.tui.sandbox.entries import refused  # imports all sandbox history modules
 
         gateway, here = self.app.gateway, self._here()
         try:

@@ -19,7 +19,7 @@ BELL_S: Final = 2.0
 
 
 class NotificationController:
-    """The alerts of one dashboard. States from before it opened cause none, so a restart alerts nobody."""
+    """The alerts of one dashboard. States from before it opened cause none, so a restart sends none."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app

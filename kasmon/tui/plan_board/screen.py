@@ -127,7 +127,7 @@ class PlanBoardScreen(Overlay):
         self.bar.offered = bar(board, self.card, self.keys, self.look)
 
     def _point(self, board: PlanBoard) -> None:
-        """If the cursor is on no task of *board*, move it to the first that needs the user, else to the first open one."""
+        """If the cursor is on no task of *board*, move it to the first that needs the user, else that is open."""
         known = {task.id for task in board.plan.tasks}
         if self.cursors.get(board.id) not in known and known:
             needing = [task.id for task in board.plan.tasks if standing(board, task).needs_person]
