@@ -58,9 +58,9 @@ class LiveCommands:
         self._places = places
         self._config = config
         self._fleet = fleet
-        self._caller = NotificationDelivery()
+        self._delivery = NotificationDelivery()
 
-    async def carry_out(self, wanted: Wanted) -> str:
+    async def execute(self, wanted: Wanted) -> str:
         """Execute *wanted*; return a sentence for the user, or an empty string. See `Gateway.execute`."""
         places = self._places
         match wanted:
@@ -106,7 +106,7 @@ class LiveCommands:
             case KeepSplit():
                 await asyncio.to_thread(self._store_split, wanted.split)
             case CopyText():
-                await _to_tmux(wanted.text)
+                await _copy_to_tmux(wanted.text)
             case OpenLink():
                 await opened(wanted.address)
             case AdoptPane():
@@ -118,9 +118,9 @@ class LiveCommands:
             case ExportSession():
                 return await asyncio.to_thread(self._export, self._session(wanted.session))
             case NotifyPerson():
-                await self._caller.call(wanted.alert, self._config().notify)
+                await self._delivery.call(wanted.alert, self._config().notify)
             case SendToAgent():
-                return await self._tell(wanted)
+                return await self._send(wanted)
         return ""
 
     def _store_split(self, split: Split) -> None:
@@ -131,7 +131,7 @@ class LiveCommands:
         """The config in force for a session of *agent* in *folder*."""
         return (await asyncio.to_thread(for_session, self._places, self._config(), folder, agent)).config
 
-    async def _tell(self, wanted: SendToAgent) -> str:
+    async def _send(self, wanted: SendToAgent) -> str:
         session = self._session(wanted.session)
         match wanted.wish:
             case Prompt() as prompt:
@@ -154,7 +154,7 @@ class LiveCommands:
             case wish:
                 from kasmon.tui.gateway import live_sandbox
 
-                return await live_sandbox.carried_out(self._places, session, wish)
+                return await live_sandbox.execute(self._places, session, wish)
         return ""
 
     async def _forget(self, session: Session) -> str:
@@ -189,7 +189,7 @@ class LiveCommands:
         return known
 
 
-async def _to_tmux(text: str) -> None:
+async def _copy_to_tmux(text: str) -> None:
     """Make *text* the newest buffer of the tmux that this process runs in, and the clipboard of its terminal.
 
     By default tmux ignores clipboard sequences of a program inside it, but not its own command line.

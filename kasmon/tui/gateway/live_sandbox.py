@@ -26,22 +26,24 @@ from kasmon.tui.gateway.protocol import (
     TierOffer,
 )
 
-__all__ = ["carried_out", "confined", "create", "forget", "fork", "past", "replay", "turn_diff"]
+__all__ = ["confined", "create", "execute", "forget", "fork", "past", "replay", "turn_diff"]
 
 forget = operations.remove
 
 
-async def carried_out(places: Paths, session: Session, wish: SandboxWish) -> str:
+async def execute(places: Paths, session: Session, wish: SandboxWish) -> str:
     """Execute *wish* in the session's sandbox; return a sentence for the user. A run's output is in the transcript."""
     if isinstance(wish, Run):
         await operations.run(places, session, wish.interpreter, wish.code)
         return ""
-    told = await operations.keep(places, session, wish)
+    checkpoint = await operations.keep(places, session, wish)
     if isinstance(wish, Checkpoint):
         return (
-            f"{session.name}: checkpoint {told} created" if told else f"{session.name}: no checkpoint could be created"
+            f"{session.name}: checkpoint {checkpoint} created"
+            if checkpoint
+            else f"{session.name}: no checkpoint could be created"
         )
-    return f"{session.name}: {told}" if told else ""
+    return f"{session.name}: {checkpoint}" if checkpoint else ""
 
 
 def offered(places: Paths, config: Config, folder: str) -> tuple[ProfileOffer, ...]:

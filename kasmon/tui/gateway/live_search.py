@@ -27,25 +27,25 @@ AROUND: Final = 5000
 async def found(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[SessionHits, None]:
     """Yield where *words* occur; see `Gateway.search`."""
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[SessionHits | None] = asyncio.Queue()
+    hits: asyncio.Queue[SessionHits | None] = asyncio.Queue()
     ended = threading.Event()
     pattern = SearchPattern(words, ignores_case=True)
 
-    def tell(each: SessionHits | None) -> None:
+    def publish(each: SessionHits | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
-            loop.call_soon_threadsafe(heard.put_nowait, each)
+            loop.call_soon_threadsafe(hits.put_nowait, each)
 
     def look() -> None:
         try:
             everyone = by_use(places, fleet.sessions)
             for each in search(places, everyone, pattern, context=CONTEXT, most=MOST, stopped=ended.is_set):
-                tell(each)
+                publish(each)
         finally:
-            tell(None)
+            publish(None)
 
     threading.Thread(target=look, name="searches", daemon=True).start()
     try:
-        while (each := await heard.get()) is not None:
+        while (each := await hits.get()) is not None:
             yield each
     finally:
         ended.set()

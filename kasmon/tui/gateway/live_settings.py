@@ -31,11 +31,11 @@ class LiveSettings:
 
     async def changes(self) -> AsyncIterator[DashboardSettings]:
         """Yield the settings now, then after each change of a file. Never ends by itself."""
-        seen: object = None
-        async for _ in _touched(self._places.config):
-            stamp = await asyncio.to_thread(_stamp, self._places)
-            if stamp != seen:
-                seen = stamp
+        stamp_before: object = None
+        async for _ in _watch_files(self._places.config):
+            stamp = await asyncio.to_thread(_read_stamp, self._places)
+            if stamp != stamp_before:
+                stamp_before = stamp
                 yield await asyncio.to_thread(self._read)
 
     def _read(self) -> DashboardSettings:
@@ -55,7 +55,7 @@ class LiveSettings:
             agents=programs(config),
             popup=config.attention.popup,
             preview=ui.preview,
-            split=_split(self._places),
+            split=_load_split(self._places),
             ascii=ui.ascii,
             workdir=_own_folder(),
             clipboard=tuple(name for name, profile in config.agents.items() if profile.clipboard),
@@ -74,7 +74,7 @@ def _own_folder() -> str:
     return ""
 
 
-def _split(places: Paths) -> Split:
+def _load_split(places: Paths) -> Split:
     """The stored split; the default if there is none or it is unreadable."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(places.split.read_bytes(), type=Split)
@@ -92,18 +92,18 @@ def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ..
     return tuple(files)
 
 
-def _stamp(places: Paths) -> tuple[tuple[str, int, int], ...]:
+def _read_stamp(places: Paths) -> tuple[tuple[str, int, int], ...]:
     """Path, time and size of each config and theme file: differs after any change."""
     found: list[tuple[str, int, int]] = []
     themes = places.themes.glob("*.toml") if places.themes.is_dir() else ()
     for path in (places.config_file, *sorted(themes)):
         with contextlib.suppress(OSError):
-            facts = path.stat()
-            found.append((str(path), facts.st_mtime_ns, facts.st_size))
+            status = path.stat()
+            found.append((str(path), status.st_mtime_ns, status.st_size))
     return tuple(found)
 
 
-async def _touched(folder: Path) -> AsyncIterator[None]:
+async def _watch_files(folder: Path) -> AsyncIterator[None]:
     """Yield now, and whenever *folder* may have changed: at once if the system reports it, else once a second."""
     yield
     while True:

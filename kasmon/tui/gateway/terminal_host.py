@@ -47,27 +47,27 @@ class TerminalHost:
 
     def _open(self) -> None:
         if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._reach())
+            self._opening = asyncio.get_running_loop().create_task(self._connect())
 
-    async def _reach(self) -> None:
+    async def _connect(self) -> None:
         """Connect, however long that takes, and repeat the subscriptions."""
         from kasmon.host.rpc.connect import link  # not before the first frame
 
         pause_s = FIRST_PAUSE_S
         while self._watched or self._focused:
             try:
-                reached = await link(self._places, SessionId("tmux"), Mode.TMUX)
+                opened = await link(self._places, SessionId("tmux"), Mode.TMUX)
             except KasmonError as error:
                 for session in (*self._watched, *self._focused):
                     self.heard(SubscriptionEnded(session=session, why=error.message))
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
-            reached.on_push = self._push
-            reached.on_close = self._broke
-            self._link = reached
+            opened.on_push = self._push
+            opened.on_close = self._handle_disconnect
+            self._link = opened
             for wish in (*self._watched.values(), *self._focused.values()):
-                reached.tell(wish)
+                opened.tell(wish)
             break
         self._opening = None
 
@@ -75,7 +75,7 @@ class TerminalHost:
         if isinstance(frame, FromTerminal):
             self.heard(frame)
 
-    def _broke(self) -> None:
+    def _handle_disconnect(self) -> None:
         self._link = None
         for session in (*self._watched, *self._focused):
             self.heard(SubscriptionEnded(session=session, why="host process died"))
