@@ -52,8 +52,8 @@ class Alerts:
         self._pending: dict[SessionId, Alert] = {}
         self._since = 0.0
         self._working_since: dict[SessionId, float] = {}
-        self._told: dict[tuple[SessionId, str], float] = {}
-        self._called: deque[float] = deque(maxlen=STORM)
+        self._alerted_at: dict[tuple[SessionId, str], float] = {}
+        self._sent_at: deque[float] = deque(maxlen=STORM)
 
     def take(
         self, before: Mapping[SessionId, Session], changed: Iterable[Session], seen: SessionId | None, now: float
@@ -67,16 +67,16 @@ class Alerts:
         is_new = False
         for session in changed:
             was = before.get(session.id)
-            kind = "" if was is None else self._kind(was, session)
-            self._follow(was, session)
+            kind = "" if was is None else self._find_reason(was, session)
+            self._track_work(was, session)
             if not kind:
                 pending = self._pending.get(session.id)
                 if pending is not None and pending.kind not in ("finished", state_name(session)):
                     del self._pending[session.id]  # it was over before the alert was sent
-            elif session.id != seen and not self._is_old(session.id, kind, now):
+            elif session.id != seen and not self._is_repeated(session.id, kind, now):
                 self._since = self._since if self._pending else now
                 self._pending[session.id] = alert(session, kind)
-                self._told[session.id, kind] = now
+                self._alerted_at[session.id, kind] = now
                 is_new = True
         return is_new
 
@@ -84,26 +84,26 @@ class Alerts:
         """The user looks at *session*: drop its pending alerts, and let fleeting reasons cause alerts again."""
         self._pending.pop(session, None)
         for kind in FLEETING:
-            self._told.pop((session, kind), None)
+            self._alerted_at.pop((session, kind), None)
 
     def forget(self, session: SessionId) -> None:
         """Drop everything about *session*, which was removed."""
         self.looked_at(session)
         self._working_since.pop(session, None)
-        self._told = {key: at for key, at in self._told.items() if key[0] != session}
+        self._alerted_at = {key: at for key, at in self._alerted_at.items() if key[0] != session}
 
     def due(self, now: float) -> list[Alert]:
         """Return the alerts to send now; each is returned once."""
-        is_storm = len(self._called) == STORM and now - self._called[0] < STORM_S
+        is_storm = len(self._sent_at) == STORM and now - self._sent_at[0] < STORM_S
         if not self._pending or is_storm or now - self._since < GATHER_S:
             return []
         alerts = list(self._pending.values())
         self._pending.clear()
         calls = alerts if len(alerts) <= TOGETHER else [merged(alerts)]
-        self._called.extend([now] * len(calls))
+        self._sent_at.extend([now] * len(calls))
         return calls
 
-    def _kind(self, was: Session, session: Session) -> str:
+    def _find_reason(self, was: Session, session: Session) -> str:
         """The reason for an alert about *session*, which *was* in another state; empty if there is none."""
         before, state = (session.state.value if not session.crashed else "crashed" for session in (was, session))
         is_new = {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
@@ -123,7 +123,7 @@ class Alerts:
         is_over = was.state in BUSY and state in ("idle", "ended") and not session.stopped
         return "finished" if is_over and 0 < self.finished_after_s <= worked_s else ""
 
-    def _follow(self, was: Session | None, session: Session) -> None:
+    def _track_work(self, was: Session | None, session: Session) -> None:
         """Record since when it works: a request during the work does not end it."""
         if session.state not in BUSY and session.state is not SessionState.UNSURE:
             self._working_since.pop(session.id, None)
@@ -132,15 +132,15 @@ class Alerts:
         elif session.state is SessionState.WORKING:
             self._working_since.setdefault(session.id, session.since)
 
-    def _is_old(self, session: SessionId, kind: str, now: float) -> bool:
-        told_at = self._told.get((session, kind))
-        return kind in FLEETING and told_at is not None and now - told_at < AGAIN_S
+    def _is_repeated(self, session: SessionId, kind: str, now: float) -> bool:
+        alerted_at = self._alerted_at.get((session, kind))
+        return kind in FLEETING and alerted_at is not None and now - alerted_at < AGAIN_S
 
 
 def alert(session: Session, kind: str) -> Alert:
     """Return the alert for one session."""
     name = session_label(session, session.id)
-    said = {
+    titles = {
         "asking": f"{name} has a request",
         "lost": f"Lost contact with {name}",
         "crashed": f"{name} crashed",
@@ -161,7 +161,7 @@ def alert(session: Session, kind: str) -> Alert:
             what = session.unsure_why or ""
         case _:
             what = session.last_line
-    return Alert(kind=kind, title=said[kind], text=_plain(what), sessions=(session.id,))
+    return Alert(kind=kind, title=titles[kind], text=_redact(what), sessions=(session.id,))
 
 
 def merged(alerts: Iterable[Alert]) -> Alert:
@@ -181,6 +181,6 @@ def merged(alerts: Iterable[Alert]) -> Alert:
     )
 
 
-def _plain(text: str) -> str:
+def _redact(text: str) -> str:
     """An agent's *text* for use outside the screen: one line, 200 characters, no token of a known shape."""
     return clean_line(redact(text, ())[0])[:200]

@@ -26,7 +26,7 @@ class Toast(msgspec.Struct, frozen=True):
 
 def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> list[Toast]:
     """Return one for each known session that is now asking, lost or crashed; a further request counts too."""
-    told: list[Toast] = []
+    shown: list[Toast] = []
     for session in changed:
         was = before.get(session.id)
         state = state_name(session)
@@ -34,21 +34,21 @@ def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> l
             continue
         further = state == "asking" and {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
         if state_name(was) != state or further:
-            told.append(_toast(session, state))
-    return told
+            shown.append(_toast(session, state))
+    return shown
 
 
-def shortened(told: Iterable[Toast]) -> list[Toast]:
-    """Return *told* as shown: of a storm the first two, and how many more there are."""
-    told = list(told)
-    if len(told) <= MOST:
-        return told
-    more = len(told) - MOST + 1
+def shortened(shown: Iterable[Toast]) -> list[Toast]:
+    """Return *shown* as shown: of a storm the first two, and how many more there are."""
+    shown = list(shown)
+    if len(shown) <= MOST:
+        return shown
+    more = len(shown) - MOST + 1
     worst: Literal["warning", "error"] = "warning"
-    if any(toast.severity == "error" for toast in told[MOST - 1 :]):
+    if any(toast.severity == "error" for toast in shown[MOST - 1 :]):
         worst = "error"
     return [
-        *told[: MOST - 1],
+        *shown[: MOST - 1],
         Toast(f"{more} more sessions need attention", "They are listed first.", worst, "several"),
     ]
 
