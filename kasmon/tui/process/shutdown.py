@@ -36,16 +36,16 @@ def keep_clean(app: App[Any]) -> None:
     if not isinstance(driver, TapDriver):
         return
     loop = asyncio.get_running_loop()
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
+    signals_read, signals_write = os.pipe()
+    os.set_blocking(signals_write, False)
 
     def end(code: int) -> None:
         if driver.gone:
-            _write_nowhere()
+            _redirect_output()
         app.exit(return_code=code)
 
-    def hear() -> None:
-        code = _next_end(told)
+    def await_signal() -> None:
+        code = _read_exit_code(signals_read)
         driver.gone = driver.gone or driver.is_hung_up()
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process is ending already
             loop.call_soon_threadsafe(end, code)
@@ -54,7 +54,7 @@ def keep_clean(app: App[Any]) -> None:
 
     def note(number: int, frame: object = None) -> None:
         with contextlib.suppress(BlockingIOError):  # full: enough signals are pending
-            os.write(tell, bytes((number,)))
+            os.write(signals_write, bytes((number,)))
 
     def end_without_terminal() -> None:
         note(signal.SIGHUP)
@@ -63,31 +63,35 @@ def keep_clean(app: App[Any]) -> None:
         if driver.is_hung_up():
             driver.hang_up()
 
-    threading.Thread(target=hear, daemon=True, name="hears signals").start()
+    threading.Thread(target=await_signal, daemon=True, name="hears signals").start()
     for number in SIGNALS:
         signal.signal(number, note)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # noted at once, also while this thread runs no Python
+    signal.set_wakeup_fd(
+        signals_write, warn_on_full_buffer=False
+    )  # noted at once, also while this thread runs no Python
     driver.on_hangup = end_without_terminal
     app.set_interval(LOOK_S, look)
     if terminal_guard.lifeline is not None:
-        loop.add_reader(terminal_guard.lifeline, _unguarded, loop, terminal_guard.lifeline, end_without_terminal)
+        loop.add_reader(
+            terminal_guard.lifeline, _handle_guard_gone, loop, terminal_guard.lifeline, end_without_terminal
+        )
 
 
-def _next_end(told: int) -> int:
-    """Return the exit code for the next signal on the pipe *told* that ends the process; ignore others. Blocks."""
+def _read_exit_code(signals_read: int) -> int:
+    """Return the exit code of the next terminating signal on the pipe *signals_read*, ignoring others. Blocks."""
     while True:
-        for number in os.read(told, 64):
+        for number in os.read(signals_read, 64):
             if number in SIGNALS:
                 return 128 + number
 
 
-def _unguarded(loop: asyncio.AbstractEventLoop, lifeline: int, end: Any) -> None:
+def _handle_guard_gone(loop: asyncio.AbstractEventLoop, lifeline: int, end: Any) -> None:
     loop.remove_reader(lifeline)
     os.close(lifeline)
     end()
 
 
-def _write_nowhere() -> None:
+def _redirect_output() -> None:
     """Redirect output to /dev/null: flushing it to a terminal that is gone would fail, and change the exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):

@@ -63,7 +63,7 @@ Modes = tuple[int, ...]
 
 lifeline: int | None = None
 """In the child: a descriptor that reaches end of file when the parent is gone. None without a guard."""
-_life: int | None = None
+_parent_pipe: int | None = None
 """In the child: the pipe that the parent waits on, open until the child is gone."""
 
 
@@ -88,41 +88,41 @@ def run_guarded(
         variables: its additional environment variables.
         asleep: wait in a dash, if there is one. Then too this never returns: the process exits with the code.
     """
-    global lifeline, _life
+    global lifeline, _parent_pipe
     if LIFELINE in os.environ:
-        lifeline, _life = map(int, os.environ.pop(LIFELINE).split(","))
+        lifeline, _parent_pipe = map(int, os.environ.pop(LIFELINE).split(","))
         os.set_inheritable(lifeline, False)
-        os.set_inheritable(_life, False)
-        return _leave(child())
+        os.set_inheritable(_parent_pipe, False)
+        return _flush_and_exit(child())
     if not os.isatty(0):
         return child()
     saved = _modes()
     reader, writer = os.pipe()
-    end, life = os.pipe()
+    end, parent_pipe = os.pipe()
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     pid = os.fork()
     if pid == 0:
         os.close(writer)
         os.close(end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
-        lifeline, _life = reader, life
+        lifeline, _parent_pipe = reader, parent_pipe
         if anew:
-            _start_again(reader, life, [*again] or sys.orig_argv[1:], variables)
-        return _leave(child())
+            _exec_again(reader, parent_pipe, [*again] or sys.orig_argv[1:], variables)
+        return _flush_and_exit(child())
     os.close(reader)
-    os.close(life)
+    os.close(parent_pipe)
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     if asleep and os.access(DASH, os.X_OK) and sys.executable:
         with contextlib.suppress(OSError):
-            _sleep(pid, saved, end, writer)
-    _listen(pid)
-    code = _afterwards(_wait(pid), saved)
+            _exec_dash(pid, saved, end, writer)
+    _forward_signals(pid)
+    code = _clean_up(_wait(pid), saved)
     os.close(writer)
     return code
 
 
-def _leave(code: int) -> int:
+def _flush_and_exit(code: int) -> int:
     """Exit without Python's own shutdown, during which our threads could not end one that hangs in a library."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -132,18 +132,20 @@ def _leave(code: int) -> int:
 
 def wake() -> None:
     """In the child, before it stops: wake the parent to watch it. Does nothing without a guard."""
-    if _life is not None:
+    if _parent_pipe is not None:
         with contextlib.suppress(OSError):
-            os.write(_life, b"\n")
+            os.write(_parent_pipe, b"\n")
 
 
-def _start_again(reader: int, life: int, arguments: list[str], variables: Mapping[str, str]) -> None:
+def _exec_again(reader: int, parent_pipe: int, arguments: list[str], variables: Mapping[str, str]) -> None:
     os.set_inheritable(reader, True)
-    os.set_inheritable(life, True)
-    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **variables, LIFELINE: f"{reader},{life}"})
+    os.set_inheritable(parent_pipe, True)
+    os.execve(
+        sys.executable, [sys.executable, *arguments], {**os.environ, **variables, LIFELINE: f"{reader},{parent_pipe}"}
+    )
 
 
-def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
+def _exec_dash(pid: int, saved: Modes, end: int, writer: int) -> None:
     """Become the dash that waits, with the lifeline's *writer* open in it.
 
     Raises:
@@ -164,20 +166,20 @@ def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
     os.execve(DASH, sleep, {"PATH": os.defpath})  # a process that sleeps for hours keeps none of the user's variables
 
 
-def _listen(pid: int) -> None:
+def _forward_signals(pid: int) -> None:
     """Forward TERM and HUP to the child from now on."""
     for number in _PASSED_ON:
-        signal.signal(number, lambda passed, _frame: _send(pid, passed))
+        signal.signal(number, lambda passed, _frame: _send_signal(pid, passed))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
 
-def _awake(pid: int, modes: str, told: int) -> int:
-    """Guard *pid* after the sleep, which ended by the signal *told*, or 0 for none; return the exit code."""
+def _guard_after_sleep(pid: int, modes: str, received: int) -> int:
+    """Guard *pid* after the sleep, which ended by the signal *received*, or 0 for none; return the exit code."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    _listen(pid)
-    if told:
-        _send(pid, told)
-    return _afterwards(_wait(pid), tuple(map(int, modes.split(":"))))
+    _forward_signals(pid)
+    if received:
+        _send_signal(pid, received)
+    return _clean_up(_wait(pid), tuple(map(int, modes.split(":"))))
 
 
 def _wait(pid: int) -> int:
@@ -185,11 +187,11 @@ def _wait(pid: int) -> int:
     _, status = os.waitpid(pid, os.WUNTRACED)
     while os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
-        status = _going_on(pid)
+        status = _wait_after_continue(pid)
     return status
 
 
-def _going_on(pid: int) -> int:
+def _wait_after_continue(pid: int) -> int:
     """The child's next stop or end after this process was continued. It continues the child if the shell did not."""
     for _ in range(SHELLS_TURN):
         changed, status = os.waitpid(pid, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
@@ -199,11 +201,11 @@ def _going_on(pid: int) -> int:
             break
         time.sleep(0.01)
     else:
-        _send(pid, signal.SIGCONT)
+        _send_signal(pid, signal.SIGCONT)
     return os.waitpid(pid, os.WUNTRACED)[1]
 
 
-def _send(pid: int, number: int) -> None:
+def _send_signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -214,18 +216,20 @@ def _modes() -> Modes:
     return (*numbers, *(each if isinstance(each, int) else ord(each) for each in characters))
 
 
-def _afterwards(status: int, saved: Modes) -> int:
+def _clean_up(status: int, saved: Modes) -> int:
     """Restore the terminal if the child did not; return the exit code."""
     code = os.waitstatus_to_exitcode(status)
     with contextlib.suppress(OSError, termios.error):  # the terminal is gone: there is nothing to restore
-        if _is_ours() and (code < 0 or _modes() != saved):
+        if _is_foreground() and (code < 0 or _modes() != saved):
             _restore(saved)
             if code < 0:
-                _say(f"the dashboard was killed (signal {-code}); your sessions are still running - run kasmon again")
+                _print_line(
+                    f"the dashboard was killed (signal {-code}); your sessions are still running - run kasmon again"
+                )
     return 128 - code if code < 0 else code
 
 
-def _is_ours() -> bool:
+def _is_foreground() -> bool:
     """Whether no shell has taken the terminal back meanwhile."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
@@ -241,9 +245,9 @@ def _restore(saved: Modes) -> None:
     termios.tcflush(0, termios.TCIFLUSH)
 
 
-def _say(sentence: str) -> None:
+def _print_line(sentence: str) -> None:
     os.write(2, f"kasmon: {sentence}\n".encode())
 
 
 if __name__ == "__main__":
-    sys.exit(_awake(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    sys.exit(_guard_after_sleep(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
