@@ -63,11 +63,11 @@ LATER_IMPORTS: Final = (
     "kasmon.tui.transcript.prompt_box",
 )
 """Slow imports that the first frame does not need."""
-LATER_S: Final = 0.1
+IMPORT_DELAY_S: Final = 0.1
 """Delay after the first frame before they are imported: another thread is still writing that frame to the terminal."""
 NO_CODE: Final = frozenset({"submit", "read", "queue"})
 """Prompt box actions whose keys do something else in the code box."""
-LEFT_S: Final = 1.0
+FILTER_KEY_WAIT_S: Final = 1.0
 """The longest that a key waits for the one before it."""
 
 
@@ -156,20 +156,20 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.gateway.hear(self.session_pane.heard)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
-        self.call_after_refresh(self.set_timer, LATER_S, self._come_to_rest)
+        self.call_after_refresh(self.set_timer, IMPORT_DELAY_S, self._finish_startup)
 
-    def _come_to_rest(self) -> None:
+    def _finish_startup(self) -> None:
         """Collect startup's garbage, exempt the rest from later collections, and start the background workers."""
         gc.collect()
         gc.freeze()
         gc.enable()
-        self.run_worker(self._prepare, thread=True, group="imports")
+        self.run_worker(self._preload_modules, thread=True, group="imports")
         if self.gateway is not None:
             self.run_worker(self.plan_board.follow(), group="plans")
             self.run_worker(self._follow_collisions(), group="radar")
             self.run_worker(self.gateway.keep_searchable(), group="search-index")
 
-    def _prepare(self) -> None:
+    def _preload_modules(self) -> None:
         """In a thread: import and load what a dialog would otherwise have to wait for."""
         for name in LATER_IMPORTS:
             import_module(name)
@@ -205,7 +205,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.hold_still()
             self.permissions.look_soon()
             self._restore_focus()
-            if self._is_ours(event):
+            if self._run_own_key(event):
                 return
             if self.screen.focused is not None and self.screen.focused is self.main_view.filter_bar.box:
                 await self._write_filter(event)
@@ -218,15 +218,15 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         await super().on_event(key)
         if left is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(left.wait(), LEFT_S)
+                await asyncio.wait_for(left.wait(), FILTER_KEY_WAIT_S)
 
-    def _is_ours(self, key: events.Key) -> bool:
+    def _run_own_key(self, key: events.Key) -> bool:
         """Run the dashboard action of *key* at once; return False where the focused widget gets the key.
 
         Not by Textual's bindings: those are looked up only after the key went to the focused widget and came back. Keys
         typed behind it would take the same route meanwhile, however much the first key changed.
         """
-        if self._wants_help(key):
+        if self._is_help_key(key):
             self.action_do("help")
             return True
         above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
@@ -249,7 +249,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.action_do(row.id)
         return row is not None
 
-    def _wants_help(self, key: events.Key) -> bool:
+    def _is_help_key(self, key: events.Key) -> bool:
         """Whether *key* opens the help: not where it is text for an input box, or a terminal has the focus."""
         if not set(key.aliases) & set(self.keys.of("help")) or (
             len(self.screen_stack) == 1 and self.session_pane.is_in_terminal
@@ -310,11 +310,11 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.main_view.preview.session if self.main_view.focused_inside else None
         )  # a notification would cover its question
         others = [session for session in change.changed if inside is None or session.id != inside.id]
-        told = toasts(before, others) if self.has_fleet else []
+        toasts_shown = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
             self.notifications.take(before, change)
         if not fleet.sessions and not self.has_fleet:
-            self.run_worker(self._welcome(), group="welcome")
+            self.run_worker(self._offer_agents(), group="welcome")
         self.has_fleet = True
         self.main_view.take(fleet, change)
         if self.main_view.focused_inside and self.main_view.preview.session is None:
@@ -325,23 +325,23 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.session_pane.forget(gone)
         for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
             above.follow(fleet)
-        self._toast(told)
+        self._show_toasts(toasts_shown)
         self.permissions.tell()
         self.offer_keys()
 
-    async def _welcome(self) -> None:
+    async def _offer_agents(self) -> None:
         """The fleet is empty: show the agents that can be started here."""
         if self.gateway is not None:
             with contextlib.suppress(KasmonError):  # the list still shows the keys; a dialog reports what is wrong
                 self.main_view.table.offer(await self.gateway.offers())
 
-    def _toast(self, told: Iterable[Toast]) -> None:
+    def _show_toasts(self, shown: Iterable[Toast]) -> None:
         if not self.settings.toasts:
             return
         if any(isinstance(screen, Overlay) for screen in self.screen_stack):
             return  # no toast over a card or a dialog; the list shows the state, and the bell rang
         rises = self.permissions.may_rise  # a pending request opens a card in a moment
-        for toast in shortened(toast for toast in told if toast.state != "asking" or not rises):
+        for toast in shortened(toast for toast in shown if toast.state != "asking" or not rises):
             self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
@@ -351,8 +351,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]:
         """Yield id, name and state of every session, those that need attention first."""
         for session in self.main_view.table.shown():
-            said = "".join(text for text, _ in news(session, self.clock.now()))
-            yield session.id, session_label(session, session.id), f"{state_name(session)}  {said}"
+            news_text = "".join(text for text, _ in news(session, self.clock.now()))
+            yield session.id, session_label(session, session.id), f"{state_name(session)}  {news_text}"
 
     @property
     def is_palette_open(self) -> bool:
@@ -370,7 +370,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.permissions.tell()
 
     @property
-    def _place(self) -> KeyContext:
+    def _key_context(self) -> KeyContext:
         """The context that has the keyboard on the main screen."""
         if self.main_view.focused_inside:
             return self.session_pane.place or (
@@ -387,7 +387,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     @property
     def help_places(self) -> tuple[KeyContext, ...]:
         """The contexts whose keys the help shows first; none for the list, whose keys come first anyway."""
-        place = self._place
+        place = self._key_context
         if place is KeyContext.LIST:
             return ()
         inside = (KeyContext.CODE if self._writes_code else KeyContext.PROMPT, KeyContext.READING, KeyContext.QUEUE)
@@ -395,7 +395,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     def offer_keys(self) -> None:
         """Show in the key bar the keys that count at the current focus, for the row under the cursor."""
-        main_view, place = self.main_view, self._place
+        main_view, place = self.main_view, self._key_context
         session = None if main_view.table.selected is None else main_view.table.session(main_view.table.selected)
         wheres = {place, KeyContext.EVERYWHERE}
         if place is KeyContext.PROMPT and self._writes_code:

@@ -48,7 +48,7 @@ class DiffScreen(Overlay):
         self.list = TextLines(look, "surface", id="diff-files")
         self.reader = Reader(look, self._rows, ground="background", margin=1)
         self.foot = TextLines(look, "surface")
-        self._acts: dict[str, Callable[[], object]] = {
+        self._handlers: dict[str, Callable[[], object]] = {
             "read_line_down": lambda: self.reader.scroll_rows(1),
             "read_line_up": lambda: self.reader.scroll_rows(-1),
             "read_page_down": lambda: self.reader.scroll_pages(1),
@@ -80,7 +80,7 @@ class DiffScreen(Overlay):
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
             return True
-        act = self._acts.get(action)
+        act = self._handlers.get(action)
         if act is not None:
             act()
         return act is not None
@@ -126,10 +126,10 @@ class DiffScreen(Overlay):
         count = "1 file" if len(self.files) == 1 else f"{len(self.files)} files"
         title: tuple[Span, ...] = ((f" {self.session_name}", "text.bold"), (f"  {count}", "soft"))
         self.head.say(DrawnLine((*title, *_signs(added, removed))))
-        self.list.say(*self._listed())
+        self.list.say(*self._file_lines())
         self.foot.say(self._keys())
 
-    def _listed(self) -> list[DrawnLine]:
+    def _file_lines(self) -> list[DrawnLine]:
         room = max(1, self.size.height - 2) if self._is_beside else min(SHOWN_ABOVE, len(self.files))
         first = max(0, min(self.at - room // 2, len(self.files) - room))
         width = LIST_COLUMNS if self._is_beside else self.size.width
@@ -147,11 +147,11 @@ class DiffScreen(Overlay):
         return lines
 
     def _keys(self) -> DrawnLine:
-        words = [("turn_back", "prev file"), ("turn_on", "next file")]
+        labels = [("turn_back", "prev file"), ("turn_on", "next file")]
         if self.size.width >= NARROW:
-            words.append(("toggle", "one column" if self.wants_two else "two columns"))
-        words.append(("stop_reading", "back"))
-        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in words)
+            labels.append(("toggle", "one column" if self.wants_two else "two columns"))
+        labels.append(("stop_reading", "back"))
+        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in labels)
         place = f"{self.at + 1} of {len(self.files)} "
         return fitting_keys(keys, self.size.width, place, (" ", "text"))
 

@@ -35,16 +35,16 @@ def nothing_lines(
     if narrowed_to:
         return (
             ((f"No session matches {clean_line(narrowed_to)!r}.", "soft"),),
-            _do(keys.shown("show_all", utf8), "clear filter"),
+            _key_line(keys.shown("show_all", utf8), "clear filter"),
         )
-    there, missing = _agents(offers, works=True), _agents(offers, works=False)
+    there, missing = _agent_names(offers, works=True), _agent_names(offers, works=False)
     return (
         (("No sessions yet.", "text.bold"), (" Sessions that need you are listed first.", "soft")),
         (),
-        *_found(offers, there, missing),
-        _do(keys.shown("new", utf8), f"new session ({there[0]} or another agent)" if there else "new session"),
-        _do(keys.shown("adopt", utf8), "adopt a running tmux pane"),
-        _do(keys.shown("help", utf8), "help"),
+        *_installed_lines(offers, there, missing),
+        _key_line(keys.shown("new", utf8), f"new session ({there[0]} or another agent)" if there else "new session"),
+        _key_line(keys.shown("adopt", utf8), "adopt a running tmux pane"),
+        _key_line(keys.shown("help", utf8), "help"),
         (),
         *_from_a_shell(there[0] if there else ANY),
     )
@@ -72,7 +72,7 @@ def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
     return rows
 
 
-def _found(
+def _installed_lines(
     offers: Sequence[ProfileOffer] | None, there: Sequence[str], missing: Sequence[str]
 ) -> Sequence[Sequence[Span]]:
     """Lines about the installed agents; none while unknown."""
@@ -91,9 +91,9 @@ def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[Span]]:
     none: Sequence[Span] = (("No coding agent is installed; any program can run here.", "warn"),)
     if not missing:
         return (none,)
-    looked: Sequence[Span] = (("not installed  ", "soft"), (", ".join(missing), "text"))
-    wayout: Sequence[Span] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
-    return (none, looked, (*wayout, (" in the config.", "soft")))
+    missing_line: Sequence[Span] = (("not installed  ", "soft"), (", ".join(missing), "text"))
+    remedy: Sequence[Span] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
+    return (none, missing_line, (*remedy, (" in the config.", "soft")))
 
 
 def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
@@ -103,7 +103,7 @@ def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
     return [((f"{command:<{widest}}", "says-code"), (f"{APART}{what}", "soft")) for command, what in commands]
 
 
-def _agents(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[str]:
+def _agent_names(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[str]:
     """Names of the agents that can be started here, or that cannot; a sandbox's interpreters do not count."""
     return [
         clean_line(offer.name)
@@ -112,5 +112,5 @@ def _agents(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[str]:
     ]
 
 
-def _do(key: str, what: str) -> Sequence[Span]:
+def _key_line(key: str, what: str) -> Sequence[Span]:
     return ((key, "accent.bold"), (f"  {what}", "soft"))

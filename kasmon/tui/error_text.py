@@ -11,10 +11,10 @@ AS_WRITTEN: Final = frozenset(("bash", "bwrap", "claude", "codex", "gemini", "gi
 
 def sentence(text: str) -> str:
     """Return *text* clean and capitalised, unless it begins with a quoted value, a file or a program name."""
-    said = str(clean_line(text))
-    word = said.partition(" ")[0].rstrip(",;:.")
+    cleaned = str(clean_line(text))
+    word = cleaned.partition(" ")[0].rstrip(",;:.")
     plain = word.isalpha() and word.islower() and word not in AS_WRITTEN
-    return f"{said[0].upper()}{said[1:]}" if plain else said
+    return f"{cleaned[0].upper()}{cleaned[1:]}" if plain else cleaned
 
 
 def what_failed(error: KasmonError) -> str:

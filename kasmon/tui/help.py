@@ -90,7 +90,7 @@ class HelpDialog(Dialog):
     ) -> None:
         """*places* are the contexts of the screen below; *offers* are the keys that its footer names."""
         super().__init__(look, keys)
-        self._first, self._offers = tuple(places), tuple(offers)
+        self._contexts, self._offers = tuple(places), tuple(offers)
         self.words = LineInput(placeholder="key or text", id="help-words")
         self.reader = Reader(look, self._rows, margin=1)
 
@@ -107,9 +107,9 @@ class HelpDialog(Dialog):
 
     def takes(self, key: events.Key) -> bool:
         """Scroll by the keys that type no character."""
-        if self._early is None and key.key in SCROLLS:
+        if self._buffered_keys is None and key.key in SCROLLS:
             self.reader.scroll_rows(SCROLLS[key.key])
-        elif self._early is None and key.key in PAGES:
+        elif self._buffered_keys is None and key.key in PAGES:
             self.reader.scroll_pages(PAGES[key.key])
         else:
             return super().takes(key)
@@ -121,7 +121,7 @@ class HelpDialog(Dialog):
         self.reader.styles.max_height = max(1, self.room - (1 if self.has_class("-tight") else 2))
 
     def _rows(self, width: int) -> Sequence[TextLine]:
-        return help_rows(self.keys, self.look, width, self._first, self._offers, self.words.value)
+        return help_rows(self.keys, self.look, width, self._contexts, self._offers, self.words.value)
 
 
 def help_rows(
@@ -149,7 +149,7 @@ def help_rows(
         if shown:
             rows += [BLANK, TextLine(((title, Token.HEADING),))]
             for key, text, _ in shown:
-                rows += _entry(key, text, column, width)
+                rows += _entry_rows(key, text, column, width)
     if not rows:
         return [BLANK, *fitted([(f"No key matches {clean_line(words)!r}.", Token.NOTICE)], width)]
     return rows[1:]
@@ -164,11 +164,11 @@ def _sections(
         mine = [row for row in ACTIONS if row.where is place and keys.of(row.id)]
         yield sentence(place.value), [HelpEntry(keys.all_shown(row.id, look.utf8), row.help, row.label) for row in mine]
     for group in HelpGroup:
-        for title, mine in _places(group, keys).items():
+        for title, mine in _group_by_context(group, keys).items():
             rest = [row for row in mine if row.where not in places]
             yield (
                 sentence(title),
-                [HelpEntry(keys.all_shown(row.id, look.utf8), _text_of(row), row.label) for row in rest],
+                [HelpEntry(keys.all_shown(row.id, look.utf8), _help_text(row), row.label) for row in rest],
             )
     shapes = 0 if look.utf8 else 1
     shown = [HelpEntry(f"{GLYPHS[state][shapes]}  {state}", meaning) for state, meaning in MEANINGS.items()]
@@ -178,11 +178,11 @@ def _sections(
     yield "Mouse", [HelpEntry(what, meaning) for what, meaning in MOUSE]
 
 
-def _text_of(row: Action) -> str:
+def _help_text(row: Action) -> str:
     return f"{row.help} (everywhere)" if row.where is KeyContext.EVERYWHERE else row.help
 
 
-def _places(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
+def _group_by_context(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
     """The actions of *group* that have a key: by the group's heading, or by their context where that differs."""
     places: dict[str, list[Action]] = {}
     home = HOMES.get(group, KeyContext.LIST)
@@ -193,7 +193,7 @@ def _places(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
     return places
 
 
-def _entry(key: str, text: str, column: int, width: int) -> list[TextLine]:
+def _entry_rows(key: str, text: str, column: int, width: int) -> list[TextLine]:
     """Keys with their description beside them, or below if the keys leave no space."""
     indent: Span = (" " * (column + INDENT), Token.TEXT)
     shown: tuple[Span, ...] = ((" " * INDENT, Token.TEXT), (key, Token.STRONG))

@@ -363,9 +363,9 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text
         ConfigError: if an action or a key is unknown, or one key would do two things in one context.
     """
 
-    def wrong(action: str, why: str, allowed: Iterable[str] = ()) -> ConfigError:
+    def wrong(action: str, reason: str, allowed: Iterable[str] = ()) -> ConfigError:
         line = line_of(text, ("keys", action))
-        return ConfigError(file, why, line=line, key=f"keys.{action}", allowed=list(allowed))
+        return ConfigError(file, reason, line=line, key=f"keys.{action}", allowed=list(allowed))
 
     put: dict[str, tuple[str, ...]] = {}
     for action, keys in wanted.items():
@@ -385,6 +385,6 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text
             if row.where in (place, also):
                 for key in keys_in_force.of(row.id):
                     if taken.setdefault(key, row.id) != row.id:
-                        said, other = (row.id, taken[key]) if row.id in put else (taken[key], row.id)
-                        raise wrong(said, f"the key {shown_key(key)!r} is already bound to {other!r} {place.value}")
+                        blamed, other = (row.id, taken[key]) if row.id in put else (taken[key], row.id)
+                        raise wrong(blamed, f"the key {shown_key(key)!r} is already bound to {other!r} {place.value}")
     return keys_in_force

@@ -129,7 +129,7 @@ class MainView(UniformContainer):
         self._is_dragging = False
         self.pinned: SessionId | None = None
         self.focused_inside = False
-        self._kept_focus: Widget | None = None
+        self._previous_focus: Widget | None = None
         """The widget that had the focus when the window became too small."""
         self._counted_at = float("-inf")
         self._rows_given = -1
@@ -147,12 +147,12 @@ class MainView(UniformContainer):
         yield self.small
 
     def on_mount(self) -> None:
-        self.app.screen_change_signal.subscribe(self, lambda _screen: self._tell_place())
+        self.app.screen_change_signal.subscribe(self, lambda _screen: self._post_key_context())
 
     def on_descendant_focus(self) -> None:
-        self._tell_place()
+        self._post_key_context()
 
-    def _tell_place(self) -> None:
+    def _post_key_context(self) -> None:
         self.post_message(KeyContextChanged())
 
     def take(self, fleet: Fleet, change: ListChange | None = None) -> None:
@@ -161,7 +161,7 @@ class MainView(UniformContainer):
         self.table.take(fleet, change)
         self.tally.take(change.changed, change.gone)
         self._count()
-        self._tell_filter()
+        self._update_filter_bar()
         self._preview_selected()
         if self.has_nobody is bool(fleet.sessions):
             self.has_nobody = not fleet.sessions
@@ -178,7 +178,7 @@ class MainView(UniformContainer):
     def look_at(self, view: ListSettings) -> None:
         """Apply *view* to the list."""
         self.table.look_at(view)
-        self._tell_filter()
+        self._update_filter_bar()
         self.table_header.refresh()
         self._count(at_once=True)
         self._share_room()
@@ -261,7 +261,7 @@ class MainView(UniformContainer):
         """Handled here and not in the app: messages that the main view causes itself stop at it."""
         message.stop()
         self._preview_selected()
-        self._tell_place()
+        self._post_key_context()
 
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out()
@@ -317,7 +317,7 @@ class MainView(UniformContainer):
 
     def _lay_out(self) -> None:
         width, height = self._room
-        self._be_too_small(width < LEAST_WIDTH or height < LEAST_HEIGHT)
+        self._set_too_small(width < LEAST_WIDTH or height < LEAST_HEIGHT)
         self.set_class(width >= BESIDE_WIDTH, "-beside")
         has_room = height >= 16 or width >= BESIDE_WIDTH
         self.set_class(self.has_nobody or not (self.preview_wanted and has_room), "-no-preview")
@@ -335,14 +335,14 @@ class MainView(UniformContainer):
         self.side.styles.width = cells if is_split and not self.focused_inside else None
         self.preview.styles.width = "1fr" if is_split else None
 
-    def _be_too_small(self, too_small: bool) -> None:
+    def _set_too_small(self, too_small: bool) -> None:
         """Textual blurs what it hides: afterwards, restore the focus, or else focus the list."""
         was = self.has_class("-too-small")
         self.set_class(too_small, "-too-small")
         if too_small and not was:
-            self._kept_focus = self.screen.focused
+            self._previous_focus = self.screen.focused
         elif was and not too_small and self.screen.focused is None:
-            kept, self._kept_focus = self._kept_focus, None
+            kept, self._previous_focus = self._previous_focus, None
             self.screen.set_focus(kept if kept is not None and kept.is_attached else self.table)
 
     def _share_room(self) -> None:
@@ -360,7 +360,7 @@ class MainView(UniformContainer):
             self._rows_given = wanted
             self.side.styles.height = wanted or "1fr"
 
-    def _tell_filter(self) -> None:
+    def _update_filter_bar(self) -> None:
         text = self.table.view.filter
         shown = len(self.table.shown()) if text else 0
         self.filter_bar.tell(text, shown, len(self.table.fleet.sessions))

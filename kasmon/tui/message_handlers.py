@@ -80,7 +80,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
             self.permissions.sent(wanted.session, wanted.wish.request)
         if self.gateway is not None:
-            self.run_worker(self.commands.carry_out(wanted, message.token), group="wishes")
+            self.run_worker(self.commands.execute(wanted, message.token), group="wishes")
 
     # Messages of widgets.
 
@@ -154,7 +154,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
 
     def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
         message.stop()
-        self.actions.tell_confined(message)
+        self.actions.show_sandbox_preview(message)
 
     def on_folder_notice_requested(self, message: FolderNoticeRequested) -> None:
         message.stop()
@@ -166,7 +166,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
 
     def on_sandbox_refresh_requested(self, message: SandboxRefreshRequested) -> None:
         message.stop()
-        self.actions.look_again(message.session)
+        self.actions.reload_history(message.session)
 
     def on_files_requested(self, message: FilesRequested) -> None:
         message.stop()

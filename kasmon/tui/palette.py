@@ -46,8 +46,8 @@ class KasmonCommands(Provider):
         for row in ACTIONS:
             if row.is_in_palette:
                 words = f"{row.label[0].upper()}{row.label[1:]}"
-                said = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
-                yield words, said, partial(app.post_message, ActionRequested(row.id))
+                explanation = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
+                yield words, explanation, partial(app.post_message, ActionRequested(row.id))
 
     def _sessions(self) -> Iterator[Entry]:
         """All sessions; choosing one opens it."""

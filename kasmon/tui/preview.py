@@ -113,7 +113,7 @@ class Preview(UniformVertical):
         self.head = PreviewHead(look, clock)
         self.look, self.make = look, make
         self._inside: Widget | None = None
-        self._of: tuple[SessionId, Mode] | None = None
+        self._shown_key: tuple[SessionId, Mode] | None = None
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -121,9 +121,9 @@ class Preview(UniformVertical):
     def watch_session(self, session: Session | None) -> None:
         self.head.session = session
         of = None if session is None else (session.id, session.mode)
-        if of == self._of:
+        if of == self._shown_key:
             return
-        self._of = of
+        self._shown_key = of
         if self._inside is not None:
             self._inside.remove()
             self._inside = None

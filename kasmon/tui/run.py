@@ -23,10 +23,10 @@ class ValuelessFormatter(logging.Formatter):
     contain any user data, and asyncio puts them into the further lines of its own messages."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = record.getMessage().partition("\n")[0]
+        first_line = record.getMessage().partition("\n")[0]
         error = record.exc_info[1] if record.exc_info else None
         plain = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None, "args": ()})
-        plain.msg = process_log.hidden(said if error is None else f"{said}: {trace_of(error)}")
+        plain.msg = process_log.hidden(first_line if error is None else f"{first_line}: {trace_of(error)}")
         return super().format(plain)
 
 

@@ -71,8 +71,8 @@ def _context(session: Session, look: ThemeStyles, *, bar: bool = True) -> list[S
 
 
 def _settings(session: Session, look: ThemeStyles) -> list[str]:
-    told = [clean_line(text) for text in (session.model, session.permission_mode) if text]
-    return [f" {look.mark('dot')} ".join(told)] if told else []
+    labels = [clean_line(text) for text in (session.model, session.permission_mode) if text]
+    return [f" {look.mark('dot')} ".join(labels)] if labels else []
 
 
 def _gap(left: list[Span]) -> list[Span]:

@@ -43,7 +43,7 @@ class SessionPane:
         self.leave_keys: tuple[ReservedKey, ...] = LEAVE_KEYS
         self.transcripts = TranscriptCache()
         self._drafts: dict[SessionId, str] = {}
-        self._clipboard_told: set[str] = set()
+        self._clipboard_refused: set[str] = set()
         """Agents whose refused clipboard write was already reported."""
         self._viewed: dict[SessionId, float] = {}
         """End of the last turn that was marked as viewed; the event comes back through the log a little later."""
@@ -143,8 +143,8 @@ class SessionPane:
 
     def last_diff(self, session: SessionId) -> str:
         """Return the last change in the session's transcript, as a unified diff; empty if none is known."""
-        told = self.transcripts.known(session)
-        return told.diff if told else ""
+        transcript = self.transcripts.known(session)
+        return transcript.diff if transcript else ""
 
     def heard(self, push: FromTerminal) -> None:
         """Handle a terminal update that a host pushed."""
@@ -154,19 +154,19 @@ class SessionPane:
                 case TerminalRows():
                     view.show(push)
                 case ClipboardCopy():
-                    self._clip(push)
+                    self._copy_to_clipboard(push)
                 case SubscriptionEnded():
                     view.lost(clean_line(push.why))
 
-    def _clip(self, push: ClipboardCopy) -> None:
+    def _copy_to_clipboard(self, push: ClipboardCopy) -> None:
         """Copy to the clipboard what the program asks for, if the config allows it; notify the user of either."""
         app, session = self.app, self.app.main_view.table.session(push.session)
         if session is None or not self.is_in_terminal:
             return
         name = clean_line(session.name)
         if session.agent not in app.settings.clipboard:
-            if session.agent not in self._clipboard_told:
-                self._clipboard_told.add(session.agent)
+            if session.agent not in self._clipboard_refused:
+                self._clipboard_refused.add(session.agent)
                 allow = f"[agents.{clean_line(session.agent)}] clipboard = true"
                 app.say(f"{name} tried to copy to the clipboard; {allow} allows it.", severity="warning")
         elif push.text is None:
@@ -190,7 +190,7 @@ class SessionPane:
             if view.is_mounted:
                 view.enter()
             else:
-                app.call_after_refresh(self._begin, view)
+                app.call_after_refresh(self._focus_terminal, view)
         elif self.session_view is not None:
             self.session_view.enter(self._drafts.pop(wanted, ""))
             app.add_class("-writing")
@@ -201,7 +201,7 @@ class SessionPane:
         app.offer_keys()
         app.call_after_refresh(app.permissions.tell)
 
-    def _begin(self, view: "FocusView") -> None:
+    def _focus_terminal(self, view: "FocusView") -> None:
         """*view* is mounted: focus it, unless the user has left it meanwhile."""
         if self.terminal is view and self.app.main_view.focused_inside:
             view.enter()
@@ -220,7 +220,7 @@ class SessionPane:
         app.permissions.look_soon()
         app.permissions.tell()
 
-    def shows_what_becomes_of(self, wanted: Wanted) -> bool:
+    def shows_outcome_of(self, wanted: Wanted) -> bool:
         """Whether *wanted* is a prompt to the open session, whose own status line reports the outcome."""
         if not isinstance(wanted, SendToAgent) or not isinstance(wanted.wish, Prompt):
             return False
@@ -262,7 +262,7 @@ class SessionPane:
     def attach(self, session: SessionId) -> None:
         """Suspend the dashboard, attach to the session's real terminal, and return afterwards."""
         if self.app.gateway is not None:
-            self.app.run_worker(self._sit_down(session), group="attach", exclusive=True)
+            self.app.run_worker(self._attach(session), group="attach", exclusive=True)
 
     def dress(self, look: ThemeStyles) -> None:
         if self.session_view is not None:
@@ -272,26 +272,26 @@ class SessionPane:
         """Read the session's log into its transcript, for as long as it is shown."""
         assert self.app.gateway is not None
         await asyncio.sleep(REST_S)
-        told = self.transcripts.of(session)
-        async for heard in self.app.gateway.transcript(session, told.cursor):
-            told.take(heard)
-            if isinstance(heard, EventBatch) and heard.more:
+        events = self.transcripts.of(session)
+        async for update in self.app.gateway.transcript(session, events.cursor):
+            events.take(update)
+            if isinstance(update, EventBatch) and update.more:
                 await asyncio.sleep(0)  # let keys be handled first
             else:
-                view.show(told.shown)
-                if told.is_whole:
+                view.show(events.shown)
+                if events.is_whole:
                     view.go_on_seeking()
 
-    async def _sit_down(self, session: SessionId) -> None:
+    async def _attach(self, session: SessionId) -> None:
         from kasmon.tui.terminal.attach import attached  # seldom needed
 
         assert self.app.gateway is not None
         try:
             argv = await self.app.gateway.attach_argv(session)
-            seen = self.app.main_view.table.session(session)
-            if seen is not None:
-                self.mark_viewed(seen)
-            is_own = seen is not None and bool(seen.adopted)
+            current = self.app.main_view.table.session(session)
+            if current is not None:
+                self.mark_viewed(current)
+            is_own = current is not None and bool(current.adopted)
             await attached(self.app, argv if is_own else attach_with_message(argv, HOW_TO_COME_BACK))
         except KasmonError as error:
             self.app.say(what_failed(error), severity="error")

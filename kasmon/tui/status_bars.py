@@ -201,16 +201,16 @@ def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, h
 
 
 def _is_offered_in_sandbox(when: FooterOffer, session: Session) -> bool:
-    housing = session.housing
-    if housing is None or when is FooterOffer.SANDBOXED:
-        return housing is not None
+    sandbox = session.housing
+    if sandbox is None or when is FooterOffer.SANDBOXED:
+        return sandbox is not None
     if session.state not in ALIVE:
         return False
     if when is FooterOffer.KEEPING:
         return session.mode is Mode.INTERPRETER
     if when is FooterOffer.PAUSABLE:
         return can_pause(session)
-    return can_sleep(session) if when is FooterOffer.AWAKE else housing.is_asleep
+    return can_sleep(session) if when is FooterOffer.AWAKE else sandbox.is_asleep
 
 
 def offers(actions: Sequence[Action], shown: Sequence[str]) -> tuple[KeyHint, ...]:

@@ -22,7 +22,7 @@ class ActionGroup:
         table = self.app.main_view.table
         return table.session(table.selected) if table.selected is not None else None
 
-    def _here(self) -> tuple[object, bool]:
+    def _location(self) -> tuple[object, bool]:
         """The top screen, and whether a session is open.
 
         A slow result is shown only if this is still the same as when it was requested. Over another screen it would
@@ -30,13 +30,13 @@ class ActionGroup:
         """
         return self.app.screen, self.app.main_view.focused_inside
 
-    def _ask(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
+    def _confirm_command(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
         """Execute *wanted* once the user confirms; *yes* labels the confirming key."""
         from kasmon.tui.dialogs.common import Confirmation
 
-        self._sure(Confirmation(title, lines, yes), lambda dialog: dialog.want(wanted))
+        self._confirm(Confirmation(title, lines, yes), lambda dialog: dialog.want(wanted))
 
-    def _sure(self, question: "Confirmation", then: "Callable[[ConfirmDialog], None]") -> None:
+    def _confirm(self, question: "Confirmation", then: "Callable[[ConfirmDialog], None]") -> None:
         from kasmon.tui.dialogs.common import ConfirmDialog
 
         self.app.push_screen(ConfirmDialog(self.app.look, self.app.keys, self.app.clock, question, then))

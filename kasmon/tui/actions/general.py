@@ -100,9 +100,9 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         if app.gateway is not None:
             dialog.offer_folders(app.gateway.folders)
         app.push_screen(dialog)
-        app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
+        app.run_worker(self._load_offers(dialog), group="dialog", exclusive=True)
 
-    async def _offer(self, dialog: "NewSessionDialog") -> None:
+    async def _load_offers(self, dialog: "NewSessionDialog") -> None:
         gateway = self.app.gateway
         if gateway is None:
             dialog.offer_agents(())
@@ -116,9 +116,9 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             dialog.offer_machines(await gateway.machines())
 
     def tell_folder(self, folder: str) -> None:
-        self.app.run_worker(self._tell_folder(folder), group="folder", exclusive=True)
+        self.app.run_worker(self._show_folder_notice(folder), group="folder", exclusive=True)
 
-    async def _tell_folder(self, folder: str) -> None:
+    async def _show_folder_notice(self, folder: str) -> None:
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
         dialog = self.app.screen
@@ -179,11 +179,11 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
     def sort(self) -> None:
         view = self.app.main_view.table.view
         orders = tuple(SortOrder)
-        self._look_at(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
+        self._apply_view(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
     def waves(self) -> None:
         view = self.app.main_view.table.view
-        self._look_at(view, by_wave=not view.by_wave)
+        self._apply_view(view, by_wave=not view.by_wave)
 
     def fold(self) -> None:
         self.app.main_view.table.fold(shut=True)
@@ -262,7 +262,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             app.exit()
             return
         question = Confirmation("Quit", ("Quit the demo? Its agents stop too.",), "quit", deaf_s=0.0)
-        self._sure(question, lambda dialog: app.exit())
+        self._confirm(question, lambda dialog: app.exit())
 
-    def _look_at(self, view: ListSettings, **changes: object) -> None:
+    def _apply_view(self, view: ListSettings, **changes: object) -> None:
         self.app.main_view.look_at(msgspec.structs.replace(view, **changes))

@@ -21,7 +21,7 @@ class TranscriptActions(ActionGroup):
 
     def read_story(self) -> None:
         """Open the session for reading, from the list."""
-        session = self._meant
+        session = self._target_session
         if session is None:
             return
         if session.mode is Mode.TMUX:
@@ -62,7 +62,7 @@ class TranscriptActions(ActionGroup):
 
     def configure(self) -> None:
         """Change the session's model or permission mode."""
-        session = self._meant
+        session = self._target_session
         if session is None:
             return
         if not can_be_configured(session):
@@ -117,13 +117,13 @@ class TranscriptActions(ActionGroup):
     # In a terminal's scrollback, which has a screen of its own: `scrollback_screen.py`.
 
     def text_select(self) -> None:
-        self._in_text("text_select")
+        self._do_in_scrollback("text_select")
 
     def text_left(self) -> None:
-        self._in_text("text_left")
+        self._do_in_scrollback("text_left")
 
     def text_right(self) -> None:
-        self._in_text("text_right")
+        self._do_in_scrollback("text_right")
 
     # Searching.
 
@@ -180,14 +180,14 @@ class TranscriptActions(ActionGroup):
 
     # Shared.
 
-    def _in_text(self, action: str) -> None:
+    def _do_in_scrollback(self, action: str) -> None:
         from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 
         if isinstance(self.app.screen, ScrollbackScreen):
             self.app.screen.do(action)
 
     @property
-    def _meant(self) -> "Session | None":
+    def _target_session(self) -> "Session | None":
         """The open session, or the one under the list's cursor."""
         main_view = self.app.main_view
         return main_view.preview.session if main_view.focused_inside else self._selected()

@@ -22,7 +22,7 @@ class AgentDialog(Dialog):
         """None until they are loaded."""
         self.agent = ChoiceField(look, (), id="agent")
         self.why = Sentences(look, id="why")
-        self._awaits = False
+        self._is_confirmed = False
         """Whether the user has confirmed already."""
 
     def offer_agents(self, offers: Sequence[ProfileOffer]) -> None:
@@ -32,49 +32,49 @@ class AgentDialog(Dialog):
         if not self.agent.options:
             reasons = (clean_line(f"{offer.name}: {offer.problem}") for offer in offers)
             self.why.say(("No agent can be started.", Token.ERROR), *((why, Token.NOTICE) for why in reasons))
-        self._agents_known()
-        self._go_on()
+        self._fill_in_agents()
+        self._act_if_confirmed()
 
     def cannot_offer(self, error: KasmonError) -> None:
         """Show that the agents could not be determined."""
         self.offers = ()
-        self._take_back()
-        said = [(sentence(error.message), Token.ERROR), (sentence(error.hint), Token.NOTICE)]
-        self.why.say(*(each for each in said if each[0]))
+        self._handle_edit()
+        lines = [(sentence(error.message), Token.ERROR), (sentence(error.hint), Token.NOTICE)]
+        self.why.say(*(each for each in lines if each[0]))
 
     def on_choice_changed(self, message: ChoiceChanged) -> None:
         """Textual calls it besides the subclass's own method of this name."""
         message.stop()
-        self._take_back()
+        self._handle_edit()
 
-    def _agents_known(self) -> None:
+    def _fill_in_agents(self) -> None:
         """Fill in what depends on the agents."""
 
     def _act(self) -> None:
         """Do what the dialog is for, or show what is missing."""
         raise NotImplementedError
 
-    def _await_agents(self) -> bool:
+    def _wait_for_agents(self) -> bool:
         """Whether the agents are not loaded yet; if so, act once they are."""
         if self.offers is None:
-            self._await("the installed agents are known")
+            self._act_later("the installed agents are known")
         return self.offers is None
 
-    def _await(self, what: str) -> None:
+    def _act_later(self, what: str) -> None:
         """Act as soon as *what*; any change by the user before then cancels that."""
-        self._awaits = True
-        self.tell_problem(("", Token.NOTICE), (f"Starts as soon as {what}.", Token.NOTICE))
+        self._is_confirmed = True
+        self.show_problem(("", Token.NOTICE), (f"Starts as soon as {what}.", Token.NOTICE))
 
-    def _go_on(self) -> None:
+    def _act_if_confirmed(self) -> None:
         """More is loaded: act if the user has confirmed already."""
-        if self._awaits:
-            self._take_back()
+        if self._is_confirmed:
+            self._handle_edit()
             self._act()
 
-    def _take_back(self) -> None:
-        self._awaits = False
-        super()._take_back()
+    def _handle_edit(self) -> None:
+        self._is_confirmed = False
+        super()._handle_edit()
 
     def action_leave(self) -> None:
-        self._awaits = False
+        self._is_confirmed = False
         super().action_leave()

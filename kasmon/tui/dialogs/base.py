@@ -63,8 +63,8 @@ class Dialog(Overlay):
         self.look, self.keys = look, keys
         self.token = next(_tokens)
         self.busy = False
-        self._early: list[events.Key] | None = []
-        self._offered: list[DrawnLine] = []
+        self._buffered_keys: list[events.Key] | None = []
+        self._footer_lines: list[DrawnLine] = []
         self.named_keys: tuple[tuple[str, str], ...] = ()
         """The keys that the footer names, as shown, with what each does."""
         self.within = Vertical(id="within")
@@ -75,7 +75,7 @@ class Dialog(Overlay):
 
     @property
     def is_opening(self) -> bool:
-        return self._early is not None
+        return self._buffered_keys is not None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as frame:
@@ -95,13 +95,13 @@ class Dialog(Overlay):
         utf8 = self.look.utf8
         keys = [(" ".join(shown_key(each, utf8) for each in key.split()), word, pressing(key)) for key, word in offers]
         self.named_keys = tuple((key, word) for key, word, _ in keys)
-        self._offered = [DrawnLine(key_line([key], (" ", "text")).left, action=key[2]) for key in keys]
-        self._say_offered()
+        self._footer_lines = [DrawnLine(key_line([key], (" ", "text")).left, action=key[2]) for key in keys]
+        self._draw_footer()
 
-    def _say_offered(self) -> None:
+    def _draw_footer(self) -> None:
         """Each key unbroken, on as many rows as they need."""
         blank = () if self.is_low else (DrawnLine(),)
-        self.foot.say(*blank, *side_by_side(self._offered, self._columns(), gap=3))
+        self.foot.say(*blank, *side_by_side(self._footer_lines, self._columns(), gap=3))
         self.share_room()
 
     @property
@@ -121,7 +121,7 @@ class Dialog(Overlay):
         """Send the command *wanted*; later `done` or `refused` is called."""
         if not self.busy:
             self.busy = True
-            self.tell_problem()
+            self.show_problem()
             self.post_message(CommandRequested(wanted, token=self.token))
 
     def done(self, wanted: Wanted, word: str) -> str:
@@ -135,8 +135,8 @@ class Dialog(Overlay):
         self.complain(error.message, error.hint)
 
     def complain(self, problem: str, hint: str = "") -> None:
-        said = [(sentence(problem), Token.ERROR), *([(sentence(hint), Token.NOTICE)] if hint else [])]
-        self.tell_problem(*(() if self.is_low else (("", Token.NOTICE),)), *said)
+        lines = [(sentence(problem), Token.ERROR), *([(sentence(hint), Token.NOTICE)] if hint else [])]
+        self.show_problem(*(() if self.is_low else (("", Token.NOTICE),)), *lines)
 
     def notice(self, notice: BannerContent | None) -> None:
         """Show a notice about other sessions or plans."""
@@ -172,8 +172,8 @@ class Dialog(Overlay):
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < ROOMY_ROWS, "-tight")
         self.set_class(self.is_low, "-low")
-        if self._offered:
-            self._say_offered()
+        if self._footer_lines:
+            self._draw_footer()
         self.share_room()
 
     def on_reader_moved(self, message: Reader.Moved) -> None:
@@ -181,19 +181,19 @@ class Dialog(Overlay):
         self.share_room()
 
     def on_input_changed(self) -> None:
-        self._take_back()
+        self._handle_edit()
 
     def on_text_area_changed(self) -> None:
-        self._take_back()
+        self._handle_edit()
 
-    def _take_back(self) -> None:
+    def _handle_edit(self) -> None:
         """The user is editing: clear the error."""
         if not self.busy:
-            self.tell_problem()
+            self.show_problem()
 
-    def tell_problem(self, *said: tuple[str, Token]) -> None:
-        """Show *said* above the keys."""
-        self.problem.say(*said)
+    def show_problem(self, *lines: tuple[str, Token]) -> None:
+        """Show *lines* above the keys."""
+        self.problem.say(*lines)
         self.share_room()
 
     def action_leave(self) -> None:
@@ -203,8 +203,8 @@ class Dialog(Overlay):
         """Buffer keys that come before a field has the focus; the first field gets them then. Move between fields at
         once: keys typed after that are meant for the next field. Page keys scroll from any field that does not scroll
         itself."""
-        if self._early is not None:
-            self._early.append(key)
+        if self._buffered_keys is not None:
+            self._buffered_keys.append(key)
         elif key.key in TURNS:
             (self.focus_next if key.key == "tab" else self.focus_previous)()
         elif key.key in PAGES and (self.focused is None or not self.focused.max_scroll_y):
@@ -216,7 +216,7 @@ class Dialog(Overlay):
 
     def begin(self, first: Widget | None) -> None:
         """Focus *first*, and send it the buffered keys; without a field, discard them."""
-        early, self._early = self._early or [], None
+        early, self._buffered_keys = self._buffered_keys or [], None
         if first is not None:
             self.set_focus(first)
             for key in early:

@@ -61,9 +61,9 @@ class BroadcastDialog(TextDialog):
     def follow(self, fleet: Fleet) -> None:
         """Update the state of the prompt in each session."""
         for session in (now for known in self.sessions if (now := fleet.get(known.id)) is not None):
-            if (receipt := self._its(session)) is not None:
+            if (receipt := self._find_receipt(session)) is not None:
                 self._receipts[session.id] = receipt
-        self._tell()
+        self._redraw()
 
     def done(self, wanted: Wanted, word: str) -> str:
         """Return nothing: the table shows the outcome."""
@@ -74,18 +74,18 @@ class BroadcastDialog(TextDialog):
         self.busy = False
         if isinstance(wanted, SendToAgent):
             self._failed[wanted.session] = error.message
-        self._tell()
+        self._redraw()
 
     def action_again(self) -> None:
         """Send it again to the sessions where it failed."""
-        self._send(self._failing())
+        self._send(self._list_failed())
 
     def action_change(self) -> None:
         """Open an editor with this prompt, for the sessions where it failed."""
-        if failing := self._failing():
+        if failing := self._list_failed():
             self.app.switch_screen(PromptDialog(self.look, self.keys, self.clock, failing, self.prompt.text))
 
-    def _failing(self) -> list[Session]:
+    def _list_failed(self) -> list[Session]:
         return [session for session in self.sessions if self._has_failed(session.id)]
 
     def _send(self, sessions: Iterable[Session]) -> None:
@@ -96,9 +96,9 @@ class BroadcastDialog(TextDialog):
             self._before[session.id] = before | ({known.id} if known is not None else set())
             self.busy = False
             self.want(SendToAgent(session=session.id, wish=self.prompt))
-        self._tell()
+        self._redraw()
 
-    def _its(self, session: Session) -> Receipt | None:
+    def _find_receipt(self, session: Session) -> Receipt | None:
         """The receipt of this prompt; distinguished by text from others of the same moment."""
         first_line = next((line.strip() for line in self.prompt.text.splitlines() if line.strip()), "")
         new = [receipt for receipt in session.receipts if receipt.id not in self._before.get(session.id, ())]
@@ -108,7 +108,7 @@ class BroadcastDialog(TextDialog):
         receipt = self._receipts.get(session)
         return session in self._failed or (receipt is not None and receipt.state in FAILED)
 
-    def _word(self, session: SessionId) -> tuple[str, Token, str]:
+    def _describe(self, session: SessionId) -> tuple[str, Token, str]:
         """The prompt's state in *session*, the state's colour, and the reason."""
         if (receipt := self._receipts.get(session)) is not None:
             code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
@@ -120,7 +120,7 @@ class BroadcastDialog(TextDialog):
     def _rows(self, width: int) -> Sequence[TextLine]:
         names = {session.id: clean_line(session.name) for session in self.sessions}
         room = min(max((cells(name) for name in names.values()), default=0), NAME_CELLS)
-        words = {session: self._word(session) for session in names}
+        words = {session: self._describe(session) for session in names}
         word_room = max((cells(word) for word, _, _ in words.values()), default=0)
         rows: list[TextLine] = [*fitted([(clean_line(self.prompt.text), Token.PROMPT)], width)[:2], BLANK]
         for session, name in names.items():
@@ -136,12 +136,12 @@ class BroadcastDialog(TextDialog):
             TextLine(((" · ".join(f"{count} {word}" for word, count in counts.items()), Token.NOTICE),)),
         ]
 
-    def _tell(self) -> None:
+    def _redraw(self) -> None:
         if not self.is_mounted:
             return
         at = self.reader.scroll_offset.y
         self.reader.read(self._rows)
         self.reader.scroll_rows(at)
-        failed = len(self._failing())
+        failed = len(self._list_failed())
         again = [("enter", f"retry {failed} failed"), ("e", "edit for failed")] if failed else []
         self.offer(*again, ("up down", "scroll"), ("esc", "close"))

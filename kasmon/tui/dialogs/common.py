@@ -215,12 +215,12 @@ class ConfirmDialog(TextDialog):
     ) -> None:
         super().__init__(look, keys, question.title, self._rows)
         self.clock, self.question, self.then = clock, question, then
-        self._asked_at = clock.ticking()
+        self._shown_at = clock.ticking()
         self._is_long = False
         """Whether the window shows only a part of it."""
 
     def on_mount(self) -> None:
-        self._asked_at = self.clock.ticking()
+        self._shown_at = self.clock.ticking()
 
     def begin(self, first: Widget | None) -> None:
         """Discard the buffered keys: they are no answer to this question."""
@@ -238,8 +238,8 @@ class ConfirmDialog(TextDialog):
             self.offer(*self.offered(("up down", "scroll")))
 
     def action_yes(self) -> None:
-        heard = self.clock.ticking() - self._asked_at >= self.question.deaf_s
-        if heard and (not self.question.deaf_s or self.is_read()):
+        is_late_enough = self.clock.ticking() - self._shown_at >= self.question.deaf_s
+        if is_late_enough and (not self.question.deaf_s or self.is_read()):
             self.then(self)
 
     def _rows(self, width: int) -> Sequence[TextLine]:

@@ -26,8 +26,10 @@ class ModelDialog(Dialog):
         self.session = session
         self.title_text = f"Model and permissions: {clean_line(session.name)}"
         can = settable(session)
-        self.models = _offered(session.model, session.models) if "model" in can else ()
-        self.modes = _offered(session.permission_mode, session.permission_modes) if "permission_mode" in can else ()
+        self.models = _with_current(session.model, session.models) if "model" in can else ()
+        self.modes = (
+            _with_current(session.permission_mode, session.permission_modes) if "permission_mode" in can else ()
+        )
         self.model, self.mode = (
             _choice(look, self.models, session.model),
             _choice(look, self.modes, session.permission_mode),
@@ -56,7 +58,7 @@ class ModelDialog(Dialog):
             self.want(SendToAgent(session=self.session.id, wish=wish))
 
 
-def _offered(now: str, offers: tuple[str, ...]) -> tuple[str, ...]:
+def _with_current(now: str, offers: tuple[str, ...]) -> tuple[str, ...]:
     """The choices, including the current one, which an agent need not offer."""
     return offers if now in offers else (now, *offers)
 

@@ -104,15 +104,15 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: CardMom
     at, how = board.run.of(task.id), standing(board, task)
     loud = ".bold" if how.needs_person else ""
     title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
-    state: list[Span] = [("  ", "text"), (how.word, f"{how.role}{loud}"), *_apart(look, _time(at, now), "soft")]
-    state += [*_apart(look, agent_of(board, task), "soft"), *_apart(look, _cost(board, at), "soft")]
+    state: list[Span] = [("  ", "text"), (how.word, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
+    state += [*_after_dot(look, agent_of(board, task), "soft"), *_after_dot(look, _cost(board, at), "soft")]
     return [
         _row(look, title, [], width),
         _row(look, state, [], width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], [], width),
         _row(
             look,
-            [("  ", "text"), *_tried(look, at), *_checked(task, at)],
+            [("  ", "text"), *_attempts(look, at), *_checked(task, at)],
             [*_changed(at), (f"  {place}", "faint")],
             width,
         ),
@@ -133,7 +133,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: CardMoment) -> list[l
     if width >= ROOMY:
         agent, spent = look.fit(agent_of(board, task), AGENT), look.fit(_cost(board, at), COST, right=True)
         state = [(agent, "soft"), (spent, "soft"), *state]
-    checked = _tried(look, at) + [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
+    checked = _attempts(look, at) + [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
     return [
         _row(look, title, state, width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], checked, width),
@@ -174,8 +174,8 @@ def agent_of(board: PlanBoard, task: Task) -> str:
 def cost(board: PlanBoard, at: TaskRun) -> float | None:
     """Return the cost of all attempts of a task so far, in US dollars; None if unknown."""
     known = [board.sessions.get(id_) for id_ in (*at.earlier, at.session) if id_]
-    told = [session.cost_usd for session in known if session is not None and session.cost_usd is not None]
-    return sum(told) if told else None
+    costs = [session.cost_usd for session in known if session is not None and session.cost_usd is not None]
+    return sum(costs) if costs else None
 
 
 def _session(board: PlanBoard, at: TaskRun) -> Session | None:
@@ -235,7 +235,7 @@ def _last_line(at: TaskRun) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _tried(look: ThemeStyles, at: TaskRun) -> list[Span]:
+def _attempts(look: ThemeStyles, at: TaskRun) -> list[Span]:
     if at.attempt < 2:
         return []
     return [(f"attempt {at.attempt}", "warn"), (f" {look.mark('dot')} ", "faint")]
@@ -249,7 +249,7 @@ def _changed(at: TaskRun) -> list[Span]:
     return [(many, "faint" if at.changed else "warn")]
 
 
-def _apart(look: ThemeStyles, text: str, role: str) -> list[Span]:
+def _after_dot(look: ThemeStyles, text: str, role: str) -> list[Span]:
     """*text* after a dot; nothing if it is empty."""
     return [(f" {look.mark('dot')} ", "faint"), (text, role)] if text else []
 

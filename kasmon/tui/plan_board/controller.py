@@ -37,13 +37,13 @@ class PlanBoardController:
     def take(self, boards: "tuple[PlanBoard, ...]") -> None:
         """Replace the plans by *boards*."""
         if self.has_boards:
-            self._call(boards)
+            self._alert(boards)
         self.boards, self.has_boards = boards, True
         if (screen := self.screen) is not None:
             screen.learn(boards)
         self.app.permissions.tell()
 
-    def _call(self, boards: "tuple[PlanBoard, ...]") -> None:
+    def _alert(self, boards: "tuple[PlanBoard, ...]") -> None:
         """Alert the user to each plan that newly needs a decision, or has ended, unless the user looks at it."""
         before = {board.id: board for board in self.boards}
         for board in boards:
@@ -51,14 +51,14 @@ class PlanBoardController:
             is_new = bool(asks) and not (was is not None and was.ahead.asks)
             if is_over:
                 is_new = was is not None and was.run.state != "ended" and not was.run.is_aborted
-            if is_new and not self._is_seen(board):
+            if is_new and not self._is_viewed(board):
                 text = f"The plan has ended: {board.run.outcome}." if is_over else f"Needs a decision: {asks}"
                 title = f"Plan {redact(clean_line(board.plan.name))[0]}"
                 self.app.notifications.tell(
                     Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=())
                 )
 
-    def _is_seen(self, board: "PlanBoard") -> bool:
+    def _is_viewed(self, board: "PlanBoard") -> bool:
         """Whether the user looks at *board* now."""
         screen = self.screen
         return screen is not None and screen.plan == board.id and self.app.notifications.is_there
@@ -81,7 +81,7 @@ class PlanBoardController:
         app = self.app
         if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
             return
-        plan, task = self._place()
+        plan, task = self._find_task()
         before = self._shown
         self._shown = PlanBoardScreen(app.look, app.clock, app.keys, self.boards, plan, task)
         if before is not None:
@@ -135,7 +135,7 @@ class PlanBoardController:
         app = self.app
         return (app.keys.shown if app.list_has_keys else app.keys.shown_while_writing)("board", app.utf8)
 
-    def _place(self) -> tuple[str, str]:
+    def _find_task(self) -> tuple[str, str]:
         """Plan and task of the session under the list's cursor; empty if it belongs to no plan."""
         selected = self.app.main_view.table.selected
         session = None if selected is None else self.app.main_view.table.session(SessionId(selected))

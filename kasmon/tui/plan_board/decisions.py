@@ -13,7 +13,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.gateway.protocol import DecideOnPlan
 from kasmon.tui.plan_board.card_text import ON, standing
 
-DEEDS: Final[dict[str, Deed]] = {
+DECISIONS: Final[dict[str, Deed]] = {
     "task_retry": "retry",
     "task_skip": "skip",
     "task_replace": "replace",
@@ -42,32 +42,34 @@ class PlanDecision(NamedTuple):
     refusal: str = ""
 
 
-def deed_of(board: PlanBoard, action: str) -> Deed:
+def decision_of(board: PlanBoard, action: str) -> Deed:
     """Return what *action* decides on *board* now."""
     if action == "plan_pause":
         return "resume" if board.run.state == "paused" or not board.is_run else "pause"
-    return DEEDS[action]
+    return DECISIONS[action]
 
 
-def meant(board: PlanBoard, task: Task | None, action: str, agent: str = "") -> PlanDecision:
+def resolve_action(board: PlanBoard, task: Task | None, action: str, agent: str = "") -> PlanDecision:
     """Return what *action* does while the cursor is on *task*; *agent* is the new one, for `task_replace`."""
-    deed = deed_of(board, action)
+    decision = decision_of(board, action)
     if not board.has_begun:
         return PlanDecision(refusal="This plan has not been started.")
     if board.run.state == "ended":
         return PlanDecision(refusal=f"This plan has ended: {board.run.outcome}.")
-    if deed in OF_TASK and task is None:
+    if decision in OF_TASK and task is None:
         return PlanDecision(refusal="No task is selected.")
-    id_ = task.id if task is not None and deed in OF_TASK else ""
-    if why := _refusal(board, deed, id_):
+    id_ = task.id if task is not None and decision in OF_TASK else ""
+    if why := _refusal(board, decision, id_):
         return PlanDecision(refusal=f"{why[0].upper()}{why[1:]}.")
-    return PlanDecision(DecideOnPlan(plan=board.id, deed=deed, task=id_, agent=agent), _question(board, task, deed))
+    return PlanDecision(
+        DecideOnPlan(plan=board.id, deed=decision, task=id_, agent=agent), _question(board, task, decision)
+    )
 
 
-def _question(board: PlanBoard, task: Task | None, deed: Deed) -> tuple[str, ...]:
+def _question(board: PlanBoard, task: Task | None, decision: Deed) -> tuple[str, ...]:
     at = board.run.of(task.id).state if task is not None else TaskState.WAITING
     name = f"task {task.id}" if task is not None else ""
-    match deed:
+    match decision:
         case "abort":
             running = sum(board.run.of(each.id).state is TaskState.RUNNING for each in board.plan.tasks)
             many = "1 session is" if running == 1 else f"{running} sessions are"
@@ -91,23 +93,23 @@ def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
         return ("task_read",) if task is not None else ()
     if board.run.state == "ended":
         return ("task_open", "task_diff") if task is not None and board.run.of(task.id).session else ()
-    actions = ["plan_advance"] if asks_to_go_on(board) else []
+    actions = ["plan_advance"] if asks_to_advance(board) else []
     if task is not None:
         how = standing(board, task).name
         actions += ["task_open", "task_diff"] if board.run.of(task.id).session else []
         actions += [
             action
             for action, states in OFFERED.items()
-            if how in states and not _refusal(board, DEEDS[action], task.id)
+            if how in states and not _refusal(board, DECISIONS[action], task.id)
         ]
     return (*actions, "task_read", "plan_pause")
 
 
-def asks_to_go_on(board: PlanBoard) -> bool:
+def asks_to_advance(board: PlanBoard) -> bool:
     """Whether the plan's question is whether its next wave may start."""
     held_up = any(at.state in (TaskState.FAILED, TaskState.CLAIMED) for at in board.run.tasks.values())
     return bool(board.ahead.asks) and not held_up and not _refusal(board, "advance")
 
 
-def _refusal(board: PlanBoard, deed: Deed, task: str = "") -> str:
-    return approval.refusal(board.plan, board.run, deed, task)
+def _refusal(board: PlanBoard, decision: Deed, task: str = "") -> str:
+    return approval.refusal(board.plan, board.run, decision, task)

@@ -33,16 +33,16 @@ class PlanEditDialog(TextDialog):
         super().__init__(look, keys, "Run this plan" if self.runs_it else "The plan file changed", self._rows)
         self.clock, self.plan, self.edit = clock, plan, edit
         self.verb = "run" if self.runs_it else "apply"
-        self._asked_at = clock.ticking()
+        self._shown_at = clock.ticking()
 
     def on_mount(self) -> None:
-        self._asked_at = self.clock.ticking()
+        self._shown_at = self.clock.ticking()
 
     def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
         return (*(() if self.edit.refused else (("y", self.verb),)), scroll, ("esc", "cancel"))
 
     def action_yes(self) -> None:
-        if self.edit.refused or self.clock.ticking() - self._asked_at < SILENCE_S:
+        if self.edit.refused or self.clock.ticking() - self._shown_at < SILENCE_S:
             return
         if self.is_read():
             self.want(ApplyPlanEdit(plan=self.plan, digest=self.edit.digest))
@@ -89,6 +89,6 @@ class OtherAgentDialog(AgentDialog):
             self._act()
 
     def _act(self) -> None:
-        if not self._await_agents() and self.agent.options:
+        if not self._wait_for_agents() and self.agent.options:
             plan, task = self.wanted.plan, self.wanted.task
             self.want(DecideOnPlan(plan=plan, deed="replace", task=task, agent=self.agent.value))

@@ -24,9 +24,9 @@ from kasmon.tui.messages import (
 )
 from kasmon.tui.plan_board.board_view import PlanBoardView
 from kasmon.tui.plan_board.card_text import standing
-from kasmon.tui.plan_board.decisions import DEEDS, meant
+from kasmon.tui.plan_board.decisions import DECISIONS, resolve_action
 from kasmon.tui.plan_board.dialogs import PlanEditDialog
-from kasmon.tui.plan_board.header import NOTHING, asked_lines, bar, head_line
+from kasmon.tui.plan_board.header import NOTHING, bar, head_line, notice_lines
 from kasmon.tui.plan_board.task_details import task_rows
 from kasmon.tui.status_bars import Banner, BannerContent, KeyBar
 from kasmon.tui.textual_ext.modal import Overlay
@@ -116,17 +116,17 @@ class PlanBoardScreen(Overlay):
         board = self.board
         if board is not None:
             self.plan = board.id
-            self._point(board)
+            self._place_cursor(board)
         width = self.app.size.width
         which = (self.boards.index(board) + 1 if board is not None else 0, len(self.boards))
         self.head.say(head_line(board, which, self.keys, self.look, self.clock.now(), width))
-        self.asked.say(*asked_lines(board, self.keys, self.look, width))
+        self.asked.say(*notice_lines(board, self.keys, self.look, width))
         self.nothing.display = board is None
         self.view.display = board is not None
         self.view.show(board, self.cursors.get(self.plan, ""))
         self.bar.offered = bar(board, self.card, self.keys, self.look)
 
-    def _point(self, board: PlanBoard) -> None:
+    def _place_cursor(self, board: PlanBoard) -> None:
         """If the cursor is on no task of *board*, move it to the first that needs the user, else that is open."""
         known = {task.id for task in board.plan.tasks}
         if self.cursors.get(board.id) not in known and known:
@@ -143,12 +143,12 @@ class PlanBoardScreen(Overlay):
     # Keys and clicks.
 
     def on_key(self, event: events.Key) -> None:
-        if (action := self._meant(event.key)) is not None:
+        if (action := self._find_action(event.key)) is not None:
             event.stop()
             event.prevent_default()
             self._do(action.id)
 
-    def _meant(self, key: str) -> Action | None:
+    def _find_action(self, key: str) -> Action | None:
         """The board's action for *key*, or one that also works here."""
         own = self.keys.action(key, KeyContext.BOARD)
         if own is not None:
@@ -178,20 +178,20 @@ class PlanBoardScreen(Overlay):
             case "wave_on" | "wave_back":
                 self._step(1 if action == "wave_on" else -1, 0)
             case "task_top" | "task_bottom":
-                self._go_far(first=action == "task_top")
+                self._go_to_end(first=action == "task_top")
             case "task_next":
-                self._go_on()
+                self._go_to_next()
             case "plan_on" | "plan_back":
                 self._turn(1 if action == "plan_on" else -1)
             case "task_open" | "task_diff":
-                self._visit(SessionOpened if action == "task_open" else DiffRequested)
+                self._open_session(SessionOpened if action == "task_open" else DiffRequested)
             case "task_read":
                 self._read()
             case "plan_edit":
                 self._show_edit()
             case "plan_pause" | "task_replace":
                 self._decide(action)
-            case _ if action in DEEDS:
+            case _ if action in DECISIONS:
                 self._decide(action)
             case _:
                 self.post_message(ActionRequested(action))
@@ -207,11 +207,11 @@ class PlanBoardScreen(Overlay):
         if (board := self.board) is not None:
             self._go(self.view.room.stepped(self.cursors.get(board.id, ""), across, along))
 
-    def _go_far(self, *, first: bool) -> None:
+    def _go_to_end(self, *, first: bool) -> None:
         if waves := self.view.room.waves:
             self._go(waves[0][0].id if first else waves[-1][-1].id)
 
-    def _go_on(self) -> None:
+    def _go_to_next(self) -> None:
         """Move to the next task that needs the user, from the cursor on, wrapping around."""
         board = self.board
         if board is None:
@@ -232,7 +232,7 @@ class PlanBoardScreen(Overlay):
 
     # Actions.
 
-    def _visit(self, how: type[SessionOpened | DiffRequested]) -> None:
+    def _open_session(self, how: type[SessionOpened | DiffRequested]) -> None:
         """Ask the app to show the session of the task under the cursor, if it has one."""
         board, task = self.board, self.card
         if board is None or task is None:
@@ -260,7 +260,7 @@ class PlanBoardScreen(Overlay):
         board, task = self.board, self.card
         if board is None:
             return
-        what = meant(board, task, action)
+        what = resolve_action(board, task, action)
         if what.wanted is None:
             self._say(what.refusal)
         elif action == "task_replace":

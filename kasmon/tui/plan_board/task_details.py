@@ -18,8 +18,8 @@ def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
     """Return everything that the plan and its run record of *task*."""
     at = board.run.of(task.id)
     rows = fitted([(clean_line(task.title) or task.id, Token.HEADING)], width)
-    for word, said in _facts(board, task, at):
-        rows += _entry(word, said, width)
+    for word, value in _facts(board, task, at):
+        rows += _entry(word, value, width)
     for number, why in enumerate(at.failures, 1):
         rows += _entry(f"failure {number}", why, width, Token.WARNING)
     if at.check is not None and at.check.output:
@@ -68,9 +68,9 @@ def _check(at: TaskRun) -> str:
     return at.check.why or f"failed (exit {at.check.exit_code}) after {at.check.took_s:.1f} s"
 
 
-def _entry(word: str, said: str, width: int, token: Token = Token.TEXT) -> list[TextLine]:
+def _entry(word: str, value: str, width: int, token: Token = Token.TEXT) -> list[TextLine]:
     first: tuple[Span, ...] = ((f"{word:<{LABEL}} ", Token.FAINT),)
-    return fitted([(clean_line(said), token)], width, first, ((" " * (LABEL + 1), Token.TEXT),))
+    return fitted([(clean_line(value), token)], width, first, ((" " * (LABEL + 1), Token.TEXT),))
 
 
 def _block(text: str, width: int, token: Token) -> list[TextLine]:
