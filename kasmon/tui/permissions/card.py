@@ -60,7 +60,7 @@ class PermissionCard(AnswerableCard):
     ) -> None:
         self.asked = asked
         self._in_list, self._here = in_list, here
-        super().__init__(look, clock, keys, room, self._fresh(first))
+        super().__init__(look, clock, keys, room, self._build_state(first))
 
     def on_mount(self) -> None:
         self._open(self.request)
@@ -85,7 +85,7 @@ class PermissionCard(AnswerableCard):
         """Show all of *requests*, which are alike; one answer then goes to each of them."""
         self._end_writing()
         if self.request not in requests:
-            self._state = self._fresh(requests[0])
+            self._state = self._build_state(requests[0])
         listed = request_groups.entries(requests, self.asked.sessions, self.asked.known)
         self._state = msgspec.structs.replace(self._state, together=listed, left_out=())
         self._read_again()
@@ -102,13 +102,13 @@ class PermissionCard(AnswerableCard):
         place = place_in(asked.waiting, self.request.id)
         is_void = len(left_out) == len(state.together) if state.together else place is None
         if is_void and state.doing is not CardMode.OVER:
-            self._over()
+            self._show_closed()
         elif not is_void:
             now = {
                 "place": place or state.place,
                 "waiting": waiting,
                 "left_out": left_out,
-                "alike": self._alike(),
+                "alike": self._list_similar(),
                 "similar": most_similar(self.request, asked),
             }
             if any(getattr(state, name) != value for name, value in now.items()):
@@ -117,12 +117,12 @@ class PermissionCard(AnswerableCard):
         if session is not self._state.session:
             self._put(session=session)
 
-    def _ready(self) -> list[Request]:
+    def _list_showable(self) -> list[Request]:
         """The pending requests that can be shown: the secrets to hide on their card are known."""
         return [ask for ask in self.asked.waiting if ask.session in self.asked.known]
 
-    def _alike(self) -> tuple[Request, ...]:
-        return alike(self.request, self._ready())
+    def _list_similar(self) -> tuple[Request, ...]:
+        return alike(self.request, self._list_showable())
 
     # Keys.
 
@@ -136,15 +136,15 @@ class PermissionCard(AnswerableCard):
         event.stop()
         event.prevent_default()
         is_letter = self._state.doing is CardMode.SPELLING and event.is_printable
-        meant = event.key if is_letter else self._meant(event.key)
+        meant = event.key if is_letter else self._resolve_key(event.key)
         if self._scrolls(meant):
             self.arming.press(self.clock.ticking())
         elif meant == "quit":
             self.tell(ActionRequested("quit"))
         elif meant == "close":
-            self._back()
+            self._go_back()
         elif not self.is_armed:
-            self._wait()
+            self._ignore_early_key()
         elif self._state.doing is CardMode.SPELLING:
             self._spell(event.character or "")
         else:
@@ -157,20 +157,20 @@ class PermissionCard(AnswerableCard):
         if press(self.app, message.action):
             return
         if message.action == "close":
-            self._back()
+            self._go_back()
         elif self.is_armed and self._writing is None:
             self.ignore("")
             self._do(message.action)
         else:
-            self._wait()
+            self._ignore_early_key()
 
-    def _wait(self) -> None:
+    def _ignore_early_key(self) -> None:
         """Handle a key during the delay: show why it is ignored, and wait until no key was pressed for a while."""
         self.arming.press(self.clock.ticking())
         if self._fits and self._writing is None:
             self.ignore("Wait: the card just changed. Keys work once it shows ready.")
 
-    def _meant(self, key: str) -> str:
+    def _resolve_key(self, key: str) -> str:
         """The action of *key*; the key itself if it has none, or moves among the options of a question."""
         row = self.keys.action(key, KeyContext.CARD) or self.keys.action(key, KeyContext.EVERYWHERE)
         if row is None and key in self.keys.of("quit"):
@@ -212,15 +212,15 @@ class PermissionCard(AnswerableCard):
             case "reach" | "reach-session" | "reach-plan" | "reach-project":
                 self._reach(what.removeprefix("reach").removeprefix("-"))
             case "together" if self._state.doing is CardMode.READING and self._state.alike:
-                self.gather(self._alike())
+                self.gather(self._list_similar())
             case "together":
                 self.ignore("No similar pending requests.")
             case _ if self._state.together:
-                self.ignore(self._no_meaning(what))
+                self.ignore(self._describe_unused_key(what))
             case "edit":
                 self._write_edit()
             case "later":
-                self._set_aside()
+                self._snooze()
             case "request_back":
                 self.go(-1)
             case "request_on":
@@ -232,10 +232,10 @@ class PermissionCard(AnswerableCard):
             case _:
                 self._pick(what)
 
-    def _back(self) -> None:
+    def _go_back(self) -> None:
         """Esc: cancel the current step, else close the card; nothing is answered."""
         if self._state.together and place_in(self.asked.waiting, self.request.id) is None:
-            self._over()
+            self._show_closed()
         elif self._state.doing in (CardMode.SPELLING, CardMode.REVIEWING, CardMode.TOGETHER):
             self._edited = None
             self._state = msgspec.structs.replace(self._state, together=(), left_out=())
@@ -249,7 +249,7 @@ class PermissionCard(AnswerableCard):
 
     def go(self, by: int, answered: frozenset[RequestId] = frozenset()) -> None:
         """Show the next or previous request; close the card if only those just *answered* are left."""
-        waiting = [ask for ask in self._ready() if ask.id != self.request.id and ask.id not in answered]
+        waiting = [ask for ask in self._list_showable() if ask.id != self.request.id and ask.id not in answered]
         if not waiting:
             self.tell(CardClosed(()))
             return
@@ -261,7 +261,7 @@ class PermissionCard(AnswerableCard):
 
     def _open(self, request: Request) -> None:
         self._edited = self._draft = None
-        self._state = self._fresh(request)
+        self._state = self._build_state(request)
         self.body.dim(False)
         self._expect_room()
         self.body.read(self._rows)
@@ -270,7 +270,7 @@ class PermissionCard(AnswerableCard):
         self._put()
         self.tell(self.Turned())
 
-    def _over(self) -> None:
+    def _show_closed(self) -> None:
         """The shown request was answered elsewhere, or withdrawn."""
         self._end_writing()
         self._edited = None
@@ -279,7 +279,7 @@ class PermissionCard(AnswerableCard):
         self.body.dim(True)
         self._change(doing=CardMode.OVER, over=how_it_closed(closed, session))
 
-    def _fresh(self, request: Request) -> CardState:
+    def _build_state(self, request: Request) -> CardState:
         known = self.asked.known.get(request.session, ())
         session = self.asked.sessions.get(request.session)
         before = self.asked.changed.get(request.session, request.id)
@@ -287,7 +287,7 @@ class PermissionCard(AnswerableCard):
             sheet=sheet(request, known),
             session=session,
             reaches=reaches(session, self.asked.projects.get(request.session, "")),
-            alike=alike(request, self._ready()),
+            alike=alike(request, self._list_showable()),
             place=place_in(self.asked.waiting, request.id) or 1,
             waiting=max(1, len(self.asked.waiting)),
             in_list=self._in_list,

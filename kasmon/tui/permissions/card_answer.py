@@ -60,7 +60,7 @@ class AnswerableCard(EditableCard):
         if not self.request.answerable or not self.request.choices:
             return "Answer this request in the agent's terminal: Enter opens it."
         if Decision.CHOOSE in self.request.choices:
-            return f"This is a question: {self._way_on()}"
+            return f"This is a question: {self._describe_keys()}"
         return f"Not accepted here. The agent accepts: {', '.join(self.request.choices)}."
 
     def _no_rule(self) -> str:
@@ -104,7 +104,7 @@ class AnswerableCard(EditableCard):
             return
         picks, writes = question_picks.pressed(self.request, self._state.picks, key)
         if picks == self._state.picks and not writes:
-            self.ignore(self._no_meaning(key))
+            self.ignore(self._describe_unused_key(key))
             return
         self._put(picks=picks)
         if writes:
@@ -114,7 +114,7 @@ class AnswerableCard(EditableCard):
         labels = question_picks.labels(self.request, self._state.picks)
         text = question_picks.words(self.request, self._state.picks)
         if Decision.CHOOSE not in self.request.choices:
-            self.ignore(f"Enter never approves: {self._way_on()}")
+            self.ignore(f"Enter never approves: {self._describe_keys()}")
         elif not (labels or text):
             self.ignore("Mark an answer first.")
         elif why := self.may_approve():
@@ -122,11 +122,11 @@ class AnswerableCard(EditableCard):
         else:
             self._answer(Decision.CHOOSE, labels=labels, text=text)
 
-    def _no_meaning(self, key: str) -> str:
+    def _describe_unused_key(self, key: str) -> str:
         """A message that *key* does nothing here, with the keys that do."""
-        return f"{shown_key(key, self.look.utf8)} does nothing here: {self._way_on()}"
+        return f"{shown_key(key, self.look.utf8)} does nothing here: {self._describe_keys()}"
 
-    def _way_on(self) -> str:
+    def _describe_keys(self) -> str:
         if Decision.CHOOSE in self.request.choices:
             return "choose an answer, then press Enter."
         allow, deny = self.keys.shown("allow_once", self.look.utf8), self.keys.shown("deny", self.look.utf8)
@@ -135,7 +135,7 @@ class AnswerableCard(EditableCard):
     def said(self, decision: Decision, reason: str) -> None:
         self._answer(decision, reason)
 
-    def _set_aside(self) -> None:
+    def _snooze(self) -> None:
         """Snooze the request; if it is snoozed already, go to the next."""
         if self.request.later:
             self.go(1)

@@ -44,7 +44,7 @@ def in_window(columns: int, rows: int) -> tuple[int, int]:
     return min(WIDEST, columns * SHARE // 100) - SIDES, rows * SHARE // 100 - BORDER
 
 
-def laid_out(
+def lay_out(
     state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, now: float, room: tuple[int, int]
 ) -> CardLayout:
     """Lay out the card of *state* in *room*: cells of a row, and rows.

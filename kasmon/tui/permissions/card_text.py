@@ -147,7 +147,7 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
     """Return what is requested, by which agent, since when, and how many requests are pending."""
     request, session = state.sheet.request, state.session
     if state.together:
-        return _head_of_list(state, look)
+        return _list_head(state, look)
     dot = f" {look.mark('dot')} "
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
     many = f"{state.place} of {state.waiting}  " if state.waiting > 1 else ""
@@ -202,10 +202,10 @@ def _marked(mark: str, role: str, text: str, look: ThemeStyles, width: int) -> D
     return DrawnLine(((chip, f"{role}.solid.bold"), (text, f"{role}.bold")))
 
 
-def _head_of_list(state: CardState, look: ThemeStyles) -> list[DrawnLine]:
+def _list_head(state: CardState, look: ThemeStyles) -> list[DrawnLine]:
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[state.sheet.request.kind]} "
-    told = f"{len(state.together)} similar requests"
-    first = DrawnLine(((kind, "state-asking.solid.bold"), ("  ", "text"), (told, "text.bold")))
+    count = f"{len(state.together)} similar requests"
+    first = DrawnLine(((kind, "state-asking.solid.bold"), ("  ", "text"), (count, "text.bold")))
     return [first, BLANK, DrawnLine(((" ", "text"), (state.sheet.tool(), "says-tool.bold"))), BLANK]
 
 
@@ -247,11 +247,11 @@ def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, 
         lines.append([(f" Type {letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
     if state.doing is CardMode.OVER:
         lines.append([(f" {state.over}", "info.bold"), ("  No answer is sent from here.", "soft")])
-    shown = (DrawnLine(tuple(row)) for line in lines for row in _whole(line, width))
+    shown = (DrawnLine(tuple(row)) for line in lines for row in _split_if_too_long(line, width))
     return [BLANK, *shown, *([BLANK] if lines else [])]
 
 
-def _whole(line: list[Span], width: int) -> list[list[Span]]:
+def _split_if_too_long(line: list[Span], width: int) -> list[list[Span]]:
     """*line*, or if it is too long each piece of it in rows of its own."""
     if width_of(line) <= width:
         return [line]

@@ -15,7 +15,7 @@ from kasmon.model.transcript.text import TextLine
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions import request_groups
-from kasmon.tui.permissions.card_layout import CardLayout, laid_out
+from kasmon.tui.permissions.card_layout import CardLayout, lay_out
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.queue import InputGuard
 from kasmon.tui.theme.look import ThemeStyles
@@ -105,7 +105,7 @@ class PermissionCardView(Vertical):
     def _put(self, **changes: Any) -> None:
         there = {"rows": self.body.rows, "ahead": self.body.ahead}
         self._state = msgspec.structs.replace(self._state, **there, **changes)
-        laid = self._laid()
+        laid = self._lay_out()
         moved = laid.is_whole != self._is_whole and bool(self.request.options) and not self._edited
         self._fits, self._is_whole = laid.fits, laid.is_whole
         self.head.say(*laid.head)
@@ -116,10 +116,10 @@ class PermissionCardView(Vertical):
         if moved:
             self._read_again()
 
-    def _laid(self) -> CardLayout:
+    def _lay_out(self) -> CardLayout:
         state, now = self._state, self.clock.now()
         for roomy in (False, True):
-            laid = laid_out(state, self.look, self.keys, self.letters(), now, self._room(state, roomy))
+            laid = lay_out(state, self.look, self.keys, self.letters(), now, self._room(state, roomy))
             if laid.fits:
                 break
         return laid
@@ -127,7 +127,7 @@ class PermissionCardView(Vertical):
     def _expect_room(self) -> None:
         """Before the first layout, prepare the text for its expected space, so that the first frame is right."""
         if not self.body.size:
-            self.body.expect(Size(self._room(self._state, False)[0], self._laid().body_rows))
+            self.body.expect(Size(self._room(self._state, False)[0], self._lay_out().body_rows))
 
     def _read_again(self) -> None:
         self.body.read(self._rows)

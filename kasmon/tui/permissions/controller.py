@@ -34,7 +34,7 @@ class PermissionController:
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
         self._projects: dict[SessionId, str] = {}
         self._changed: dict[SessionId, RequestId] = {}
-        self._gone: set[SessionId] = set()
+        self._removed: set[SessionId] = set()
         """Removed sessions of which something may still be stored."""
         self._shown: CardScreen | InboxScreen | None = None
         self._timer: Timer | None = None
@@ -47,18 +47,18 @@ class PermissionController:
     def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
         """Update the requests of these sessions."""
         changed, gone = tuple(changed), tuple(gone)
-        self._gone = (self._gone | set(gone)) - {session.id for session in changed}
+        self._removed = (self._removed | set(gone)) - {session.id for session in changed}
         if self.queue.take(changed, gone):
-            self._learn_secrets(changed)
-            self._tell_screen()
+            self._load_secrets(changed)
+            self._update_screen()
             self.look_soon()
-        self._forget()
+        self._drop_removed()
 
     def sent(self, session: SessionId, request: RequestId) -> None:
         """Note that an answer was sent."""
         self._changed.pop(session, None)
         self.queue.sent(request)
-        self._tell_screen()
+        self._update_screen()
         self.tell()
 
     def failed(self, session: SessionId, request: RequestId, error: KasmonError) -> None:
@@ -66,7 +66,7 @@ class PermissionController:
         if isinstance(error, StaleRequestError):
             self._changed[session] = request
         self.queue.failed(request)
-        self._tell_screen()
+        self._update_screen()
         self.look_soon()
         self.tell()
 
@@ -74,7 +74,7 @@ class PermissionController:
         """Open the card over any other screen, with the request that `first_for` chooses."""
         if self.screen is not None:
             return
-        here, listed = self._here(), [session.id for session in self.app.main_view.table.shown()]
+        here, listed = self._current_session(), [session.id for session in self.app.main_view.table.shown()]
         first = first_for(self.queue.waiting, here, listed)
         if first is None:
             self.app.say("No pending requests.")
@@ -88,10 +88,10 @@ class PermissionController:
         app, screen, card = self.app, self.screen, self.card
         if isinstance(screen, InboxScreen):
             return
-        chosen = card.request if card is not None else first_for(self.queue.waiting, self._here())
+        chosen = card.request if card is not None else first_for(self.queue.waiting, self._current_session())
         first = None if chosen is None else chosen.id
         self.close(())
-        self._shown = InboxScreen(app.look, app.clock, app.keys, self._asked(), first)
+        self._shown = InboxScreen(app.look, app.clock, app.keys, self._take_snapshot(), first)
         app.push_screen(self._shown)
         self.tell()
 
@@ -101,7 +101,7 @@ class PermissionController:
             self.queue.put_off(put_off)
             screen.dismiss()
             self.app.hold_still()
-            self.app.call_later(self._forget)
+            self.app.call_later(self._drop_removed)
             self.app.call_later(self.tell)
 
     @property
@@ -168,19 +168,19 @@ class PermissionController:
         from kasmon.tui.permissions.card_screen import CardScreen  # not before the first frame
 
         app = self.app
-        here = self._here()
+        here = self._current_session()
         session = None if here is None else app.main_view.table.session(here)
-        self._shown = CardScreen(app.look, app.clock, app.keys, self._asked({first.session}), first, session)
+        self._shown = CardScreen(app.look, app.clock, app.keys, self._take_snapshot({first.session}), first, session)
         app.push_screen(self._shown)
         self.tell()
 
-    def _here(self) -> SessionId | None:
+    def _current_session(self) -> SessionId | None:
         """The open session, else the one under the list's cursor."""
         main_view = self.app.main_view
         entered = main_view.preview.session if main_view.focused_inside else None
         return main_view.table.selected if entered is None else entered.id
 
-    def _asked(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
+    def _take_snapshot(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
         """The pending requests with their sessions, and also those of *also*."""
         waiting = self.queue.waiting
         ids = {ask.session for ask in waiting} | set(also)
@@ -196,34 +196,34 @@ class PermissionController:
             changed=dict(self._changed),
         )
 
-    def _tell_screen(self) -> None:
+    def _update_screen(self) -> None:
         if (screen := self.screen) is not None:
-            screen.learn(self._asked(screen.concerned))
+            screen.learn(self._take_snapshot(screen.concerned))
 
-    def _learn_secrets(self, changed: Iterable[Session]) -> None:
+    def _load_secrets(self, changed: Iterable[Session]) -> None:
         """Load the secrets to hide on a card, and the projects for its rules; it may be shown only after that."""
         new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
         if self.app.gateway is None:
             self._known_secrets |= dict.fromkeys(new, ())
         elif new:
-            self.app.run_worker(self._ask_secrets(new), group="secrets")
+            self.app.run_worker(self._fetch_secrets(new), group="secrets")
 
-    async def _ask_secrets(self, sessions: Collection[SessionId]) -> None:
+    async def _fetch_secrets(self, sessions: Collection[SessionId]) -> None:
         assert self.app.gateway is not None
         for session in sessions:
             self._projects[session] = await self.app.gateway.project(session)
             self._known_secrets[session] = tuple(await self.app.gateway.secrets(session))
-        self._gone |= {session for session in sessions if self.app.main_view.table.session(session) is None}
-        self._tell_screen()
-        self._forget()
+        self._removed |= {session for session in sessions if self.app.main_view.table.session(session) is None}
+        self._update_screen()
+        self._drop_removed()
         self.look_soon()
 
-    def _forget(self) -> None:
+    def _drop_removed(self) -> None:
         """Drop all data of removed sessions; what is still on the screen stays redacted until it is closed."""
-        if not self._gone:
+        if not self._removed:
             return
         shown = frozenset() if (screen := self.screen) is None else screen.concerned
-        for session in [each for each in self._gone if each not in shown]:
+        for session in [each for each in self._removed if each not in shown]:
             for kept in (self._known_secrets, self._projects, self._changed):
                 kept.pop(session, None)
-            self._gone.discard(session)
+            self._removed.discard(session)

@@ -152,16 +152,16 @@ class InboxScreen(Overlay):
         row = self.rows.row(self.cursor)
         if row is not None and row.waits and row.request.session in self.asked.known:
             if self.card is None:
-                self._begin(row.request)
+                self._open_card(row.request)
             elif not self.card.together and not self.card.is_busy:
                 self.card.show(row.request)
         self._draw()
 
-    def _begin(self, request: Request) -> None:
+    def _open_card(self, request: Request) -> None:
         self.card = PermissionCard(self.look, self.clock, self.keys, self.asked, request, self._room, in_list=True)
         self.middle.mount(self.card)
 
-    def _drop(self) -> None:
+    def _remove_card(self) -> None:
         """Remove the card, as nothing is left to answer; requests answered just now may still be listed as pending."""
         if self.card is not None:
             self.card.remove()
@@ -211,7 +211,7 @@ class InboxScreen(Overlay):
     # Keys and clicks.
 
     def on_key(self, event: events.Key) -> None:
-        action = None if self.card is not None and self.card.is_busy else self._meant(event.key)
+        action = None if self.card is not None and self.card.is_busy else self._find_action(event.key)
         if action is not None:
             event.stop()
             event.prevent_default()
@@ -219,7 +219,7 @@ class InboxScreen(Overlay):
         elif self.card is not None:
             self.card.press(event)
 
-    def _meant(self, key: str) -> Action | None:
+    def _find_action(self, key: str) -> Action | None:
         """The inbox's action for *key*; None if the key is the card's."""
         own = self.keys.action(key, KeyContext.INBOX)
         if own is not None and (not self.in_request or own.id in ("to_request", "leave_inbox")):
@@ -240,11 +240,11 @@ class InboxScreen(Overlay):
             case "mark":
                 self._mark(self.cursor)
             case "to_request":
-                self._enter(not self.in_request)
+                self._set_in_request(not self.in_request)
             case "leave_inbox" if self.in_request:
-                self._enter(False)
+                self._set_in_request(False)
             case "leave_inbox" if self.marks:
-                self._take(frozenset())
+                self._set_marks(frozenset())
             case "leave_inbox":
                 self.post_message(InboxClosed(tuple(ask.id for ask in self.asked.waiting)))
             case _:
@@ -255,7 +255,7 @@ class InboxScreen(Overlay):
         self.cursor = request
         self._follow()
 
-    def _enter(self, inside: bool) -> None:
+    def _set_in_request(self, inside: bool) -> None:
         self.in_request = inside and self.card is not None
         if self.card is not None:
             self.card.resized()
@@ -263,9 +263,9 @@ class InboxScreen(Overlay):
     def _mark(self, request: RequestId | None) -> None:
         marks, self.word = toggled(self.rows, request, self.marks, self._like())
         if marks != self.marks:
-            self._take(marks)
+            self._set_marks(marks)
 
-    def _take(self, marks: Marks) -> None:
+    def _set_marks(self, marks: Marks) -> None:
         """Show all marked requests on the card if there are two or more; else the request at the cursor."""
         self.marks = marks
         if self.card is None:
@@ -306,7 +306,7 @@ class InboxScreen(Overlay):
 
     def on_permission_card_list_wanted(self, message: PermissionCard.ListWanted) -> None:
         message.stop()
-        self._enter(False)
+        self._set_in_request(False)
 
     def on_card_closed(self, message: CardClosed) -> None:
         """Nothing is left to answer; or the user clicked "not now"."""
@@ -314,4 +314,4 @@ class InboxScreen(Overlay):
         if message.put_off:
             self.post_message(InboxClosed(message.put_off))
         else:
-            self._drop()
+            self._remove_card()

@@ -91,12 +91,12 @@ class InboxRows:
         """Update the pending requests, at *now* on the monotonic clock."""
         waiting = {ask.id: ask for ask in asked.waiting}
         for row in [row for id_, row in self._rows.items() if id_ not in waiting]:
-            self._rows[row.request.id] = _ended(row, asked, now)
+            self._rows[row.request.id] = _with_outcome(row, asked, now)
         counts = crowds([ask for ask in asked.waiting if ask.session in asked.known])
         for ask in asked.waiting:
             before = self._rows.get(ask.id)
             changed = before.changed if before is not None else self._replaces(ask, asked)
-            self._rows[ask.id] = _waiting(ask, asked, counts.get(ask.id, 0), changed)
+            self._rows[ask.id] = _pending_row(ask, asked, counts.get(ask.id, 0), changed)
         self._arrange()
 
     def sweep(self, now: float, keep: RequestId | None) -> bool:
@@ -123,7 +123,7 @@ class InboxRows:
         )
 
 
-def _waiting(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool) -> InboxRow:
+def _pending_row(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool) -> InboxRow:
     session, known = asked.sessions.get(ask.session), asked.known.get(ask.session)
     says = "" if known is None else clean_line(redact(f"{ask.tool}  {ask.title}".strip(), known)[0])
     name = clean_line(session.name) if session is not None and session.name else ask.session
@@ -131,7 +131,7 @@ def _waiting(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool)
     return InboxRow(request=ask, name=name, agent=agent, says=says, crowd=crowd, changed=changed)
 
 
-def _ended(row: InboxRow, asked: PermissionSnapshot, now: float) -> InboxRow:
+def _with_outcome(row: InboxRow, asked: PermissionSnapshot, now: float) -> InboxRow:
     """*row* with the outcome of its request, which is no longer pending."""
     session = asked.sessions.get(row.request.session)
     closed = _closed(row.request.id, session)

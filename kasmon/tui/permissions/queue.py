@@ -44,21 +44,21 @@ class InputGuard:
         self.armed = False
         self._changed_at = now
         self._pressed_at = float("-inf")
-        self._looked = False
+        self._was_quiet = False
 
     def change(self, now: float) -> None:
         """Note that the shown content changed: disarm."""
-        self._changed_at, self.armed, self._looked = now, False, False
+        self._changed_at, self.armed, self._was_quiet = now, False, False
 
     def press(self, now: float) -> None:
         """Note a key that came while disarmed."""
-        self._pressed_at, self._looked = now, False
+        self._pressed_at, self._was_quiet = now, False
 
     def look(self, now: float) -> bool:
         """Return whether keys count from now on, which then lasts until the next change."""
         may = now >= max(self._changed_at + DEAF_S, self._pressed_at + SILENCE_S)
-        self.armed = self.armed or (may and self._looked)
-        self._looked = may
+        self.armed = self.armed or (may and self._was_quiet)
+        self._was_quiet = may
         return self.armed
 
 

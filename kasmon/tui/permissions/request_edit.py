@@ -58,7 +58,7 @@ def _json(request: Request) -> str:
     return json.dumps(request.input, indent=2, ensure_ascii=False)
 
 
-_HOLE: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
+_PLACEHOLDER: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
 _SHOWN_PIECE: Final = re.compile(r"⟨hidden: (\d+) characters⟩|⟨U\+[0-9A-F]+⟩|.", re.DOTALL)
 
 
@@ -79,16 +79,16 @@ def restored(edited: str, raw: str, known: Sequence[str]) -> str:
         UnfinishedEdit: if a placeholder was changed.
     """
     secrets = [piece for piece, secret in _pieces(raw, known) if secret]
-    holes = {number: f"⟨hidden {number}: {len(secret)} characters⟩" for number, secret in enumerate(secrets, 1)}
+    placeholders = {number: f"⟨hidden {number}: {len(secret)} characters⟩" for number, secret in enumerate(secrets, 1)}
 
     def back(match: re.Match[str]) -> str:
-        if holes.get(int(match[1])) != match[0]:
+        if placeholders.get(int(match[1])) != match[0]:
             raise UnfinishedEdit("a hidden part was changed; keep it whole or remove it completely")
         return secrets[int(match[1]) - 1]
 
-    if "⟨hidden" in _HOLE.sub("", edited) and secrets:
+    if "⟨hidden" in _PLACEHOLDER.sub("", edited) and secrets:
         raise UnfinishedEdit("a hidden part is incomplete; keep it whole or remove it completely")
-    return _HOLE.sub(back, edited) if secrets else edited
+    return _PLACEHOLDER.sub(back, edited) if secrets else edited
 
 
 def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:

@@ -44,13 +44,13 @@ def split_command(text: str) -> list[Part]:
         elif kind == "sign" and raw != "&" and line.strip():
             before = line.rstrip(" \t")
             parts.append((depth, before))
-            depth, line = 1, _further(line[len(before) :]) + raw
+            depth, line = 1, _visible_gap(line[len(before) :]) + raw
         else:
             line += raw
     return [*parts, (depth, line)] if line else parts
 
 
-def _further(gap: str) -> str:
+def _visible_gap(gap: str) -> str:
     """The blanks before an operator, without the one that a line break replaces."""
     return gap[1:] if gap[:1] == " " else gap
 
@@ -124,7 +124,7 @@ EMPTY: Final = "⟨empty⟩"
 _MARK: Final = re.compile(r"⟨[^⟩]*⟩|[␤␍␉␠]")
 _BEGINS: Final[tuple[Margin, Margin]] = ((("  ", Token.FAINT),), (("    ", Token.FAINT),))
 """The margin of a command's line, and of an argument or what follows an operator in it."""
-_GOES_ON: Final[tuple[Margin, Margin]] = ((("↳ ", Token.FAINT),), (("  ↳ ", Token.FAINT),))
+_CONTINUATIONS: Final[tuple[Margin, Margin]] = ((("↳ ", Token.FAINT),), (("  ↳ ", Token.FAINT),))
 """The margin of their continuation rows."""
 _FIRST_WORD: Final = re.compile(r"\s*(?:&&|\|[|&]?|;{1,2})?\s*\S+")
 _UNDER: Final[Margin] = (("  ", Token.FAINT),)
@@ -184,13 +184,13 @@ def command_of(request: Request) -> tuple[str, str | list[str]] | None:
 
 def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLine]:
     command = command_of(request)
-    told = False
+    is_shown = False
     if command is not None:
         _, value = command
         parts = _argv(value) if isinstance(value, list) else split_command(value)
         yield from _command(parts, known, width)
-        told = isinstance(value, str) and _same(request.shown, value)
-    if request.shown and not told and not (command and request.shown == request.title):
+        is_shown = isinstance(value, str) and _same(request.shown, value)
+    if request.shown and not is_shown and not (command and request.shown == request.title):
         if command is not None:
             yield from (BLANK, *fitted([("the agent's description", Token.FAINT)], width))
         if request.is_diff:
@@ -200,7 +200,7 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLi
         else:
             token = Token.CODE if request.kind is RequestKind.PERMISSION else Token.TEXT
             yield from _text(request.shown, known, width, token)
-    yield from _rest(request, known, width, bool(command or request.shown))
+    yield from _other_inputs(request, known, width, bool(command or request.shown))
     if request.why:
         yield from (BLANK, *fitted([("reason", Token.FAINT)], width))
         yield from _text(request.why, known, width, Token.TEXT)
@@ -264,9 +264,9 @@ def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[Te
         lines = (redact(part, known)[0] or EMPTY).split("\n")
         for number, line in enumerate(lines):
             end = "␤" if number < len(lines) - 1 else ""
-            first = _GOES_ON[depth] if number else _BEGINS[depth]
+            first = _CONTINUATIONS[depth] if number else _BEGINS[depth]
             spans = marked(line + end, Token.CODE) if number else _strong_first(line + end)
-            rows += fitted(spans, width, first, _GOES_ON[depth], words=False)
+            rows += fitted(spans, width, first, _CONTINUATIONS[depth], words=False)
     return rows
 
 
@@ -286,7 +286,7 @@ def _argv(values: Sequence[str]) -> list[Part]:
     return [(min(number, 1), value) for number, value in enumerate(values)]
 
 
-def _rest(request: Request, known: Sequence[str], width: int, after: bool) -> Iterator[TextLine]:
+def _other_inputs(request: Request, known: Sequence[str], width: int, after: bool) -> Iterator[TextLine]:
     """Everything else that the tool would get."""
     left = {key: value for key, value in request.input.items() if key not in COMMAND_KEYS}
     if request.kind is RequestKind.QUESTION and request.shown:
