@@ -1,1 +1,1 @@
-"""The dashboard: values come down as attributes, wishes go up as messages."""
+"""The Textual dashboard: widgets get values as attributes and post commands upwards as messages."""

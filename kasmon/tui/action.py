@@ -1,4 +1,4 @@
-"""One row of the table of actions: what it does, by which keys, where these count, and where it is offered."""
+"""The `Action` type: one row of the key table, with its keys, the context they count in, and where it is offered."""
 
 from enum import Enum, StrEnum, auto
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class KeyContext(StrEnum):
-    """What must have the keyboard for a key to count."""
+    """Where the keyboard focus must be for a key to count."""
 
     LIST = "in the list"
     FILTER = "in the filter"
@@ -26,7 +26,7 @@ class KeyContext(StrEnum):
 
 
 class HelpGroup(StrEnum):
-    """The headings of the help."""
+    """The section headings of the help."""
 
     MOVE = "Navigate"
     SESSION = "Session"
@@ -43,54 +43,54 @@ class HelpGroup(StrEnum):
 
 
 class FooterOffer(Enum):
-    """When the line at the bottom offers an action."""
+    """When the key bar at the bottom offers an action."""
 
     NEVER = auto()
     ALWAYS = auto()
     SOMEWHERE = auto()
-    """While there is a session, or a heading, to do it to."""
+    """While the cursor is on a session or a group heading."""
     SESSIONS = auto()
-    """While there is a session at all, in the list or hidden by what the list is narrowed to."""
+    """While there is any session, shown or hidden by the filter."""
     RUNNING = auto()
-    """To a session whose agent runs."""
+    """For a session whose agent is running."""
     ENDED = auto()
-    """To one whose agent does not."""
+    """For a session whose agent is not running."""
     LIVE_TERMINAL = auto()
-    """To one that runs in a terminal."""
+    """For a session that runs in a terminal."""
     INTERRUPTIBLE = auto()
-    """To one whose agent can be interrupted."""
+    """For a session whose agent can be interrupted."""
     QUEUED = auto()
-    """To one for whom prompts wait."""
+    """For a session that has queued prompts."""
     AWAKE = auto()
-    """To one whose sandbox can be put to sleep."""
+    """For a session whose sandbox can be paused."""
     PAUSABLE = auto()
-    """To one whose sandbox can be put to sleep with its memory on disk."""
+    """For a session whose sandbox can be paused to disk, memory included."""
     ASLEEP = auto()
-    """To one whose sandbox sleeps, or whose agent Ctrl-Z stopped."""
+    """For a session whose sandbox is paused, or whose agent was stopped by Ctrl-Z."""
     KEEPING = auto()
-    """To one of whose sandbox checkpoints are kept."""
+    """For a session whose sandbox supports checkpoints."""
     UNVIEWED = auto()
-    """To one that has finished a turn which the person has not looked at."""
+    """For a session that finished a turn which the user has not viewed."""
     SANDBOXED = auto()
-    """To one that has a sandbox."""
+    """For a session that has a sandbox."""
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One thing that can be done by a key."""
+    """One thing that a key can do."""
 
     id: str
     keys: tuple[str, ...]
     label: str
-    """One or two words, for the line at the bottom and the palette."""
+    """One or two words, for the key bar and the palette."""
     help: str
     where: KeyContext
     group: HelpGroup
     offered: FooterOffer = FooterOffer.NEVER
-    """Whether it stands in the line at the bottom, which ends with the last two that do."""
+    """When the key bar shows it; the bar always keeps the last two of those offered."""
     palette: bool = True
-    """Whether the palette offers it, where its place is one from which the palette is called."""
+    """Whether the palette offers it, provided that the palette can be opened in its context."""
 
     @property
     def is_in_palette(self) -> bool:
-        """Whether the palette offers it: what counts in the list, or everywhere."""
+        """Whether the palette offers it: only actions of the list, and those that count everywhere."""
         return self.palette and self.where in (KeyContext.LIST, KeyContext.EVERYWHERE)

@@ -1,7 +1,7 @@
-"""The dashboard's composition root: values come in from the world, wishes go out to it.
+"""The dashboard's composition root: it takes values from the gateway and sends commands to it.
 
-Nothing in here or below opens a file or a socket; `live.py` is the world of a real kasmon. What a key does stands in
-`general.py`, which keys there are in `keymap.py`, and who is asked where a widget tells something in `told.py`.
+Nothing here or below opens a file or a socket, except `gateway`. The actions that keys trigger are in `actions/`, the
+key table is in `keymap.py`, and `message_handlers.py` routes the widgets' messages.
 """
 
 import asyncio
@@ -62,17 +62,17 @@ LATER_IMPORTS: Final = (
     "kasmon.tui.transcript.view",
     "kasmon.tui.transcript.prompt_box",
 )
-"""Heavy things that the first frame does not need."""
-LATER_S: Final = 0.1
-"""How long after the first frame they are fetched: it is still being written, by another thread, when it is made."""
+"""Slow imports that the first frame does not need."""
+IMPORT_DELAY_S: Final = 0.1
+"""Delay after the first frame before they are imported: another thread is still writing that frame to the terminal."""
 NO_CODE: Final = frozenset({"submit", "read", "queue"})
-"""What the keys of a prompt's box do that do something else in a box for code."""
-LEFT_S: Final = 1.0
-"""So long at most a key waits for the one before it."""
+"""Prompt box actions whose keys do something else in the code box."""
+FILTER_KEY_WAIT_S: Final = 1.0
+"""The longest that a key waits for the one before it."""
 
 
 class Kasmon(MessageHandlers, inherit_bindings=False):
-    """The screen over one fleet. Without a world it shows what it is given and wishes lead nowhere."""
+    """The dashboard of one fleet. Without a gateway it shows *fleet* and drops every command."""
 
     CSS_PATH = Path(__file__).with_name("kasmon.tcss")
     TITLE = "kasmon"
@@ -94,12 +94,12 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         super().__init__(driver_class=driver_class)
         lighten_strips()
         self.animation_level = "none"
-        self.use_command_palette = True  # by our key alone: the class variable would bind one of its own
+        self.use_command_palette = True  # our own key opens it: the class variable would add Textual's binding
         self.gateway, self.clock = gateway, clock or RealClock()
         self.settings = settings or DashboardSettings()
         self.fleet = Fleet()
         self.agents_go_on = True
-        """Whether they do when this closes; in a demo they end with it."""
+        """Whether agents keep running after the dashboard closes; in a demo they stop."""
         self.keys = KeyMap()
         self.themes = ThemeLibrary()
         self.utf8 = _is_utf8(self.settings)
@@ -115,9 +115,9 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.notifications = NotificationController(self)
         self.commands = CommandRunner(self)
         self.crash = ""
-        """What is said on the terminal once it is as before; empty while nothing crashed."""
+        """What is printed once the terminal is restored; empty unless the dashboard crashed."""
         self.farewell = ""
-        """What is printed on the terminal after a person has quit; empty while no agent keeps running."""
+        """What is printed after the user quits; empty if no agent keeps running."""
         self.main_view = MainView(self.look, self.clock, self.session_pane.make)
         self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
         self._filters += [ControlCharacterFilter(), *([MonochromeFilter()] if self.no_color else [])]
@@ -127,7 +127,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self._last_key_at = self.clock.ticking()
         self.user_settings.adopt(self.settings)
 
-    # Life.
+    # Startup.
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen(id="_default")
@@ -136,7 +136,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         yield self.main_view
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Draw by the theme of now. As long as there is no screen no sheet has been read: it is read once, for it."""
+        """Apply the current theme. Without a screen yet, only set the variables: the sheet is parsed once, for it."""
         if self.screen_stack:
             super().refresh_css(animate)
         else:
@@ -156,21 +156,21 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.gateway.hear(self.session_pane.heard)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
-        self.call_after_refresh(self.set_timer, LATER_S, self._come_to_rest)
+        self.call_after_refresh(self.set_timer, IMPORT_DELAY_S, self._finish_startup)
 
-    def _come_to_rest(self) -> None:
-        """What the start left behind is let go of; what is left stays, and is never looked through again."""
+    def _finish_startup(self) -> None:
+        """Collect startup's garbage, exempt the rest from later collections, and start the background workers."""
         gc.collect()
         gc.freeze()
         gc.enable()
-        self.run_worker(self._prepare, thread=True, group="imports")
+        self.run_worker(self._preload_modules, thread=True, group="imports")
         if self.gateway is not None:
             self.run_worker(self.plan_board.follow(), group="plans")
             self.run_worker(self._follow_collisions(), group="radar")
             self.run_worker(self.gateway.keep_searchable(), group="search-index")
 
-    def _prepare(self) -> None:
-        """In a thread: what a dialog would otherwise have to wait for."""
+    def _preload_modules(self) -> None:
+        """In a thread: import and load what a dialog would otherwise have to wait for."""
         for name in LATER_IMPORTS:
             import_module(name)
         self.themes.all()
@@ -205,7 +205,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.hold_still()
             self.permissions.look_soon()
             self._restore_focus()
-            if self._is_ours(event):
+            if self._run_own_key(event):
                 return
             if self.screen.focused is not None and self.screen.focused is self.main_view.filter_bar.box:
                 await self._write_filter(event)
@@ -213,21 +213,21 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         await super().on_event(event)
 
     async def _write_filter(self, key: events.Key) -> None:
-        """Give the filter's box *key*; after the one that leaves it, the next key waits until the list has the keys."""
+        """Send *key* to the filter box; if it closes the filter, wait until the list has the focus."""
         left = self.main_view.filter_bar.left_by(key)
         await super().on_event(key)
         if left is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LEFT_S):
+                async with asyncio.timeout(FILTER_KEY_WAIT_S):
                     await left.wait()
 
-    def _is_ours(self, key: events.Key) -> bool:
-        """Do at once what *key* means to the dashboard itself; False where whoever has the keyboard gets it.
+    def _run_own_key(self, key: events.Key) -> bool:
+        """Run the dashboard action of *key* at once; return False where the focused widget gets the key.
 
-        In here, and not by Textual's bindings: those are looked up when the key has gone to the focused widget and come
-        back, and what was typed behind it went the same way meanwhile, however much the key changed.
+        Not by Textual's bindings: those are looked up only after the key went to the focused widget and came back. Keys
+        typed behind it would take the same route meanwhile, however much the first key changed.
         """
-        if self._wants_help(key):
+        if self._is_help_key(key):
             self.action_do("help")
             return True
         above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
@@ -250,8 +250,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.action_do(row.id)
         return row is not None
 
-    def _wants_help(self, key: events.Key) -> bool:
-        """Whether *key* asks for the help: on every screen, except where it is text for a box or a terminal has it."""
+    def _is_help_key(self, key: events.Key) -> bool:
+        """Whether *key* opens the help: not where it is text for an input box, or a terminal has the focus."""
         if not set(key.aliases) & set(self.keys.of("help")) or (
             len(self.screen_stack) == 1 and self.session_pane.is_in_terminal
         ):
@@ -262,8 +262,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         return focused is None or not focused.check_consume_key(key.key, key.character)
 
     def _restore_focus(self) -> None:
-        """Give a key a widget to go to. A terminal that reports its loss of focus may still send keys, and Textual
-        has taken the focus from every widget by then: the key would do nothing."""
+        """Give a key a focused widget. A terminal that reports loss of focus may still send keys. Textual has then
+        blurred every widget, and the key would do nothing."""
         if not self.app_focus:
             self.app_focus = True
         main_view, is_on_top = self.main_view, len(self.screen_stack) == 1
@@ -271,26 +271,26 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.screen.set_focus(main_view.filter_bar.box or main_view.table)
 
     def hold_still(self) -> None:
-        """The person just did something: nothing moves or rises for a while."""
+        """Note that the user just did something: for a while nothing moves and no request pops up."""
         self._last_key_at = self.main_view.table.last_key_at = self.clock.ticking()
 
     def quiet_for(self) -> float:
-        """How long ago the last key came, in seconds."""
+        """Return the seconds since the last key."""
         return self.clock.ticking() - self._last_key_at
 
     @property
     def list_has_keys(self) -> bool:
-        """Whether the list has the keyboard, and nothing lies over it."""
+        """Whether the list has the focus and no screen covers it."""
         on_top = len(self.screen_stack) == 1 and self.screen.focused is self.main_view.table
         return on_top and not self.is_too_small
 
     @property
     def is_too_small(self) -> bool:
-        """Whether the window has room for one sentence only, and nothing lies over that."""
+        """Whether the window only fits the "too small" notice, and no screen covers that."""
         return len(self.screen_stack) == 1 and self.main_view.has_class("-too-small")
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual's own report would print the values of variables; ours is `crash`, and places in the log."""
+        """Log only places and set `crash`: Textual's own report would print the values of variables."""
         self._return_code = 1
         if self._exception is None:
             self._exception = error
@@ -303,57 +303,57 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     # The fleet.
 
     def _take(self, fleet: Fleet) -> None:
-        """Show *fleet*, and say what changed in it."""
+        """Show *fleet*, and notify the user of changes."""
         before = self.main_view.table.sessions()
         change = difference(self.fleet, fleet)
         self.fleet = fleet
         inside = (
             self.main_view.preview.session if self.main_view.focused_inside else None
-        )  # a note would lie over its question
+        )  # a notification would cover its question
         others = [session for session in change.changed if inside is None or session.id != inside.id]
-        told = toasts(before, others) if self.has_fleet else []
+        toasts_shown = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
             self.notifications.take(before, change)
         if not fleet.sessions and not self.has_fleet:
-            self.run_worker(self._welcome(), group="welcome")
+            self.run_worker(self._offer_agents(), group="welcome")
         self.has_fleet = True
         self.main_view.take(fleet, change)
         if self.main_view.focused_inside and self.main_view.preview.session is None:
-            self.session_pane.leave()  # it was forgotten while somebody was in it
+            self.session_pane.leave()  # it was removed while open
         self.session_pane.learn()
         self.permissions.take(change.changed, change.gone)
         for gone in change.gone:
             self.session_pane.forget(gone)
         for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
             above.follow(fleet)
-        self._toast(told)
+        self._show_toasts(toasts_shown)
         self.permissions.tell()
         self.offer_keys()
 
-    async def _welcome(self) -> None:
-        """Somebody opens an empty kasmon: say what can be started here."""
+    async def _offer_agents(self) -> None:
+        """The fleet is empty: show the agents that can be started here."""
         if self.gateway is not None:
-            with contextlib.suppress(KasmonError):  # then it says what can be pressed; a dialog says what is wrong
+            with contextlib.suppress(KasmonError):  # the list still shows the keys; a dialog reports what is wrong
                 self.main_view.table.offer(await self.gateway.offers())
 
-    def _toast(self, told: Iterable[Toast]) -> None:
+    def _show_toasts(self, shown: Iterable[Toast]) -> None:
         if not self.settings.toasts:
             return
         if any(isinstance(screen, Overlay) for screen in self.screen_stack):
-            return  # nothing lies over a card or a dialog; the list says it, and the bell did
-        rises = self.permissions.may_rise  # what is asked is on a card in a moment
-        for toast in shortened(toast for toast in told if toast.state != "asking" or not rises):
+            return  # no toast over a card or a dialog; the list shows the state, and the bell rang
+        rises = self.permissions.may_rise  # a pending request opens a card in a moment
+        for toast in shortened(toast for toast in shown if toast.state != "asking" or not rises):
             self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
-        """A short word to the person; what to do next may stand on a line of its own."""
+        """Show *text* as a short notification; a hint may follow on a line of its own."""
         self.notify(clean_block(text), severity=severity, markup=False)
 
     def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]:
-        """Id, name and state of every session, those that need a person first."""
+        """Yield id, name and state of every session, those that need attention first."""
         for session in self.main_view.table.shown():
-            said = "".join(text for text, _ in news(session, self.clock.now()))
-            yield session.id, session_label(session, session.id), f"{state_name(session)}  {said}"
+            news_text = "".join(text for text, _ in news(session, self.clock.now()))
+            yield session.id, session_label(session, session.id), f"{state_name(session)}  {news_text}"
 
     @property
     def is_palette_open(self) -> bool:
@@ -371,8 +371,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.permissions.tell()
 
     @property
-    def _place(self) -> KeyContext:
-        """What has the keyboard on the main screen."""
+    def _key_context(self) -> KeyContext:
+        """The context that has the keyboard on the main screen."""
         if self.main_view.focused_inside:
             return self.session_pane.place or (
                 KeyContext.TERMINAL if self.session_pane.terminal is not None else KeyContext.PROMPT
@@ -381,22 +381,22 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     @property
     def _writes_code(self) -> bool:
-        """Whether the box inside the session takes code."""
+        """Whether the open session's box takes code."""
         session = self.main_view.preview.session
         return session is not None and session.mode is Mode.INTERPRETER
 
     @property
     def help_places(self) -> tuple[KeyContext, ...]:
-        """Whose keys the help shows first; none in the list, whose keys it begins with."""
-        place = self._place
+        """The contexts whose keys the help shows first; none for the list, whose keys come first anyway."""
+        place = self._key_context
         if place is KeyContext.LIST:
             return ()
         inside = (KeyContext.CODE if self._writes_code else KeyContext.PROMPT, KeyContext.READING, KeyContext.QUEUE)
         return (place, *(other for other in inside if other is not place)) if place in inside else (place,)
 
     def offer_keys(self) -> None:
-        """Show the keys that matter where the keyboard is now, for what the cursor is on."""
-        main_view, place = self.main_view, self._place
+        """Show in the key bar the keys that count at the current focus, for the row under the cursor."""
+        main_view, place = self.main_view, self._key_context
         session = None if main_view.table.selected is None else main_view.table.session(main_view.table.selected)
         wheres = {place, KeyContext.EVERYWHERE}
         if place is KeyContext.PROMPT and self._writes_code:

@@ -1,23 +1,23 @@
-"""The time as the screen sees it: injected, so that tests hold it still."""
+"""The time source of the dashboard, injected so that tests can control it."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """One source of time for ages, deaf periods and quiet spells."""
+    """Source of time for ages, delays and quiet periods."""
 
     def now(self) -> float:
-        """Seconds since the epoch, for how long something has been so."""
+        """Seconds since the epoch, for showing how long a state has lasted."""
         ...
 
     def ticking(self) -> float:
-        """Seconds that only ever grow, for how long to wait."""
+        """Monotonic seconds, for how long to wait."""
         ...
 
 
 class RealClock:
-    """The system's time; what is shown does not jump when somebody sets the system's clock while the screen is up."""
+    """The system's time; shown ages do not jump by small adjustments of the system clock while the dashboard runs."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()

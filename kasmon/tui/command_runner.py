@@ -1,4 +1,4 @@
-"""Wishes on their way to the world, and what is told when they are done or refused."""
+"""Runs commands through the gateway and reports their outcome."""
 
 from typing import TYPE_CHECKING
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 
 class CommandRunner:
-    """What the app was asked for and the world does."""
+    """Executes the app's commands."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
 
-    async def carry_out(self, wanted: Wanted, token: int) -> None:
-        """Have *wanted* done; the dialog that waits under *token* hears of it, if it is still there."""
+    async def execute(self, wanted: Wanted, token: int) -> None:
+        """Execute *wanted*, and give the outcome to the dialog waiting under *token* if that is still open."""
         assert self.app.gateway is not None
         try:
             word = await self.app.gateway.execute(wanted)
         except KasmonError as error:
-            self._refused(wanted, token, error)
+            self._handle_refusal(wanted, token, error)
             return
-        dialog = self._dialog(token)
+        dialog = self._find_dialog(token)
         if dialog is not None:
             word = dialog.done(wanted, word)
         if isinstance(wanted, CreateSession | AdoptPane | ForkSandbox):
             self.app.main_view.table.await_name(wanted.name)
-        if word and not self.app.session_pane.shows_what_becomes_of(wanted):
+        if word and not self.app.session_pane.shows_outcome_of(wanted):
             self.app.say(word)
 
-    def _refused(self, wanted: Wanted, token: int, error: KasmonError) -> None:
+    def _handle_refusal(self, wanted: Wanted, token: int, error: KasmonError) -> None:
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
             self.app.permissions.failed(wanted.session, wanted.wish.request, error)
-        dialog = self._dialog(token)
+        dialog = self._find_dialog(token)
         if dialog is not None:
             dialog.refused(wanted, error)
         else:
@@ -47,8 +47,8 @@ class CommandRunner:
                 self.app.session_pane.give_back(wanted.session, wanted.wish.code)
             self.app.say(what_failed(error), severity="error")
 
-    def _dialog(self, token: int) -> "Dialog | None":
-        """The dialog that waits under *token*, if it is still there."""
+    def _find_dialog(self, token: int) -> "Dialog | None":
+        """The dialog waiting under *token*, if it is still open."""
         from kasmon.tui.dialogs.base import Dialog  # not before the first frame
 
         dialogs = (screen for screen in self.app.screen_stack if isinstance(screen, Dialog))

@@ -1,4 +1,4 @@
-"""What a session changed, over everything else: its files, and the one that is chosen, in one column or in two."""
+"""Full screen view of what a session changed: its files, and the selected one's diff, in one column or in two."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,9 +20,9 @@ from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, fitting_keys
 
 LIST_COLUMNS: Final = 34
 ROOMY: Final = 110
-"""From this width on the files stand left of the diff, below it above."""
+"""From this width on the file list is left of the diff; below it, above."""
 SHOWN_ABOVE: Final = 5
-"""So many files are listed where they stand above."""
+"""Number of files listed when the list is above the diff."""
 PICK: Final = "diff_pick"
 
 
@@ -43,12 +43,12 @@ class DiffScreen(Overlay):
         self.look, self.keys, self.session_name, self.files = look, keys, name, files
         self.at = 0
         self.wants_two = False
-        """Whether the old is to stand beside the new; it does where there is room."""
+        """Whether old and new are shown side by side, where there is space."""
         self.head = TextLines(look, "surface")
         self.list = TextLines(look, "surface", id="diff-files")
         self.reader = Reader(look, self._rows, ground="background", margin=1)
         self.foot = TextLines(look, "surface")
-        self._acts: dict[str, Callable[[], object]] = {
+        self._handlers: dict[str, Callable[[], object]] = {
             "read_line_down": lambda: self.reader.scroll_rows(1),
             "read_line_up": lambda: self.reader.scroll_rows(-1),
             "read_page_down": lambda: self.reader.scroll_pages(1),
@@ -76,11 +76,11 @@ class DiffScreen(Overlay):
         self._draw()
 
     def do(self, action: str) -> bool:
-        """Do what the key table calls by this id; whether there is such a thing here."""
+        """Run the action with this id; return whether this screen has it."""
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
             return True
-        act = self._acts.get(action)
+        act = self._handlers.get(action)
         if act is not None:
             act()
         return act is not None
@@ -94,7 +94,7 @@ class DiffScreen(Overlay):
             message.stop()
 
     def pick(self, at: int) -> None:
-        """Show the file of this number, the first being 0; nothing where there is none."""
+        """Show file number *at*, counted from 0; do nothing if there is none."""
         if 0 <= at < len(self.files):
             self.at = at
             self.reader.read(self._rows)
@@ -126,10 +126,10 @@ class DiffScreen(Overlay):
         count = "1 file" if len(self.files) == 1 else f"{len(self.files)} files"
         title: tuple[Span, ...] = ((f" {self.session_name}", "text.bold"), (f"  {count}", "soft"))
         self.head.say(DrawnLine((*title, *_signs(added, removed))))
-        self.list.say(*self._listed())
+        self.list.say(*self._file_lines())
         self.foot.say(self._keys())
 
-    def _listed(self) -> list[DrawnLine]:
+    def _file_lines(self) -> list[DrawnLine]:
         room = max(1, self.size.height - 2) if self._is_beside else min(SHOWN_ABOVE, len(self.files))
         first = max(0, min(self.at - room // 2, len(self.files) - room))
         width = LIST_COLUMNS if self._is_beside else self.size.width
@@ -147,11 +147,11 @@ class DiffScreen(Overlay):
         return lines
 
     def _keys(self) -> DrawnLine:
-        words = [("turn_back", "prev file"), ("turn_on", "next file")]
+        labels = [("turn_back", "prev file"), ("turn_on", "next file")]
         if self.size.width >= NARROW:
-            words.append(("toggle", "one column" if self.wants_two else "two columns"))
-        words.append(("stop_reading", "back"))
-        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in words)
+            labels.append(("toggle", "one column" if self.wants_two else "two columns"))
+        labels.append(("stop_reading", "back"))
+        keys = ((self.keys.shown(action, self.look.utf8), word, action) for action, word in labels)
         place = f"{self.at + 1} of {len(self.files)} "
         return fitting_keys(keys, self.size.width, place, (" ", "text"))
 

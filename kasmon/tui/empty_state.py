@@ -1,4 +1,4 @@
-"""What stands in the list while there is nothing in it: what this is, what was found here, what to do. Pure."""
+"""The text of the empty list: what kasmon is, which agents are installed, what to do next. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import Span, width_of
 
 SIMULATED = "scripted"
-"""The agent that only acts: it is no agent that was found."""
+"""The simulated agent: it does not count as installed."""
 ANY = "shell"
 APART = "   "
-"""What stands between two columns."""
+"""What separates two columns."""
 FROM_A_SHELL = (
     ("kasmon new fix-auth --agent {agent}", "start a session from a shell"),
     ("kasmon doctor", "check what works on this machine"),
@@ -24,40 +24,40 @@ FROM_A_SHELL = (
 def nothing_lines(
     narrowed_to: str, keys: KeyMap, utf8: bool, offers: Sequence[ProfileOffer] | None = None
 ) -> Sequence[Sequence[Span]]:
-    """The lines of an empty list.
+    """Return the lines of an empty list.
 
     Args:
-        narrowed_to: the filter's text that nothing fits; empty where there is no session at all.
-        keys: what each action is pressed with.
+        narrowed_to: the filter's text that no session matches; empty where there is no session at all.
+        keys: the keys of each action.
         utf8: whether the terminal can show more than ASCII.
-        offers: the agents that can be started here; None while nobody knows.
+        offers: the agents that can be started here; None while unknown.
     """
     if narrowed_to:
         return (
             ((f"No session matches {clean_line(narrowed_to)!r}.", "soft"),),
-            _do(keys.shown("show_all", utf8), "clear filter"),
+            _key_line(keys.shown("show_all", utf8), "clear filter"),
         )
-    there, missing = _agents(offers, works=True), _agents(offers, works=False)
+    there, missing = _agent_names(offers, works=True), _agent_names(offers, works=False)
     return (
         (("No sessions yet.", "text.bold"), (" Sessions that need you are listed first.", "soft")),
         (),
-        *_found(offers, there, missing),
-        _do(keys.shown("new", utf8), f"new session ({there[0]} or another agent)" if there else "new session"),
-        _do(keys.shown("adopt", utf8), "adopt a running tmux pane"),
-        _do(keys.shown("help", utf8), "help"),
+        *_installed_lines(offers, there, missing),
+        _key_line(keys.shown("new", utf8), f"new session ({there[0]} or another agent)" if there else "new session"),
+        _key_line(keys.shown("adopt", utf8), "adopt a running tmux pane"),
+        _key_line(keys.shown("help", utf8), "help"),
         (),
         *_from_a_shell(there[0] if there else ANY),
     )
 
 
 def fitted(lines: Sequence[Sequence[Span]], rows: int, width: int) -> Sequence[Sequence[Span]]:
-    """*lines*, each on as many rows as it needs; without the empty ones where they do not fit into *rows* with them."""
+    """Return *lines* wrapped to *width*; without the empty ones where they do not fit into *rows* with them."""
     whole = [row for line in lines for row in _wrapped(line, width)]
     return whole if len(whole) <= rows else tuple(row for row in whole if row)
 
 
 def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
-    """*line* in rows of at most so many cells, as far as its words allow; of two columns the second goes below."""
+    """Wrap *line* at words to at most *width* cells; of two columns the second goes below."""
     if not line or width_of(line) <= width:
         return [line]
     if line[-1][0].startswith(APART):
@@ -72,10 +72,10 @@ def _wrapped(line: Sequence[Span], width: int) -> Sequence[Sequence[Span]]:
     return rows
 
 
-def _found(
+def _installed_lines(
     offers: Sequence[ProfileOffer] | None, there: Sequence[str], missing: Sequence[str]
 ) -> Sequence[Sequence[Span]]:
-    """What was found on this machine; nothing while nobody knows."""
+    """Lines about the installed agents; none while unknown."""
     if offers is None:
         return ()
     if not there:
@@ -87,24 +87,24 @@ def _found(
 
 
 def _without_agents(missing: Sequence[str]) -> Sequence[Sequence[Span]]:
-    """That none was found, what was looked for, and what to do about it."""
+    """Lines for when no agent is installed: which were looked for, and what to do."""
     none: Sequence[Span] = (("No coding agent is installed; any program can run here.", "warn"),)
     if not missing:
         return (none,)
-    looked: Sequence[Span] = (("not installed  ", "soft"), (", ".join(missing), "text"))
-    wayout: Sequence[Span] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
-    return (none, looked, (*wayout, (" in the config.", "soft")))
+    missing_line: Sequence[Span] = (("not installed  ", "soft"), (", ".join(missing), "text"))
+    remedy: Sequence[Span] = (("Install one, or set ", "soft"), (f"[agents.{missing[0]}] program", "says-code"))
+    return (none, missing_line, (*remedy, (" in the config.", "soft")))
 
 
 def _from_a_shell(agent: str) -> Sequence[Sequence[Span]]:
-    """What each command does, below each other."""
+    """The shell commands and what each does, in two columns."""
     commands = [(command.format(agent=agent), what) for command, what in FROM_A_SHELL]
     widest = max(len(command) for command, _ in commands)
     return [((f"{command:<{widest}}", "says-code"), (f"{APART}{what}", "soft")) for command, what in commands]
 
 
-def _agents(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[str]:
-    """The names of the agents that can be started here, or that cannot; a sandbox's interpreters are none."""
+def _agent_names(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[str]:
+    """Names of the agents that can be started here, or that cannot; a sandbox's interpreters do not count."""
     return [
         clean_line(offer.name)
         for offer in offers or ()
@@ -112,5 +112,5 @@ def _agents(offers: Sequence[ProfileOffer] | None, *, works: bool) -> list[str]:
     ]
 
 
-def _do(key: str, what: str) -> Sequence[Span]:
+def _key_line(key: str, what: str) -> Sequence[Span]:
     return ((key, "accent.bold"), (f"  {what}", "soft"))

@@ -1,4 +1,4 @@
-"""What failed, as it stands on the screen: sentences of their own, what to do next on a line below. Pure."""
+"""Errors as shown on the screen: sentences, with the hint on a line below. Pure."""
 
 from typing import Final
 
@@ -6,17 +6,17 @@ from kasmon.errors import KasmonError
 from kasmon.sanitize import clean_line
 
 AS_WRITTEN: Final = frozenset(("bash", "bwrap", "claude", "codex", "gemini", "git", "kasmon", "opencode", "tmux"))
-"""Names of programs that begin a sentence as they are written."""
+"""Program names that keep their spelling at the start of a sentence."""
 
 
 def sentence(text: str) -> str:
-    """*text*, clean, with a capital first. What is no plain word keeps its own: a quoted value, a file, a program."""
-    said = str(clean_line(text))
-    word = said.partition(" ")[0].rstrip(",;:.")
+    """Return *text* clean and capitalised, unless it begins with a quoted value, a file or a program name."""
+    cleaned = str(clean_line(text))
+    word = cleaned.partition(" ")[0].rstrip(",;:.")
     plain = word.isalpha() and word.islower() and word not in AS_WRITTEN
-    return f"{said[0].upper()}{said[1:]}" if plain else said
+    return f"{cleaned[0].upper()}{cleaned[1:]}" if plain else cleaned
 
 
 def what_failed(error: KasmonError) -> str:
-    """What *error* says: what failed, and on a line of its own what to do next, if it knows."""
+    """Return the text of *error*: what failed and, on a line of its own, the hint if there is one."""
     return "\n".join(sentence(part) for part in (error.message, error.hint) if part)

@@ -1,4 +1,4 @@
-"""The help: the keys of the screen it was opened on, then the whole key table and what the shapes in the list mean."""
+"""The help: keys of the screen it was opened on, then the whole key table and the meaning of the list's symbols."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -58,39 +58,39 @@ HOMES = {
     HelpGroup.QUEUE: KeyContext.QUEUE,
     HelpGroup.SEARCH: KeyContext.SEARCH,
 }
-"""Where the keys of a group count, which its heading says; those of any other group count in the list."""
+"""The context of a group's keys, which its heading implies; the keys of any other group count in the list."""
 INDENT = 2
 GAP = 2
 LEAST_COLUMN = 16
-"""The column of keys has at most a third of the width, but never fewer cells than this."""
+"""The key column takes at most a third of the width, but at least this many cells."""
 
 
 SCROLLS: Final = {"up": -1, "down": 1}
-"""The keys that scroll by rows, whatever has the keyboard."""
+"""The keys that scroll by rows, whatever has the focus."""
 
 
 class HelpEntry(NamedTuple):
     """A line of the help."""
 
     key: str
-    """Keys, or a shape."""
+    """Keys, or a symbol."""
     text: str
     """What it does or means."""
     label: str = ""
-    """Another word that it is found by."""
+    """Another text that a search matches."""
 
 
 class HelpDialog(Dialog):
-    """All keys, those of the screen below first; what is typed narrows them to the entries that contain it."""
+    """All keys, those of the screen below first; typed words filter the entries."""
 
     title_text = "Keys"
 
     def __init__(
         self, look: ThemeStyles, keys: KeyMap, places: Sequence[KeyContext] = (), offers: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """*places* have the keyboard on the screen below; *offers* are the keys that its foot names."""
+        """*places* are the contexts of the screen below; *offers* are the keys that its footer names."""
         super().__init__(look, keys)
-        self._first, self._offers = tuple(places), tuple(offers)
+        self._contexts, self._offers = tuple(places), tuple(offers)
         self.words = LineInput(placeholder="key or text", id="help-words")
         self.reader = Reader(look, self._rows, margin=1)
 
@@ -106,22 +106,22 @@ class HelpDialog(Dialog):
         self.reader.read(self._rows)
 
     def takes(self, key: events.Key) -> bool:
-        """Scroll by the keys that write nothing."""
-        if self._early is None and key.key in SCROLLS:
+        """Scroll by the keys that type no character."""
+        if self._buffered_keys is None and key.key in SCROLLS:
             self.reader.scroll_rows(SCROLLS[key.key])
-        elif self._early is None and key.key in PAGES:
+        elif self._buffered_keys is None and key.key in PAGES:
             self.reader.scroll_pages(PAGES[key.key])
         else:
             return super().takes(key)
         return True
 
     def share_room(self) -> None:
-        """The entries scroll, not what is searched for."""
+        """Let the entries scroll, but not the search field."""
         super().share_room()
         self.reader.styles.max_height = max(1, self.room - (1 if self.has_class("-tight") else 2))
 
     def _rows(self, width: int) -> Sequence[TextLine]:
-        return help_rows(self.keys, self.look, width, self._first, self._offers, self.words.value)
+        return help_rows(self.keys, self.look, width, self._contexts, self._offers, self.words.value)
 
 
 def help_rows(
@@ -132,11 +132,11 @@ def help_rows(
     offers: Sequence[tuple[str, str]] = (),
     words: str = "",
 ) -> Sequence[TextLine]:
-    """The entries of the help, each section under its heading.
+    """Return the entries of the help, each section under its heading.
 
     Args:
-        places: where the keyboard is; the keys that count there come first.
-        offers: the keys, as shown, that the screen below names itself; they come before everything else.
+        places: the contexts that have the keyboard; their keys come first.
+        offers: the keys, as shown, in the footer of the screen below; they come before everything else.
         words: only entries that contain all of these are shown.
     """
     utf8 = look.utf8
@@ -149,7 +149,7 @@ def help_rows(
         if shown:
             rows += [BLANK, TextLine(((title, Token.HEADING),))]
             for key, text, _ in shown:
-                rows += _entry(key, text, column, width)
+                rows += _entry_rows(key, text, column, width)
     if not rows:
         return [BLANK, *fitted([(f"No key matches {clean_line(words)!r}.", Token.NOTICE)], width)]
     return rows[1:]
@@ -164,11 +164,11 @@ def _sections(
         mine = [row for row in ACTIONS if row.where is place and keys.of(row.id)]
         yield sentence(place.value), [HelpEntry(keys.all_shown(row.id, look.utf8), row.help, row.label) for row in mine]
     for group in HelpGroup:
-        for title, mine in _places(group, keys).items():
+        for title, mine in _group_by_context(group, keys).items():
             rest = [row for row in mine if row.where not in places]
             yield (
                 sentence(title),
-                [HelpEntry(keys.all_shown(row.id, look.utf8), _text_of(row), row.label) for row in rest],
+                [HelpEntry(keys.all_shown(row.id, look.utf8), _help_text(row), row.label) for row in rest],
             )
     shapes = 0 if look.utf8 else 1
     shown = [HelpEntry(f"{GLYPHS[state][shapes]}  {state}", meaning) for state, meaning in MEANINGS.items()]
@@ -178,12 +178,12 @@ def _sections(
     yield "Mouse", [HelpEntry(what, meaning) for what, meaning in MOUSE]
 
 
-def _text_of(row: Action) -> str:
+def _help_text(row: Action) -> str:
     return f"{row.help} (everywhere)" if row.where is KeyContext.EVERYWHERE else row.help
 
 
-def _places(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
-    """The actions of *group* that have a key: under its heading, and under the name of each other place."""
+def _group_by_context(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
+    """The actions of *group* that have a key: by the group's heading, or by their context where that differs."""
     places: dict[str, list[Action]] = {}
     home = HOMES.get(group, KeyContext.LIST)
     for row in (row for row in ACTIONS if row.group is group and keys.of(row.id)):
@@ -193,8 +193,8 @@ def _places(group: HelpGroup, keys: KeyMap) -> dict[str, list[Action]]:
     return places
 
 
-def _entry(key: str, text: str, column: int, width: int) -> list[TextLine]:
-    """Keys, and beside them what they do; below them where they leave no room."""
+def _entry_rows(key: str, text: str, column: int, width: int) -> list[TextLine]:
+    """Keys with their description beside them, or below if the keys leave no space."""
     indent: Span = (" " * (column + INDENT), Token.TEXT)
     shown: tuple[Span, ...] = ((" " * INDENT, Token.TEXT), (key, Token.STRONG))
     if cells(key) + GAP > column:

@@ -1,4 +1,4 @@
-"""What keys are called: as people write them, as Textual names them, and as they are shown."""
+"""Names of keys: as users write them, as Textual names them, and as they are shown."""
 
 import re
 import unicodedata
@@ -31,11 +31,11 @@ _KNOWN_NAMES: Final = frozenset(
 
 
 _SENT_AS: Final = {"[": "escape", "left_square_bracket": "escape", "m": "enter", "i": "tab", "h": "backspace"}
-"""What terminals send for Ctrl and such a key, unless they speak a newer protocol."""
+"""What terminals send for Ctrl with such a key, unless they speak a newer protocol."""
 
 
 def textual_key(key: str) -> str:
-    """*key* as people write it, as Textual names it: `ctrl+]` is `ctrl+right_square_bracket`."""
+    """Return Textual's name of *key* as users write it: `ctrl+]` is `ctrl+right_square_bracket`."""
     *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
     if len(last) == 1 and not last.isalnum():
         last = unicodedata.name(last, "").lower().replace("-", "_").replace(" ", "_")
@@ -45,7 +45,7 @@ def textual_key(key: str) -> str:
 
 
 def shown_key(key: str, utf8: bool = True) -> str:
-    """Textual's name of a key, for people."""
+    """Return how a key with this Textual name is shown."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     if utf8 or last in ("escape", "pageup", "pagedown", "comma", "question_mark", "slash"):
         last = _NAMED.get(last, last)
@@ -56,18 +56,18 @@ def shown_key(key: str, utf8: bool = True) -> str:
 
 
 def writes(key: str) -> bool:
-    """Whether *key*, as Textual names it, stands for a character."""
+    """Whether *key*, as Textual names it, types a character."""
     return "+" not in key and (len(key) == 1 or key == "space" or key not in _KNOWN_NAMES)
 
 
 def is_key(key: str) -> bool:
-    """Whether *key*, as people write it, is the name of one."""
+    """Whether *key*, as users write it, names a key."""
     *modifiers, last = key.split("+") if len(key) > 1 and key != "+" else [key]
     named = last in _KNOWN_NAMES or last in _NAMED
     return all(modifier in _MODIFIERS for modifier in modifiers) and (named or (len(last) == 1 and last.isprintable()))
 
 
 def sent_as(key: str) -> str:
-    """The key, as people write it, that most terminals send for *key*; empty where they tell it from all others."""
+    """Return the key that most terminals send instead of *key*; empty if they send a distinct one."""
     *modifiers, last = key.lower().split("+") if len(key) > 1 else [key]
     return _SENT_AS.get(last, "") if "ctrl" in modifiers and not {"super", "meta"}.intersection(modifiers) else ""

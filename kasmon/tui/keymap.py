@@ -1,8 +1,8 @@
-"""The one table of actions: what can be done, by which keys, and where.
+"""The table of all actions: what they do, by which keys, and in which context.
 
-Help, the line of keys at the bottom, the palette and what a key does all come from `ACTIONS`. A key in the config
-replaces the keys of its row (`[keys] next = "tab"`). To add a key: a row in here, and by its id what it does: for the
-list, the inside of a session and everywhere a method of the deeds, else an arm in the screen that is its place.
+Help, key bar, palette and key handling all come from `ACTIONS`. A key in the config replaces the keys of its row
+(`[keys] next = "tab"`). To add a key, add a row here. Then handle its id: by a method in `actions/` for the list, an
+open session and everywhere, else by an arm in the screen of its context.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ _READ, _FIND, _QUEUE, _INBOX, _TEXT = (
 _BOARD, _CODE, _SANDBOX, _SEARCH = KeyContext.BOARD, KeyContext.CODE, KeyContext.SANDBOX, KeyContext.SEARCH
 
 DETACHES: Final = "ctrl+]"
-"""What comes back from `attach`: the key that kasmon's tmux server detaches by."""
+"""The key by which kasmon's tmux server detaches, so that the user comes back from `attach`."""
 
 ACTIONS: Final = (
     Action("down", ("j", "down"), "down", "Next session", _LIST, HelpGroup.MOVE, palette=False),
@@ -325,47 +325,47 @@ ROWS: Final = {row.id: row for row in ACTIONS}
 
 
 class KeyMap(msgspec.Struct, frozen=True):
-    """The keys that are in force: the table, with what the config puts in its place."""
+    """The keys in force: the table, with the replacements of the config."""
 
     chosen: Mapping[str, tuple[str, ...]] = {}
 
     def of(self, action: str) -> tuple[str, ...]:
-        """The keys of *action*, as Textual names them."""
+        """Return the keys of *action*, as Textual names them."""
         row = ROWS[action]
         return tuple(textual_key(key) for key in self.chosen.get(action, row.keys))
 
     def shown(self, action: str, utf8: bool = True) -> str:
-        """The first key of *action*, for people."""
+        """Return the first key of *action*, as shown."""
         keys = self.of(action)
         return shown_key(keys[0], utf8) if keys else ""
 
     def shown_while_writing(self, action: str, utf8: bool = True) -> str:
-        """The first key of *action* that writes nothing; empty where there is none."""
+        """Return the first key of *action* that types no character, as shown; empty if there is none."""
         return next((shown_key(key, utf8) for key in self.of(action) if not writes(key)), "")
 
     def all_shown(self, action: str, utf8: bool = True) -> str:
         return "  ".join(shown_key(key, utf8) for key in self.of(action))
 
     def action(self, key: str, *where: KeyContext) -> Action | None:
-        """The action that *key* does at one of these places."""
+        """Return the action that *key* triggers in one of these contexts."""
         return next((row for row in ACTIONS if row.where in where and key in self.of(row.id)), None)
 
 
 NEAR: Final = 12
-"""So many actions that are called nearly so are named where there is none of a name."""
+"""At most this many similar names are suggested for an unknown action."""
 OTHERS: Final = "and others; press `?` in the dashboard"
 
 
 def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text: str = "") -> KeyMap:
-    """The keys that are in force under these rows of a config; *text* is its file's, to tell lines.
+    """Return the keys in force under these config rows; *text* is the config file's, for line numbers in errors.
 
     Raises:
-        ConfigError: if an action or a key is unknown, or one key would do two things at one place.
+        ConfigError: if an action or a key is unknown, or one key would do two things in one context.
     """
 
-    def wrong(action: str, why: str, allowed: Iterable[str] = ()) -> ConfigError:
+    def wrong(action: str, reason: str, allowed: Iterable[str] = ()) -> ConfigError:
         line = line_of(text, ("keys", action))
-        return ConfigError(file, why, line=line, key=f"keys.{action}", allowed=list(allowed))
+        return ConfigError(file, reason, line=line, key=f"keys.{action}", allowed=list(allowed))
 
     put: dict[str, tuple[str, ...]] = {}
     for action, keys in wanted.items():
@@ -385,6 +385,6 @@ def chosen(wanted: Mapping[str, str | Iterable[str]], file: str = "config", text
             if row.where in (place, also):
                 for key in keys_in_force.of(row.id):
                     if taken.setdefault(key, row.id) != row.id:
-                        said, other = (row.id, taken[key]) if row.id in put else (taken[key], row.id)
-                        raise wrong(said, f"the key {shown_key(key)!r} is already bound to {other!r} {place.value}")
+                        blamed, other = (row.id, taken[key]) if row.id in put else (taken[key], row.id)
+                        raise wrong(blamed, f"the key {shown_key(key)!r} is already bound to {other!r} {place.value}")
     return keys_in_force

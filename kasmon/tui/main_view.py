@@ -37,7 +37,7 @@ from kasmon.tui.theme.look import ThemeStyles
 
 
 class ListTotals:
-    """Says what `kasmon.model.fleet.totals` says, of the sessions that it was told of."""
+    """Counts the same totals as `kasmon.model.fleet.totals`, incrementally from the changed sessions."""
 
     def __init__(self) -> None:
         self._counted: dict[SessionId, Session] = {}
@@ -49,7 +49,7 @@ class ListTotals:
         return len(self._counted)
 
     def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
-        """Count *changed* as they are now, and *gone* no more."""
+        """Count *changed* by their new values, and drop *gone*."""
         for session in changed:
             self._add(self._counted.pop(session.id, None), -1)
             self._add(session, 1)
@@ -58,7 +58,7 @@ class ListTotals:
             self._add(self._counted.pop(session_id, None), -1)
 
     def totals(self) -> FleetTotals:
-        """What there is now."""
+        """Return the current totals."""
         return FleetTotals(
             states=dict(self._states),
             crashed=self._crashed,
@@ -82,16 +82,16 @@ class ListTotals:
 LEAST_WIDTH: Final = 40
 LEAST_HEIGHT: Final = 10
 BESIDE_WIDTH: Final = 140
-"""From this width on the preview stands beside the list, else below it."""
+"""From this width on the preview is beside the list, else below it."""
 LEAST_PREVIEW_WIDTH: Final = 30
 LEAST_ROWS: Final = 4
-"""Fewer rows neither the list nor the preview below it gets by dragging the divider."""
+"""Dragging the divider leaves the list and the preview below it at least this many rows."""
 TOTALS_S: Final = 0.5
-"""The totals are counted at most once in so long, in seconds."""
+"""The totals are counted at most once in this time, in seconds."""
 
 
 class TooSmall(Widget):
-    """A plain sentence, for a window that is too small for anything else."""
+    """The notice in a window that is too small for anything else."""
 
     def __init__(self, look: ThemeStyles) -> None:
         super().__init__(id="too-small")
@@ -107,7 +107,7 @@ class TooSmall(Widget):
 
 
 class MainView(UniformContainer):
-    """Everything on the main screen. Gets the fleet and the view; tells nobody but by its widgets' messages."""
+    """All widgets of the main screen: gets the fleet and the list settings, and posts its widgets' messages only."""
 
     def __init__(self, look: ThemeStyles, clock: Clock, make_inside: Content) -> None:
         super().__init__(id="desk")
@@ -124,13 +124,13 @@ class MainView(UniformContainer):
         self.side = UniformVertical(id="side")
         self.preview_wanted = True
         self.has_nobody = False
-        """There is no session: nothing to look at, and the list says how to begin."""
+        """There is no session: no preview is shown, and the list shows how to begin."""
         self.split = Split()
         self._is_dragging = False
         self.pinned: SessionId | None = None
         self.focused_inside = False
-        self._kept_focus: Widget | None = None
-        """What had the keyboard when the window became too small for it."""
+        self._previous_focus: Widget | None = None
+        """The widget that had the focus when the window became too small."""
         self._counted_at = float("-inf")
         self._rows_given = -1
 
@@ -147,12 +147,12 @@ class MainView(UniformContainer):
         yield self.small
 
     def on_mount(self) -> None:
-        self.app.screen_change_signal.subscribe(self, lambda _screen: self._tell_place())
+        self.app.screen_change_signal.subscribe(self, lambda _screen: self._post_key_context())
 
     def on_descendant_focus(self) -> None:
-        self._tell_place()
+        self._post_key_context()
 
-    def _tell_place(self) -> None:
+    def _post_key_context(self) -> None:
         self.post_message(KeyContextChanged())
 
     def take(self, fleet: Fleet, change: ListChange | None = None) -> None:
@@ -161,7 +161,7 @@ class MainView(UniformContainer):
         self.table.take(fleet, change)
         self.tally.take(change.changed, change.gone)
         self._count()
-        self._tell_filter()
+        self._update_filter_bar()
         self._preview_selected()
         if self.has_nobody is bool(fleet.sessions):
             self.has_nobody = not fleet.sessions
@@ -169,16 +169,16 @@ class MainView(UniformContainer):
         self._share_room()
 
     def tick(self) -> None:
-        """A second passed."""
+        """Refresh ages and totals; called every second."""
         self.table.tick()
         self._count()
         self.preview.head.tick()
         self._share_room()
 
     def look_at(self, view: ListSettings) -> None:
-        """Show the list under *view* from now on."""
+        """Apply *view* to the list."""
         self.table.look_at(view)
-        self._tell_filter()
+        self._update_filter_bar()
         self.table_header.refresh()
         self._count(at_once=True)
         self._share_room()
@@ -195,7 +195,7 @@ class MainView(UniformContainer):
         self.key_bar.dress(look)
 
     def begin(self, *, preview: bool, split: Split) -> None:
-        """Lay it out as the settings say."""
+        """Lay the screen out by these settings."""
         self.preview_wanted, self.split = preview, split
         self._lay_out()
 
@@ -204,14 +204,14 @@ class MainView(UniformContainer):
         self._lay_out()
 
     def pin(self) -> None:
-        """Keep the selected session in the preview, or let go of the one that is kept."""
+        """Pin the selected session to the preview, or unpin."""
         self.pinned = None if self.pinned is not None else self.table.selected
         self.table.pin(self.pinned)
         self.preview.head.pinned = self.pinned is not None
         self._preview_selected()
 
     def enter(self, session: SessionId) -> None:
-        """Give the whole middle to this session's inside."""
+        """Open this session in the whole middle of the screen."""
         self.focused_inside = True
         self.table.select(session)
         self.preview.session = self.table.session(session)
@@ -219,19 +219,19 @@ class MainView(UniformContainer):
         self._lay_out()
 
     def leave(self) -> None:
-        """Back to the list."""
+        """Go back to the list."""
         self.focused_inside = False
         self._lay_out()
         self._preview_selected()
         self.screen.set_focus(self.table)
 
     def begin_filter(self, keys: KeyMap) -> None:
-        """Take what to narrow the list to."""
+        """Open the filter's input box."""
         self.filter_bar.begin(keys)
         self._share_room()
 
     def show_all(self) -> None:
-        """Narrow the list to nothing."""
+        """Clear the filter."""
         self.look_at(msgspec.structs.replace(self.table.view, filter=""))
 
     def on_filter_changed(self, message: FilterChanged) -> None:
@@ -239,7 +239,7 @@ class MainView(UniformContainer):
         self.look_at(msgspec.structs.replace(self.table.view, filter=message.text))
 
     def on_state_clicked(self, message: StateClicked) -> None:
-        """Narrow the list to this state, or show all again. Not while somebody writes there, or is inside."""
+        """Filter by this state, or clear that filter. Ignored while the filter is edited or a session is open."""
         message.stop()
         if self.filter_bar.box is None and not self.focused_inside:
             text, view = f"state:{message.state}", self.table.view
@@ -258,10 +258,10 @@ class MainView(UniformContainer):
         self.screen.set_focus(self.table)
 
     def on_session_selected(self, message: SessionSelected) -> None:
-        """In here, not in the app: what the desk itself makes a widget post comes no further than the desk."""
+        """Handled here and not in the app: messages that the main view causes itself stop at it."""
         message.stop()
         self._preview_selected()
-        self._tell_place()
+        self._post_key_context()
 
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out()
@@ -286,7 +286,7 @@ class MainView(UniformContainer):
         if not self._is_dragging:
             return
         event.stop()
-        if not event.button:  # it came up where nobody heard it
+        if not event.button:  # the button was released outside the window
             self._drop()
             return
         width, height = self._room
@@ -312,12 +312,12 @@ class MainView(UniformContainer):
 
     @property
     def _room(self) -> Size:
-        """What it was given. While a window changes, the app knows of a later size, of which nobody may ever hear."""
+        """The size of this widget. During a resize the app has a newer size, which may never be applied."""
         return self.size or self.app.size
 
     def _lay_out(self) -> None:
         width, height = self._room
-        self._be_too_small(width < LEAST_WIDTH or height < LEAST_HEIGHT)
+        self._set_too_small(width < LEAST_WIDTH or height < LEAST_HEIGHT)
         self.set_class(width >= BESIDE_WIDTH, "-beside")
         has_room = height >= 16 or width >= BESIDE_WIDTH
         self.set_class(self.has_nobody or not (self.preview_wanted and has_room), "-no-preview")
@@ -328,25 +328,25 @@ class MainView(UniformContainer):
         self._share_room()
 
     def _share_width(self) -> None:
-        """Beside each other, the list gets what a person gave it, as far as both keep some room."""
+        """Side by side, give the list the width that the user chose, within limits."""
         width = self._room.width
         is_split = bool(self.split.width) and self.has_class("-beside") and not self.has_class("-no-preview")
         cells = max(LEAST_WIDTH, min(width * self.split.width // 100, width - LEAST_PREVIEW_WIDTH))
         self.side.styles.width = cells if is_split and not self.focused_inside else None
         self.preview.styles.width = "1fr" if is_split else None
 
-    def _be_too_small(self, too_small: bool) -> None:
-        """Textual takes the keyboard from what it hides; what had it gets it back, or else the list."""
+    def _set_too_small(self, too_small: bool) -> None:
+        """Textual blurs what it hides: afterwards, restore the focus, or else focus the list."""
         was = self.has_class("-too-small")
         self.set_class(too_small, "-too-small")
         if too_small and not was:
-            self._kept_focus = self.screen.focused
+            self._previous_focus = self.screen.focused
         elif was and not too_small and self.screen.focused is None:
-            kept, self._kept_focus = self._kept_focus, None
+            kept, self._previous_focus = self._previous_focus, None
             self.screen.set_focus(kept if kept is not None and kept.is_attached else self.table)
 
     def _share_room(self) -> None:
-        """Below each other, the list gets what a person gave it; else what it needs, and at most half."""
+        """On top of each other, give the list the height that the user chose; else what it needs, and at most half."""
         room = self._room.height - 2
         beside = self.has_class("-beside") or self.has_class("-no-preview")
         needed = len(self.table.items) + 1 if self.table.items else len(self.table.nothing()) + 2
@@ -360,7 +360,7 @@ class MainView(UniformContainer):
             self._rows_given = wanted
             self.side.styles.height = wanted or "1fr"
 
-    def _tell_filter(self) -> None:
+    def _update_filter_bar(self) -> None:
         text = self.table.view.filter
         shown = len(self.table.shown()) if text else 0
         self.filter_bar.tell(text, shown, len(self.table.fleet.sessions))
@@ -382,5 +382,5 @@ class MainView(UniformContainer):
 
 
 def _percent(part: int, whole: int) -> int:
-    """The smallest percentage of *whole* that is *part*."""
+    """Return the smallest percentage of *whole* that yields *part*."""
     return -(-part * 100 // max(whole, 1))

@@ -1,6 +1,6 @@
-"""What the app does when a widget tells something: whoever knows about it is asked.
+"""The app's handlers for the widgets' messages: each passes the message to the controller in charge.
 
-`messages.py` says what that is. Where an action changes the keys that count, `Kasmon` hears it itself.
+The messages are in `messages.py`. `Kasmon` handles `KeyContextChanged` itself.
 """
 
 from typing import TYPE_CHECKING
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class MessageHandlers(App[None], inherit_bindings=False):
-    """The ears of the app."""
+    """The message handlers of the app."""
 
     gateway: Gateway | None
     main_view: "MainView"
@@ -56,22 +56,22 @@ class MessageHandlers(App[None], inherit_bindings=False):
     plan_board: "PlanBoardController"
     commands: "CommandRunner"
 
-    # Wishes.
+    # Commands.
 
     def action_do(self, action: str) -> None:
-        """Do what the key table calls by this id; while a session has the keyboard, nothing that is the list's."""
+        """Run the action with this id; while a session is open, ignore actions of the list."""
         if not self.main_view.focused_inside or ROWS[action].where is not KeyContext.LIST:
             getattr(self.actions, action)()
 
     def on_action_requested(self, message: ActionRequested) -> None:
-        """What is chosen by name or by a click is meant: who is inside a session comes out for what is the list's."""
+        """Run what was clicked or chosen in the palette; an action of the list first leaves an open session."""
         message.stop()
         if self.main_view.focused_inside and ROWS[message.action].where is KeyContext.LIST:
             self.session_pane.leave()
         self.action_do(message.action)
 
     def want(self, wanted: Wanted) -> None:
-        """Have *wanted* done; its outcome is told in a word."""
+        """Execute *wanted*, and report its outcome in a notification."""
         self.post_message(CommandRequested(wanted))
 
     def on_command_requested(self, message: CommandRequested) -> None:
@@ -80,9 +80,9 @@ class MessageHandlers(App[None], inherit_bindings=False):
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
             self.permissions.sent(wanted.session, wanted.wish.request)
         if self.gateway is not None:
-            self.run_worker(self.commands.carry_out(wanted, message.token), group="wishes")
+            self.run_worker(self.commands.execute(wanted, message.token), group="wishes")
 
-    # What widgets tell.
+    # Messages of widgets.
 
     def on_split_changed(self, message: SplitChanged) -> None:
         message.stop()
@@ -154,7 +154,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
 
     def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
         message.stop()
-        self.actions.tell_confined(message)
+        self.actions.show_sandbox_preview(message)
 
     def on_folder_notice_requested(self, message: FolderNoticeRequested) -> None:
         message.stop()
@@ -166,7 +166,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
 
     def on_sandbox_refresh_requested(self, message: SandboxRefreshRequested) -> None:
         message.stop()
-        self.actions.look_again(message.session)
+        self.actions.reload_history(message.session)
 
     def on_files_requested(self, message: FilesRequested) -> None:
         message.stop()

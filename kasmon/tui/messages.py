@@ -1,4 +1,4 @@
-"""What widgets tell the app: what is wanted, what was chosen, what happened there."""
+"""The messages that widgets post to the app: requested commands, selections, and changes."""
 
 from textual.message import Message
 
@@ -11,16 +11,16 @@ from kasmon.tui.session_list.order import SortOrder
 
 
 class CommandRequested(Message):
-    """Somebody at the screen wants something done in the world below."""
+    """The user requests a command."""
 
     def __init__(self, wanted: Wanted, *, token: int = 0) -> None:
         super().__init__()
         self.wanted, self.token = wanted, token
-        """*token* is the waiting dialog's own; the outcome comes back to the dialog that has it."""
+        """*token* is the waiting dialog's own; the dialog that has it gets the outcome."""
 
 
 class SearchRequested(Message):
-    """All sessions are to be searched for these words, and no longer for others; for none where they are empty."""
+    """Search all sessions for these words, replacing any earlier search; empty stops the search."""
 
     def __init__(self, words: str) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class SearchRequested(Message):
 
 
 class HitOpened(Message):
-    """Enter or a second click on a place that a search found."""
+    """Enter or a second click on a search hit."""
 
     def __init__(self, hit: SearchHit) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class HitOpened(Message):
 
 
 class SearchClosed(Message):
-    """Nobody searches any more."""
+    """The search was closed."""
 
 
 class SessionSelected(Message):
-    """The list's cursor is on this session now; None on a header or in an empty list."""
+    """The list's cursor moved to this session; None on a header or in an empty list."""
 
     def __init__(self, session: SessionId | None) -> None:
         super().__init__()
@@ -48,11 +48,11 @@ class SessionSelected(Message):
 
 
 class KeyContextChanged(Message):
-    """The keyboard or the cursor is somewhere else: other keys may matter now."""
+    """The focus or the cursor moved: other keys may count now."""
 
 
 class SessionOpened(Message):
-    """Enter or a double click on a session: go into it."""
+    """Enter or a double click on a session: open it."""
 
     def __init__(self, session: SessionId) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class SessionOpened(Message):
 
 
 class StateClicked(Message):
-    """A click on how many sessions are in this state."""
+    """A click on the number of sessions in this state."""
 
     def __init__(self, state: str) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class SortRequested(Message):
 
 
 class SplitChanged(Message):
-    """A person dragged the divider between list and preview."""
+    """The user dragged the divider between list and preview."""
 
     def __init__(self, split: Split) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class SplitChanged(Message):
 
 
 class FilterChanged(Message):
-    """The filter's text is this now."""
+    """The filter's text changed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class FilterChanged(Message):
 
 
 class FilterClosed(Message):
-    """The filter gave the keyboard back to the list; *kept* says whether its text stays."""
+    """The filter returned the focus to the list; *kept* is whether its text stays."""
 
     def __init__(self, kept: bool) -> None:
         super().__init__()
@@ -111,8 +111,8 @@ class PromptEntered(Message):
     """Enter in the prompt box.
 
     Args:
-        later: it waits until the turn has ended.
-        changes: the prompt that waits and says this from now on, where it is no new one.
+        later: send it when the turn has ended.
+        changes: the queued prompt whose text this replaces; None for a new prompt.
     """
 
     def __init__(self, session: SessionId, text: str, *, later: bool = False, changes: ReceiptId | None = None) -> None:
@@ -130,7 +130,7 @@ class CodeEntered(Message):
 
 
 class SandboxPreviewRequested(Message):
-    """What this agent's sandbox would get is to be told to the dialog that asks."""
+    """A dialog needs to know what this agent's sandbox would get."""
 
     def __init__(self, agent: str, mode: Mode | None, workdir: str, tier: str) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class SandboxPreviewRequested(Message):
 
 
 class FolderNoticeRequested(Message):
-    """What there is to say of this folder is to be told to the dialog that asks."""
+    """A dialog needs the notice about this folder."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class FolderNoticeRequested(Message):
 
 
 class SandboxRefreshRequested(Message):
-    """What is known of this session's sandbox is to be looked up anew."""
+    """Look up the state of this session's sandbox again."""
 
     def __init__(self, session: SessionId) -> None:
         super().__init__()
@@ -154,12 +154,12 @@ class SandboxRefreshRequested(Message):
 
 
 class SandboxActionRequested(Message):
-    """Something is wanted of a session's sandbox: *deed* is the key table's name for it.
+    """Do something with a session's sandbox: *deed* is the id in the key table.
 
     Args:
-        checkpoint: the one that is meant; empty for now.
-        turn: the turn that is meant.
-        host: whom it is to reach.
+        checkpoint: the checkpoint it is about; empty for the current state.
+        turn: the turn it is about.
+        host: the network host to allow.
     """
 
     def __init__(self, session: SessionId, deed: str, *, checkpoint: str = "", turn: int = 0, host: str = "") -> None:
@@ -169,7 +169,7 @@ class SandboxActionRequested(Message):
 
 
 class FilesRequested(Message):
-    """Somebody writes the name of a file of this session's folder."""
+    """The user is typing a file name: complete from this session's folder."""
 
     def __init__(self, session: SessionId) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class FilesRequested(Message):
 
 
 class CardClosed(Message):
-    """The permission card wants to close; *put_off* are the requests that must not rise by themselves again."""
+    """The permission card asks to be closed; *put_off* are the requests that must not pop up again."""
 
     def __init__(self, put_off: tuple[RequestId, ...]) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class CardClosed(Message):
 
 
 class InboxClosed(Message):
-    """The inbox wants to close; *put_off* as for a card."""
+    """The inbox asks to be closed; *put_off* as for a card."""
 
     def __init__(self, put_off: tuple[RequestId, ...]) -> None:
         super().__init__()
@@ -193,11 +193,11 @@ class InboxClosed(Message):
 
 
 class PlanBoardClosed(Message):
-    """The wave board wants to close."""
+    """The wave board asks to be closed."""
 
 
 class NewAgentRequested(Message):
-    """Another agent is wanted for a task: *wanted*, once it says which."""
+    """The user wants another agent for a task: *wanted* is the decision, still without the agent."""
 
     def __init__(self, wanted: DecideOnPlan) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class NewAgentRequested(Message):
 
 
 class DiffRequested(Message):
-    """What this session changed is to be shown."""
+    """Show what this session changed."""
 
     def __init__(self, session: SessionId) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The palette: every action of the key table, and every session, by a few letters of its name."""
+"""The palette: every action of the key table, and every session, found by a few letters of its name."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
 
 Entry: TypeAlias = tuple[str, str, Callable[[], object]]
-"""What is shown, what it means, and what it does."""
+"""Name, explanation and what it does."""
 MOST = 40
-"""So many entries stand there before anything is typed."""
+"""Entries shown before anything is typed."""
 SESSIONS = 8
-"""So many of them are sessions at most."""
+"""At most this many of them are sessions."""
 TOLD = 0.5
-"""What a word in an entry's explanation counts, against one in its name."""
+"""Weight of a match in the explanation, against one in the name."""
 
 
 class KasmonCommands(Provider):
-    """What the palette finds. The app tells its sessions by `palette_sessions`."""
+    """Finds actions and sessions; the sessions come from the app's `palette_sessions`."""
 
     async def discover(self) -> Hits:
         sessions = list(islice(self._sessions(), SESSIONS))
@@ -34,28 +34,28 @@ class KasmonCommands(Provider):
             yield DiscoveryHit(Content(words), run, text=words, help=literal(help_text))
 
     async def search(self, query: str) -> Hits:
-        """What is called so stands before what is only told so."""
+        """Yield matches of the name before matches of the explanation only."""
         matcher = self.matcher(query)
         for words, help_text, run in (*self._actions(), *self._sessions()):
             if (score := matcher.match(words) or matcher.match(help_text) * TOLD) > 0:
                 yield Hit(score, Content(words), run, text=words, help=literal(help_text))
 
     def _actions(self) -> Iterator[Entry]:
-        """What keys do here."""
+        """The actions that the palette offers."""
         app = cast("Kasmon", self.app)
         for row in ACTIONS:
             if row.is_in_palette:
                 words = f"{row.label[0].upper()}{row.label[1:]}"
-                said = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
-                yield words, said, partial(app.post_message, ActionRequested(row.id))
+                explanation = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
+                yield words, explanation, partial(app.post_message, ActionRequested(row.id))
 
     def _sessions(self) -> Iterator[Entry]:
-        """All sessions; each opens."""
+        """All sessions; choosing one opens it."""
         app = cast("Kasmon", self.app)
         for session, name, line in app.palette_sessions():
             yield name, line, partial(app.post_message, SessionOpened(session))
 
 
 def literal(text: str) -> str:
-    """*text* for Textual's palette, which reads a plain string as markup and takes `ConversationContent` as it is."""
+    """Wrap *text* for Textual's palette, which reads a plain string as markup and takes `Content` as it is."""
     return cast("str", Content(text))

@@ -1,4 +1,4 @@
-"""The panel beside the list: what the selected session shows, and what is known of it."""
+"""The panel beside the list: head line and content of the selected session."""
 
 from collections.abc import Callable
 from typing import Final
@@ -32,17 +32,17 @@ from kasmon.tui.theme.look import (
 )
 
 ROOMY_WIDTH: Final = 100
-"""From this width on the head has whole words."""
+"""From this width on the head uses whole words."""
 Content = Callable[[Session], Widget | None]
-"""Makes the widget that shows a session's inside; None where there is none to show."""
+"""Builds the widget that shows a session's content; None where there is none to show."""
 
 
 class TerminalPane(UniformVertical):
-    """Marks the inside that is a terminal, `view.FocusView`: it is told by this without what draws it."""
+    """Base class of `view.FocusView`, the terminal content: identifies it without importing what draws it."""
 
 
 class PreviewHead(LineWidget):
-    """Whose inside this is: name, agent, mode, place, state, evidence."""
+    """The head line: name, agent, mode, place, state, evidence."""
 
     session: reactive[Session | None] = reactive(None, repaint=False)
     pinned: reactive[bool] = reactive(False)
@@ -53,7 +53,7 @@ class PreviewHead(LineWidget):
         self._moments = ""
 
     def tick(self) -> None:
-        """A second passed: draw it anew if its ages read otherwise."""
+        """Redraw if a shown age has changed; called every second."""
         if self.session is not None and self._moments != moments(self.session, self.clock.now()):
             self.refresh()
 
@@ -84,7 +84,7 @@ class PreviewHead(LineWidget):
         ]
         wave = wave_words(session) if width >= ROOMY_WIDTH else wave_place(session)
         mode = session.mode.value if session.sandbox else clean_line(mode_word(session))
-        mode = "" if session.mode is Mode.INTERPRETER else mode  # its agent's name says it
+        mode = "" if session.mode is Mode.INTERPRETER else mode  # its agent's name implies it
         facts = [clean_line(session.agent), mode, wave, context_share(session)]
         facts += ["skips permissions"] if session.bypassing else []
         facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
@@ -104,7 +104,7 @@ class PreviewHead(LineWidget):
 
 
 class Preview(UniformVertical):
-    """The head, and below it the inside of one session. *make* builds the inside; it is kept while the session is."""
+    """The head, and below it one session's content. *make* builds the content, which is kept while shown."""
 
     session: reactive[Session | None] = reactive(None, repaint=False)
 
@@ -113,7 +113,7 @@ class Preview(UniformVertical):
         self.head = PreviewHead(look, clock)
         self.look, self.make = look, make
         self._inside: Widget | None = None
-        self._of: tuple[SessionId, Mode] | None = None
+        self._shown_key: tuple[SessionId, Mode] | None = None
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -121,9 +121,9 @@ class Preview(UniformVertical):
     def watch_session(self, session: Session | None) -> None:
         self.head.session = session
         of = None if session is None else (session.id, session.mode)
-        if of == self._of:
+        if of == self._shown_key:
             return
-        self._of = of
+        self._shown_key = of
         if self._inside is not None:
             self._inside.remove()
             self._inside = None
@@ -133,12 +133,12 @@ class Preview(UniformVertical):
         self._build_soon()
 
     def _build_soon(self) -> None:
-        """The head is shown first; what stands below it may be heavy, and the cursor may already be elsewhere."""
+        """Build after the head is drawn: the content may be slow, and the cursor may already be elsewhere."""
         if self.is_mounted:
             self.call_after_refresh(self.build)
 
     def build(self) -> None:
-        """Make what stands below the head, unless it is there or the dashboard quits."""
+        """Build the content, unless it exists or the dashboard is closing."""
         if self._inside is None and self.session is not None and self.is_mounted and self.is_attached:
             self._inside = self.make(self.session)
             if self._inside is not None:
@@ -146,7 +146,7 @@ class Preview(UniformVertical):
 
     @property
     def inside(self) -> Widget | None:
-        """What stands below the head, once it is made."""
+        """The content below the head, once it is built."""
         return self._inside
 
     def dress(self, look: ThemeStyles) -> None:
@@ -159,7 +159,7 @@ def _width(spans: list[Span]) -> int:
 
 
 def context_share(session: Session) -> str:
-    """How full the agent's window is, in words; empty where nobody knows."""
+    """Return how full the agent's context window is; empty if unknown."""
     tokens = session.tokens
     if tokens is None or not tokens.context:
         return ""

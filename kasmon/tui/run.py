@@ -1,4 +1,4 @@
-"""Open the dashboard on this terminal, and write its errors to kasmon's own log: when and where, without values."""
+"""Run the dashboard on this terminal, and log its errors to kasmon's own log: when and where, without values."""
 
 import contextlib
 import logging
@@ -19,19 +19,19 @@ LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
 class ValuelessFormatter(logging.Formatter):
-    """One line a record: the first one of its message, and where its error comes from. What an error says may be
-    anything that anybody wrote, and asyncio puts it into the further lines of its own messages."""
+    """Formats a record as one line: the first line of its message, and where its error was raised. Error texts may
+    contain any user data, and asyncio puts them into the further lines of its own messages."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said = record.getMessage().partition("\n")[0]
+        first_line = record.getMessage().partition("\n")[0]
         error = record.exc_info[1] if record.exc_info else None
         plain = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None, "args": ()})
-        plain.msg = process_log.hidden(said if error is None else f"{said}: {trace_of(error)}")
+        plain.msg = process_log.hidden(first_line if error is None else f"{first_line}: {trace_of(error)}")
         return super().format(plain)
 
 
 class ErrorLog(logging.Handler):
-    """Writes to the file at *path*, which is there only once something went wrong."""
+    """Appends to the file at *path*, which is created by the first record."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -44,19 +44,19 @@ class ErrorLog(logging.Handler):
 
 
 def keep_trouble(path: Path) -> None:
-    """From now on all that goes wrong in this process is told at *path*, and nowhere else."""
+    """Log this process's errors to *path* and nowhere else, with secrets from the environment redacted."""
     process_log.learn(secret_values(os.environ))
     process_log.keep(ErrorLog(path))
 
 
 def run(places: Paths, *, agents_go_on: bool = True) -> int:
-    """Show the dashboard over *places* until the person leaves it, and return the exit code.
+    """Run the dashboard over *places* until the user quits, and return the exit code.
 
-    *agents_go_on* is what it tells that person; of a demo they do not.
+    *agents_go_on* is what the dashboard tells the user; the agents of a demo stop.
     """
     keep_trouble(places.own_log)
     for name in ("COLUMNS", "LINES"):
-        os.environ.pop(name, None)  # what a shell once exported; the terminal knows its size, also when that changes
+        os.environ.pop(name, None)  # a shell may have exported them; the terminal reports its size itself
     gateway = LiveGateway(places)
     app = Kasmon(gateway.first(), gateway, driver_class=TapDriver)
     app.agents_go_on = agents_go_on

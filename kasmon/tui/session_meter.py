@@ -1,4 +1,4 @@
-"""What a session has used up, and how it is set: context, tokens, cost, model, how much it asks."""
+"""The usage line of a session: context, tokens, cost, model, permission mode."""
 
 from typing import Final
 
@@ -12,28 +12,28 @@ BAR: Final = 12
 """Cells of the bar that shows how full the context is."""
 TIGHT: Final = 0.75
 FULL: Final = 0.9
-"""From these shares on the bar warns."""
+"""Shares of the context from which on the bar warns."""
 
 
 def can(session: Session, ability: str) -> bool:
-    """Whether its agent can do this; one that never said what it can is asked."""
+    """Whether the agent has this ability; an agent that never listed its abilities counts as able."""
     return not session.abilities or ability in session.abilities
 
 
 def can_be_configured(session: Session) -> bool:
-    """Whether its model, or how much it asks, can be changed while it runs."""
+    """Whether its model or permission mode can be changed while it runs."""
     return session.mode is not Mode.TMUX and session.exists and bool(settable(session))
 
 
 def settable(session: Session) -> tuple[str, ...]:
-    """What can be changed while it runs: `model`, `permission_mode`."""
+    """Return what can be changed while it runs: `model`, `permission_mode`."""
     model = "sets_model" in session.abilities and bool(session.models)
     mode = "sets_permission_mode" in session.abilities and bool(session.permission_modes)
     return (*(["model"] if model else []), *(["permission_mode"] if mode else []))
 
 
 def meter(session: Session, look: ThemeStyles, key: str, width: int) -> DrawnLine | None:
-    """The line above the prompt box; None where nothing is known. *key* opens what can be changed."""
+    """Return the line above the prompt box; None if nothing is known. *key* opens the model settings."""
     left = _context(session, look)
     if session.cost_usd:
         left += [*_gap(left), (money(session.cost_usd), "text")]
@@ -71,8 +71,8 @@ def _context(session: Session, look: ThemeStyles, *, bar: bool = True) -> list[S
 
 
 def _settings(session: Session, look: ThemeStyles) -> list[str]:
-    told = [clean_line(text) for text in (session.model, session.permission_mode) if text]
-    return [f" {look.mark('dot')} ".join(told)] if told else []
+    labels = [clean_line(text) for text in (session.model, session.permission_mode) if text]
+    return [f" {look.mark('dot')} ".join(labels)] if labels else []
 
 
 def _gap(left: list[Span]) -> list[Span]:

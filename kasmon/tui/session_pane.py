@@ -1,4 +1,4 @@
-"""Going into a session and out of it: its terminal, or its transcript with a box to write in."""
+"""Opens and leaves sessions: a terminal, or a transcript with a prompt box."""
 
 import asyncio
 import contextlib
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 HOW_TO_COME_BACK: Final = f" {DETACHES} detach (back to kasmon) "
 REST_S: Final = 0.05
-"""A transcript is read when the cursor has rested so long, in seconds."""
+"""A transcript is read after the cursor has rested this long, in seconds."""
 
 
 class SessionPane:
-    """Makes what the preview shows, keeps what was written and not sent, and moves the keyboard in and out."""
+    """Builds the preview's content, keeps unsent drafts, and moves the focus into a session and back."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
         self.leave_keys: tuple[ReservedKey, ...] = LEAVE_KEYS
         self.transcripts = TranscriptCache()
         self._drafts: dict[SessionId, str] = {}
-        self._clipboard_told: set[str] = set()
-        """The agents of which was said that they may not write to the clipboard."""
+        self._clipboard_refused: set[str] = set()
+        """Agents whose refused clipboard write was already reported."""
         self._viewed: dict[SessionId, float] = {}
-        """When the last turn ended that was noted as viewed; the fact comes back by the log a little later."""
+        """End of the last turn that was marked as viewed; the event comes back through the log a little later."""
 
     @property
     def widget(self) -> Widget | None:
@@ -54,23 +54,23 @@ class SessionPane:
 
     @property
     def terminal(self) -> "FocusView | None":
-        """The terminal, if that is what is shown. Told without importing what draws it."""
+        """The terminal, if that is shown. Recognised without importing what draws it."""
         widget = self.widget
         return cast("FocusView", widget) if isinstance(widget, TerminalPane) else None
 
     @property
     def is_in_terminal(self) -> bool:
-        """Whether a terminal has the keyboard, all of it."""
+        """Whether a terminal has the focus and gets every key."""
         return self.terminal is not None and self.terminal.is_live
 
     @property
     def session_view(self) -> "SessionView | None":
-        """The transcript, if that is what is shown. Told without importing what draws it: that is heavy."""
+        """The transcript, if that is shown. Recognised without importing what draws it, which is slow to import."""
         widget = self.widget
         return None if widget is None or isinstance(widget, TerminalPane | TextLines) else cast("SessionView", widget)
 
     def make(self, session: Session) -> Widget:
-        """The widget that shows what this session shows."""
+        """Build the widget that shows this session's content."""
         gateway = self.app.gateway
         if session.mode is Mode.TMUX:
             link = gateway.terminals if gateway is not None else None
@@ -91,7 +91,7 @@ class SessionPane:
 
     @property
     def place(self) -> KeyContext | None:
-        """What of a structured session has the keyboard; None where somebody writes, or is elsewhere."""
+        """The context inside an open structured session; None while the prompt is edited, or the focus is elsewhere."""
         session_view = self.session_view
         if (
             session_view is None
@@ -103,7 +103,7 @@ class SessionPane:
         return session_view.place
 
     def offer_files(self, session: SessionId) -> None:
-        """List the files of the session's folder, for whoever writes the name of one."""
+        """List the files of the session's folder, for completion of a file name."""
         if self.app.gateway is not None:
             self.app.run_worker(self._list_files(session), group="files", exclusive=True)
 
@@ -116,7 +116,7 @@ class SessionPane:
                 session_view.box.offer_files(files)
 
     def learn(self) -> None:
-        """The session that is shown is another value now."""
+        """Pass the new value of the shown session to its widget."""
         session = self.app.main_view.preview.session
         if session is not None and self.app.main_view.focused_inside:
             self.mark_viewed(session)
@@ -126,13 +126,13 @@ class SessionPane:
             self.terminal.bar.ended = session.generation > 0 and session.state not in ALIVE
 
     def mark_viewed(self, session: Session) -> None:
-        """Note that the person looks at what *session* finished."""
+        """Record that the user has viewed what *session* finished."""
         if session.is_unviewed and self._viewed.get(session.id) != session.finished_at:
             self._viewed[session.id] = session.finished_at
             self.app.want(MarkViewed(session=session.id))
 
     def scroll(self, pages: int) -> None:
-        """Scroll the transcript down by so many pages, up where negative."""
+        """Scroll the transcript down by *pages*; up if negative."""
         if self.session_view is not None:
             self.session_view.scroll_pages(pages)
 
@@ -142,31 +142,31 @@ class SessionPane:
         self._drafts.pop(session, None)
 
     def last_diff(self, session: SessionId) -> str:
-        """The last change that the session's transcript told of, as a unified diff; empty where none is known."""
-        told = self.transcripts.known(session)
-        return told.diff if told else ""
+        """Return the last change in the session's transcript, as a unified diff; empty if none is known."""
+        transcript = self.transcripts.known(session)
+        return transcript.diff if transcript else ""
 
     def heard(self, push: FromTerminal) -> None:
-        """A host told something of a terminal."""
+        """Handle a terminal update that a host pushed."""
         view = self.terminal
         if view is not None and view.session == push.session:
             match push:
                 case TerminalRows():
                     view.show(push)
                 case ClipboardCopy():
-                    self._clip(push)
+                    self._copy_to_clipboard(push)
                 case SubscriptionEnded():
                     view.lost(clean_line(push.why))
 
-    def _clip(self, push: ClipboardCopy) -> None:
-        """Put on the clipboard what the program wants there, where the config allows it; say either."""
+    def _copy_to_clipboard(self, push: ClipboardCopy) -> None:
+        """Copy to the clipboard what the program asks for, if the config allows it; notify the user of either."""
         app, session = self.app, self.app.main_view.table.session(push.session)
         if session is None or not self.is_in_terminal:
             return
         name = clean_line(session.name)
         if session.agent not in app.settings.clipboard:
-            if session.agent not in self._clipboard_told:
-                self._clipboard_told.add(session.agent)
+            if session.agent not in self._clipboard_refused:
+                self._clipboard_refused.add(session.agent)
                 allow = f"[agents.{clean_line(session.agent)}] clipboard = true"
                 app.say(f"{name} tried to copy to the clipboard; {allow} allows it.", severity="warning")
         elif push.text is None:
@@ -177,7 +177,7 @@ class SessionPane:
             app.actions.put_on_clipboard(push.text, f"for {name}")
 
     def enter(self, wanted: SessionId) -> None:
-        """Give the keyboard to this session."""
+        """Open this session and give it the focus."""
         app = self.app
         session = app.main_view.table.session(wanted)
         if session is None:
@@ -190,7 +190,7 @@ class SessionPane:
             if view.is_mounted:
                 view.enter()
             else:
-                app.call_after_refresh(self._begin, view)
+                app.call_after_refresh(self._focus_terminal, view)
         elif self.session_view is not None:
             self.session_view.enter(self._drafts.pop(wanted, ""))
             app.add_class("-writing")
@@ -201,13 +201,13 @@ class SessionPane:
         app.offer_keys()
         app.call_after_refresh(app.permissions.tell)
 
-    def _begin(self, view: "FocusView") -> None:
-        """*view* is there now: give it the keyboard, unless somebody has left it meanwhile."""
+    def _focus_terminal(self, view: "FocusView") -> None:
+        """*view* is mounted: focus it, unless the user has left it meanwhile."""
         if self.terminal is view and self.app.main_view.focused_inside:
             view.enter()
 
     def leave(self) -> None:
-        """The keyboard is the list's again; what was written is kept."""
+        """Give the focus back to the list; unsent text is kept as a draft."""
         app, view, session_view = self.app, self.terminal, self.session_view
         if session_view is not None and (draft := session_view.leave()):
             self._drafts[session_view.session.id] = draft
@@ -220,15 +220,15 @@ class SessionPane:
         app.permissions.look_soon()
         app.permissions.tell()
 
-    def shows_what_becomes_of(self, wanted: Wanted) -> bool:
-        """Whether *wanted* is a prompt to the session that somebody is inside of: the line above its box says it."""
+    def shows_outcome_of(self, wanted: Wanted) -> bool:
+        """Whether *wanted* is a prompt to the open session, whose own status line reports the outcome."""
         if not isinstance(wanted, SendToAgent) or not isinstance(wanted.wish, Prompt):
             return False
         session_view = self.session_view
         return session_view is not None and session_view.box is not None and session_view.session.id == wanted.session
 
     def give_back(self, session: SessionId, text: str) -> None:
-        """A prompt was not taken: its text is in the box again, unless something else is."""
+        """Put the text of a rejected prompt back into the box, unless the box has other text."""
         session_view = self.session_view
         if session_view is not None and session_view.session.id == session and session_view.box is not None:
             if not session_view.box.text:
@@ -237,7 +237,7 @@ class SessionPane:
             self._drafts[session] = text
 
     def read_terminal(self, session: Session, up: int = 0) -> None:
-        """Show what the session's terminal has printed, to read, search and copy; from so many lines *up*."""
+        """Open the scrollback of the session's terminal, to read, search and copy, scrolled *up* by so many lines."""
         if self.app.gateway is not None:
             self.app.run_worker(self._read_terminal(session, up), group="scrollback", exclusive=True)
 
@@ -253,16 +253,16 @@ class SessionPane:
         except KasmonError as error:
             app.say(what_failed(error), severity="error")
             return
-        if len(app.screen_stack) == 1:  # nobody opened anything else meanwhile
+        if len(app.screen_stack) == 1:  # no other screen was opened meanwhile
             self.mark_viewed(session)
             name = clean_line(session.name)
             copied, looked = app.actions.put_on_clipboard, partial(look_at, app)
             app.push_screen(ScrollbackScreen(app.look, app.keys, name, ScrollbackBuffer(lines), copied, looked, up=up))
 
     def attach(self, session: SessionId) -> None:
-        """Leave the screen to the session's real terminal, and come back."""
+        """Suspend the dashboard, attach to the session's real terminal, and return afterwards."""
         if self.app.gateway is not None:
-            self.app.run_worker(self._sit_down(session), group="attach", exclusive=True)
+            self.app.run_worker(self._attach(session), group="attach", exclusive=True)
 
     def dress(self, look: ThemeStyles) -> None:
         if self.session_view is not None:
@@ -272,26 +272,26 @@ class SessionPane:
         """Read the session's log into its transcript, for as long as it is shown."""
         assert self.app.gateway is not None
         await asyncio.sleep(REST_S)
-        told = self.transcripts.of(session)
-        async for heard in self.app.gateway.transcript(session, told.cursor):
-            told.take(heard)
-            if isinstance(heard, EventBatch) and heard.more:
-                await asyncio.sleep(0)  # keys come first
+        events = self.transcripts.of(session)
+        async for update in self.app.gateway.transcript(session, events.cursor):
+            events.take(update)
+            if isinstance(update, EventBatch) and update.more:
+                await asyncio.sleep(0)  # let keys be handled first
             else:
-                view.show(told.shown)
-                if told.is_whole:
+                view.show(events.shown)
+                if events.is_whole:
                     view.go_on_seeking()
 
-    async def _sit_down(self, session: SessionId) -> None:
+    async def _attach(self, session: SessionId) -> None:
         from kasmon.tui.terminal.attach import attached  # seldom needed
 
         assert self.app.gateway is not None
         try:
             argv = await self.app.gateway.attach_argv(session)
-            seen = self.app.main_view.table.session(session)
-            if seen is not None:
-                self.mark_viewed(seen)
-            is_own = seen is not None and bool(seen.adopted)
+            current = self.app.main_view.table.session(session)
+            if current is not None:
+                self.mark_viewed(current)
+            is_own = current is not None and bool(current.adopted)
             await attached(self.app, argv if is_own else attach_with_message(argv, HOW_TO_COME_BACK))
         except KasmonError as error:
             self.app.say(what_failed(error), severity="error")

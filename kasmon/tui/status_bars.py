@@ -1,4 +1,4 @@
-"""The single lines around the list: totals above, notices, and the keys that matter now below."""
+"""The single lines around the list: totals above, notices, and the key bar below."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,9 +24,9 @@ from kasmon.tui.theme.look import Span, ThemeStyles, count, money, width_of
 from kasmon.tui.widgets.text_lines import GAP
 
 LOUD: Final = frozenset({"asking", "finished", "lost", "crashed"})
-"""States whose names stand out."""
+"""States whose names are bold."""
 KEPT: Final = 2
-"""So many offers at the end of the line at the bottom are there however narrow it is: the way to help, the way out."""
+"""The last offers of the key bar are never dropped, however narrow it is: help and leaving."""
 
 
 class LineWidget(Widget):
@@ -41,7 +41,7 @@ class LineWidget(Widget):
         self._brush = ImmediatePainter()
 
     def redraw(self) -> None:
-        """Draw it anew, and nothing else: by Textual's own way all that stands between two lines is drawn with them."""
+        """Draw this line and nothing else: Textual's own refresh also draws everything between two changed lines."""
         if self.is_attached and self.size:
             self._brush.paint(self, [Region(0, 0, self.size.width, 1)])
 
@@ -51,7 +51,7 @@ class LineWidget(Widget):
         self.refresh()
 
     def line(self, width: int) -> Strip:
-        """What it shows, exactly *width* cells wide."""
+        """Return its content, exactly *width* cells wide."""
         raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
@@ -59,22 +59,22 @@ class LineWidget(Widget):
 
 
 class TopBarContent(msgspec.Struct, frozen=True):
-    """What the line at the top says."""
+    """The content of the top line."""
 
     totals: FleetTotals
     sessions: int
     note: str = ""
-    """A word on the list itself: its filter, its order held."""
+    """A note on the list itself: its filter, or that its order is held."""
 
 
 class TopBar(LineWidget):
-    """The fleet in one line: how many are in which state, tokens, cost."""
+    """The fleet in one line: number of sessions in each state, tokens, cost."""
 
     counted: reactive[TopBarContent | None] = reactive(None, repaint=False)
     _first = 0
     """The cell where the states begin."""
     _placed: Sequence[tuple[str, int]] = ()
-    """Each state, and how many cells it takes."""
+    """Each state with its width in cells."""
 
     def watch_counted(self) -> None:
         self.redraw()
@@ -97,7 +97,7 @@ class TopBar(LineWidget):
         return self.look.between(left, right, width, "surface")
 
     def _states(self, totals: FleetTotals, room: int) -> list[Span]:
-        """Each state's shape and number, with its word as long as there is room; those that need a person first."""
+        """Each state's symbol and number, with its name if there is space; those that need attention first."""
         states = _by_attention(totals)
         gap = "   " if room >= 7 * len(states) else "  "
         spans: list[list[Span]] = []
@@ -115,7 +115,7 @@ class TopBar(LineWidget):
         return [span for each in spans for span in each]
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a state narrows the list to it; another one shows all again."""
+        """Filter by the clicked state; the app clears the filter if it is already on."""
         x = self._first
         for name, size in self._placed:
             if x <= event.x < x + size:
@@ -124,7 +124,7 @@ class TopBar(LineWidget):
 
 
 class BannerContent(msgspec.Struct, frozen=True):
-    """One line that asks to be noticed."""
+    """The content of the notice line."""
 
     text: str
     role: str = "warn"
@@ -134,7 +134,7 @@ class BannerContent(msgspec.Struct, frozen=True):
 
 
 class Banner(LineWidget):
-    """Something that a person should know while doing something else. Hidden while there is nothing."""
+    """A notice that the user should see during other work. Hidden while there is none."""
 
     DEFAULT_CSS = "Banner { display: none; } Banner.-shown { display: block; }"
     notice: reactive[BannerContent | None] = reactive(None)
@@ -158,7 +158,7 @@ class Banner(LineWidget):
 
 
 class KeyHint(msgspec.Struct, frozen=True):
-    """One key in the line at the bottom."""
+    """One key in the key bar."""
 
     action: str
     key: str
@@ -166,7 +166,7 @@ class KeyHint(msgspec.Struct, frozen=True):
 
 
 def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, has_sessions: bool) -> bool:
-    """Whether the line at the bottom offers it while the cursor is on *session*, or on nothing at all."""
+    """Whether the key bar offers an action while the cursor is on *session*, or on nothing."""
     match when:
         case FooterOffer.NEVER:
             return False
@@ -201,25 +201,25 @@ def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, h
 
 
 def _is_offered_in_sandbox(when: FooterOffer, session: Session) -> bool:
-    housing = session.housing
-    if housing is None or when is FooterOffer.SANDBOXED:
-        return housing is not None
+    sandbox = session.housing
+    if sandbox is None or when is FooterOffer.SANDBOXED:
+        return sandbox is not None
     if session.state not in ALIVE:
         return False
     if when is FooterOffer.KEEPING:
         return session.mode is Mode.INTERPRETER
     if when is FooterOffer.PAUSABLE:
         return can_pause(session)
-    return can_sleep(session) if when is FooterOffer.AWAKE else housing.is_asleep
+    return can_sleep(session) if when is FooterOffer.AWAKE else sandbox.is_asleep
 
 
 def offers(actions: Sequence[Action], shown: Sequence[str]) -> tuple[KeyHint, ...]:
-    """What the line at the bottom offers for *actions* whose first keys are *shown*."""
+    """Return what the key bar offers for *actions* whose first keys are *shown*."""
     return tuple(KeyHint(row.id, key, row.label) for row, key in zip(actions, shown, strict=True) if key)
 
 
 class KeyBar(LineWidget):
-    """The keys that matter now; a click on one does the same."""
+    """The keys that count now; clicking one triggers its action."""
 
     offered: reactive[tuple[KeyHint, ...]] = reactive(())
 
@@ -231,7 +231,7 @@ class KeyBar(LineWidget):
         return self.look.strip(spans, width, "surface")
 
     def _placed(self, width: int) -> list[tuple[KeyHint, int, int]]:
-        """Where each key stands; those that do not fit are left out, but never the last ones."""
+        """The cells of each key; those that do not fit are left out, but never the last ones."""
         placed: list[tuple[KeyHint, int, int]] = []
         last = self.offered[-KEPT:]
         keep = sum(_offer_width(offer) for offer in last)
@@ -259,7 +259,7 @@ def _offer_width(offer: KeyHint) -> int:
 
 
 def _by_attention(totals: FleetTotals) -> list[tuple[str, int]]:
-    """The states that some session is in, those that need a person first."""
+    """The states that any session is in, those that need attention first."""
     ended = totals.states.get(SessionState.ENDED, 0) - totals.crashed
     numbers = {state.value: totals.states.get(state, 0) for state in ATTENTION} | {"ended": ended}
     first = ("asking", "finished", "lost", "crashed")

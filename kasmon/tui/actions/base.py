@@ -1,4 +1,4 @@
-"""What all deeds of the app share: the session that is meant, where a person is, and the dialogs that several open."""
+"""What all groups of actions share: the selected session, the current screen, and common dialogs."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -13,36 +13,36 @@ if TYPE_CHECKING:
 
 
 class ActionGroup:
-    """The base of all deeds."""
+    """Base class of the groups of actions."""
 
     app: "Kasmon"
 
     def _selected(self) -> Session | None:
-        """The session that the list's cursor is on."""
+        """The session under the list's cursor."""
         table = self.app.main_view.table
         return table.session(table.selected) if table.selected is not None else None
 
-    def _here(self) -> tuple[object, bool]:
-        """Where the person is: what lies on top, and whether they are inside a session.
+    def _location(self) -> tuple[object, bool]:
+        """The top screen, and whether a session is open.
 
-        What takes a while to be found out is shown where it was asked for and nowhere else: over anything else it would
-        take keys that are meant for that.
+        A slow result is shown only if this is still the same as when it was requested. Over another screen it would
+        take the keys meant for that.
         """
         return self.app.screen, self.app.main_view.focused_inside
 
-    def _ask(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
-        """Have *wanted* done once a person says so; *yes* is the word of that key."""
+    def _confirm_command(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
+        """Execute *wanted* once the user confirms; *yes* labels the confirming key."""
         from kasmon.tui.dialogs.common import Confirmation
 
-        self._sure(Confirmation(title, lines, yes), lambda dialog: dialog.want(wanted))
+        self._confirm(Confirmation(title, lines, yes), lambda dialog: dialog.want(wanted))
 
-    def _sure(self, question: "Confirmation", then: "Callable[[ConfirmDialog], None]") -> None:
+    def _confirm(self, question: "Confirmation", then: "Callable[[ConfirmDialog], None]") -> None:
         from kasmon.tui.dialogs.common import ConfirmDialog
 
         self.app.push_screen(ConfirmDialog(self.app.look, self.app.keys, self.app.clock, question, then))
 
     def _read(self, title: str, rows: Callable[[int], Sequence[TextLine]]) -> None:
-        """Show these *rows*, made for a width in cells."""
+        """Show these *rows*, built for a width in cells."""
         from kasmon.tui.dialogs.common import TextDialog
 
         self.app.push_screen(TextDialog(self.app.look, self.app.keys, title, rows))

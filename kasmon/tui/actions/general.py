@@ -1,6 +1,6 @@
-"""What each action of the key table does. One method for each; its name is the action's id.
+"""What each action of the key table does: one method each, named by the action's id.
 
-Those on the selected session are in `session`, those on its sandbox in `sandbox`, those inside a structured session in
+Actions on the selected session are in `session`, on its sandbox in `sandbox`, inside a structured session in
 `transcript`.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
-    """The hands of the app."""
+    """All actions of the app."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
@@ -55,12 +55,12 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         self.app.main_view.table.select_index(len(self.app.main_view.table.items))
 
     def next(self) -> None:
-        """Also shows what the session asks, if it asks."""
+        """Select the next session that needs attention; the preview then shows its request, if it has one."""
         if (wanted := self._next_that_needs()) is not None:
             self.app.main_view.table.select(wanted)
 
     def next_inside(self) -> None:
-        """From wherever the keyboard is, as long as no dialog has it."""
+        """Open the next session that needs attention, wherever the focus is, unless a dialog or the filter has it."""
         app = self.app
         if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
             return
@@ -68,7 +68,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             app.session_pane.enter(wanted)
 
     def _next_that_needs(self) -> SessionId | None:
-        """The next session of the list that needs a person; where there is none, it says so."""
+        """The next listed session that needs attention; notify the user if there is none."""
         app = self.app
         wanted = app.main_view.table.next_that_needs()
         if wanted is None:
@@ -87,22 +87,22 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
     # All sessions.
 
     def new(self) -> None:
-        """The dialog is there at once, for the keys that follow; its agents come when they are known."""
+        """Open the dialog at once, so that the next keys reach it; fill in the agents when they are loaded."""
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
         app = self.app
         names = [session.name for session in app.fleet.sessions]
         ours = ("", os.uname().nodename)
         here = [each for each in app.fleet.sessions if each.workdir and each.machine in ours]
-        here = [each for each in here if each.mode is not Mode.INTERPRETER]  # whose folder kasmon made
+        here = [each for each in here if each.mode is not Mode.INTERPRETER]  # their folder was made by kasmon
         recent = dict.fromkeys(each.workdir for each in sorted(here, key=lambda each: -each.created_at))
         dialog = NewSessionDialog(app.look, app.keys, app.clock, app.settings.workdir, names, [*recent])
         if app.gateway is not None:
             dialog.offer_folders(app.gateway.folders)
         app.push_screen(dialog)
-        app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
+        app.run_worker(self._load_offers(dialog), group="dialog", exclusive=True)
 
-    async def _offer(self, dialog: "NewSessionDialog") -> None:
+    async def _load_offers(self, dialog: "NewSessionDialog") -> None:
         gateway = self.app.gateway
         if gateway is None:
             dialog.offer_agents(())
@@ -116,9 +116,9 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             dialog.offer_machines(await gateway.machines())
 
     def tell_folder(self, folder: str) -> None:
-        self.app.run_worker(self._tell_folder(folder), group="folder", exclusive=True)
+        self.app.run_worker(self._show_folder_notice(folder), group="folder", exclusive=True)
 
-    async def _tell_folder(self, folder: str) -> None:
+    async def _show_folder_notice(self, folder: str) -> None:
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
         dialog = self.app.screen
@@ -131,7 +131,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         dialog.tell_folder(notice)
 
     def adopt(self) -> None:
-        """The dialog is there at once; the panes come when they are known."""
+        """Open the dialog at once; fill in the panes when they are loaded."""
         from kasmon.tui.dialogs.adopt import AdoptDialog
 
         app = self.app
@@ -179,11 +179,11 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
     def sort(self) -> None:
         view = self.app.main_view.table.view
         orders = tuple(SortOrder)
-        self._look_at(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
+        self._apply_view(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
     def waves(self) -> None:
         view = self.app.main_view.table.view
-        self._look_at(view, by_wave=not view.by_wave)
+        self._apply_view(view, by_wave=not view.by_wave)
 
     def fold(self) -> None:
         self.app.main_view.table.fold(shut=True)
@@ -203,7 +203,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
     def preview_down(self) -> None:
         self.app.session_pane.scroll(1)
 
-    # Inside a session.
+    # In an open session.
 
     def leave_prompt(self) -> None:
         self.app.session_pane.leave()
@@ -251,7 +251,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         self.app.action_command_palette()
 
     def quit(self) -> None:
-        """Close at once, and leave a line on the terminal if agents keep running. A demo, whose agents end, asks."""
+        """Close at once, and print a line if agents keep running. A demo, whose agents stop, asks first."""
         from kasmon.tui.dialogs.common import Confirmation
 
         app = self.app
@@ -262,7 +262,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             app.exit()
             return
         question = Confirmation("Quit", ("Quit the demo? Its agents stop too.",), "quit", deaf_s=0.0)
-        self._sure(question, lambda dialog: app.exit())
+        self._confirm(question, lambda dialog: app.exit())
 
-    def _look_at(self, view: ListSettings, **changes: object) -> None:
+    def _apply_view(self, view: ListSettings, **changes: object) -> None:
         self.app.main_view.look_at(msgspec.structs.replace(view, **changes))

@@ -1,4 +1,4 @@
-"""What the keys do with sandboxes: put to sleep, wake, keep, fork, go back, and look at what ran in one."""
+"""Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
 from typing import TYPE_CHECKING
 
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 
 class SandboxActions(ActionGroup):
-    """The hands of the app on sandboxes."""
+    """The app's actions on sandboxes."""
 
     # On the selected session.
 
     def freeze(self) -> None:
-        if (session := self._living()) is not None:
-            self._tell(session, Pause())
+        if (session := self._with_live_sandbox()) is not None:
+            self._send(session, Pause())
 
     def pause_box(self) -> None:
-        """Put its sandbox to sleep on disk, where its tier keeps memory there."""
-        if (session := self._interpreters()) is not None:
+        """Pause its sandbox to disk, if its tier can store memory there."""
+        if (session := self._with_interpreters()) is not None:
             self._pause(session)
 
     def wake(self) -> None:
-        """Wake its sandbox, or continue its agent where Ctrl-Z stopped that."""
+        """Resume its sandbox, or continue its agent if Ctrl-Z stopped that."""
         selected = self._selected()
         if selected is not None and selected.is_stopped:
             self.app.want(SendToAgent(session=selected.id, wish=Continue()))
-        elif (session := self._living()) is not None:
+        elif (session := self._with_live_sandbox()) is not None:
             self._wake(session)
 
     def keep(self) -> None:
-        if (session := self._interpreters()) is not None:
-            self._tell(session, Checkpoint())
+        if (session := self._with_interpreters()) is not None:
+            self._send(session, Checkpoint())
 
     def fork(self) -> None:
-        if (session := self._interpreters()) is not None:
-            self._name_another(session, "")
+        if (session := self._with_interpreters()) is not None:
+            self._ask_fork_name(session, "")
 
     def freeze_all(self) -> None:
-        """Ask, then put all to sleep that are awake; those in a turn sleep once it is over."""
+        """Ask, then pause all running sandboxes; those in a turn pause when it ends."""
         from kasmon.tui.dialogs.common import Confirmation
 
         app = self.app
@@ -71,10 +71,10 @@ class SandboxActions(ActionGroup):
                 app.want(SendToAgent(session=each.id, wish=Pause()))
             dialog.dismiss()
 
-        self._sure(Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
+        self._confirm(Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
 
     def sandbox(self) -> None:
-        """Show what ran in the selected session's sandbox, and what was kept of it."""
+        """Show the history and checkpoints of the selected session's sandbox."""
         session = self._sandboxed()
         if session is None:
             return
@@ -83,33 +83,33 @@ class SandboxActions(ActionGroup):
         app = self.app
         screen = SandboxScreen(app.look, app.keys, app.clock, session)
         app.push_screen(screen)
-        self.look_into(session.id, screen)
+        self.load_history(session.id, screen)
 
-    # Inside the box for code.
+    # In the code box.
 
     def interpreter(self) -> None:
-        self._in_box("interpreter")
+        self._do_in_code_box("interpreter")
 
     def run_code(self) -> None:
-        self._in_box("run_code")
+        self._do_in_code_box("run_code")
 
     def read_run(self) -> None:
-        self._in_box("read_run")
+        self._do_in_code_box("read_run")
 
-    # What the screen of a sandbox wants.
+    # Requests of the sandbox screen.
 
-    def look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
-        self.app.run_worker(self._look_into(session, screen), group="sandbox", exclusive=True)
+    def load_history(self, session: SessionId, screen: "SandboxScreen") -> None:
+        self.app.run_worker(self._load_history(session, screen), group="sandbox", exclusive=True)
 
-    def look_again(self, session: SessionId) -> None:
-        """What lies on top shows more of this session's sandbox, if it shows that."""
+    def reload_history(self, session: SessionId) -> None:
+        """Reload the sandbox screen, if one of this session is open."""
         from kasmon.tui.sandbox.screen import SandboxScreen
 
         for screen in self.app.screen_stack:
             if isinstance(screen, SandboxScreen) and screen.session.id == session:
-                self.look_into(session, screen)
+                self.load_history(session, screen)
 
-    async def _look_into(self, session: SessionId, screen: "SandboxScreen") -> None:
+    async def _load_history(self, session: SessionId, screen: "SandboxScreen") -> None:
         gateway = self.app.gateway
         try:
             screen.tell(await gateway.sandbox(session) if gateway is not None else None)
@@ -117,24 +117,24 @@ class SandboxActions(ActionGroup):
             screen.complain(what_failed(error))
 
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
-        """Do what the screen of a sandbox wants; what cannot be taken back is asked for first."""
+        """Do what the sandbox screen requests; what cannot be undone is confirmed first."""
         session = self.app.main_view.table.session(wanted.session)
         if session is None:
             return
         name, point = clean_line(session.name), wanted.checkpoint
         match wanted.deed:
             case "box_freeze":
-                self._tell(session, Pause())
+                self._send(session, Pause())
             case "box_pause":
                 self._pause(session)
             case "box_wake":
                 self._wake(session)
             case "box_keep":
-                self._tell(session, Checkpoint())
+                self._send(session, Checkpoint())
             case "box_fork" | "box_fork_now":
-                self._name_another(session, point if wanted.deed == "box_fork" else "")
+                self._ask_fork_name(session, point if wanted.deed == "box_fork" else "")
             case "box_replay":
-                self._name_another(session, point, replays=True)
+                self._ask_fork_name(session, point, replays=True)
             case "box_diff":
                 self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
             case "box_restore":
@@ -142,35 +142,39 @@ class SandboxActions(ActionGroup):
                     f"Restore {name} to {point}? Files and saved interpreter state are restored.",
                     "The current state is saved first, as a checkpoint.",
                 )
-                self._ask("Restore", lines, "restore", SendToAgent(session=session.id, wish=Restore(checkpoint=point)))
+                self._confirm_command(
+                    "Restore", lines, "restore", SendToAgent(session=session.id, wish=Restore(checkpoint=point))
+                )
             case "box_allow":
                 host = clean_line(wanted.host)
                 lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
-                self._ask("Allow", lines, "allow", SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,))))
+                self._confirm_command(
+                    "Allow", lines, "allow", SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
+                )
 
     async def _turn_diff(self, session: Session, turn: int) -> None:
         from kasmon.model.transcript.file_changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
-        app, name, here = self.app, clean_line(session.name), self._here()
+        app, name, here = self.app, clean_line(session.name), self._location()
         try:
             files = split(await app.gateway.turn_diff(session.id, turn) if app.gateway is not None else "")
         except KasmonError as error:
             app.say(what_failed(error), severity="warning")
             return
-        if here != self._here():
+        if here != self._location():
             return
         if files:
             app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
         else:
             app.say(f"Turn {turn} of {name} changed no files.")
 
-    # What the dialog of a new session wants to know.
+    # Requests of the new-session dialog.
 
-    def tell_confined(self, wanted: "SandboxPreviewRequested") -> None:
-        self.app.run_worker(self._tell_confined(wanted), group="confined", exclusive=True)
+    def show_sandbox_preview(self, wanted: "SandboxPreviewRequested") -> None:
+        self.app.run_worker(self._show_preview(wanted), group="confined", exclusive=True)
 
-    async def _tell_confined(self, wanted: "SandboxPreviewRequested") -> None:
+    async def _show_preview(self, wanted: "SandboxPreviewRequested") -> None:
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
         dialog = self.app.screen
@@ -179,9 +183,9 @@ class SandboxActions(ActionGroup):
         try:
             confined = await self.app.gateway.confined(wanted.agent, wanted.mode, wanted.workdir, wanted.tier)
         except KasmonError as error:
-            dialog.tell_confined(wanted, None, what_failed(error))
+            dialog.show_sandbox_preview(wanted, None, what_failed(error))
         else:
-            dialog.tell_confined(wanted, confined)
+            dialog.show_sandbox_preview(wanted, confined)
 
     # Shared.
 
@@ -189,32 +193,32 @@ class SandboxActions(ActionGroup):
         name = clean_line(session.name)
         if session.sandbox not in REMEMBERING:
             key = self.app.keys.shown("freeze")
-            told = f"A {session.sandbox} sandbox cannot pause to disk; {key} pauses {name} in RAM."
-            self.app.say(told, severity="warning")
+            refusal = f"A {session.sandbox} sandbox cannot pause to disk; {key} pauses {name} in RAM."
+            self.app.say(refusal, severity="warning")
         elif sleeps_on_disk(session):
             self.app.say(f"{name} is already paused to disk.")
         else:
-            self._tell(session, Pause(to_disk=True))
+            self._send(session, Pause(to_disk=True))
 
     def _wake(self, session: Session) -> None:
-        """Wake it; where its memory is on disk and cannot be used, a person says first that it is to go on without."""
+        """Resume it; if its memory is on disk and unusable, the user first confirms resuming without it."""
         if sleeps_on_disk(session) and session.mode is Mode.INTERPRETER:
-            self.app.run_worker(self._look_and_wake(session), group="dialog", exclusive=True)
+            self.app.run_worker(self._check_and_wake(session), group="dialog", exclusive=True)
         else:
-            self._tell(session, Resume())
+            self._send(session, Resume())
 
-    async def _look_and_wake(self, session: Session) -> None:
+    async def _check_and_wake(self, session: Session) -> None:
         from kasmon.tui.dialogs.common import Confirmation
-        from kasmon.tui.sandbox.entries import refused  # with all that tells of a sandbox's past
+        from kasmon.tui.sandbox.entries import refused  # imports all sandbox history modules
 
-        gateway, here = self.app.gateway, self._here()
+        gateway, here = self.app.gateway, self._location()
         try:
             past = await gateway.sandbox(session.id) if gateway is not None else None
         except KasmonError:
-            past = None  # it is told by whoever wakes it
+            past = None  # resuming reports that error
         why = refused(past) if past is not None else ""
         if not why:
-            self._tell(session, Resume())
+            self._send(session, Resume())
             return
         lines = (
             f"The memory snapshot of {clean_line(session.name)} cannot be used: {why}.",
@@ -222,26 +226,26 @@ class SandboxActions(ActionGroup):
         )
 
         def go_on(dialog: "ConfirmDialog") -> None:
-            self._tell(session, Resume())  # that takes as long as making one, and the list shows it
+            self._send(session, Resume())  # as slow as creating one, and the list shows it
             dialog.dismiss()
 
-        if here == self._here():
-            self._sure(Confirmation("Resume without memory", lines, "resume anyway"), go_on)
+        if here == self._location():
+            self._confirm(Confirmation("Resume without memory", lines, "resume anyway"), go_on)
         else:
             self.app.say(lines[0], severity="warning")
 
-    def _tell(self, session: Session, wish: SandboxWish) -> None:
+    def _send(self, session: Session, wish: SandboxWish) -> None:
         self.app.want(SendToAgent(session=session.id, wish=wish))
 
-    def _name_another(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
+    def _ask_fork_name(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
         from kasmon.tui.sandbox.fork_dialog import ForkDialog
 
         app = self.app
         taken = [each.name for each in app.fleet.sessions]
         app.push_screen(ForkDialog(app.look, app.keys, session, checkpoint, taken, replays=replays))
 
-    def _in_box(self, action: str) -> None:
-        """A click on the line at the bottom means what the key in the box does."""
+    def _do_in_code_box(self, action: str) -> None:
+        """Make a click on the key bar do what the key does in the box."""
         from kasmon.tui.transcript.code_box import CodeBox
 
         session_view = self.app.session_pane.session_view
@@ -249,15 +253,15 @@ class SandboxActions(ActionGroup):
             session_view.box.means(action)
 
     def _sandboxed(self) -> Session | None:
-        """The selected session where it has a sandbox; says so if not."""
+        """The selected session if it has a sandbox; notify the user if not."""
         session = self._selected()
         if session is not None and session.housing is None:
             self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
             return None
         return session
 
-    def _living(self) -> Session | None:
-        """The selected session where its sandbox is there; says so if not."""
+    def _with_live_sandbox(self) -> Session | None:
+        """The selected session if its sandbox exists; notify the user if not."""
         session = self._sandboxed()
         if session is not None and session.state not in ALIVE:
             name, key = clean_line(session.name), self.app.keys.shown("restart")
@@ -265,9 +269,9 @@ class SandboxActions(ActionGroup):
             return None
         return session
 
-    def _interpreters(self) -> Session | None:
-        """The same, where it is one of interpreters."""
-        session = self._living()
+    def _with_interpreters(self) -> Session | None:
+        """The same, if it is an interpreter sandbox."""
+        session = self._with_live_sandbox()
         if session is not None and session.mode is not Mode.INTERPRETER:
             name = clean_line(session.name)
             self.app.say(f"{name} is a sandboxed agent; only interpreter sandboxes can do that.", severity="warning")

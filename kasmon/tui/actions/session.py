@@ -1,4 +1,4 @@
-"""What the keys do with the selected session: open it, tell it something, end it, see its changes and why it is so."""
+"""Actions on the selected session: open, send a prompt, stop, show its changes, explain its state."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,11 +15,11 @@ from kasmon.tui.gateway.protocol import ExportSession, MoveSession, RemoveSessio
 from kasmon.tui.session_meter import can
 
 EXPLAINED: Final = 12
-"""So many cells of an explanation's line are the word before its text."""
+"""The label of an explanation's line takes this many cells before its text."""
 
 
 class SessionActions(ActionGroup):
-    """The hands of the app on the selected session."""
+    """The app's actions on the selected session."""
 
     # The session.
 
@@ -42,18 +42,18 @@ class SessionActions(ActionGroup):
             self.app.session_pane.attach(session.id)
 
     def message(self) -> None:
-        if (session := self._alive()) is not None:
+        if (session := self._with_live_agent()) is not None:
             self._write_to([session])
 
     def interrupt(self) -> None:
-        session = self._alive()
+        session = self._with_live_agent()
         if session is not None and not can(session, "interrupts"):
             self.app.say(f"{clean_line(session.name)} cannot be interrupted.", severity="warning")
         elif session is not None:
             self.app.want(SendToAgent(session=session.id, wish=Interrupt()))
 
     def stop(self) -> None:
-        session = self._alive()
+        session = self._with_live_agent()
         if session is None:
             return
         if session.adopted:
@@ -67,7 +67,7 @@ class SessionActions(ActionGroup):
         graceful = f"Stop {session.name}? It is asked to exit, and killed if it does not."
         lines = [graceful, busy, "The log and the working directory are kept."]
         wanted = SendToAgent(session=session.id, wish=Stop())
-        self._ask("Stop", tuple(line for line in lines if line), "stop", wanted)
+        self._confirm_command("Stop", tuple(line for line in lines if line), "stop", wanted)
 
     def restart(self) -> None:
         session = self._selected()
@@ -99,7 +99,7 @@ class SessionActions(ActionGroup):
         if problem:
             lines += (f"Its requests may change: {clean_line(problem)}.",)
         wanted = MoveSession(session=session.id, to=to, changes_permissions=bool(problem))
-        self._ask("Move", lines, "move", wanted)
+        self._confirm_command("Move", lines, "move", wanted)
 
     def rename(self) -> None:
         if (session := self._selected()) is not None:
@@ -113,7 +113,7 @@ class SessionActions(ActionGroup):
             return
         if session.adopted and session.state in ALIVE:
             lines = (f"Remove {session.name} from the list?", "It keeps running in your own tmux.")
-            self._ask("Remove", lines, "remove", RemoveSession(session=session.id))
+            self._confirm_command("Remove", lines, "remove", RemoveSession(session=session.id))
             return
         if session.state in ALIVE and session.generation:
             self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
@@ -127,7 +127,7 @@ class SessionActions(ActionGroup):
                 f"Remove {session.name} from the list, with its checkpoints?",
                 "Its files are deleted too, except in a folder of yours.",
             )
-        self._ask("Remove", lines, "remove", RemoveSession(session=session.id))
+        self._confirm_command("Remove", lines, "remove", RemoveSession(session=session.id))
 
     def mark_viewed(self) -> None:
         if (session := self._selected()) is None:
@@ -138,16 +138,16 @@ class SessionActions(ActionGroup):
             self.app.say(f"{clean_line(session.name)} has no finished turn to mark as viewed.")
 
     def diff(self) -> None:
-        """What the selected session changed."""
+        """Show what the selected session changed."""
         if (session := self._selected()) is not None:
             self.show_diff(session)
 
     def show_diff(self, session: Session) -> None:
-        """What *session*'s worktree changed; where it works in none, its last change."""
+        """Show what *session*'s worktree changed; without a worktree, its last change."""
         self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
 
     async def _diff(self, session: Session) -> None:
-        name, gateway, diff, here = clean_line(session.name), self.app.gateway, "", self._here()
+        name, gateway, diff, here = clean_line(session.name), self.app.gateway, "", self._location()
         why = f"No changes by {name} were recorded."
         try:
             diff = await gateway.diff(session.id) if gateway is not None else ""
@@ -156,7 +156,7 @@ class SessionActions(ActionGroup):
         from kasmon.model.transcript.file_changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
-        if here != self._here():
+        if here != self._location():
             return
         if files := split(diff):
             self.app.push_screen(DiffScreen(self.app.look, self.app.keys, name, files))
@@ -168,29 +168,29 @@ class SessionActions(ActionGroup):
             self.app.say(why)
 
     def export(self) -> None:
-        """Write all of the selected session into a file."""
+        """Export all of the selected session to a file."""
         if (session := self._selected()) is not None:
             self.app.want(ExportSession(session=session.id))
 
     def explain(self) -> None:
-        """Why the selected session is in its state."""
+        """Show why the selected session is in its state."""
         if (session := self._selected()) is not None:
             self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:
-        name, gateway, here = clean_line(session.name), self.app.gateway, self._here()
+        name, gateway, here = clean_line(session.name), self.app.gateway, self._location()
         try:
-            told = await gateway.explained(session.id) if gateway is not None else ()
+            explanation = await gateway.explained(session.id) if gateway is not None else ()
         except KasmonError as error:
             self.app.say(what_failed(error), severity="warning")
             return
-        if told and here == self._here():
-            self._read(f"Why {name} is {session.state}", lambda width: _explained(told, width))
+        if explanation and here == self._location():
+            self._read(f"Why {name} is {session.state}", lambda width: _explanation_rows(explanation, width))
 
     # Shared.
 
-    def _alive(self) -> Session | None:
-        """The selected session if its agent runs; says so if not."""
+    def _with_live_agent(self) -> Session | None:
+        """The selected session if its agent is running; notify the user if not."""
         session = self._selected()
         if session is not None and session.state not in ALIVE:
             key = self.app.keys.shown("restart")
@@ -205,11 +205,11 @@ class SessionActions(ActionGroup):
         app.push_screen(PromptDialog(app.look, app.keys, app.clock, sessions, left_out=left_out))
 
 
-def _explained(told: Sequence[str], width: int) -> list[TextLine]:
-    """An explanation's lines as rows: what goes on in a further row stands under the text, not under its name."""
-    rows = fitted([(told[0], Token.STRONG)], width)
+def _explanation_rows(explanation: Sequence[str], width: int) -> list[TextLine]:
+    """An explanation's lines as rows: a wrapped line continues under its text, not under its label."""
+    rows = fitted([(explanation[0], Token.STRONG)], width)
     rest = ((" " * EXPLAINED, Token.TEXT),)
-    for line in told[1:]:
+    for line in explanation[1:]:
         first = ((f"{line[:EXPLAINED]:<{EXPLAINED}}", Token.SUBJECT),)
         rows += fitted([(line[EXPLAINED:], Token.OUTPUT)], width, first, rest)
     return rows

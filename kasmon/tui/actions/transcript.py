@@ -1,4 +1,4 @@
-"""What the keys do inside a structured session: reading its transcript, searching it, copying, changing what waits."""
+"""Actions inside a structured session: read and search its transcript, copy, edit its prompt queue."""
 
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class TranscriptActions(ActionGroup):
-    """The hands of the app inside a structured session."""
+    """The app's actions inside a structured session."""
 
-    # Going there and back.
+    # Opening and leaving.
 
     def read_story(self) -> None:
-        """From the list: go into the session to read."""
-        session = self._meant
+        """Open the session for reading, from the list."""
+        session = self._target_session
         if session is None:
             return
         if session.mode is Mode.TMUX:
@@ -61,8 +61,8 @@ class TranscriptActions(ActionGroup):
             self.app.say("This agent cannot be interrupted.", severity="warning")
 
     def configure(self) -> None:
-        """Change the model of the session, or how much it asks."""
-        session = self._meant
+        """Change the session's model or permission mode."""
+        session = self._target_session
         if session is None:
             return
         if not can_be_configured(session):
@@ -114,18 +114,18 @@ class TranscriptActions(ActionGroup):
         if (session_view := self._session_view) is not None:
             self._copy(session_view.screen_of_events.copied(answer=True))
 
-    # In a terminal's text, which has a screen of its own: `scrollback_screen.py`.
+    # In a terminal's scrollback, which has a screen of its own: `scrollback_screen.py`.
 
     def text_select(self) -> None:
-        self._in_text("text_select")
+        self._do_in_scrollback("text_select")
 
     def text_left(self) -> None:
-        self._in_text("text_left")
+        self._do_in_scrollback("text_left")
 
     def text_right(self) -> None:
-        self._in_text("text_right")
+        self._do_in_scrollback("text_right")
 
-    # Finding.
+    # Searching.
 
     def find(self) -> None:
         if (session_view := self._session_view) is not None:
@@ -145,7 +145,7 @@ class TranscriptActions(ActionGroup):
         if (session_view := self._session_view) is not None:
             session_view.end_find(kept=False)
 
-    # What waits.
+    # The prompt queue.
 
     def queue(self) -> None:
         if (session_view := self._session_view) is not None and not session_view.choose_queued():
@@ -180,21 +180,21 @@ class TranscriptActions(ActionGroup):
 
     # Shared.
 
-    def _in_text(self, action: str) -> None:
+    def _do_in_scrollback(self, action: str) -> None:
         from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 
         if isinstance(self.app.screen, ScrollbackScreen):
             self.app.screen.do(action)
 
     @property
-    def _meant(self) -> "Session | None":
-        """The session that somebody is inside of, or that the list's cursor is on."""
+    def _target_session(self) -> "Session | None":
+        """The open session, or the one under the list's cursor."""
         main_view = self.app.main_view
         return main_view.preview.session if main_view.focused_inside else self._selected()
 
     @property
     def _session_view(self) -> "SessionView | None":
-        """The inside that somebody is in."""
+        """The content of the open session, if that is a transcript."""
         session_view = self.app.session_pane.session_view
         return session_view if session_view is not None and session_view.box is not None else None
 
@@ -226,7 +226,7 @@ class TranscriptActions(ActionGroup):
         self.put_on_clipboard(piece.text, piece.what)
 
     def put_on_clipboard(self, text: str, what: str = "") -> None:
-        """Copy *text*, and say so."""
+        """Copy *text*, and notify the user."""
         self.app.copy_to_clipboard(text)
         self.app.want(CopyText(text=text))
         lines = text.count("\n") + 1

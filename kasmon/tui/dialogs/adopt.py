@@ -1,4 +1,4 @@
-"""The dialog that lists the panes of the user's own tmux, and has one of them watched."""
+"""The dialog that lists the panes of the user's own tmux and adopts one of them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
 
 ROWS: Final = 12
-"""So many panes are in sight at once."""
+"""Number of panes visible at once."""
 TARGET_CELLS: Final = 28
 """A longer name of a pane is cut."""
 NOTICED: Final = "Your tmux gets one more client. Its sizes, names and options do not change."
@@ -27,7 +27,7 @@ NONE: Final = "Your own tmux has no other pane to adopt."
 
 
 class PaneList(Widget, can_focus=True):
-    """Panes, one a line; up and down go from one to the next."""
+    """Panes, one a line; up and down move the cursor."""
 
     DEFAULT_CSS = "PaneList { height: auto; width: 1fr; }"
     ALLOW_SELECT = False
@@ -40,7 +40,7 @@ class PaneList(Widget, can_focus=True):
         self._target_cells = 0
 
     def put(self, panes: Sequence[AdoptablePane]) -> None:
-        """Offer these."""
+        """List *panes*."""
         self.panes, self.index = tuple(panes), 0
         longest = max((cells(clean_line(pane.target)) for pane in self.panes), default=0)
         self._target_cells = min(longest, TARGET_CELLS)
@@ -90,7 +90,7 @@ class PaneList(Widget, can_focus=True):
 
 
 class AdoptDialog(Dialog):
-    """Up and down choose a pane, Enter has it watched."""
+    """Up and down choose a pane, Enter adopts it."""
 
     title_text = "Adopt a tmux pane"
 
@@ -113,13 +113,13 @@ class AdoptDialog(Dialog):
         self.offer(*choosing, ("esc", "close"))
 
     def offer_panes(self, panes: Iterable[AdoptablePane]) -> None:
-        """Offer these panes, as far as they can be watched; they come a moment later than the dialog."""
+        """List those of *panes* that can be adopted; they are loaded after the dialog opens."""
         self.list.put([pane for pane in panes if not pane.adopted and not pane.is_dead])
         self.said.say(("", Token.TEXT), (NOTICED if self.list.panes else NONE, Token.FAINT))
         self._offer_keys()
 
     def nothing(self, error: KasmonError) -> None:
-        """There is no tmux to look at."""
+        """Show *error*: there is no tmux to list."""
         self.said.say()
         self.complain(error.message, error.hint)
 

@@ -1,4 +1,4 @@
-"""What all dialogs share: a frame with a title, keys at its foot, a word on what waits elsewhere, and its outcome."""
+"""The base of all dialogs: a frame with a title, keys at the bottom, the pending-requests notice, and the outcome."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -30,27 +30,27 @@ from kasmon.tui.widgets.reader import Reader, Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, press, pressing, side_by_side
 
 ROOMY_ROWS: Final = 28
-"""In a lower window what stands in a dialog moves together, so that its keys are in sight."""
+"""In a lower window the padding is dropped, so that the keys stay visible."""
 WIDTH: Final = 76
-"""A dialog is at most so many cells wide, unless it is there to be read."""
+"""Most cells of a dialog's width, unless it shows a text to read."""
 SHARE: Final = 96
-"""It takes at most so many percent of the window."""
+"""Most percent of the window that it takes."""
 FRAME: Final = 2
 """Rows of its frame."""
 AROUND: Final = 4
 """Cells of a row that are its frame and padding."""
 LOW_ROWS: Final = 14
-"""In one lower than this nothing stands apart."""
+"""In a lower window there are no blank rows."""
 _tokens = itertools.count(1)
 
 TURNS: Final = ("tab", "shift+tab")
-"""The keys that lead to the next field, and to the one before."""
+"""The keys that move to the next field, and to the previous one."""
 PAGES: Final = {"pagedown": 1, "pageup": -1}
-"""The keys that lead a page on, and back."""
+"""The keys that scroll a page down, and up."""
 
 
 class Dialog(Overlay):
-    """Closes by Esc. What it wants done it says by `want`; it stays, with all that was typed, until that is done."""
+    """Closes by Esc. It sends a command by `want`, and stays open with all input until that has succeeded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "close", show=False),
@@ -63,19 +63,19 @@ class Dialog(Overlay):
         self.look, self.keys = look, keys
         self.token = next(_tokens)
         self.busy = False
-        self._early: list[events.Key] | None = []
-        self._offered: list[DrawnLine] = []
+        self._buffered_keys: list[events.Key] | None = []
+        self._footer_lines: list[DrawnLine] = []
         self.named_keys: tuple[tuple[str, str], ...] = ()
-        """The keys that the foot names, as shown, with what each does."""
+        """The keys that the footer names, as shown, with what each does."""
         self.within = Vertical(id="within")
-        """What scrolls where the window is too low for all of it; what it is answered with stands below."""
+        """The part that scrolls where the window is too low; the keys are always below it."""
         self.problem = Sentences(look, id="problem")
         self.foot = TextLines(look, id="foot")
         self.banner = Banner(look, id="dialog-banner")
 
     @property
     def is_opening(self) -> bool:
-        return self._early is not None
+        return self._buffered_keys is not None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as frame:
@@ -87,26 +87,26 @@ class Dialog(Overlay):
         yield self.banner
 
     def inside(self) -> Iterable[Widget]:
-        """What stands between title and keys."""
+        """Return the widgets between title and keys."""
         return ()
 
     def offer(self, *offers: tuple[str, str]) -> None:
-        """Show these keys (`enter`, or several: `up down`) and what they do at the foot; a click on one presses it."""
+        """Show these keys (`enter`, or several: `up down`) and what they do in the footer; a click presses the key."""
         utf8 = self.look.utf8
         keys = [(" ".join(shown_key(each, utf8) for each in key.split()), word, pressing(key)) for key, word in offers]
         self.named_keys = tuple((key, word) for key, word, _ in keys)
-        self._offered = [DrawnLine(key_line([key], (" ", "text")).left, action=key[2]) for key in keys]
-        self._say_offered()
+        self._footer_lines = [DrawnLine(key_line([key], (" ", "text")).left, action=key[2]) for key in keys]
+        self._draw_footer()
 
-    def _say_offered(self) -> None:
-        """Each key whole, on as many rows as they need."""
+    def _draw_footer(self) -> None:
+        """Each key unbroken, on as many rows as they need."""
         blank = () if self.is_low else (DrawnLine(),)
-        self.foot.say(*blank, *side_by_side(self._offered, self._columns(), gap=3))
+        self.foot.say(*blank, *side_by_side(self._footer_lines, self._columns(), gap=3))
         self.share_room()
 
     @property
     def is_low(self) -> bool:
-        """Whether there is no row for what is blank."""
+        """Whether there is no space for blank rows."""
         return self.app.size.height < LOW_ROWS
 
     def _columns(self) -> int:
@@ -118,28 +118,28 @@ class Dialog(Overlay):
             message.stop()
 
     def want(self, wanted: Wanted) -> None:
-        """Ask for *wanted*; `done` or `refused` comes back."""
+        """Send the command *wanted*; later `done` or `refused` is called."""
         if not self.busy:
             self.busy = True
-            self.tell_problem()
+            self.show_problem()
             self.post_message(CommandRequested(wanted, token=self.token))
 
     def done(self, wanted: Wanted, word: str) -> str:
-        """*wanted* is done, which the world tells by *word*; return what the person is told."""
+        """Handle the success of *wanted*, with the gateway's *word*; return the text to show to the user."""
         self.dismiss()
         return word
 
     def refused(self, wanted: Wanted, error: KasmonError) -> None:
-        """It was not done: say why, keep everything."""
+        """Handle its failure: show the reason, keep the input."""
         self.busy = False
         self.complain(error.message, error.hint)
 
     def complain(self, problem: str, hint: str = "") -> None:
-        said = [(sentence(problem), Token.ERROR), *([(sentence(hint), Token.NOTICE)] if hint else [])]
-        self.tell_problem(*(() if self.is_low else (("", Token.NOTICE),)), *said)
+        lines = [(sentence(problem), Token.ERROR), *([(sentence(hint), Token.NOTICE)] if hint else [])]
+        self.show_problem(*(() if self.is_low else (("", Token.NOTICE),)), *lines)
 
     def notice(self, notice: BannerContent | None) -> None:
-        """Something waits elsewhere."""
+        """Show a notice about other sessions or plans."""
         self.banner.notice = notice
         self.share_room()
 
@@ -151,7 +151,7 @@ class Dialog(Overlay):
             widget.refresh()
 
     def show_row(self, widget: Widget, y: int) -> None:
-        """Scroll so that row *y* of *widget* is in sight, and below its last one what stands there."""
+        """Scroll so that row *y* of *widget* is visible; for its last row, also everything below."""
         if y == widget.size.height - 1:
             self.within.scroll_end(animate=False)
         else:
@@ -159,21 +159,21 @@ class Dialog(Overlay):
 
     @property
     def room(self) -> int:
-        """Rows that the window has for what stands between title and keys."""
+        """Rows available between title and keys."""
         rows = self.app.size.height
         padding = 0 if rows < ROOMY_ROWS else 1
         below = len(self.foot.drawn) + self.problem.rows
         return max(1, (rows - bool(self.banner.notice)) * SHARE // 100 - FRAME - padding - below)
 
     def share_room(self) -> None:
-        """That gets what the frame, the keys, what went wrong, and what waits elsewhere leave."""
+        """Give that part the rows that frame, keys, error and notice leave."""
         self.within.styles.max_height = self.room
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < ROOMY_ROWS, "-tight")
         self.set_class(self.is_low, "-low")
-        if self._offered:
-            self._say_offered()
+        if self._footer_lines:
+            self._draw_footer()
         self.share_room()
 
     def on_reader_moved(self, message: Reader.Moved) -> None:
@@ -181,30 +181,30 @@ class Dialog(Overlay):
         self.share_room()
 
     def on_input_changed(self) -> None:
-        self._take_back()
+        self._handle_edit()
 
     def on_text_area_changed(self) -> None:
-        self._take_back()
+        self._handle_edit()
 
-    def _take_back(self) -> None:
-        """What was wrong is being mended."""
+    def _handle_edit(self) -> None:
+        """The user is editing: clear the error."""
         if not self.busy:
-            self.tell_problem()
+            self.show_problem()
 
-    def tell_problem(self, *said: tuple[str, Token]) -> None:
-        """Say this above the keys."""
-        self.problem.say(*said)
+    def show_problem(self, *lines: tuple[str, Token]) -> None:
+        """Show *lines* above the keys."""
+        self.problem.say(*lines)
         self.share_room()
 
     def action_leave(self) -> None:
         self.dismiss()
 
     def takes(self, key: events.Key) -> bool:
-        """Keep a key that came before any field had the keyboard: the first one that has it gets it then. And turn to
-        another field at once: what is typed behind that key is meant for it. What does not fit is paged from any field
-        that does not scroll itself."""
-        if self._early is not None:
-            self._early.append(key)
+        """Buffer keys that come before a field has the focus; the first field gets them then. Move between fields at
+        once: keys typed after that are meant for the next field. Page keys scroll from any field that does not scroll
+        itself."""
+        if self._buffered_keys is not None:
+            self._buffered_keys.append(key)
         elif key.key in TURNS:
             (self.focus_next if key.key == "tab" else self.focus_previous)()
         elif key.key in PAGES and (self.focused is None or not self.focused.max_scroll_y):
@@ -215,8 +215,8 @@ class Dialog(Overlay):
         return True
 
     def begin(self, first: Widget | None) -> None:
-        """Give *first* the keyboard, and what was typed for it; without a field, what was typed is nothing."""
-        early, self._early = self._early or [], None
+        """Focus *first*, and send it the buffered keys; without a field, discard them."""
+        early, self._buffered_keys = self._buffered_keys or [], None
         if first is not None:
             self.set_focus(first)
             for key in early:
@@ -224,14 +224,14 @@ class Dialog(Overlay):
 
 
 class DialogField(Horizontal):
-    """Our own word, and at its right what is filled in."""
+    """A label, and at its right the widgets to fill in."""
 
     def __init__(self, word: str, *inside: Widget) -> None:
         super().__init__(Static(Content(word), markup=False, classes="label"), *inside, classes="field")
 
 
 class ChoiceChanged(Message):
-    """Another word is chosen."""
+    """Another option was chosen."""
 
     def __init__(self, choice: "ChoiceField") -> None:
         super().__init__()
@@ -239,7 +239,7 @@ class ChoiceChanged(Message):
 
 
 class ChoiceField(Widget, can_focus=True):
-    """One of a few words, on as many lines as they need; left and right change it, a click takes it."""
+    """A choice of one of a few words, on as many lines as they need; left and right change it, a click selects."""
 
     ALLOW_SELECT = False
 
@@ -248,23 +248,23 @@ class ChoiceField(Widget, can_focus=True):
         self.look = look
         self.options, self.chosen = tuple(options), chosen
         self.off: frozenset[str] = frozenset()
-        """Those that cannot be had: they can be chosen to see why, and whoever offers them says it."""
+        """Unavailable options: they can be chosen, and the dialog then shows why they are unavailable."""
 
     def put(self, options: Sequence[str], chosen: int = 0, off: Iterable[str] = ()) -> None:
-        """Offer other words, of which those *off* cannot be had."""
+        """Replace the options; those in *off* are unavailable."""
         self.options, self.chosen, self.off = tuple(options), chosen, frozenset(off)
         self.refresh(layout=True)
 
     @property
     def value(self) -> str:
-        """The word that is chosen; empty while there is none."""
+        """The chosen option; empty if there are no options."""
         return self.options[self.chosen] if self.options else ""
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return 1 + max((row for row, _, _ in self._placed(width)), default=0)
 
     def _placed(self, width: int) -> list[tuple[int, int, int]]:
-        """Row, first cell and cells of each word."""
+        """Row, first cell and cells of each option."""
         placed: list[tuple[int, int, int]] = []
         row = x = 0
         for option in self.options:
@@ -299,7 +299,7 @@ class ChoiceField(Widget, can_focus=True):
                 self.choose(number)
 
     def choose(self, number: int) -> None:
-        """Take the word of this number, the first being 0, and say so."""
+        """Choose option *number*, counted from 0, and post `ChoiceChanged`."""
         self.chosen = number
         self.refresh()
         self.post_message(ChoiceChanged(self))

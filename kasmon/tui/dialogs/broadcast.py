@@ -1,4 +1,4 @@
-"""One prompt for several sessions: what becomes of it in each, from its sending on, as long as somebody looks."""
+"""Sends one prompt to several sessions, and shows its state in each for as long as the dialog is open."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ FAILED: Final = (ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED)
 
 
 class BroadcastDialog(TextDialog):
-    """Sends *prompt* to *sessions* and follows it; where it was not taken it can be tried again, or changed."""
+    """Sends *prompt* to *sessions* and shows its progress; where it failed, it can be sent again or edited."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "again", "again", show=False),
@@ -50,23 +50,23 @@ class BroadcastDialog(TextDialog):
         super().__init__(look, keys, f"Prompt {len(sessions)} agents", self._rows)
         self.clock, self.sessions, self.prompt = clock, tuple(sessions), prompt
         self._before: dict[SessionId, frozenset[str]] = {}
-        """The receipts that were there before it was sent."""
+        """The receipts that existed before it was sent."""
         self._receipts: dict[SessionId, Receipt] = {}
         self._failed: dict[SessionId, str] = {}
 
     def on_mount(self) -> None:
-        """Called beside that of `TextDialog`."""
+        """Textual calls it besides that of `TextDialog`."""
         self._send(self.sessions)
 
     def follow(self, fleet: Fleet) -> None:
-        """What became of it by now."""
+        """Update the state of the prompt in each session."""
         for session in (now for known in self.sessions if (now := fleet.get(known.id)) is not None):
-            if (receipt := self._its(session)) is not None:
+            if (receipt := self._find_receipt(session)) is not None:
                 self._receipts[session.id] = receipt
-        self._tell()
+        self._redraw()
 
     def done(self, wanted: Wanted, word: str) -> str:
-        """It is told in the table."""
+        """Return nothing: the table shows the outcome."""
         self.busy = False
         return ""
 
@@ -74,18 +74,18 @@ class BroadcastDialog(TextDialog):
         self.busy = False
         if isinstance(wanted, SendToAgent):
             self._failed[wanted.session] = error.message
-        self._tell()
+        self._redraw()
 
     def action_again(self) -> None:
-        """Send it once more to those that did not take it."""
-        self._send(self._failing())
+        """Send it again to the sessions where it failed."""
+        self._send(self._list_failed())
 
     def action_change(self) -> None:
-        """Write another prompt, that begins as this one, to those that did not take it."""
-        if failing := self._failing():
+        """Open an editor with this prompt, for the sessions where it failed."""
+        if failing := self._list_failed():
             self.app.switch_screen(PromptDialog(self.look, self.keys, self.clock, failing, self.prompt.text))
 
-    def _failing(self) -> list[Session]:
+    def _list_failed(self) -> list[Session]:
         return [session for session in self.sessions if self._has_failed(session.id)]
 
     def _send(self, sessions: Iterable[Session]) -> None:
@@ -96,10 +96,10 @@ class BroadcastDialog(TextDialog):
             self._before[session.id] = before | ({known.id} if known is not None else set())
             self.busy = False
             self.want(SendToAgent(session=session.id, wish=self.prompt))
-        self._tell()
+        self._redraw()
 
-    def _its(self, session: Session) -> Receipt | None:
-        """The receipt of this prompt; another of the same moment is told from it by its text."""
+    def _find_receipt(self, session: Session) -> Receipt | None:
+        """The receipt of this prompt; distinguished by text from others of the same moment."""
         first_line = next((line.strip() for line in self.prompt.text.splitlines() if line.strip()), "")
         new = [receipt for receipt in session.receipts if receipt.id not in self._before.get(session.id, ())]
         return min(new, key=lambda receipt: not first_line.startswith(receipt.text[:20]), default=None)
@@ -108,8 +108,8 @@ class BroadcastDialog(TextDialog):
         receipt = self._receipts.get(session)
         return session in self._failed or (receipt is not None and receipt.state in FAILED)
 
-    def _word(self, session: SessionId) -> tuple[str, Token, str]:
-        """How far it came in *session*, how that looks, and why."""
+    def _describe(self, session: SessionId) -> tuple[str, Token, str]:
+        """The prompt's state in *session*, the state's colour, and the reason."""
         if (receipt := self._receipts.get(session)) is not None:
             code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
             return RECEIPT_WORDS[receipt.state], TOKENS[receipt.state], clean_line(receipt.reason) or code
@@ -120,7 +120,7 @@ class BroadcastDialog(TextDialog):
     def _rows(self, width: int) -> Sequence[TextLine]:
         names = {session.id: clean_line(session.name) for session in self.sessions}
         room = min(max((cells(name) for name in names.values()), default=0), NAME_CELLS)
-        words = {session: self._word(session) for session in names}
+        words = {session: self._describe(session) for session in names}
         word_room = max((cells(word) for word, _, _ in words.values()), default=0)
         rows: list[TextLine] = [*fitted([(clean_line(self.prompt.text), Token.PROMPT)], width)[:2], BLANK]
         for session, name in names.items():
@@ -136,12 +136,12 @@ class BroadcastDialog(TextDialog):
             TextLine(((" · ".join(f"{count} {word}" for word, count in counts.items()), Token.NOTICE),)),
         ]
 
-    def _tell(self) -> None:
+    def _redraw(self) -> None:
         if not self.is_mounted:
             return
         at = self.reader.scroll_offset.y
         self.reader.read(self._rows)
         self.reader.scroll_rows(at)
-        failed = len(self._failing())
+        failed = len(self._list_failed())
         again = [("enter", f"retry {failed} failed"), ("e", "edit for failed")] if failed else []
         self.offer(*again, ("up down", "scroll"), ("esc", "close"))

@@ -1,4 +1,4 @@
-"""The small dialogs: a message, a new name, are you sure, a text to read."""
+"""The small dialogs: a prompt, a new name, a confirmation, a text to read."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final
@@ -26,13 +26,13 @@ from kasmon.tui.widgets.reader import Reader, Rows
 
 WHEN: dict[str, When] = {"send now": "now", "queue": "idle", "interrupt": "interrupt"}
 ANYWAY: Final = "send anyway"
-"""Offered once a prompt was refused because nobody saw the box that takes it."""
+"""Offered once a prompt was refused because the agent's input box was not visible."""
 
 
 class PromptDialog(Dialog):
-    """A prompt for one session, or for several agents; those are confirmed before anything is sent.
+    """A prompt for one session, or for several agents; several are confirmed before anything is sent.
 
-    *left_out* are sessions that were shown with these and get nothing, since they would execute a prompt.
+    *left_out* are sessions that were listed with them and get nothing, since they would execute a prompt.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class PromptDialog(Dialog):
             yield f"Not sent to (no agents): {', '.join(session.name for session in self.left_out)}"
 
     def _broadcast(self, prompt: Prompt) -> None:
-        """The person confirmed: the confirmation and this dialog give way to the table of what becomes of it."""
+        """Confirmed: replace the confirmation and this dialog by the table of progress."""
         from kasmon.tui.dialogs.broadcast import BroadcastDialog
 
         self.app.pop_screen()
         self.app.switch_screen(BroadcastDialog(self.look, self.keys, self.clock, self.sessions, prompt))
 
     def refused(self, wanted: Wanted, error: KasmonError) -> None:
-        """Where nobody sees the place to type, that it be typed all the same is offered; nobody else chooses it."""
+        """If the input box was not visible, add the choice to send anyway; only the user can choose it."""
         super().refused(wanted, error)
         if isinstance(error, PromptBoxError) and error.is_unseen and ANYWAY not in self.when.options:
             self.when.put((*self.when.options, ANYWAY), self.when.chosen)
@@ -113,7 +113,7 @@ class PromptDialog(Dialog):
         return f"Prompt {clean_line(self.sessions[0].name)}" if one else f"Prompt {len(self.sessions)} agents"
 
     def _names(self, width: int) -> Sequence[TextLine]:
-        """Whom it goes to, all of them."""
+        """The names of all recipients."""
         names = ", ".join(clean_line(session.name) for session in self.sessions)
         others = ", ".join(clean_line(session.name) for session in self.left_out)
         rows = fitted([(names, Token.OUTPUT)], width)
@@ -121,7 +121,7 @@ class PromptDialog(Dialog):
 
 
 class RenameDialog(Dialog):
-    """Another name for a session."""
+    """Asks for a session's new name."""
 
     title_text = "Rename"
 
@@ -146,7 +146,7 @@ class RenameDialog(Dialog):
 
 
 class TextDialog(Dialog):
-    """A text to read."""
+    """Shows a text to read."""
 
     def __init__(self, look: ThemeStyles, keys: KeyMap, title: str, rows: Rows) -> None:
         super().__init__(look, keys)
@@ -162,7 +162,7 @@ class TextDialog(Dialog):
         self.begin(self.reader)
 
     def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
-        """The keys that are named at its foot, *scroll* among them."""
+        """Return the keys of the footer, *scroll* among them."""
         return scroll, ("esc", "close")
 
     def on_key(self, event: events.Key) -> None:
@@ -172,32 +172,32 @@ class TextDialog(Dialog):
             self.reader.scroll_pages(1)
 
     def is_read(self) -> bool:
-        """Whether its end was in sight; says so if not."""
+        """Whether the end of the text was visible; shows an error if not."""
         if not self.reader.seen_end:
             self.complain("There is more below.", "Scroll to the end to continue.")
         return self.reader.seen_end
 
     def share_room(self) -> None:
-        """The text scrolls, not what it stands in."""
+        """Let the text scroll, and not the dialog around it."""
         super().share_room()
         self.reader.styles.max_height = self.room
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """Something that is asked before it is done."""
+    """A question that must be confirmed before an action."""
 
     title: str
     lines: tuple[str, ...]
     yes: str
     """What the key `y` does, in a word or two."""
     deaf_s: float = SILENCE_S
-    """A yes that comes sooner was typed for something else."""
+    """A yes within this many seconds was typed for something else, and is ignored."""
 
 
 class ConfirmDialog(TextDialog):
-    """A question with a yes that has a key of its own; Enter does nothing, and a yes that comes with it is none.
+    """A question that only `y` confirms; Enter does nothing, and a `y` typed too early is ignored.
 
-    Nor is one of somebody who did not see all of it: what is too long for the window is scrolled first.
+    The user must have seen all of it: a text too long for the window must be scrolled to its end first.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -215,15 +215,15 @@ class ConfirmDialog(TextDialog):
     ) -> None:
         super().__init__(look, keys, question.title, self._rows)
         self.clock, self.question, self.then = clock, question, then
-        self._asked_at = clock.ticking()
+        self._shown_at = clock.ticking()
         self._is_long = False
-        """Whether the window takes no more than a part of it."""
+        """Whether the window shows only a part of it."""
 
     def on_mount(self) -> None:
-        self._asked_at = self.clock.ticking()
+        self._shown_at = self.clock.ticking()
 
     def begin(self, first: Widget | None) -> None:
-        """What was typed before it was there is no answer to it."""
+        """Discard the buffered keys: they are no answer to this question."""
         super().begin(None)
         self.set_focus(first)
 
@@ -238,8 +238,8 @@ class ConfirmDialog(TextDialog):
             self.offer(*self.offered(("up down", "scroll")))
 
     def action_yes(self) -> None:
-        heard = self.clock.ticking() - self._asked_at >= self.question.deaf_s
-        if heard and (not self.question.deaf_s or self.is_read()):
+        is_late_enough = self.clock.ticking() - self._shown_at >= self.question.deaf_s
+        if is_late_enough and (not self.question.deaf_s or self.is_read()):
             self.then(self)
 
     def _rows(self, width: int) -> Sequence[TextLine]:

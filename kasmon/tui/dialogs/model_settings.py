@@ -1,4 +1,4 @@
-"""The dialog that changes how a running agent goes on: on which model, and how much it asks."""
+"""The dialog that changes a running agent's model and permission mode."""
 
 from collections.abc import Iterable
 from typing import ClassVar
@@ -17,7 +17,7 @@ from kasmon.tui.theme.look import ThemeStyles
 
 
 class ModelDialog(Dialog):
-    """Model and permission mode, as far as the agent says that they can be changed."""
+    """Model and permission mode, as far as the agent can change them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "change", "change", show=False)]
 
@@ -26,8 +26,10 @@ class ModelDialog(Dialog):
         self.session = session
         self.title_text = f"Model and permissions: {clean_line(session.name)}"
         can = settable(session)
-        self.models = _offered(session.model, session.models) if "model" in can else ()
-        self.modes = _offered(session.permission_mode, session.permission_modes) if "permission_mode" in can else ()
+        self.models = _with_current(session.model, session.models) if "model" in can else ()
+        self.modes = (
+            _with_current(session.permission_mode, session.permission_modes) if "permission_mode" in can else ()
+        )
         self.model, self.mode = (
             _choice(look, self.models, session.model),
             _choice(look, self.modes, session.permission_mode),
@@ -56,8 +58,8 @@ class ModelDialog(Dialog):
             self.want(SendToAgent(session=self.session.id, wish=wish))
 
 
-def _offered(now: str, offers: tuple[str, ...]) -> tuple[str, ...]:
-    """What can be chosen, with what is in force, which an agent need not offer."""
+def _with_current(now: str, offers: tuple[str, ...]) -> tuple[str, ...]:
+    """The choices, including the current one, which an agent need not offer."""
     return offers if now in offers else (now, *offers)
 
 

@@ -1,4 +1,4 @@
-"""The dialog for a new session: who works, how, confined or not, where, and at what first."""
+"""The dialog for a new session: agent, mode, sandbox, folder, and first prompt."""
 
 import itertools
 import re
@@ -37,17 +37,17 @@ from kasmon.tui.transcript.prompt_box import TextBox
 from kasmon.tui.widgets.reader import Sentences
 
 MOST_RECENT: Final = 5
-"""So many recent folders are offered."""
+"""Number of recent folders offered."""
 LONGEST_PART: Final = 24
-"""So many characters of a folder's or an agent's name are part of a name that is made of them."""
+"""Most characters of a folder's or an agent's name in a default session name."""
 UNFIT: Final = re.compile(r"[^\w.-]+")
-"""What of them is no part of a name."""
+"""Characters of these names that a default session name cannot contain."""
 MODES = {Mode.TMUX: "terminal", Mode.SDK: "structured", Mode.INTERPRETER: "interpreter"}
-NOBODY: Final = ProfileOffer(name="", modes=())
+NO_OFFER: Final = ProfileOffer(name="", modes=())
 
 
 class MoreToggle(Widget, can_focus=True):
-    """The line that folds the fields that few sessions need, and says what stands in them."""
+    """The line that folds the rarely used fields, and summarises them."""
 
     ALLOW_SELECT = False
 
@@ -70,7 +70,7 @@ class MoreToggle(Widget, can_focus=True):
         return self.look.strip(spans, self.size.width, "background")
 
     def tell(self, summary: str) -> None:
-        """Say *summary* while it is folded."""
+        """Show *summary* while it is folded."""
         self.summary = summary
         self.refresh()
 
@@ -95,14 +95,14 @@ class MoreToggle(Widget, can_focus=True):
 
 
 class FolderSuggester(Suggester):
-    """Completes a folder that is being written: a recent one, else one of the machine. An existing one is complete, and
-    so are the *known* ones: what nobody wrote is not completed."""
+    """Completes a folder while it is typed: a recent one, else one of the machine. Nothing is suggested for existing or
+    *known* folders, since those are complete."""
 
     def __init__(self, known: Sequence[str], folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._known, self._folders = known, folders
         self.last = ("", "")
-        """What was written last, and how it is completed; empty where it is not."""
+        """The text typed last, and its completion; empty if there is none."""
 
     async def get_suggestion(self, value: str) -> str | None:
         self.last = (value, "")
@@ -142,7 +142,7 @@ class NewSessionDialog(AgentDialog):
         self.folder = LineInput(workdir, id="folder")
         self._recent = tuple(folder for folder in recent if folder != workdir)[:MOST_RECENT]
         self._choices = (workdir, *self._recent)
-        """What the arrow keys go through in the folder's box."""
+        """The folders that the arrow keys choose among in the folder field."""
         self.recent = Sentences(look, id="recent")
         self._suggester: FolderSuggester | None = None
         self.more = MoreToggle(look)
@@ -155,10 +155,10 @@ class NewSessionDialog(AgentDialog):
         self.hosts_field = DialogField("Network", self.hosts)
         self.machine = LineInput(placeholder="local", id="machine")
         self.machine_field = DialogField("Machine", self.machine)
-        self._asked: SandboxPreviewRequested | None = None
-        """What was asked last, of what its sandbox gets; an answer to anything else counts no more."""
-        self._told_folder = workdir
-        """The folder for which the sandbox was told, or asked for."""
+        self._preview_request: SandboxPreviewRequested | None = None
+        """The last requested sandbox preview; an answer to any other request is ignored."""
+        self._preview_folder = workdir
+        """The folder of the last shown or requested sandbox preview."""
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Name", self.name_box)
@@ -179,17 +179,17 @@ class NewSessionDialog(AgentDialog):
             self.recent.say((f"{arrow} recent: {clean_line(', '.join(self._recent))}", Token.FAINT))
         self._fit()
         self.begin(self.name_box)
-        self._name_folder()
+        self._request_folder_notice()
 
     def offer_folders(self, folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
-        """Complete what is written in the folder's box by what *folders* finds."""
+        """Complete the folder field with what *folders* finds."""
         self.folder.suggester = self._suggester = FolderSuggester(self._choices, folders)
 
     def takes(self, key: events.Key) -> bool:
-        """In the folder's box, Tab takes a completion if there is one, and the arrows go through recent folders."""
+        """In the folder field, Tab accepts a completion if there is one, and the arrows choose recent folders."""
         if self.focused is self.folder and not self.is_opening:
             if key.key in ("up", "down") and self._recent:
-                self._turn(1 if key.key == "down" else -1)
+                self._cycle_folder(1 if key.key == "down" else -1)
                 return True
             written, whole = self._suggester.last if self._suggester is not None else ("", "")
             if key.key == "tab" and whole and written == self.folder.value:
@@ -197,7 +197,7 @@ class NewSessionDialog(AgentDialog):
                 return True
         return super().takes(key)
 
-    def _turn(self, by: int) -> None:
+    def _cycle_folder(self, by: int) -> None:
         here = self._choices.index(self.folder.value) if self.folder.value in self._choices else 0
         self._write_folder(self._choices[(here + by) % len(self._choices)])
 
@@ -206,14 +206,14 @@ class NewSessionDialog(AgentDialog):
         self.folder.action_end()
 
     def offer_sandboxes(self, may_be: SandboxChoices) -> None:
-        """Offer to be confined so; told before the agents."""
+        """Offer these sandboxes; called before `offer_agents`."""
         self.sandbox.may_be = may_be
         self.amount.put(may_be.sizes, may_be.sizes.index(may_be.size) if may_be.size in may_be.sizes else 0)
-        with self.hosts.prevent(Input.Changed):  # nobody typed it
+        with self.hosts.prevent(Input.Changed):  # the user did not type it
             self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
 
     def offer_machines(self, names: Sequence[str]) -> None:
-        """Offer these machines; any other can be written as well."""
+        """Offer these machines; any other can be typed as well."""
         if names:
             self.machine.complete(names, f"local; ssh hosts: {clean_line(', '.join(names))}")
 
@@ -223,21 +223,23 @@ class NewSessionDialog(AgentDialog):
         elif message.choice is self.mode:
             self._offer_sandboxes(self.sandbox.tier)
         elif message.choice is self.sandbox.choice:
-            self._tell_sandbox()
+            self._request_preview()
 
-    def tell_confined(self, asked: SandboxPreviewRequested, confined: SandboxPreview | None, why_not: str = "") -> None:
-        """What the sandbox *asked* for would get; None where what is chosen can have none, and *why_not*."""
-        if asked is self._asked:
+    def show_sandbox_preview(
+        self, asked: SandboxPreviewRequested, confined: SandboxPreview | None, why_not: str = ""
+    ) -> None:
+        """Show what the sandbox *asked* about would get; None if it cannot have one, with the reason *why_not*."""
+        if asked is self._preview_request:
             self.sandbox.tell(confined, why_not)
-            self._go_on()
+            self._act_if_confirmed()
 
     def tell_folder(self, notice: str) -> None:
-        """Why what the folder brings along does not count; nothing where there is no need to say."""
+        """Show the notice on the folder's config; none if empty."""
         self.brings.say(*([(clean_line(notice), Token.NOTICE)] if notice else []))
 
     def on_input_changed(self, event: Input.Changed | None = None) -> None:
         super().on_input_changed()
-        self._tell_name()
+        self._show_default_name()
 
     def on_more_toggle_toggled(self, message: MoreToggle.Toggled) -> None:
         message.stop()
@@ -246,12 +248,12 @@ class NewSessionDialog(AgentDialog):
             hidden = (self.sandbox.choice, self.amount, self.hosts, self.machine)
             self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
 
-    def _tell_name(self) -> None:
-        """Show the name that an empty one becomes."""
-        self.name_box.stand_in(self._made_name())
+    def _show_default_name(self) -> None:
+        """Show the name that an empty name field stands for."""
+        self.name_box.stand_in(self._default_name())
 
-    def _made_name(self) -> str:
-        """A name of the folder and the agent that no session has."""
+    def _default_name(self) -> str:
+        """A name made of the folder and the agent that no session has."""
         folder = expanded(self._folder).name or self.machine.value.strip()
         parts = (UNFIT.sub("-", clean_line(part)).strip("-.")[:LONGEST_PART] for part in (folder, self.agent.value))
         made = "-".join(filter(None, parts)) or "session"
@@ -260,16 +262,16 @@ class NewSessionDialog(AgentDialog):
 
     def on_input_blurred(self, event: Input.Blurred) -> None:
         if event.input in (self.folder, self.machine):
-            self._name_folder()
-            self._tell_folders_sandbox()
+            self._request_folder_notice()
+            self._refresh_preview()
 
-    def _name_folder(self) -> None:
-        """Have said what there is to say of the folder; of one on another machine there is nothing."""
+    def _request_folder_notice(self) -> None:
+        """Request the notice on the folder; there is none for a folder on another machine."""
         self.brings.say()
         if not self.machine.value.strip():
             self.post_message(FolderNoticeRequested(self._folder))
 
-    def _agents_known(self) -> None:
+    def _fill_in_agents(self) -> None:
         missing = ", ".join(offer.name for offer in self.offers or () if offer.problem)
         if self.agent.options and missing:
             self.why.say((f"not installed: {clean_line(missing)}", Token.FAINT))
@@ -281,25 +283,27 @@ class NewSessionDialog(AgentDialog):
 
     def _offer_sandboxes(self, wanted: str) -> None:
         self.sandbox.offer(self._mode, self._offer.confines, wanted)
-        self.more.is_open = self.more.is_open or bool(self.sandbox.tier)  # a person sees what it would get
-        self._tell_sandbox()
-        self._tell_name()
+        self.more.is_open = self.more.is_open or bool(self.sandbox.tier)  # so that the user sees what it would get
+        self._request_preview()
+        self._show_default_name()
 
-    def _tell_sandbox(self) -> None:
-        """Say what the sandbox gets; whoever knows is asked."""
+    def _request_preview(self) -> None:
+        """Show what the sandbox gets; request it from the app if needed."""
         self._fit()
-        self._asked, self._told_folder = None, self._folder
+        self._preview_request, self._preview_folder = None, self._folder
         if self.sandbox.say():
-            self._asked = SandboxPreviewRequested(self.agent.value, self._mode, self._folder, self.sandbox.tier)
-            self.post_message(self._asked)
+            self._preview_request = SandboxPreviewRequested(
+                self.agent.value, self._mode, self._folder, self.sandbox.tier
+            )
+            self.post_message(self._preview_request)
 
-    def _tell_folders_sandbox(self) -> None:
-        """Say it anew where the folder is another now: it sees that one, and that may have a config of its own."""
-        if self._folder != self._told_folder and not self.machine.value.strip():
-            self._tell_sandbox()
+    def _refresh_preview(self) -> None:
+        """Request it again if the folder changed: the sandbox gets that folder, which may have its own config."""
+        if self._folder != self._preview_folder and not self.machine.value.strip():
+            self._request_preview()
 
     def _fit(self) -> None:
-        """Show the fields that mean something for what is chosen, the rare ones where they are unfolded."""
+        """Show the fields that apply to the choices; the rarely used ones only if unfolded."""
         is_interpreter, is_open = self._mode is Mode.INTERPRETER, self.more.is_open
         self.sandbox.display = is_open and self.sandbox.is_offered
         self.hosts_field.display = is_open and is_interpreter
@@ -311,7 +315,7 @@ class NewSessionDialog(AgentDialog):
 
     @property
     def _offer(self) -> ProfileOffer:
-        return next((offer for offer in self.offers or () if offer.name == self.agent.value), NOBODY)
+        return next((offer for offer in self.offers or () if offer.name == self.agent.value), NO_OFFER)
 
     @property
     def _mode(self) -> Mode | None:
@@ -342,18 +346,18 @@ class NewSessionDialog(AgentDialog):
         name = self.name_box.value.strip()
         if name in self.taken:
             self._complain_at("name", f"The name {clean_line(name)} is already in use.", "Choose another name.")
-        elif not self._await_agents() and self.agent.options:
-            self._create(name or self._made_name())
+        elif not self._wait_for_agents() and self.agent.options:
+            self._create(name or self._default_name())
 
     def _create(self, name: str) -> None:
         machine = self.machine.value.strip()
-        self._tell_folders_sandbox()
+        self._refresh_preview()
         sandbox = self.sandbox.tier if self.sandbox.is_open else None
         if self.sandbox.why_not and not machine:
             self._complain_at("sandbox-choice", self.sandbox.why_not.split("\n")[0], "Choose another sandbox.")
             return
         if sandbox and self.sandbox.is_asked and not machine:
-            self._await("its sandbox access is known")
+            self._act_later("its sandbox access is known")
             return
         agent, folder, mode = self.agent.value, self._folder, self._mode
         workdir = str(expanded(folder)) if folder else ""
@@ -363,10 +367,10 @@ class NewSessionDialog(AgentDialog):
                     "machine", "Interpreter sandboxes run on the local machine only.", "Leave the field empty."
                 )
                 return
-            workdir = "" if folder == self.workdir else workdir  # its own, unless somebody wrote another
+            workdir = "" if folder == self.workdir else workdir  # the machine's own, unless the user typed another
         elif machine:
             agent, mode = f"{agent}@{machine}", Mode.TMUX
-            workdir = "" if folder == self.workdir else folder  # ours is none of its folders
+            workdir = "" if folder == self.workdir else folder  # this machine's folder does not exist there
             try:
                 split(agent)
             except UsageError as error:
@@ -375,31 +379,31 @@ class NewSessionDialog(AgentDialog):
         prompt = self.query_one("#first-prompt", TextBox).text.strip()
         wanted = CreateSession(name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox)
         if mode is Mode.INTERPRETER:
-            wanted = msgspec.structs.replace(wanted, size=self._wanted_size(), hosts=self._hosts())
+            wanted = msgspec.structs.replace(wanted, size=self._requested_size(), hosts=self._requested_hosts())
         confined = self.sandbox.confined
         if sandbox and confined is not None and not confined.is_agreed:
             self._ask_agreement(wanted, confined)
         else:
             self.want(wanted)
 
-    def _wanted_size(self) -> str | None:
-        """None where it is what the config says, or nobody chose."""
+    def _requested_size(self) -> str | None:
+        """None if it is the config's, or the user chose none."""
         is_usual = not self._has_size or self.amount.value == self.sandbox.may_be.size
         return None if is_usual else self.amount.value
 
     @property
     def _has_size(self) -> bool:
-        """Whether the size of its sandbox is a person's to choose."""
-        has_size = self.sandbox.tier != "e2b"  # there it is its template's
+        """Whether the user can choose the size of its sandbox."""
+        has_size = self.sandbox.tier != "e2b"  # there its template decides
         return self._mode is Mode.INTERPRETER and has_size and len(self.amount.options) > 1
 
-    def _hosts(self) -> tuple[str, ...] | None:
-        """Likewise."""
+    def _requested_hosts(self) -> tuple[str, ...] | None:
+        """None if they are the config's."""
         hosts = tuple(host for host in re.split(r"[\s,]+", self.hosts.value) if host)
         return None if hosts == self.sandbox.may_be.hosts else hosts
 
     def _ask_agreement(self, wanted: CreateSession, confined: SandboxPreview) -> None:
-        """What is handed to a sandbox leaves kasmon's hands: a person says once that it may."""
+        """Have the user agree once: what a sandbox gets leaves kasmon's control."""
 
         def agree(dialog: ConfirmDialog) -> None:
             dialog.dismiss()

@@ -1,4 +1,4 @@
-"""The field of a new session that says what confines it: every tier, and of one that cannot be had why not."""
+"""The sandbox field of a new session: every tier, and for an unavailable one the reason."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,74 +19,74 @@ INTERPRETERS: Final = "Persistent python, bash and node with shared files, in a 
 
 
 class SandboxField(DialogField):
-    """The choice, and below it what that means."""
+    """The choice, and an explanation below it."""
 
     def __init__(self, look: ThemeStyles) -> None:
         self.choice = ChoiceField(look, (), id="sandbox-choice")
         self.gets = Sentences(look, id="gets")
         super().__init__("Sandbox", Vertical(self.choice, self.gets))
         self.display = self.is_offered = False
-        """Whether there is a sandbox to speak of for what is chosen; whether it is shown the dialog decides."""
+        """Whether the chosen mode can have a sandbox; the dialog decides whether the field is shown."""
         self.may_be = SandboxChoices()
         self._mode: Mode | None = None
         self.confined: SandboxPreview | None = None
-        """What it would get, once that is known."""
+        """What the sandbox would get, once that is known."""
         self.is_asked = False
-        """Whether that is still being found out."""
-        self._told = ""
+        """Whether that is still being determined."""
+        self._refusal = ""
 
     @property
     def tier(self) -> str:
-        """The one that is chosen; empty for none."""
+        """The chosen tier; empty for none."""
         return "" if self.choice.value in ("", NONE) else self.choice.value
 
     @property
     def is_open(self) -> bool:
-        """Whether there is anything to choose."""
+        """Whether there is more than one choice."""
         return len(self.choice.options) > 1
 
     @property
     def why_not(self) -> str:
-        """Why what is chosen cannot be had, a sentence a line; empty where nothing speaks against it."""
-        return self._refused(self._offered(self.tier)) or self._told
+        """Why the chosen tier is unavailable, a sentence a line; empty if it is available."""
+        return self._find_problem(self._find_offer(self.tier)) or self._refusal
 
     def offer(self, mode: Mode | None, confines: Sequence[Mode], wanted: str) -> None:
-        """Offer what confines a session of *mode*, which can be confined in the modes *confines*; *wanted* first."""
+        """Offer the tiers for a session of *mode*, if that is one of *confines*; preselect *wanted*."""
         self._mode = mode
         tiers = [each.tier for each in self.may_be.tiers] if mode in confines else []
         options = tiers if mode is Mode.INTERPRETER else [NONE, *tiers]
-        off = [each.tier for each in self.may_be.tiers if self._refused(each)]
+        off = [each.tier for each in self.may_be.tiers if self._find_problem(each)]
         self.choice.put(options, options.index(wanted) if wanted in options else 0, off)
         self.choice.can_focus = self.is_open
         self.is_offered = options not in ([NONE], [])
 
     def say(self) -> bool:
-        """Say of what is chosen what is known here; whether somebody is to be asked what it gets."""
-        self.confined, self._told, self.is_asked = None, "", False
+        """Show what is known of the chosen tier; return whether its preview must be requested."""
+        self.confined, self._refusal, self.is_asked = None, "", False
         if why := self.why_not:
             self.gets.say(*((clean_line(line), Token.ERROR) for line in why.split("\n")))
         elif self._mode is Mode.INTERPRETER:
             project = f" They see {self.may_be.project} as /project." if self.may_be.project else ""
             self.gets.say((INTERPRETERS + clean_line(project), Token.FAINT))
         else:
-            not_here = [each.tier for each in self.may_be.tiers if self._refused(each)]
+            not_here = [each.tier for each in self.may_be.tiers if self._find_problem(each)]
             told = f"unavailable: {', '.join(not_here)}" if not_here and not self.tier and self.is_open else ""
             self.gets.say(*([(told, Token.FAINT)] if told else []))
             self.is_asked = bool(self.tier)
         return self.is_asked
 
     def tell(self, confined: SandboxPreview | None, why_not: str = "") -> None:
-        """What the one that is chosen would get; None where what is to be confined can have none, and *why_not*."""
+        """Show what the chosen sandbox would get; None if the session cannot have it, with the reason *why_not*."""
         self.is_asked = False
-        self.confined, self._told = confined, why_not if confined is None else ""
+        self.confined, self._refusal = confined, why_not if confined is None else ""
         if confined is None:
             self.gets.say(*((clean_line(line), Token.ERROR) for line in why_not.split("\n")))
         else:
             self.gets.say(*((clean_line(line), Token.FAINT) for line in confined.lines))
 
-    def _offered(self, tier: str) -> TierOffer:
+    def _find_offer(self, tier: str) -> TierOffer:
         return next((each for each in self.may_be.tiers if each.tier == tier), TierOffer(tier=tier))
 
-    def _refused(self, offer: TierOffer) -> str:
-        """Why a session of this mode cannot have it."""
+    def _find_problem(self, offer: TierOffer) -> str:
+        """Why a session of this mode cannot use this tier."""
         return NO_AGENTS if not offer.has_agents and self._mode is not Mode.INTERPRETER else offer.why_not

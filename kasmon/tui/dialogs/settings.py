@@ -1,4 +1,4 @@
-"""The settings: choose a theme and see it at once; where the config lies, and what is wrong with it."""
+"""The settings dialog: choose a theme with a live preview; shows the config's path and problems."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -18,7 +18,7 @@ from kasmon.tui.widgets.reader import Sentences
 
 SAMPLE = ("asking", "working", "idle", "lost")
 ROOMY = 50
-"""In fewer cells a theme has its title alone."""
+"""With fewer cells a theme is shown by its title alone."""
 
 
 class ThemeList(Widget, can_focus=True):
@@ -72,7 +72,7 @@ class ThemeList(Widget, can_focus=True):
 
 
 class SettingsDialog(Dialog):
-    """Up and down show a theme, Enter keeps it, Esc brings the old one back."""
+    """Up and down preview a theme, Enter applies it, Esc restores the old one."""
 
     title_text = "Settings"
 

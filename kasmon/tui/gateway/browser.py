@@ -1,4 +1,4 @@
-"""Shows an address in the person's browser, by the program that their desktop has for that."""
+"""Opens an address in the user's browser, by the desktop's own opener program."""
 
 import asyncio
 import shutil
@@ -11,15 +11,15 @@ from kasmon.tui.terminal.links import is_link
 
 OPENERS: Final = ("open",) if sys.platform == "darwin" else ("xdg-open", "wslview")
 OPEN_S: Final = 3.0
-"""So long it is waited whether the opener fails, in seconds; some stay for as long as the browser does."""
+"""How long to wait for the opener to fail, in seconds; some run for as long as the browser does."""
 
 
 async def opened(address: str) -> None:
-    """Have *address*, which is http or https, shown in a browser.
+    """Open *address*, which is http or https, in a browser.
 
     Raises:
         RefusedError: for any other address.
-        UnavailableError: if there is no program for that here, or it fails.
+        UnavailableError: if there is no opener program here, or it fails.
     """
     if not is_link(address):
         raise RefusedError("only http and https addresses are opened.")

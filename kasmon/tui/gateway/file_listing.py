@@ -1,4 +1,4 @@
-"""The files of a session's folder, for completing their names: as many as can be listed quickly, nearest first."""
+"""The files of a session's folder, for name completion: as many as can be listed quickly, nearest first."""
 
 import os
 import time
@@ -11,15 +11,15 @@ from kasmon.sanitize import clean_line
 
 MOST: Final = 20_000
 LONGEST_S: Final = 1.5
-"""How long is looked at most, in seconds; what is not found by then is not offered."""
+"""Time limit of a listing, in seconds; files not found by then are not offered."""
 LEFT_OUT: Final = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})
-"""Folders that people do not write in; hidden ones are left out as well."""
+"""Folders that users do not edit in; hidden ones are left out as well."""
 
 
 def listed(folder: Path) -> list[str]:
-    """Paths relative to *folder*, folders with a slash behind, those near the top first; never raises.
+    """Return paths relative to *folder*, folders with a trailing slash, those near the top first; never raises.
 
-    Hidden files, links to folders, and names that cannot be shown as they are are left out.
+    Hidden files, links to folders, and names with unprintable characters are left out.
     """
     files: list[str] = []
     until = time.monotonic() + LONGEST_S
@@ -35,9 +35,9 @@ def listed(folder: Path) -> list[str]:
 
 
 def folders_like(written: str) -> list[str]:
-    """The folders whose paths begin with *written*, as it is written and with a slash behind; never raises.
+    """Return the folders whose paths begin with *written*, spelt like it, with a trailing slash; never raises.
 
-    Hidden ones are left out unless their beginning is written, and so are names that cannot be shown as they are.
+    Hidden folders are left out unless *written* begins their name; so are names with unprintable characters.
     """
     parent, slash, start = written.rpartition("/")
     found: list[str] = []
@@ -56,7 +56,7 @@ def folders_like(written: str) -> list[str]:
 
 
 def _entries(folder: Path) -> list[tuple[str, bool]]:
-    """The names in *folder* that are offered, and which of them are folders."""
+    """The names in *folder* to offer, and which of them are folders."""
     found: list[tuple[str, bool]] = []
     try:
         with os.scandir(folder) as entries:

@@ -1,4 +1,4 @@
-"""The world of a real kasmon: logs followed, hosts reached, config and themes watched. See `protocol.World`."""
+"""The gateway of a real kasmon: follows logs, connects to hosts, watches config and themes. See `protocol.Gateway`."""
 
 import asyncio
 import contextlib
@@ -35,33 +35,33 @@ if TYPE_CHECKING:
     from kasmon.tui.gateway.live_commands import LiveCommands
 
 SHORTEST_SECRET: Final = 6
-"""A shorter value of a variable would hide half of every card."""
+"""Shorter values of variables are not redacted: they would hide half of every card."""
 RECONCILE_S: Final = 1.0
-"""How often it is looked whether there is a plan by now, in seconds."""
+"""How often to check whether a plan exists by now, in seconds."""
 PREPARED_S: Final = 0.05
-"""So long at most a fleet with a new request waits for what its card needs: a file system may not answer."""
+"""A fleet with a new request waits at most this long for its card's data: a file system may not respond."""
 
-Given = ParamSpec("Given")
-Told = TypeVar("Told")
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
-def _in_our_words(
-    call: Callable[Given, Coroutine[Any, Any, Told]],
-) -> Callable[Given, Coroutine[Any, Any, Told]]:
-    """*call*, where what the system refuses (a disk that is full, a file that is not ours) is an error of ours."""
+def _with_kasmon_errors(
+    call: Callable[Params, Coroutine[Any, Any, Result]],
+) -> Callable[Params, Coroutine[Any, Any, Result]]:
+    """Wrap *call* so that an `OSError` (a full disk, a missing permission) becomes a `KasmonError`."""
 
     @functools.wraps(call)
-    async def told(*args: Given.args, **kwargs: Given.kwargs) -> Told:
+    async def wrapper(*args: Params.args, **kwargs: Params.kwargs) -> Result:
         try:
             return await call(*args, **kwargs)
         except OSError as error:
             raise of_system(error) from error
 
-    return told
+    return wrapper
 
 
 class LiveGateway:
-    """Implements `Gateway` over one kasmon's places."""
+    """Implements `Gateway` over the folders of one kasmon."""
 
     def __init__(self, places: Paths) -> None:
         self.places = places
@@ -69,20 +69,20 @@ class LiveGateway:
         self._fleet = Fleet()
         self._host = TerminalHost(places)
         self._settings = LiveSettings(places)
-        self._wishes: LiveCommands | None = None
-        self._adopter = SandboxAdopter(places)
+        self._commands: LiveCommands | None = None
+        self._sandbox_adopter = SandboxAdopter(places)
         self._cards: dict[SessionId, tuple[str, tuple[str, ...]]] = {}
-        """Of each session that asked: its project, and the values that must not stand on a card."""
+        """Per session with a request: its project, and the secret values to redact on its card."""
         self._searcher: SearchIndexWriter | None = None
-        self._grounds_of: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
-        """A fleet's sessions, and those of them whose files count."""
+        self._collision_sessions: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
+        """A fleet's sessions, and those of them whose files are checked for collisions."""
 
     @property
     def _config(self) -> Config:
         return self._settings.config
 
     def first(self) -> Fleet:
-        """The fleet now, read at once: for the first frame, before there is a loop to block."""
+        """Return the current fleet, read synchronously: for the first frame, before there is an event loop to block."""
         self._fleet = self.watch.look()
         return self._fleet
 
@@ -96,21 +96,21 @@ class LiveGateway:
     async def changes(self) -> AsyncIterator[Fleet]:
         async for fleet in self.watch.changes():
             self._fleet = fleet
-            self._adopter.look(fleet.sessions)
+            self._sandbox_adopter.look(fleet.sessions)
             if new := [session for session in fleet.sessions if session.asks and session.id not in self._cards]:
                 await asyncio.wait([asyncio.create_task(self._prepare_cards(new))], timeout=PREPARED_S)
             yield fleet
 
     async def _prepare_cards(self, sessions: Sequence[Session]) -> None:
-        """Read what a card of each needs before the dashboard hears that it asks: then it is busy, and threads wait."""
+        """Read each card's data before the dashboard gets the fleet: drawing keeps it busy, and threads wait."""
 
         def read() -> dict[SessionId, tuple[str, tuple[str, ...]]]:
-            return {each.id: (_project(each), _values(self.places, each.id)) for each in sessions}
+            return {each.id: (_find_project(each), _read_secrets(self.places, each.id)) for each in sessions}
 
         self._cards |= await asyncio.to_thread(read)
 
     async def keep_searchable(self) -> None:
-        """From now on keep the index by which searches are quick, while this dashboard is the one that does."""
+        """Keep the search index up to date from now on, while this dashboard is the one that writes it."""
         module = await asyncio.to_thread(import_module, "kasmon.supervisor.search.index_writer")
         writer = module.SearchIndexWriter(self.places, lambda: self._fleet.sessions, lambda: self.watch.is_writer)
         self._searcher = writer
@@ -126,7 +126,7 @@ class LiveGateway:
             yield boards
 
     def _may_have_plans(self) -> bool:
-        """Whether one was ever begun, or lies in a folder of the config; half a megabyte is loaded for them then."""
+        """Whether a plan was ever started, or is in a folder of the config; only then half a megabyte is imported."""
         with contextlib.suppress(OSError):
             return bool(self._config.plans.folders) or any(self.places.plans.iterdir())
         return False
@@ -137,80 +137,80 @@ class LiveGateway:
     def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
         return follow(self.places, self._fleet.get(session), session, since)
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def execute(self, wanted: Wanted, /) -> str:
-        if self._wishes is None:
-            await _loaded("kasmon.tui.gateway.live_commands")  # with every verb: 15 ms
-        return await self._wisher().carry_out(wanted)
+        if self._commands is None:
+            await _import_in_thread("kasmon.tui.gateway.live_commands")  # with every operation: 15 ms
+        return await self._get_commands().execute(wanted)
 
-    def _wisher(self) -> "LiveCommands":
+    def _get_commands(self) -> "LiveCommands":
         from kasmon.tui.gateway.live_commands import LiveCommands
 
-        self._wishes = self._wishes or LiveCommands(self.places, lambda: self._config, lambda: self._fleet)
-        return self._wishes
+        self._commands = self._commands or LiveCommands(self.places, lambda: self._config, lambda: self._fleet)
+        return self._commands
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
-        await _loaded("kasmon.tui.gateway.live_sandbox")
+        await _import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import offered
 
         return await asyncio.to_thread(offered, self.places, self._config, folder)
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def folder_notice(self, folder: str, /) -> str:
-        from kasmon.supervisor.sessions.folder_config import in_folder  # seldom wanted
+        from kasmon.supervisor.sessions.folder_config import in_folder  # rarely needed
 
         return (await asyncio.to_thread(in_folder, self.places, self._config, folder)).notice
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:
-        await _loaded("kasmon.tui.gateway.live_sandbox")
+        await _import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import may_be
 
         return await asyncio.to_thread(may_be, self.places, self._config)
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
-        await _loaded("kasmon.tui.gateway.live_sandbox")
+        await _import_in_thread("kasmon.tui.gateway.live_sandbox")
         from kasmon.tui.gateway.live_sandbox import confined
 
         return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir, tier)
 
     async def machines(self) -> Sequence[str]:
-        from kasmon.supervisor.sessions.machines import known  # seldom wanted
+        from kasmon.supervisor.sessions.machines import known  # rarely needed
 
         return await asyncio.to_thread(known, self._config.remote.ssh, self._fleet)
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
         from kasmon.supervisor.sessions.adopt import foreign_panes
 
         return await foreign_panes(self.places)
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
-        from kasmon.tui.gateway.file_listing import listed  # for whoever writes the name of one
+        from kasmon.tui.gateway.file_listing import listed  # only for file name completion
 
         return await asyncio.to_thread(listed, Path(self._session(session).workdir or "."))
 
     async def folders(self, written: str, /) -> Sequence[str]:
-        from kasmon.tui.gateway.file_listing import folders_like  # for whoever writes the name of one
+        from kasmon.tui.gateway.file_listing import folders_like  # only for folder name completion
 
         return await asyncio.to_thread(folders_like, written)
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def printed(self, session: SessionId, /) -> Sequence[str]:
-        from kasmon.supervisor.sessions.read import read as printed  # seldom wanted
+        from kasmon.supervisor.sessions.read import read as printed  # rarely needed
 
         return await printed(self.places, self._session(session), 0, ansi=True)
 
     async def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
-        from kasmon.tui.gateway.live_search import found  # seldom wanted
+        from kasmon.tui.gateway.live_search import found  # rarely needed
 
         async with contextlib.aclosing(found(self.places, self._fleet, words)) as there:
             async for each in there:
                 yield each
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
         from kasmon.tui.gateway.live_search import recorded
 
@@ -221,36 +221,36 @@ class LiveGateway:
 
         return await asyncio.to_thread(fact, self.places, session, place)
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def explained(self, session: SessionId, /) -> Sequence[str]:
-        from kasmon.supervisor.sessions.explain import explain  # seldom wanted
+        from kasmon.supervisor.sessions.explain import explain  # rarely needed
         from kasmon.supervisor.sessions.explanation_text import lines
 
         return lines(await explain(self.places, self._session(session)))
 
     async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
-        await _loaded("kasmon.supervisor.worktrees.collision_watch")
+        await _import_in_thread("kasmon.supervisor.worktrees.collision_watch")
         from kasmon.supervisor.worktrees.collision_watch import sweeps  # not before the first frame
 
-        async for sweep in sweeps(self._grounds):
+        async for sweep in sweeps(self._list_collision_sessions):
             names = {session.id: session.name for session in self._fleet.sessions}
             yield {
                 session: summed([(names.get(other, other), hit) for other, hit in found])
                 for session, found in sweep.hits.items()
             }
 
-    def _grounds(self) -> tuple[Session, ...]:
-        """The sessions whose files count; the same tuple as long as the fleet is the same."""
-        fleet, grounds = self._grounds_of
+    def _list_collision_sessions(self) -> tuple[Session, ...]:
+        """The sessions whose files are checked for collisions; the same tuple while the fleet is the same."""
+        fleet, checked = self._collision_sessions
         if fleet is not self._fleet.sessions:
             fleet = self._fleet.sessions
-            grounds = tuple(session for session in fleet if session.exists and not session.adopted)
-            self._grounds_of = fleet, grounds
-        return grounds
+            checked = tuple(session for session in fleet if session.exists and not session.adopted)
+            self._collision_sessions = fleet, checked
+        return checked
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def diff(self, session: SessionId, /) -> str:
-        from kasmon.supervisor.worktrees.session_diff import diff_of  # seldom wanted
+        from kasmon.supervisor.worktrees.session_diff import diff_of  # rarely needed
 
         known = self._session(session)
         if known.mode is Mode.INTERPRETER:
@@ -259,13 +259,13 @@ class LiveGateway:
             return await live_sandbox.turn_diff(self.places, known)
         return await asyncio.to_thread(diff_of, known)
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
-        from kasmon.tui.gateway.live_sandbox import past  # seldom wanted
+        from kasmon.tui.gateway.live_sandbox import past  # rarely needed
 
         return await asyncio.to_thread(past, self.places, self._session(session))
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def turn_diff(self, session: SessionId, turn: int, /) -> str:
         from kasmon.tui.gateway import live_sandbox
 
@@ -274,22 +274,22 @@ class LiveGateway:
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
         if session in self._cards:
             return self._cards[session][1]
-        return await asyncio.to_thread(_values, self.places, session)
+        return await asyncio.to_thread(_read_secrets, self.places, session)
 
     async def project(self, session: SessionId, /) -> str:
         if session in self._cards:
             return self._cards[session][0]
         known = self._fleet.get(session)
-        return await asyncio.to_thread(_project, known) if known is not None else ""
+        return await asyncio.to_thread(_find_project, known) if known is not None else ""
 
-    @_in_our_words
+    @_with_kasmon_errors
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
-        from kasmon.supervisor.sessions.operations import attach_argv  # seldom wanted
+        from kasmon.supervisor.sessions.operations import attach_argv  # rarely needed
 
         return await attach_argv(self.places, self._session(session))
 
     def close(self) -> None:
-        """Bring the index up to date; agents and hosts go on."""
+        """Bring the search index up to date; agents and hosts keep running."""
         if self._searcher is not None:
             self._searcher.close()
         self.watch.close()
@@ -301,20 +301,20 @@ class LiveGateway:
         return known
 
 
-async def _loaded(module: str) -> None:
-    """Load *module* in a thread, so that whoever imports it next holds nobody up."""
+async def _import_in_thread(module: str) -> None:
+    """Import *module* in a thread, so that a later import of it does not block the loop."""
     await asyncio.to_thread(import_module, module)
 
 
-def _project(session: Session) -> str:
-    """The folder that counts as the session's project; empty where it has none."""
-    from kasmon.host.session.rules import project_of  # for a request that is looked at
+def _find_project(session: Session) -> str:
+    """The session's project folder; empty if it has none."""
+    from kasmon.host.session.rules import project_of  # for a shown request
 
     return project_of(session.workdir) if session.workdir else ""
 
 
-def _values(places: Paths, session: SessionId) -> tuple[str, ...]:
-    """The secret values of a session's own variables that are long enough to be told from ordinary words."""
+def _read_secrets(places: Paths, session: SessionId) -> tuple[str, ...]:
+    """The secret values of the session's variables that are long enough to differ from ordinary words."""
     from kasmon.backends.common.environment import given_secrets  # only where something is shown that may hold one
 
     try:

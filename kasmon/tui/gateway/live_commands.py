@@ -1,4 +1,4 @@
-"""What the world of a real kasmon does when a person wants it; loaded by the first wish, as no frame needs it."""
+"""Executes commands for `LiveGateway`; imported by the first command, as no frame needs it."""
 
 import asyncio
 import contextlib
@@ -48,24 +48,24 @@ from kasmon.tui.notifications.delivery import NotificationDelivery
 from kasmon.tui.theme.look import RECEIPT_WORDS
 
 COPY_S: Final = 2.0
-"""How long tmux may take to take a text, in seconds."""
+"""How long tmux may take to accept a text, in seconds."""
 
 
 class LiveCommands:
-    """Carries wishes out over one kasmon's places; *config* and *fleet* say what they are now."""
+    """Executes commands over the folders of one kasmon; *config* and *fleet* return the current ones."""
 
     def __init__(self, places: Paths, config: Callable[[], Config], fleet: Callable[[], Fleet]) -> None:
         self._places = places
         self._config = config
         self._fleet = fleet
-        self._caller = NotificationDelivery()
+        self._delivery = NotificationDelivery()
 
-    async def carry_out(self, wanted: Wanted) -> str:
-        """Do what is wanted; a sentence for the person, or nothing. See `Gateway.wish`."""
+    async def execute(self, wanted: Wanted) -> str:
+        """Execute *wanted*; return a sentence for the user, or an empty string. See `Gateway.execute`."""
         places = self._places
         match wanted:
             case CreateSession(mode=Mode.INTERPRETER):
-                from kasmon.tui.gateway import live_sandbox  # seldom wanted
+                from kasmon.tui.gateway import live_sandbox  # rarely needed
 
                 await live_sandbox.create(places, self._config(), wanted)
             case CreateSession():
@@ -82,7 +82,7 @@ class LiveCommands:
             case RestartSession():
                 await operations.restart(places, self._session(wanted.session))
             case MoveSession():
-                from kasmon.supervisor.sessions.move import move  # seldom wanted
+                from kasmon.supervisor.sessions.move import move  # rarely needed
 
                 session = self._session(wanted.session)
                 config = await self._config_in(session.workdir, session.agent)
@@ -106,11 +106,11 @@ class LiveCommands:
             case KeepSplit():
                 await asyncio.to_thread(self._store_split, wanted.split)
             case CopyText():
-                await _to_tmux(wanted.text)
+                await _copy_to_tmux(wanted.text)
             case OpenLink():
                 await opened(wanted.address)
             case AdoptPane():
-                from kasmon.supervisor.sessions.adopt import adopt  # seldom wanted
+                from kasmon.supervisor.sessions.adopt import adopt  # rarely needed
 
                 await adopt(places, wanted.pane, wanted.name)
             case DecideOnPlan() | ApplyPlanEdit():
@@ -118,9 +118,9 @@ class LiveCommands:
             case ExportSession():
                 return await asyncio.to_thread(self._export, self._session(wanted.session))
             case NotifyPerson():
-                await self._caller.call(wanted.alert, self._config().notify)
+                await self._delivery.call(wanted.alert, self._config().notify)
             case SendToAgent():
-                return await self._tell(wanted)
+                return await self._send(wanted)
         return ""
 
     def _store_split(self, split: Split) -> None:
@@ -128,10 +128,10 @@ class LiveCommands:
         write_private(self._places.split, msgspec.json.encode(split))
 
     async def _config_in(self, folder: str, agent: str) -> Config:
-        """The config as it is in force for a session of *agent* in *folder*."""
+        """The config in force for a session of *agent* in *folder*."""
         return (await asyncio.to_thread(for_session, self._places, self._config(), folder, agent)).config
 
-    async def _tell(self, wanted: SendToAgent) -> str:
+    async def _send(self, wanted: SendToAgent) -> str:
         session = self._session(wanted.session)
         match wanted.wish:
             case Prompt() as prompt:
@@ -154,11 +154,11 @@ class LiveCommands:
             case wish:
                 from kasmon.tui.gateway import live_sandbox
 
-                return await live_sandbox.carried_out(self._places, session, wish)
+                return await live_sandbox.execute(self._places, session, wish)
         return ""
 
     async def _forget(self, session: Session) -> str:
-        """A sentence for the person, where a copy of its folder stays."""
+        """Remove *session*; return a sentence for the user if a copy of its folder remains."""
         if session.mode is not Mode.INTERPRETER:
             kept = await operations.forget(self._places, session)
         else:
@@ -168,13 +168,13 @@ class LiveCommands:
         return operations.copy_stays(kept) if kept else ""
 
     def _export(self, session: Session) -> str:
-        from kasmon.supervisor.sessions.export import as_markdown, write_beside  # seldom wanted
+        from kasmon.supervisor.sessions.export import as_markdown, write_beside  # rarely needed
 
         path = write_beside(Path.cwd(), session, as_markdown(self._places, session))
         return f"Exported {session.name} to {path}."
 
     def _decide(self, wanted: DecideOnPlan | ApplyPlanEdit) -> None:
-        from kasmon.supervisor.plans import decisions  # with all that reads plans
+        from kasmon.supervisor.plans import decisions  # imports all plan modules
 
         if isinstance(wanted, ApplyPlanEdit):
             decisions.take_edit(self._places, self._config(), wanted.plan, wanted.digest)
@@ -189,10 +189,10 @@ class LiveCommands:
         return known
 
 
-async def _to_tmux(text: str) -> None:
+async def _copy_to_tmux(text: str) -> None:
     """Make *text* the newest buffer of the tmux that this process runs in, and the clipboard of its terminal.
 
-    tmux takes no clipboard from a program inside it unless it is told to; from its own command line it does.
+    By default tmux ignores clipboard sequences of a program inside it, but not its own command line.
     """
     if not os.environ.get("TMUX"):
         return

@@ -1,4 +1,4 @@
-"""What the world of a real kasmon does with sandboxes; loaded by the first who wants something of one."""
+"""The sandbox operations of `LiveGateway`; imported by the first command about a sandbox."""
 
 import asyncio
 from typing import Literal, cast
@@ -26,26 +26,28 @@ from kasmon.tui.gateway.protocol import (
     TierOffer,
 )
 
-__all__ = ["carried_out", "confined", "create", "forget", "fork", "past", "replay", "turn_diff"]
+__all__ = ["confined", "create", "execute", "forget", "fork", "past", "replay", "turn_diff"]
 
 forget = operations.remove
 
 
-async def carried_out(places: Paths, session: Session, wish: SandboxWish) -> str:
-    """Carry *wish* to the session's sandbox; a sentence for the person. What a run printed its transcript tells."""
+async def execute(places: Paths, session: Session, wish: SandboxWish) -> str:
+    """Execute *wish* in the session's sandbox; return a sentence for the user. A run's output is in the transcript."""
     if isinstance(wish, Run):
         await operations.run(places, session, wish.interpreter, wish.code)
         return ""
-    told = await operations.keep(places, session, wish)
+    checkpoint = await operations.keep(places, session, wish)
     if isinstance(wish, Checkpoint):
         return (
-            f"{session.name}: checkpoint {told} created" if told else f"{session.name}: no checkpoint could be created"
+            f"{session.name}: checkpoint {checkpoint} created"
+            if checkpoint
+            else f"{session.name}: no checkpoint could be created"
         )
-    return f"{session.name}: {told}" if told else ""
+    return f"{session.name}: {checkpoint}" if checkpoint else ""
 
 
 def offered(places: Paths, config: Config, folder: str) -> tuple[ProfileOffer, ...]:
-    """What a new session in *folder* can be: the profiles, and interpreters in a sandbox of the config's tier."""
+    """Return the choices for a new session in *folder*: the profiles, and interpreters in the config's sandbox tier."""
     found = offers(in_folder(places, config, folder).config if folder else config)
     tier = config.sandbox.tier
     interpreters = ProfileOffer(name=CALLED, modes=(Mode.INTERPRETER,), confines=(Mode.INTERPRETER,), sandbox=tier)
@@ -54,7 +56,7 @@ def offered(places: Paths, config: Config, folder: str) -> tuple[ProfileOffer, .
 
 
 def may_be(places: Paths, config: Config) -> SandboxChoices:
-    """What a new session may be confined by, as far as that is seen without trying it; blocks."""
+    """Return the sandboxes that a new session may use, judged without trying them; blocks."""
     tiers = tuple(
         TierOffer(
             tier=each.tier,
@@ -70,10 +72,10 @@ def may_be(places: Paths, config: Config) -> SandboxChoices:
 
 
 def confined(places: Paths, config: Config, agent: str, mode: Mode | None, workdir: str, tier: str) -> SandboxPreview:
-    """What the sandbox of *agent* would get in *workdir*, one of *tier*; blocks.
+    """Return what the sandbox of *agent* would get in *workdir*, with *tier*; blocks.
 
     Raises:
-        KasmonError: if it can have none.
+        KasmonError: if it cannot have one.
     """
     resolved = resolve(for_session(places, config, workdir, agent).config, agent, mode, sandbox=tier)
     availability.must_carry(places, resolved, workdir)
@@ -81,7 +83,7 @@ def confined(places: Paths, config: Config, agent: str, mode: Mode | None, workd
 
 
 async def create(places: Paths, config: Config, wanted: CreateSession) -> None:
-    """Make a sandbox of interpreters; its first prompt, if there is one, is run by bash."""
+    """Create an interpreter sandbox; bash runs its first prompt, if there is one."""
     new = NewSandbox(
         name=wanted.name,
         tier=cast("Tier", wanted.sandbox) if wanted.sandbox else None,
@@ -96,17 +98,17 @@ async def create(places: Paths, config: Config, wanted: CreateSession) -> None:
 
 
 async def fork(places: Paths, session: Session, wanted: ForkSandbox) -> str:
-    """Make a sandbox that begins where that of *session* is, or was; how much of that it has."""
+    """Create a sandbox from the present or a former state of *session*'s; return what was copied and what was lost."""
     made = await operations.fork(places, session, wanted.name, wanted.checkpoint)
     said = f"Created {wanted.name} from {session.name}, {origin_words(made.origin)}."
     return f"{said} {session.name} lost: {made.lost}" if made.lost else said
 
 
 async def replay(places: Paths, session: Session, wanted: ReplaySandbox) -> str:
-    """Run in a new sandbox what ran in that of *session*; what came of it."""
+    """Run the history of *session*'s sandbox again in a new one; return the outcome."""
     return await replayed(places, session, wanted.name, wanted.checkpoint)
 
 
 async def turn_diff(places: Paths, session: Session, turn: int | None = None) -> str:
-    """What *turn*, by default the last that is over, changed in its files; cleaned."""
+    """Return the cleaned diff of *turn*, by default the last one that ended, in its files."""
     return clean_block(await asyncio.to_thread(operations.diff, places, session, turn))

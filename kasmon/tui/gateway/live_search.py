@@ -1,4 +1,4 @@
-"""The dashboard's searches in the world of a real kasmon: in a thread, a session at a time."""
+"""The searches of `LiveGateway`: in a thread, a session at a time."""
 
 import asyncio
 import contextlib
@@ -18,41 +18,41 @@ from kasmon.supervisor.search.search import SessionHits, by_use, search
 from kasmon.tui.gateway.protocol import RecordedText
 
 MOST: Final = 20
-"""So many places are shown of each session, the newest."""
+"""At most this many hits are shown of each session, the newest."""
 CONTEXT: Final = 2
 AROUND: Final = 5000
-"""So many lines of what was printed are shown above and below a place."""
+"""Number of lines shown above and below a hit in printed text."""
 
 
 async def found(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[SessionHits, None]:
-    """Yield where *words* stand; see `Gateway.search`."""
+    """Yield where *words* occur; see `Gateway.search`."""
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[SessionHits | None] = asyncio.Queue()
+    hits: asyncio.Queue[SessionHits | None] = asyncio.Queue()
     ended = threading.Event()
     pattern = SearchPattern(words, ignores_case=True)
 
-    def tell(each: SessionHits | None) -> None:
+    def publish(each: SessionHits | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
-            loop.call_soon_threadsafe(heard.put_nowait, each)
+            loop.call_soon_threadsafe(hits.put_nowait, each)
 
     def look() -> None:
         try:
             everyone = by_use(places, fleet.sessions)
             for each in search(places, everyone, pattern, context=CONTEXT, most=MOST, stopped=ended.is_set):
-                tell(each)
+                publish(each)
         finally:
-            tell(None)
+            publish(None)
 
     threading.Thread(target=look, name="searches", daemon=True).start()
     try:
-        while (each := await heard.get()) is not None:
+        while (each := await hits.get()) is not None:
             yield each
     finally:
         ended.set()
 
 
 def recorded(places: Paths, session: SessionId, line: int | None, at: float) -> RecordedText:
-    """What was printed around a line or a time; see `Gateway.recorded`."""
+    """Return the text printed around a line or a time; see `Gateway.recorded`."""
     everything = [*terminal_record.numbered(terminal_record.everything(places.record(session)))]
     if line is None:
         here = next((n for n, (_, printed_at, _) in enumerate(everything) if printed_at >= at), len(everything) - 1)
@@ -65,7 +65,7 @@ def recorded(places: Paths, session: SessionId, line: int | None, at: float) -> 
 
 
 def fact(places: Paths, session: SessionId, place: int) -> Event | None:
-    """The fact that begins at byte *place* of the session's log."""
+    """Return the event that begins at byte *place* of the session's log; None if there is none."""
     with contextlib.suppress(LogMissingError, OSError):
         return next((event for event, _ in EventLog(places.log(session)).read(Cursor(place))), None)
     return None

@@ -1,4 +1,4 @@
-"""What the config and the theme files say, read anew when one of them changed; of a broken one what it said before."""
+"""Reads config and theme files again when one of them changes; a broken file keeps its last good content."""
 
 import asyncio
 import contextlib
@@ -17,29 +17,29 @@ from kasmon.paths import Paths
 from kasmon.tui.gateway.protocol import DashboardSettings, Split
 
 RECONCILE_S: Final = 1.0
-"""How often it is looked where the system does not tell of changes, in seconds."""
+"""How often to check the files where the system reports no changes, in seconds."""
 
 
 class LiveSettings:
-    """The settings of one kasmon's places, as they are read."""
+    """The settings from the folders of one kasmon."""
 
     def __init__(self, places: Paths) -> None:
         self.config = Config()
-        """What was in force when it was read last."""
+        """The config as read last."""
         self._places = places
         self._text = ""
 
     async def changes(self) -> AsyncIterator[DashboardSettings]:
         """Yield the settings now, then after each change of a file. Never ends by itself."""
-        seen: object = None
-        async for _ in _touched(self._places.config):
-            stamp = await asyncio.to_thread(_stamp, self._places)
-            if stamp != seen:
-                seen = stamp
+        stamp_before: object = None
+        async for _ in _watch_files(self._places.config):
+            stamp = await asyncio.to_thread(_read_stamp, self._places)
+            if stamp != stamp_before:
+                stamp_before = stamp
                 yield await asyncio.to_thread(self._read)
 
     def _read(self) -> DashboardSettings:
-        """The settings now; where the config is broken, the last good ones, and what is wrong."""
+        """The settings now; if the config is broken, the last good ones with the problem."""
         file, problems = self._places.config_file, list[str]()
         try:
             text = read(file)
@@ -55,7 +55,7 @@ class LiveSettings:
             agents=programs(config),
             popup=config.attention.popup,
             preview=ui.preview,
-            split=_split(self._places),
+            split=_load_split(self._places),
             ascii=ui.ascii,
             workdir=_own_folder(),
             clipboard=tuple(name for name, profile in config.agents.items() if profile.clipboard),
@@ -68,21 +68,21 @@ class LiveSettings:
 
 
 def _own_folder() -> str:
-    """The dashboard's own; empty where that is not there any more."""
+    """The dashboard's working folder; empty if it no longer exists."""
     with contextlib.suppress(OSError):
         return str(Path.cwd())
     return ""
 
 
-def _split(places: Paths) -> Split:
-    """As it was stored; the default where nothing was, or nothing that can be read."""
+def _load_split(places: Paths) -> Split:
+    """The stored split; the default if there is none or it is unreadable."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(places.split.read_bytes(), type=Split)
     return Split()
 
 
 def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ...]:
-    """Path and text of the user's themes; what cannot be read is said in *problems*."""
+    """Path and text of the user's themes; unreadable ones are reported in *problems*."""
     files: list[tuple[str, str]] = []
     for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
         try:
@@ -92,19 +92,19 @@ def _theme_files(folder: Path, problems: list[str]) -> tuple[tuple[str, str], ..
     return tuple(files)
 
 
-def _stamp(places: Paths) -> tuple[tuple[str, int, int], ...]:
-    """What changes whenever a file of the config does: path, time and size of each."""
+def _read_stamp(places: Paths) -> tuple[tuple[str, int, int], ...]:
+    """Path, time and size of each config and theme file: differs after any change."""
     found: list[tuple[str, int, int]] = []
     themes = places.themes.glob("*.toml") if places.themes.is_dir() else ()
     for path in (places.config_file, *sorted(themes)):
         with contextlib.suppress(OSError):
-            facts = path.stat()
-            found.append((str(path), facts.st_mtime_ns, facts.st_size))
+            status = path.stat()
+            found.append((str(path), status.st_mtime_ns, status.st_size))
     return tuple(found)
 
 
-async def _touched(folder: Path) -> AsyncIterator[None]:
-    """Now, and whenever something in *folder* may have changed: at once where the system tells, else once a second."""
+async def _watch_files(folder: Path) -> AsyncIterator[None]:
+    """Yield now, and whenever *folder* may have changed: at once if the system reports it, else once a second."""
     yield
     while True:
         if not await asyncio.to_thread(folder.is_dir):
@@ -112,7 +112,7 @@ async def _touched(folder: Path) -> AsyncIterator[None]:
             yield
             continue
         await asyncio.to_thread(import_module, "watchfiles")
-        from watchfiles import awatch  # 40 ms of imports that nobody needs before the first picture
+        from watchfiles import awatch  # 40 ms of imports that the first frame does not need
 
         with contextlib.suppress(OSError, RuntimeError):
             async for _ in awatch(folder, step=50, debounce=100, rust_timeout=1000, yield_on_timeout=True):

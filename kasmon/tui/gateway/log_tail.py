@@ -1,4 +1,4 @@
-"""One session's story as it goes on: its log from a cursor, and the text that its agent is writing now."""
+"""Follows one session's transcript: its log from a cursor, and the text that its agent is writing now."""
 
 import asyncio
 import contextlib
@@ -19,45 +19,47 @@ from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.tui.gateway.protocol import EventBatch, Heard
 
 LOOK_S, BUSY_LOOK_S = 0.05, 0.01
-"""How often the log's size is looked at, by a thread of its own; and as long as something was added lately."""
+"""How often a thread checks the log's size, in seconds; the second while something was added recently."""
 BUSY_S: Final = 2.0
-"""How long that is, in seconds."""
+"""How long "recently" is, in seconds."""
 AT_ONCE: Final = 1000
-"""How many facts come in one piece at most: filing them must not be felt."""
+"""At most this many events are in one batch: processing them must cause no visible delay."""
 END_BYTES: Final = 1 << 19
-"""So much of a long log's end comes first, to be looked at until all of it is read."""
+"""So much of the end of a long log is sent first, to be shown until all of it is read."""
 LONG_BYTES: Final = 4 * END_BYTES
 RETRY_S: Final = 2.0
 
 
 async def follow(places: Paths, known: Session | None, session: SessionId, since: Cursor) -> AsyncIterator[Heard]:
-    """Yield what the log holds after *since*, then what is added, with the text being written; never ends by itself."""
+    """Yield what the log has after *since*, then what is added, with the text being written; never ends by itself."""
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[Heard] = asyncio.Queue()
+    updates: asyncio.Queue[Heard] = asyncio.Queue()
     ended = threading.Event()
 
-    def told(facts: Heard) -> None:
+    def publish(facts: Heard) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
-            loop.call_soon_threadsafe(heard.put_nowait, facts)
+            loop.call_soon_threadsafe(updates.put_nowait, facts)
 
-    reader = threading.Thread(target=_read, args=(EventLog(places.log(session)), since, told, ended), daemon=True)
+    reader = threading.Thread(
+        target=_read_events, args=(EventLog(places.log(session)), since, publish, ended), daemon=True
+    )
     reader.start()
     structured = known is not None and known.mode is not Mode.TMUX
-    writing = loop.create_task(_listen(places, session, heard.put_nowait)) if structured else None
+    writing = loop.create_task(_follow_text(places, session, updates.put_nowait)) if structured else None
     try:
         while True:
-            yield await heard.get()
+            yield await updates.get()
     finally:
         ended.set()
         if writing is not None:
             writing.cancel()
 
 
-def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: threading.Event) -> None:
-    """In a thread: tell of the facts behind *cursor*, a piece at a time, until *ended*."""
+def _read_events(log: EventLog, cursor: Cursor, publish: Callable[[Heard], None], ended: threading.Event) -> None:
+    """In a thread: send the events after *cursor*, a batch at a time, until *ended*."""
     if cursor == START and (size := log.size()) > LONG_BYTES:
         with contextlib.suppress(LogMissingError, OSError):
-            told(_end(log, Cursor(size - END_BYTES)))
+            publish(_read_end(log, Cursor(size - END_BYTES)))
     added_at = -math.inf
     while not ended.is_set():
         if log.size() > cursor:
@@ -68,24 +70,24 @@ def _read(log: EventLog, cursor: Cursor, told: Callable[[Heard], None], ended: t
                 while piece and not ended.is_set():
                     cursor = piece[-1][1]
                     following = list(islice(facts, AT_ONCE))
-                    told(EventBatch(tuple(event for event, _ in piece), cursor, more=bool(following)))
+                    publish(EventBatch(tuple(event for event, _ in piece), cursor, more=bool(following)))
                     piece = following
         ended.wait(BUSY_LOOK_S if time.monotonic() < added_at + BUSY_S else LOOK_S)
 
 
-def _end(log: EventLog, since: Cursor) -> EventBatch:
-    """The facts behind *since*, which is within some line."""
+def _read_end(log: EventLog, since: Cursor) -> EventBatch:
+    """The events after *since*, which may be in the middle of a line."""
     _, whole = next(log.lines(since), (b"", since))
     return EventBatch(tuple(event for event, _ in log.read(whole)), whole, is_end=True)
 
 
-async def _listen(places: Paths, session: SessionId, told: Callable[[Heard], None]) -> None:
-    """Hear what the agent is writing, from its host, as long as there is one; no agent is started for that."""
+async def _follow_text(places: Paths, session: SessionId, publish: Callable[[Heard], None]) -> None:
+    """Receive the text that the agent is writing from its host, while it has one; this starts no agent."""
     from kasmon.host.rpc.connect import link  # not before the first frame
 
     def push(frame: FromHost) -> None:
         if isinstance(frame, TextDelta) and frame.session == session:
-            told(frame)
+            publish(frame)
 
     while True:
         with contextlib.suppress(KasmonError):

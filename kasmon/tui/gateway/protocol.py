@@ -1,7 +1,7 @@
-"""What the screen needs of the world below it: `Gateway`, and the values that go to and fro.
+"""The interface between the dashboard and everything below it: `Gateway`, and the values it takes and returns.
 
-The app is given one and asks nobody else. Widgets do not even see it: they get values and post messages. Every value
-in here is frozen; every call that may wait is a coroutine or an async iterator.
+The app gets a gateway and does no other I/O. Widgets do not see the gateway: they get values and post messages. Every
+value in here is frozen; every call that may wait is a coroutine or an async iterator.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 
 class EventBatch(msgspec.Struct, frozen=True):
-    """The next facts of one session's log, oldest first, and the cursor behind them."""
+    """The next events of one session's log, oldest first, and the cursor after them."""
 
     events: tuple[Event, ...]
     cursor: Cursor
     more: bool = False
-    """Further facts are there already, and come at once."""
+    """Whether further events exist already and follow at once."""
     is_end: bool = False
-    """The last facts of a long log, to look at until it is read from its beginning; they come again then."""
+    """Whether these are the last events of a long log, shown until it is read from its start; they come again then."""
 
 
 Heard: TypeAlias = EventBatch | TextDelta
 
 
 class SendToAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """Carry *wish* to the session's agent."""
+    """Send *wish* to the session's agent."""
 
     session: SessionId
     wish: Wish | Requeue | SandboxWish
 
 
 class CreateSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a session. No mode is the agent's default; an empty workdir the dashboard's own folder."""
+    """Start a session. No mode means the agent's default; an empty workdir the dashboard's own folder."""
 
     name: str
     agent: str
@@ -58,13 +58,13 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str = ""
     prompt: str = ""
     sandbox: str | None = None
-    """What confines it; empty for nothing, None for what its profile says."""
+    """The tier of its sandbox; empty for none, None for the profile's."""
     agrees: bool = False
-    """The person saw what its sandbox is handed, and agrees."""
+    """Whether the user has seen what the sandbox gets, and agrees."""
     size: str | None = None
-    """Of interpreters: what their sandbox may use; None is what the config says."""
+    """For interpreters: the size of their sandbox; None for the config's."""
     hosts: tuple[str, ...] | None = None
-    """Of interpreters: whom they may reach; likewise."""
+    """For interpreters: the network hosts that they may reach; None for the config's."""
 
 
 class SandboxPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,29 +73,29 @@ class SandboxPreview(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     """A sentence each."""
     is_agreed: bool = True
-    """Whether a person has agreed to it before, or there is nothing to agree to."""
+    """Whether the user has agreed to it before, or there is nothing to agree to."""
 
 
 class TierOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """One tier of sandbox that a new session may have."""
+    """One tier of sandbox that a new session may use."""
 
     tier: str
     why_not: str = ""
-    """Why none can be made here, and what would help, a sentence a line; empty where nothing speaks against it."""
+    """Why none can be created here, and what would help, a sentence a line; empty if it can."""
     has_agents: bool = True
-    """Whether agents run in it; interpreters do in each."""
+    """Whether agents run in it; interpreters run in every tier."""
 
 
 class SandboxChoices(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new session may be confined by, and what the config says of sandboxes of interpreters."""
+    """The sandboxes that a new session may use, and the config's settings for interpreter sandboxes."""
 
     tiers: tuple[TierOffer, ...] = ()
     sizes: tuple[str, ...] = ()
     size: str = ""
     hosts: tuple[str, ...] = ()
-    """Whom they may reach."""
+    """The network hosts that they may reach."""
     project: str = ""
-    """The folder that they see as /project; empty is none."""
+    """The folder mounted as /project; empty for none."""
 
 
 class RestartSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,35 +105,35 @@ class RestartSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoveSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Go on with the same conversation in this mode."""
+    """Continue the same conversation in this mode."""
 
     session: SessionId
     to: Mode
     changes_permissions: bool = False
-    """The person was told that its permission mode cannot go with it, and agrees."""
+    """Whether the user agrees that its permission mode cannot be kept."""
 
 
 class RenameSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Call the session *name*."""
+    """Rename the session to *name*."""
 
     session: SessionId
     name: str
 
 
 class MarkViewed(msgspec.Struct, frozen=True, kw_only=True):
-    """Note that the person looked at what the session finished."""
+    """Record that the user has viewed what the session finished."""
 
     session: SessionId
 
 
 class RemoveSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Take an ended session off the list; its log stays on disk."""
+    """Remove an ended session from the list; its log stays on disk."""
 
     session: SessionId
 
 
 class ForkSandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """Make a session called *name* that begins where the sandbox of this one is, or was at *checkpoint*."""
+    """Create a session called *name* from the state of this one's sandbox, now or at *checkpoint*."""
 
     session: SessionId
     name: str
@@ -141,7 +141,7 @@ class ForkSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplaySandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """Make a session called *name*, and run in it all that this one ran until *checkpoint* (empty: until now)."""
+    """Create a session called *name*, and run in it all that this one ran until *checkpoint* (empty: until now)."""
 
     session: SessionId
     name: str
@@ -149,7 +149,7 @@ class ReplaySandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Split(msgspec.Struct, frozen=True):
-    """How much of the window the list gets, as a person dragged the divider; 0 where nobody did."""
+    """The list's share of the window, as the user dragged the divider; 0 means not set."""
 
     width: int = 0
     """In percent, with the preview beside the list."""
@@ -170,59 +170,59 @@ class KeepTheme(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CopyText(msgspec.Struct, frozen=True, kw_only=True):
-    """Give this text to the tmux that the dashboard itself runs in, if it does, and by it to the clipboard."""
+    """Copy this text to the tmux that the dashboard itself runs in, if any, and through it to the clipboard."""
 
     text: str
 
 
 class OpenLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Show this http or https address in the person's browser; they have looked at all of it."""
+    """Open this http or https address in the user's browser; the user has seen all of it."""
 
     address: str
 
 
 class AdoptPane(msgspec.Struct, frozen=True, kw_only=True):
-    """Watch this pane of the user's own tmux (`%5`) as a session of this name."""
+    """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
 
     pane: str
     name: str
 
 
 class DecideOnPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Decide something on a plan that runs."""
+    """Apply a decision to a running plan."""
 
     plan: str
     deed: Deed
     task: str = ""
     agent: str = ""
-    """Who takes the task's place, for `replace`."""
+    """The agent that takes the task over, for `replace`."""
 
 
 class ApplyPlanEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """Take the edited file of this plan over, as it was shown."""
+    """Apply the edited file of this plan, as it was shown."""
 
     plan: str
     digest: str
 
 
 class NotifyPerson(msgspec.Struct, frozen=True, kw_only=True):
-    """Call the person, wherever they look: on the desktop, and by the command of their config."""
+    """Notify the user outside the terminal: on the desktop, and by the config's command."""
 
     alert: Alert
 
 
 class ExportSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Write all of this session into a new file in the dashboard's own folder."""
+    """Write all of this session to a new file in the dashboard's own folder."""
 
     session: SessionId
 
 
 class RecordedText(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of what a session's terminal printed, oldest first."""
+    """Part of what a session's terminal printed, oldest first."""
 
     lines: tuple[str, ...] = ()
     here: int | None = None
-    """Which of them was asked for; None where it is not there any more."""
+    """The index of the requested line; None if that no longer exists."""
 
 
 Wanted: TypeAlias = (
@@ -248,48 +248,48 @@ Wanted: TypeAlias = (
 
 
 class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the config and the theme files say; the last good ones where a file is broken."""
+    """The content of the config and theme files; the last good one where a file is broken."""
 
     theme: str = ""
     """The name of the theme; empty for the default."""
     bell: bool = True
     toasts: bool = True
     finished_after_s: float = 60.0
-    """An agent that worked so long calls a person when it has finished; 0: it does not."""
+    """An agent that worked this long causes an alert when it finishes; 0 turns that off."""
     popup: bool = False
     """Whether the permission card opens by itself while the session list has the focus."""
     agents: Mapping[str, str] = {}
     """Name -> program of each agent profile."""
     preview: bool = True
-    """Whether the preview is there when the dashboard opens."""
+    """Whether the preview is shown when the dashboard opens."""
     split: Split = Split()
     """How the window is split when the dashboard opens."""
     ascii: Literal["auto", "yes", "no"] = "auto"
     workdir: str = ""
-    """The dashboard's own folder, where new sessions begin; empty where it is not there any more."""
+    """The dashboard's own folder, where new sessions start; empty if it no longer exists."""
     clipboard: tuple[str, ...] = ()
-    """The agents that may put something on the clipboard."""
+    """The agents that may write to the clipboard."""
     keys: dict[str, str | tuple[str, ...]] = {}
-    """Action id -> its key or keys, for those that differ from the table in `keys.py`."""
+    """Action id -> its key or keys, for those that differ from the table in `keymap.py`."""
     theme_files: tuple[tuple[str, str], ...] = ()
     """The user's own themes: path and text."""
     config_path: str = ""
     config_text: str = ""
-    """The config file that is in force, to tell lines."""
+    """The config file in force, for line numbers in errors."""
     problems: tuple[str, ...] = ()
-    """What is wrong with which file, for people."""
+    """What is wrong with which file, as text for the user."""
 
 
 class Gateway(Protocol):
-    """Everything that the dashboard reads and wants, and nothing of how."""
+    """Everything that the dashboard reads or requests, without how it is done."""
 
     @property
     def terminals(self) -> TerminalLink | None:
-        """Where wishes about live terminals go; None where there are none (no tmux)."""
+        """Where commands to live terminals are sent; None if there are none (no tmux)."""
         ...
 
     def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
-        """From now on call *heard*, on the app's loop, for each push about a terminal."""
+        """Call *heard* from now on, on the app's loop, with each update of a terminal."""
         ...
 
     def changes(self) -> AsyncIterator[Fleet]:
@@ -309,51 +309,51 @@ class Gateway(Protocol):
         ...
 
     async def execute(self, wanted: Wanted, /) -> str:
-        """Carry out *wanted*; return a sentence for the person, or nothing where the list will show it.
+        """Execute *wanted*; return a sentence for the user, or nothing if the list will show the outcome.
 
         Raises:
-            KasmonError: if it was not done; its message is for the person.
+            KasmonError: if it was not done; its message is for the user.
         """
         ...
 
     async def offers(self, folder: str = "", /) -> Sequence["ProfileOffer"]:
-        """The agents that a new session in *folder* may have, in the order to offer them; empty is no certain one.
+        """Return the agents that a new session in *folder* may use, in the order to offer them; empty: no known folder.
 
         Raises:
-            KasmonError: if that cannot be found out.
+            KasmonError: if they cannot be determined.
         """
         ...
 
     async def folder_notice(self, folder: str, /) -> str:
-        """Why the config that *folder* brings along does not count, in a line; empty where there is no need to say.
+        """Return why the config file in *folder* is ignored, in a line; empty if no notice is needed.
 
         Raises:
-            KasmonError: if that cannot be found out.
+            KasmonError: if that cannot be determined.
         """
         ...
 
     async def sandboxes(self) -> SandboxChoices:
-        """What a new session may be confined by.
+        """Return the sandboxes that a new session may use.
 
         Raises:
-            KasmonError: if that cannot be found out.
+            KasmonError: if they cannot be determined.
         """
         ...
 
     async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
-        """What the sandbox of this agent would get in that folder, of that tier.
+        """Return what the sandbox of this agent would get in that folder, with that tier.
 
         Raises:
-            KasmonError: if it can have none.
+            KasmonError: if it cannot have one.
         """
         ...
 
     async def machines(self) -> Sequence[str]:
-        """The other machines that a new session may be on, in the order to offer them."""
+        """Return the other machines that a new session may run on, in the order to offer them."""
         ...
 
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
-        """The panes of the user's own tmux.
+        """Return the panes of the user's own tmux.
 
         Raises:
             KasmonError: if there is none.
@@ -361,91 +361,91 @@ class Gateway(Protocol):
         ...
 
     async def files(self, session: SessionId, /) -> Sequence[str]:
-        """Files and folders below the session's folder, nearest first: as many as are found quickly."""
+        """Return files and folders below the session's folder, nearest first: as many as are found quickly."""
         ...
 
     async def folders(self, written: str, /) -> Sequence[str]:
-        """The folders of this machine whose paths begin with *written*, each with a slash behind it."""
+        """Return the folders of this machine whose paths begin with *written*, each with a trailing slash."""
         ...
 
     async def printed(self, session: SessionId, /) -> Sequence[str]:
-        """All lines that the session's terminal still knows, oldest first, whole, with SGR sequences.
+        """Return all lines of the session's terminal and its scrollback, oldest first, unwrapped, with SGR sequences.
 
         Raises:
-            KasmonError: if nobody can tell.
+            KasmonError: if they cannot be read.
         """
         ...
 
     def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
-        """Yield where *words* were said or printed, a session at a time; closing it ends the search.
+        """Yield where *words* occur in transcripts or output, a session at a time; closing it ends the search.
 
         Raises:
-            KasmonError: if they are nothing to search for.
+            KasmonError: if *words* are not searchable.
         """
         ...
 
     async def keep_searchable(self) -> None:
-        """From now on keep what makes searches quick."""
+        """Keep the search index up to date from now on."""
         ...
 
     async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
-        """What the session's terminal printed around *line*, by its number; None: around the time *at*.
+        """Return what the session's terminal printed around *line*, by its number; if None, around the time *at*.
 
         Raises:
-            KasmonError: if nobody can tell.
+            KasmonError: if it cannot be read.
         """
         ...
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
-        """The fact at this place of the session's log; None where there is none."""
+        """Return the event at this place of the session's log; None if there is none."""
         ...
 
     async def explained(self, session: SessionId, /) -> Sequence[str]:
-        """Why the session is in its state, a line each.
+        """Return why the session is in its state, a line each.
 
         Raises:
-            KasmonError: if nobody can tell.
+            KasmonError: if that cannot be determined.
         """
         ...
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
-        """The sessions whose worktrees change what others change, now and after each change; never ends."""
+        """Yield the sessions whose worktrees change the same as others', now and after each change; never ends."""
         ...
 
     async def diff(self, session: SessionId, /) -> str:
-        """What the session's worktree changed, as a git diff; empty where nothing.
+        """Return what the session's worktree changed, as a git diff; empty if nothing.
 
         Raises:
-            KasmonError: if it works in no repository, or git cannot tell.
+            KasmonError: if it works in no repository, or git fails.
         """
         ...
 
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
-        """What the session's sandbox may, what ran in it, what was kept of it, and whom it was not let reach.
+        """Return the limits, history, checkpoints and blocked connections of the session's sandbox.
 
         Raises:
-            KasmonError: if nobody can tell.
+            KasmonError: if they cannot be read.
         """
         ...
 
     async def turn_diff(self, session: SessionId, turn: int, /) -> str:
-        """What this turn changed in the files of the session's sandbox, as a git diff; empty where nothing.
+        """Return what this turn changed in the files of the session's sandbox, as a git diff; empty if nothing.
 
         Raises:
-            KasmonError: if no checkpoint tells.
+            KasmonError: if there is no checkpoint to compare.
         """
         ...
 
     async def secrets(self, session: SessionId, /) -> Sequence[str]:
-        """Values that must not be shown on a card of this session (those of its environment)."""
+        """Return the values that must not be shown on a card of this session (those of its environment)."""
         ...
 
     async def project(self, session: SessionId, /) -> str:
-        """The folder that a rule for the session's project would cover."""
+        """Return the folder that a rule for the session's project would cover."""
         ...
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
-        """The command line that attaches this terminal to the session's.
+        """Return the command line that attaches this terminal to the session's.
 
         Raises:
             InteractiveOnlyError: if it has none.

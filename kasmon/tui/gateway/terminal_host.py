@@ -1,4 +1,4 @@
-"""The dashboard's line to the shared tmux host: opened when a terminal is first looked at, and again when it broke."""
+"""The dashboard's connection to the shared tmux host: opened by the first terminal shown, reopened when it breaks."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ LONGEST_PAUSE_S: Final = 5.0
 
 
 class TerminalHost:
-    """Implements `TerminalLink`. What was being watched is asked for again after the host came back."""
+    """Implements `TerminalLink`. After a reconnect it repeats the subscriptions."""
 
     def __init__(self, places: Paths) -> None:
         self.heard: Callable[[FromTerminal], None] = lambda frame: None
@@ -30,7 +30,7 @@ class TerminalHost:
         self._focused: dict[SessionId, Focus] = {}
 
     def tell(self, wish: TerminalWish, /) -> None:
-        """Send *wish*; see `TerminalLink`. What a person typed while there was no host is dropped, not sent later."""
+        """Send *wish*; see `TerminalLink`. Input typed while there is no host is dropped, not sent later."""
         match wish:
             case Watch():
                 self._watched[wish.session] = wish
@@ -47,27 +47,27 @@ class TerminalHost:
 
     def _open(self) -> None:
         if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._reach())
+            self._opening = asyncio.get_running_loop().create_task(self._connect())
 
-    async def _reach(self) -> None:
-        """Open the line, however long that takes, and say again what is wanted of it."""
+    async def _connect(self) -> None:
+        """Connect, however long that takes, and repeat the subscriptions."""
         from kasmon.host.rpc.connect import link  # not before the first frame
 
         pause_s = FIRST_PAUSE_S
         while self._watched or self._focused:
             try:
-                reached = await link(self._places, SessionId("tmux"), Mode.TMUX)
+                opened = await link(self._places, SessionId("tmux"), Mode.TMUX)
             except KasmonError as error:
                 for session in (*self._watched, *self._focused):
                     self.heard(SubscriptionEnded(session=session, why=error.message))
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
-            reached.on_push = self._push
-            reached.on_close = self._broke
-            self._link = reached
+            opened.on_push = self._push
+            opened.on_close = self._handle_disconnect
+            self._link = opened
             for wish in (*self._watched.values(), *self._focused.values()):
-                reached.tell(wish)
+                opened.tell(wish)
             break
         self._opening = None
 
@@ -75,7 +75,7 @@ class TerminalHost:
         if isinstance(frame, FromTerminal):
             self.heard(frame)
 
-    def _broke(self) -> None:
+    def _handle_disconnect(self) -> None:
         self._link = None
         for session in (*self._watched, *self._focused):
             self.heard(SubscriptionEnded(session=session, why="host process died"))

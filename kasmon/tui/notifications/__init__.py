@@ -1,1 +1,1 @@
-"""What calls a person: toasts, the bell, the desktop and the user's own command. Start with `controller`."""
+"""Notifications to the user: toasts, the bell, the desktop and the user's own command. Start with `controller`."""

@@ -1,7 +1,7 @@
-"""What calls a person who may be elsewhere: once for each reason and session, a storm as one, never what is seen. Pure.
+"""Decides on alerts to an absent user: once per reason and session, merged in a storm, not for what is on screen. Pure.
 
-A reason is that a session begins to ask, is lost, crashed, is stuck, is unsure after work, is limited, or ends a long
-piece of work; the end of every turn is none. What was so when the dashboard opened is no news.
+The reasons: a session has a new request, is lost, crashed, stuck, unsure after work, limited, or ended a long piece of
+work. The end of every turn is no reason. Nor is a state that a session was in when the dashboard opened.
 """
 
 from collections import deque
@@ -17,94 +17,94 @@ from kasmon.sanitize import clean_line, redact
 from kasmon.tui.theme.look import ending, foremost, session_label, state_name
 
 GATHER_S: Final = 1.0
-"""So long the first reason waits for others to go with it, in seconds."""
+"""How long the first alert waits for others to be merged with, in seconds."""
 STORM_S: Final = 20.0
 """In seconds."""
 STORM: Final = 3
-"""After so many calls within `STORM_S` the next ones wait until that is over, and come as one."""
+"""After this many alerts within `STORM_S` the next ones wait until that time is over, and are merged."""
 TOGETHER: Final = 2
-"""More reasons than this, of one moment, are one call."""
+"""More alerts than this at one moment are merged."""
 AGAIN_S: Final = 600.0
-"""For a reason that comes and goes a person who has not looked is called at most once in so long, in seconds."""
+"""A fleeting reason causes an alert at most once in this time, in seconds, until the user has looked."""
 NAMES: Final = 3
-"""So many sessions a merged call names."""
+"""Number of sessions that a merged alert names."""
 FLEETING: Final = frozenset({"unsure", "stuck", "limited"})
 """Reasons that come and go."""
 BUSY: Final = frozenset({SessionState.WORKING, SessionState.ASKING})
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """One call to a person: what a desktop shows and a command is told. Clean, without secrets of known shape."""
+    """One alert: what the desktop shows and the command gets. Clean, without secrets of known shape."""
 
     kind: str
-    """`asking lost crashed stuck unsure limited finished`, `several`, or `plan`: one asks something, or is over."""
+    """`asking lost crashed stuck unsure limited finished`, `several`, or `plan`: one has a question or ended."""
     title: str
     text: str
     sessions: tuple[SessionId, ...]
 
 
 class Alerts:
-    """What is still to be told, and what was. Times are seconds of one clock that only goes on."""
+    """The pending and the sent alerts. Times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self.finished_after_s = 60.0
-        """An agent that worked so long has finished something; 0 calls for no end."""
+        """An agent that worked this long causes an alert when it finishes; 0 turns that off."""
         self._pending: dict[SessionId, Alert] = {}
         self._since = 0.0
         self._working_since: dict[SessionId, float] = {}
-        self._told: dict[tuple[SessionId, str], float] = {}
-        self._called: deque[float] = deque(maxlen=STORM)
+        self._alerted_at: dict[tuple[SessionId, str], float] = {}
+        self._sent_at: deque[float] = deque(maxlen=STORM)
 
     def take(
         self, before: Mapping[SessionId, Session], changed: Iterable[Session], seen: SessionId | None, now: float
     ) -> bool:
-        """Learn what *changed*; whether there is something new to call for.
+        """Record the *changed* sessions; return whether there is a new reason for an alert.
 
         Args:
-            before: the sessions as they were.
-            seen: the session that a person looks at now.
+            before: the sessions before the change.
+            seen: the session that the user looks at now.
         """
         is_new = False
         for session in changed:
             was = before.get(session.id)
-            kind = "" if was is None else self._kind(was, session)
-            self._follow(was, session)
+            kind = "" if was is None else self._find_reason(was, session)
+            self._track_work(was, session)
             if not kind:
                 pending = self._pending.get(session.id)
                 if pending is not None and pending.kind not in ("finished", state_name(session)):
-                    del self._pending[session.id]  # it is over before anybody was called
-            elif session.id != seen and not self._is_old(session.id, kind, now):
+                    del self._pending[session.id]  # it was over before the alert was sent
+            elif session.id != seen and not self._is_repeated(session.id, kind, now):
                 self._since = self._since if self._pending else now
                 self._pending[session.id] = alert(session, kind)
-                self._told[session.id, kind] = now
+                self._alerted_at[session.id, kind] = now
                 is_new = True
         return is_new
 
     def looked_at(self, session: SessionId) -> None:
-        """A person looks at *session*: nothing is left to tell of it, and what comes again is news again."""
+        """The user looks at *session*: drop its pending alerts, and let fleeting reasons cause alerts again."""
         self._pending.pop(session, None)
         for kind in FLEETING:
-            self._told.pop((session, kind), None)
+            self._alerted_at.pop((session, kind), None)
 
     def forget(self, session: SessionId) -> None:
-        """*session* is gone: nothing is told of it, nor remembered."""
+        """Drop everything about *session*, which was removed."""
         self.looked_at(session)
         self._working_since.pop(session, None)
-        self._told = {key: at for key, at in self._told.items() if key[0] != session}
+        self._alerted_at = {key: at for key, at in self._alerted_at.items() if key[0] != session}
 
     def due(self, now: float) -> list[Alert]:
-        """The calls to make now; each comes once."""
-        is_storm = len(self._called) == STORM and now - self._called[0] < STORM_S
+        """Return the alerts to send now; each is returned once."""
+        is_storm = len(self._sent_at) == STORM and now - self._sent_at[0] < STORM_S
         if not self._pending or is_storm or now - self._since < GATHER_S:
             return []
         alerts = list(self._pending.values())
         self._pending.clear()
         calls = alerts if len(alerts) <= TOGETHER else [merged(alerts)]
-        self._called.extend([now] * len(calls))
+        self._sent_at.extend([now] * len(calls))
         return calls
 
-    def _kind(self, was: Session, session: Session) -> str:
-        """Why *session*, which *was* otherwise, is worth a call; empty where it is not."""
+    def _find_reason(self, was: Session, session: Session) -> str:
+        """The reason for an alert about *session*, which *was* in another state; empty if there is none."""
         before, state = (session.state.value if not session.crashed else "crashed" for session in (was, session))
         is_new = {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
         if session.has_host_request and is_new:
@@ -123,8 +123,8 @@ class Alerts:
         is_over = was.state in BUSY and state in ("idle", "ended") and not session.stopped
         return "finished" if is_over and 0 < self.finished_after_s <= worked_s else ""
 
-    def _follow(self, was: Session | None, session: Session) -> None:
-        """Since when it works: a question in the midst of it is no end."""
+    def _track_work(self, was: Session | None, session: Session) -> None:
+        """Record since when it works: a request during the work does not end it."""
         if session.state not in BUSY and session.state is not SessionState.UNSURE:
             self._working_since.pop(session.id, None)
         elif was is not None and was.state is SessionState.WORKING:
@@ -132,15 +132,15 @@ class Alerts:
         elif session.state is SessionState.WORKING:
             self._working_since.setdefault(session.id, session.since)
 
-    def _is_old(self, session: SessionId, kind: str, now: float) -> bool:
-        told_at = self._told.get((session, kind))
-        return kind in FLEETING and told_at is not None and now - told_at < AGAIN_S
+    def _is_repeated(self, session: SessionId, kind: str, now: float) -> bool:
+        alerted_at = self._alerted_at.get((session, kind))
+        return kind in FLEETING and alerted_at is not None and now - alerted_at < AGAIN_S
 
 
 def alert(session: Session, kind: str) -> Alert:
-    """The call for one session."""
+    """Return the alert for one session."""
     name = session_label(session, session.id)
-    said = {
+    titles = {
         "asking": f"{name} has a request",
         "lost": f"Lost contact with {name}",
         "crashed": f"{name} crashed",
@@ -161,11 +161,11 @@ def alert(session: Session, kind: str) -> Alert:
             what = session.unsure_why or ""
         case _:
             what = session.last_line
-    return Alert(kind=kind, title=said[kind], text=_plain(what), sessions=(session.id,))
+    return Alert(kind=kind, title=titles[kind], text=_redact(what), sessions=(session.id,))
 
 
 def merged(alerts: Iterable[Alert]) -> Alert:
-    """One call for all of *alerts*."""
+    """Return one alert for all of *alerts*."""
     alerts = tuple(alerts)
     finished = sum(each.kind == "finished" for each in alerts)
     need = len(alerts) - finished
@@ -181,6 +181,6 @@ def merged(alerts: Iterable[Alert]) -> Alert:
     )
 
 
-def _plain(text: str) -> str:
-    """*text* of an agent, as it may leave the screen: one line, 200 characters, no token of a known shape."""
+def _redact(text: str) -> str:
+    """An agent's *text* for use outside the screen: one line, 200 characters, no token of a known shape."""
     return clean_line(redact(text, ())[0])[:200]

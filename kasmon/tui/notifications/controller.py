@@ -1,4 +1,4 @@
-"""When the dashboard calls a person who may be elsewhere: the bell at once, desktop and command a little later."""
+"""When to alert a user who may be absent: the bell at once, desktop and command a little later."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
 
 THERE_S: Final = 120.0
-"""Who pressed no key for so long may not be there, though the window has the focus."""
+"""Without a key for this long, in seconds, the user may be absent although the window has the focus."""
 BELL_S: Final = 2.0
-"""The bell rings at most once in so long."""
+"""The bell rings at most once in this time, in seconds."""
 
 
 class NotificationController:
-    """The calls of one dashboard. What was so when it opened is no news, so a restart calls nobody."""
+    """The alerts of one dashboard. States from before it opened cause none, so a restart sends none."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
@@ -28,7 +28,7 @@ class NotificationController:
 
     @property
     def seen(self) -> SessionId | None:
-        """The session that a person looks at now: it is on the screen, nothing lies over it, and somebody is there."""
+        """The session that the user looks at: it is on screen, no other screen covers it, and the user is present."""
         app = self.app
         if not self.is_there or len(app.screen_stack) > 1 or app.is_too_small:
             return None
@@ -39,7 +39,7 @@ class NotificationController:
         return shown.id if shown is not None else main_view.table.selected
 
     def take(self, before: Mapping[SessionId, Session], change: ListChange) -> None:
-        """Learn what *change* brought to the sessions that were as *before* says."""
+        """Record *change* to the sessions, whose former values are in *before*."""
         now, seen = self.app.clock.ticking(), self.seen
         if seen is not None:
             self.alerts.looked_at(seen)
@@ -49,17 +49,17 @@ class NotificationController:
             self._ring(now)
 
     def tell(self, alert: Alert) -> None:
-        """Make this call at once, and ring."""
+        """Send this alert at once, and ring."""
         self._ring(self.app.clock.ticking())
         self.app.want(NotifyPerson(alert=alert))
 
     @property
     def is_there(self) -> bool:
-        """Whether somebody sits before the dashboard."""
+        """Whether the user seems to be at the dashboard."""
         return self.app.app_focus and self.app.quiet_for() <= THERE_S
 
     def tick(self) -> None:
-        """A second passed: make the calls that are due."""
+        """Send the alerts that are due; called every second."""
         if (seen := self.seen) is not None:
             self.alerts.looked_at(seen)
         for alert in self.alerts.due(self.app.clock.ticking()):

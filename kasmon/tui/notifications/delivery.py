@@ -1,6 +1,6 @@
-"""Carries a call to a person out of the terminal: to the desktop, then to the command of the user's own config.
+"""Sends alerts out of the terminal: to the desktop, then to the command of the user's config.
 
-Each is a process without a shell and without our terminal, one at a time, ended after `LIMIT_S` with all it started.
+Each is a process without a shell or our terminal, one at a time, killed with its children after `LIMIT_S`.
 """
 
 import asyncio
@@ -22,40 +22,40 @@ LIMIT_S: Final = 10.0
 """How long a desktop or a command may take, in seconds."""
 DESKTOP: Final = (sys.executable, "-P", "-m", "kasmon.tui.notifications.desktop")
 WAITING: Final = 3
-"""While so many calls wait for a slow desktop or command, a further one is dropped: it would come too late."""
+"""While this many alerts wait for a slow desktop or command, a further one is dropped: it would be late."""
 
 
 class NotificationDelivery:
-    """Makes calls in their order. What does not work is said once, and the desktop is not tried again then."""
+    """Sends alerts in order. A failure is reported once, and the desktop is not tried again then."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._waiting = 0
         self._has_desktop = True
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     async def call(self, alert: Alert, how: Notify) -> None:
-        """Make the call *alert* in the ways that *how* names.
+        """Send *alert* in the ways that *how* enables.
 
         Raises:
-            UnavailableError: if one of them does not work, the first time; the other was tried all the same.
+            UnavailableError: if one of them fails, for the first time; the other was tried all the same.
         """
         if self._waiting >= WAITING:
             return
         self._waiting += 1
         try:
-            async with self._turn:
+            async with self._lock:
                 problems = [await self._desktop(alert, how), await self._command(alert, how)]
         finally:
             self._waiting -= 1
         for problem in problems:
-            if problem and problem not in self._said:
-                self._said.add(problem)
+            if problem and problem not in self._reported:
+                self._reported.add(problem)
                 raise UnavailableError(problem, hint="See [notify] in the config.")
 
     async def _desktop(self, alert: Alert, how: Notify) -> str:
-        """Show it on the desktop; why that does not work, where somebody wants to know."""
+        """Show it on the desktop; return why that failed, where the config requires the desktop."""
         if how.desktop == "no" or not self._has_desktop:
             return ""
         code, words = await self._run(DESKTOP, alert)
@@ -73,13 +73,13 @@ class NotificationDelivery:
         code, words = await self._run(how.command, alert)
         if code == 0:
             return ""
-        how_it_ended = f"ended with exit code {code}" if code is not None else words
-        return f"the command {how.command[0]!r} of [notify] {how_it_ended}."
+        outcome = f"ended with exit code {code}" if code is not None else words
+        return f"the command {how.command[0]!r} of [notify] {outcome}."
 
     async def _run(self, argv: Sequence[str], alert: Alert) -> tuple[int | None, str]:
-        """How *argv* ended, and its last line on stderr; no code and the reason where it did not end by itself."""
-        told = {"kind": alert.kind, "title": alert.title, "text": alert.text, "sessions": list(alert.sessions)}
-        variables = {f"KASMON_NOTIFY_{name.upper()}": _one(value) for name, value in told.items()}
+        """The exit code of *argv* and its last line on stderr; None and the reason if it did not exit by itself."""
+        fields = {"kind": alert.kind, "title": alert.title, "text": alert.text, "sessions": list(alert.sessions)}
+        variables = {f"KASMON_NOTIFY_{name.upper()}": _as_variable(value) for name, value in fields.items()}
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv, stdin=PIPE, stdout=DEVNULL, stderr=PIPE, env={**os.environ, **variables}, start_new_session=True
@@ -88,7 +88,7 @@ class NotificationDelivery:
             return None, f"cannot be run: {getattr(error, 'strerror', None) or error}"
         try:
             async with asyncio.timeout(self._limit_s):
-                _, errors = await process.communicate(json.dumps(told).encode())
+                _, errors = await process.communicate(json.dumps(fields).encode())
         except TimeoutError:
             return None, f"took longer than {self._limit_s:g} s"
         finally:
@@ -99,6 +99,6 @@ class NotificationDelivery:
         return process.returncode, lines[-1][:200] if lines else ""
 
 
-def _one(value: str | Sequence[str]) -> str:
-    """*value* as a variable: no NUL, names with spaces between them."""
+def _as_variable(value: str | Sequence[str]) -> str:
+    """*value* for an environment variable: no NUL, names separated by spaces."""
     return (value if isinstance(value, str) else " ".join(value)).replace("\0", "")

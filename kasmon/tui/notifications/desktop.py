@@ -1,7 +1,7 @@
-"""Shows one note on the desktop: `python -m kasmon.tui.notifications.desktop`, with the call as JSON on its stdin.
+"""Shows one desktop notification: `python -m kasmon.tui.notifications.desktop`, with the alert as JSON on stdin.
 
-A process of its own, because what talks to a desktop may hang, print, or take the terminal's signals, and a dashboard
-must not. Exit code 0: the desktop has it; 3: there is no library for it; 1: it could not be shown, stderr says why.
+It is a process of its own, as a desktop library may hang, print, or catch the terminal's signals, which would harm the
+dashboard. Exit code 0: shown; 3: there is no library for it; 1: it could not be shown, stderr has the reason.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Final
 
 MISSING: Final = 3
 FOREIGN: Final = str.maketrans({"<": "‹", ">": "›", "&": "+"})
-"""Some desktops read a note's text as markup; what agents say is none."""
+"""Some desktops parse a notification as markup; the text of agents is not markup."""
 
 
 class DesktopFailures(logging.Handler):
-    """What the library says went wrong: it raises nothing."""
+    """Collects the failures that the library logs: it raises nothing."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -28,7 +28,7 @@ class DesktopFailures(logging.Handler):
 
 
 def main() -> int:
-    """Show the note that stands on stdin."""
+    """Show the notification given on stdin."""
     note = json.load(sys.stdin)
     try:
         from desktop_notifier import DesktopNotifier

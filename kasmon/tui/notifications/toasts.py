@@ -1,4 +1,4 @@
-"""What deserves a word: once for each change of a session into a state that needs a person, never per look. Pure."""
+"""Toasts: one for each change of a session into a state that needs attention, not repeated while it lasts. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -12,11 +12,11 @@ from kasmon.tui.theme.look import ending, foremost, state_name
 
 LOUD = ("asking", "lost", "crashed")
 MOST = 3
-"""So many notes are shown at once."""
+"""Number of toasts shown at once."""
 
 
 class Toast(msgspec.Struct, frozen=True):
-    """A short note in the corner."""
+    """A short notification in the corner."""
 
     title: str
     text: str
@@ -25,8 +25,8 @@ class Toast(msgspec.Struct, frozen=True):
 
 
 def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> list[Toast]:
-    """One for each session that was known and is now asking, lost or crashed; a further request counts too."""
-    told: list[Toast] = []
+    """Return one for each known session that is now asking, lost or crashed; a further request counts too."""
+    shown: list[Toast] = []
     for session in changed:
         was = before.get(session.id)
         state = state_name(session)
@@ -34,21 +34,21 @@ def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> l
             continue
         further = state == "asking" and {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
         if state_name(was) != state or further:
-            told.append(_toast(session, state))
-    return told
+            shown.append(_toast(session, state))
+    return shown
 
 
-def shortened(told: Iterable[Toast]) -> list[Toast]:
-    """*told* as they are shown: of a storm the first two, and how many more there are."""
-    told = list(told)
-    if len(told) <= MOST:
-        return told
-    more = len(told) - MOST + 1
+def shortened(shown: Iterable[Toast]) -> list[Toast]:
+    """Return *shown* as shown: of a storm the first two, and how many more there are."""
+    shown = list(shown)
+    if len(shown) <= MOST:
+        return shown
+    more = len(shown) - MOST + 1
     worst: Literal["warning", "error"] = "warning"
-    if any(toast.severity == "error" for toast in told[MOST - 1 :]):
+    if any(toast.severity == "error" for toast in shown[MOST - 1 :]):
         worst = "error"
     return [
-        *told[: MOST - 1],
+        *shown[: MOST - 1],
         Toast(f"{more} more sessions need attention", "They are listed first.", worst, "several"),
     ]
 

@@ -1,7 +1,7 @@
-"""The card that asks a person: one request at a time, all of it, and keys that count only when they are meant.
+"""The permission card: one request at a time, in full, with keys that count only when the user can mean them.
 
-The request that is shown never changes under the person. Enter never approves. Nothing is answered by closing the card,
-by waiting, or by a key that came within the deaf time after the card appeared or changed.
+The shown request never changes unnoticed. Enter never approves. Closing the card, waiting, or a key within the delay
+after the card appeared or changed answers nothing.
 """
 
 from collections.abc import Sequence
@@ -34,17 +34,17 @@ CHANGED: Final = "The request changed and nothing was sent. This is the current 
 
 
 class PermissionCard(AnswerableCard):
-    """Shows the requests that wait, one by one. Gets `PermissionSnapshot` by `learn` and keys by `press`.
+    """Shows the pending requests one by one. Gets `PermissionSnapshot` by `learn` and keys by `press`.
 
-    Posts `CommandRequested` for each answer, `CardClosed` when it is closed, and `SessionOpened` for what can only be
-    answered where it was asked.
+    Posts `CommandRequested` for each answer, `CardClosed` when it is closed, and `SessionOpened` for a request that can
+    only be answered in the agent's terminal.
     """
 
     class Turned(Message):
-        """It shows another request now, or other ones together."""
+        """The card shows another request, or another group of requests."""
 
     class ListWanted(Message):
-        """The person wants to see all requests that wait."""
+        """The user asks for the list of all pending requests."""
 
     def __init__(
         self,
@@ -60,55 +60,55 @@ class PermissionCard(AnswerableCard):
     ) -> None:
         self.asked = asked
         self._in_list, self._here = in_list, here
-        super().__init__(look, clock, keys, room, self._fresh(first))
+        super().__init__(look, clock, keys, room, self._build_state(first))
 
     def on_mount(self) -> None:
         self._open(self.request)
 
     @property
     def is_busy(self) -> bool:
-        """Whether the person writes on it, or is in the middle of an answer: each key is its own then."""
+        """Whether the user is typing on it, or in the middle of an answer: then it gets every key."""
         return self._state.is_busy
 
     @property
     def together(self) -> tuple[RequestId, ...]:
-        """Those that are shown as one list; empty while one is shown."""
+        """The requests shown as one list; empty while one is shown."""
         return tuple(entry.request.id for entry in self._state.together)
 
     def show(self, request: Request) -> None:
-        """Show *request* instead, alone."""
+        """Show *request* alone."""
         if request.id != self.request.id or self._state.together:
             self._end_writing()
             self._open(request)
 
     def gather(self, requests: Sequence[Request]) -> None:
-        """Show all of *requests*, which are alike; what is said then is said to each of them."""
+        """Show all of *requests*, which are alike; one answer then goes to each of them."""
         self._end_writing()
         if self.request not in requests:
-            self._state = self._fresh(requests[0])
+            self._state = self._build_state(requests[0])
         listed = request_groups.entries(requests, self.asked.sessions, self.asked.known)
         self._state = msgspec.structs.replace(self._state, together=listed, left_out=())
         self._read_again()
         self._change(doing=CardMode.TOGETHER)
         self.tell(self.Turned())
 
-    # What comes from outside.
+    # Updates from outside.
 
     def learn(self, asked: PermissionSnapshot) -> None:
-        """The requests that wait are these now; the one that is shown stays."""
+        """Update the pending requests; the shown one stays."""
         self.asked = asked
         state, waiting = self._state, len(asked.waiting)
         left_out = request_groups.left_out(state.together, asked.waiting)
         place = place_in(asked.waiting, self.request.id)
         is_void = len(left_out) == len(state.together) if state.together else place is None
         if is_void and state.doing is not CardMode.OVER:
-            self._over()
+            self._show_closed()
         elif not is_void:
             now = {
                 "place": place or state.place,
                 "waiting": waiting,
                 "left_out": left_out,
-                "alike": self._alike(),
+                "alike": self._list_similar(),
                 "similar": most_similar(self.request, asked),
             }
             if any(getattr(state, name) != value for name, value in now.items()):
@@ -117,17 +117,17 @@ class PermissionCard(AnswerableCard):
         if session is not self._state.session:
             self._put(session=session)
 
-    def _ready(self) -> list[Request]:
-        """What waits and can be shown: it is known what must not stand on the card."""
+    def _list_showable(self) -> list[Request]:
+        """The pending requests that can be shown: the secrets to hide on their card are known."""
         return [ask for ask in self.asked.waiting if ask.session in self.asked.known]
 
-    def _alike(self) -> tuple[Request, ...]:
-        return alike(self.request, self._ready())
+    def _list_similar(self) -> tuple[Request, ...]:
+        return alike(self.request, self._list_showable())
 
     # Keys.
 
     def press(self, event: events.Key) -> None:
-        """The person pressed a key, on the screen that the card is on."""
+        """Handle a key pressed on the card's screen."""
         if self._writing is not None:
             if event.key == "escape":
                 event.stop()
@@ -136,15 +136,15 @@ class PermissionCard(AnswerableCard):
         event.stop()
         event.prevent_default()
         is_letter = self._state.doing is CardMode.SPELLING and event.is_printable
-        meant = event.key if is_letter else self._meant(event.key)
+        meant = event.key if is_letter else self._resolve_key(event.key)
         if self._scrolls(meant):
             self.arming.press(self.clock.ticking())
         elif meant == "quit":
             self.tell(ActionRequested("quit"))
         elif meant == "close":
-            self._back()
+            self._go_back()
         elif not self.is_armed:
-            self._wait()
+            self._ignore_early_key()
         elif self._state.doing is CardMode.SPELLING:
             self._spell(event.character or "")
         else:
@@ -157,29 +157,29 @@ class PermissionCard(AnswerableCard):
         if press(self.app, message.action):
             return
         if message.action == "close":
-            self._back()
+            self._go_back()
         elif self.is_armed and self._writing is None:
             self.ignore("")
             self._do(message.action)
         else:
-            self._wait()
+            self._ignore_early_key()
 
-    def _wait(self) -> None:
-        """A key came while none counts: say why, and wait for silence."""
+    def _ignore_early_key(self) -> None:
+        """Handle a key during the delay: show why it is ignored, and wait until no key was pressed for a while."""
         self.arming.press(self.clock.ticking())
         if self._fits and self._writing is None:
             self.ignore("Wait: the card just changed. Keys work once it shows ready.")
 
-    def _meant(self, key: str) -> str:
-        """The action of *key*; the key itself where it means none, or chooses among the answers of a question."""
+    def _resolve_key(self, key: str) -> str:
+        """The action of *key*; the key itself if it has none, or moves among the options of a question."""
         row = self.keys.action(key, KeyContext.CARD) or self.keys.action(key, KeyContext.EVERYWHERE)
         if row is None and key in self.keys.of("quit"):
-            return "quit"  # a card that rose by itself keeps no one from leaving
+            return "quit"  # a card that opened by itself must not prevent quitting
         is_choosing = bool(self.request.options) and self._state.doing is CardMode.READING
         return key if row is None or (is_choosing and key in CHOOSING) else row.id
 
     def _scrolls(self, action: str) -> bool:
-        """Whether *action* moved what is shown."""
+        """Whether *action* scrolled the text."""
         match action:
             case "read_on" | "read_back":
                 self.body.scroll_pages(1 if action == "read_on" else -1)
@@ -192,7 +192,7 @@ class PermissionCard(AnswerableCard):
         return True
 
     def _do(self, what: str) -> None:
-        """The armed card's answer to a key."""
+        """Handle a key on the armed card."""
         if self._state.doing is CardMode.OVER:
             self.go(1) if what != "request_back" else self.go(-1)
             return
@@ -212,15 +212,15 @@ class PermissionCard(AnswerableCard):
             case "reach" | "reach-session" | "reach-plan" | "reach-project":
                 self._reach(what.removeprefix("reach").removeprefix("-"))
             case "together" if self._state.doing is CardMode.READING and self._state.alike:
-                self.gather(self._alike())
+                self.gather(self._list_similar())
             case "together":
                 self.ignore("No similar pending requests.")
             case _ if self._state.together:
-                self.ignore(self._no_meaning(what))
+                self.ignore(self._describe_unused_key(what))
             case "edit":
                 self._write_edit()
             case "later":
-                self._set_aside()
+                self._snooze()
             case "request_back":
                 self.go(-1)
             case "request_on":
@@ -232,10 +232,10 @@ class PermissionCard(AnswerableCard):
             case _:
                 self._pick(what)
 
-    def _back(self) -> None:
-        """Esc: out of what is being done, else out of the card; nothing is answered."""
+    def _go_back(self) -> None:
+        """Esc: cancel the current step, else close the card; nothing is answered."""
         if self._state.together and place_in(self.asked.waiting, self.request.id) is None:
-            self._over()
+            self._show_closed()
         elif self._state.doing in (CardMode.SPELLING, CardMode.REVIEWING, CardMode.TOGETHER):
             self._edited = None
             self._state = msgspec.structs.replace(self._state, together=(), left_out=())
@@ -245,23 +245,23 @@ class PermissionCard(AnswerableCard):
         else:
             self.tell(CardClosed(tuple(ask.id for ask in self.asked.waiting)))
 
-    # From one to the next.
+    # From one request to the next.
 
     def go(self, by: int, answered: frozenset[RequestId] = frozenset()) -> None:
-        """Show the request after or before this one; leave when there is none but those just *answered*."""
-        waiting = [ask for ask in self._ready() if ask.id != self.request.id and ask.id not in answered]
+        """Show the next or previous request; close the card if only those just *answered* are left."""
+        waiting = [ask for ask in self._list_showable() if ask.id != self.request.id and ask.id not in answered]
         if not waiting:
             self.tell(CardClosed(()))
             return
         if answered and (own := [ask for ask in waiting if ask.session == self.request.session and not ask.later]):
-            waiting = own  # another session's request is never put under the hand that just answered this one's
+            waiting = own  # after an answer, never show another session's request to a user who may still be typing
         behind = [ask for ask in waiting if turn(ask) > turn(self.request)]
         before = [ask for ask in waiting if ask not in behind]
         self._open((behind or before)[0] if by > 0 else (before or behind)[-1])
 
     def _open(self, request: Request) -> None:
         self._edited = self._draft = None
-        self._state = self._fresh(request)
+        self._state = self._build_state(request)
         self.body.dim(False)
         self._expect_room()
         self.body.read(self._rows)
@@ -270,7 +270,7 @@ class PermissionCard(AnswerableCard):
         self._put()
         self.tell(self.Turned())
 
-    def _over(self) -> None:
+    def _show_closed(self) -> None:
         """The shown request was answered elsewhere, or withdrawn."""
         self._end_writing()
         self._edited = None
@@ -279,7 +279,7 @@ class PermissionCard(AnswerableCard):
         self.body.dim(True)
         self._change(doing=CardMode.OVER, over=how_it_closed(closed, session))
 
-    def _fresh(self, request: Request) -> CardState:
+    def _build_state(self, request: Request) -> CardState:
         known = self.asked.known.get(request.session, ())
         session = self.asked.sessions.get(request.session)
         before = self.asked.changed.get(request.session, request.id)
@@ -287,7 +287,7 @@ class PermissionCard(AnswerableCard):
             sheet=sheet(request, known),
             session=session,
             reaches=reaches(session, self.asked.projects.get(request.session, "")),
-            alike=alike(request, self._ready()),
+            alike=alike(request, self._list_showable()),
             place=place_in(self.asked.waiting, request.id) or 1,
             waiting=max(1, len(self.asked.waiting)),
             in_list=self._in_list,

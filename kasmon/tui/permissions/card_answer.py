@@ -1,4 +1,4 @@
-"""What a card says for a person: which answer a key means, when it may be given, and that it names what was shown."""
+"""Answers from the card: which answer a key means, when it is allowed, and that it names the shown request."""
 
 from typing import Final
 
@@ -15,16 +15,16 @@ from kasmon.tui.permissions.rule_scopes import following
 
 NO_RULES: Final = "The agent accepts no rules for this request."
 STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
-"""Answers that make a rule."""
+"""Answers that create a rule."""
 
 
 class AnswerableCard(EditableCard):
-    """A card that answers: one request, or each of several that are shown as one list."""
+    """A card that answers: one request, or each of several shown as one list."""
 
     _spelling_for: Decision = Decision.ALLOW
 
     def go(self, by: int, answered: frozenset[RequestId] = frozenset()) -> None:
-        """Show the request after or before this one; leave when there is none but those just *answered*."""
+        """Show the next or previous request; close the card if only those just *answered* are left."""
         raise NotImplementedError
 
     def _allow(self, decision: Decision) -> None:
@@ -44,7 +44,7 @@ class AnswerableCard(EditableCard):
             self._answer(offered)
 
     def _deny(self, decision: Decision) -> None:
-        """Deny it now, or from now on: with a reason, which is asked for where the agent hears it."""
+        """Deny once or always; first ask for a reason if the agent accepts one."""
         if why := self._not_offered(decision) or (self._no_rule() if decision is Decision.NEVER else ""):
             self.ignore(why)
             return
@@ -60,11 +60,11 @@ class AnswerableCard(EditableCard):
         if not self.request.answerable or not self.request.choices:
             return "Answer this request in the agent's terminal: Enter opens it."
         if Decision.CHOOSE in self.request.choices:
-            return f"This is a question: {self._way_on()}"
+            return f"This is a question: {self._describe_keys()}"
         return f"Not accepted here. The agent accepts: {', '.join(self.request.choices)}."
 
     def _no_rule(self) -> str:
-        """Why no rule can be made of this request; empty if one can."""
+        """Why this request cannot become a rule; empty if it can."""
         state = self._state
         if state.together:
             return "A rule needs a single request: Esc goes back to it."
@@ -75,11 +75,11 @@ class AnswerableCard(EditableCard):
         return "" if self._may_rule() else "The rule does not fit this window. Enlarge the window first."
 
     def _may_rule(self) -> bool:
-        """Whether a rule may be made: it holds no secret, and all of it is in sight with how far it reaches."""
+        """Whether a rule may be created: it contains no secret, and is shown completely with its scope."""
         return self._state.may_rule and self._is_whole
 
     def _reach(self, wanted: str = "") -> None:
-        """Let a rule reach as far as *wanted*; the next way where that is empty."""
+        """Set the rule's scope to *wanted*; to the next scope if empty."""
         if why := self._no_rule() or ("" if STANDING.intersection(self.request.choices) else NO_RULES):
             self.ignore(why)
             return
@@ -104,7 +104,7 @@ class AnswerableCard(EditableCard):
             return
         picks, writes = question_picks.pressed(self.request, self._state.picks, key)
         if picks == self._state.picks and not writes:
-            self.ignore(self._no_meaning(key))
+            self.ignore(self._describe_unused_key(key))
             return
         self._put(picks=picks)
         if writes:
@@ -114,7 +114,7 @@ class AnswerableCard(EditableCard):
         labels = question_picks.labels(self.request, self._state.picks)
         text = question_picks.words(self.request, self._state.picks)
         if Decision.CHOOSE not in self.request.choices:
-            self.ignore(f"Enter never approves: {self._way_on()}")
+            self.ignore(f"Enter never approves: {self._describe_keys()}")
         elif not (labels or text):
             self.ignore("Mark an answer first.")
         elif why := self.may_approve():
@@ -122,11 +122,11 @@ class AnswerableCard(EditableCard):
         else:
             self._answer(Decision.CHOOSE, labels=labels, text=text)
 
-    def _no_meaning(self, key: str) -> str:
-        """That *key* does nothing here, and which keys do."""
-        return f"{shown_key(key, self.look.utf8)} does nothing here: {self._way_on()}"
+    def _describe_unused_key(self, key: str) -> str:
+        """A message that *key* does nothing here, with the keys that do."""
+        return f"{shown_key(key, self.look.utf8)} does nothing here: {self._describe_keys()}"
 
-    def _way_on(self) -> str:
+    def _describe_keys(self) -> str:
         if Decision.CHOOSE in self.request.choices:
             return "choose an answer, then press Enter."
         allow, deny = self.keys.shown("allow_once", self.look.utf8), self.keys.shown("deny", self.look.utf8)
@@ -135,15 +135,15 @@ class AnswerableCard(EditableCard):
     def said(self, decision: Decision, reason: str) -> None:
         self._answer(decision, reason)
 
-    def _set_aside(self) -> None:
-        """Not now; what was set aside already stays so."""
+    def _snooze(self) -> None:
+        """Snooze the request; if it is snoozed already, go to the next."""
         if self.request.later:
             self.go(1)
         else:
             self._answer(Decision.LATER)
 
     def _answer(self, decision: Decision, reason: str = "", labels: tuple[str, ...] = (), text: str = "") -> None:
-        """Answer what is shown: one request, or each of a list that waits as it was read."""
+        """Answer what is shown: one request, or each of a list that is pending as it was read."""
         state = self._state
         listed = [entry.request for entry in state.together if entry not in state.left_out]
         requests = listed if state.together else [self.request]

@@ -1,4 +1,4 @@
-"""Which key does what on a card: answers, rules and how far they reach, a question's options. Pure."""
+"""The card's keys and what each does: answers, rules and their scopes, a question's options. Pure."""
 
 from typing import Final
 
@@ -18,16 +18,16 @@ from kasmon.tui.widgets.text_lines import DrawnLine, begun, pressing, side_by_si
 
 TOO_LONG: Final = "the rule is too long for this window"
 KEYS: Final = 3
-"""The cells of the keys that begin a row, so that what they do stands below each other; longer ones are shown whole."""
+"""Cells for the first key of a row, so that labels line up; longer keys are shown in full."""
 ROOMY: Final = 60
-"""From this width on there is room for that."""
+"""From this width on there is space for that alignment."""
 
 
 def choice_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool = False) -> list[DrawnLine]:
-    """Which key does what; faint while it would do nothing. *brief* where a rule or an option is too long for that."""
+    """Return the lines of keys, faint while inactive. *brief* shortens rules and options that are too long."""
     ready: Span = (f"{look.state_glyph('working')} ready ", "good")
-    deaf: Span = (f"{look.state_glyph('starting')} wait ", "faint")
-    gauge = (ready if state.armed else deaf,)
+    wait: Span = (f"{look.state_glyph('starting')} wait ", "faint")
+    gauge = (ready if state.armed else wait,)
     match state.doing:
         case CardMode.REASONING:
             says = f"deny, and always deny in {state.reach}: {state.sheet.rule()}"
@@ -35,25 +35,25 @@ def choice_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, 
             label = says if state.saying is Decision.NEVER else many
             return [
                 *_long_offer(look, _enter(look), label, True, width, pressing("enter")),
-                _way_back(look, width, "cancel"),
+                _escape_line(look, width, "cancel"),
             ]
         case CardMode.WORDING:
             ways = [
-                _first(look, width, _enter(look), "use this answer", True, pressing("enter")),
-                _way_back(look, width, "cancel"),
+                _first_line(look, width, _enter(look), "use this answer", True, pressing("enter")),
+                _escape_line(look, width, "cancel"),
             ]
             return [*_options(state, look, keys, width, brief), BLANK, *ways]
         case CardMode.EDITING:
-            return [_way_back(look, width, "review changes")]
+            return [_escape_line(look, width, "review changes")]
         case CardMode.SPELLING:
-            return [msgspec.structs.replace(_way_back(look, width, "cancel"), right=gauge)]
+            return [msgspec.structs.replace(_escape_line(look, width, "cancel"), right=gauge)]
         case CardMode.OVER:
             more = "next request" if state.waiting else "back to the list"
-            line = _first(look, width, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
-            return [line, DrawnLine(_first(look, width, keys.shown("close"), "close", True).left, gauge, "close")]
+            line = _first_line(look, width, keys.shown("request_on", look.utf8), more, state.armed, "request_on")
+            return [line, DrawnLine(_first_line(look, width, keys.shown("close"), "close", True).left, gauge, "close")]
         case CardMode.TOGETHER:
-            back = _first(look, width, keys.shown("close", look.utf8), "back to single request", True, "close")
-            return [*_together(state, look, keys, width), msgspec.structs.replace(back, right=gauge)]
+            back = _first_line(look, width, keys.shown("close", look.utf8), "back to single request", True, "close")
+            return [*_group_lines(state, look, keys, width), msgspec.structs.replace(back, right=gauge)]
     lines = [*_options(state, look, keys, width, brief), *_decisions(state, look, keys, width, brief)]
     last = [_offer(look, keys.shown("close", look.utf8), "close", True, "close")]
     if len(state.alike) > 1 and not state.edited:
@@ -73,15 +73,15 @@ def _decisions(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, br
         return [
             *(DrawnLine(((f" {row}", "soft"),)) for row in _wrapped(why, width - 1)),
             BLANK,
-            _first(look, width, _enter(look), "open terminal", state.armed, "enter"),
+            _first_line(look, width, _enter(look), "open terminal", state.armed, "enter"),
         ]
     approve = state.armed and state.read
     words = {RequestKind.PLAN: "Approve the plan", RequestKind.AUTH: "I have signed in"}
     lines: list[DrawnLine] = []
     if Decision.ALLOW in request.choices or state.edited:
         once = "Allow as edited" if state.edited else words.get(request.kind, "Allow once")
-        lines.append(_first(look, width, keys.shown("allow_once"), once, approve, "allow_once"))
-    lines += _standing(state, look, keys, width, brief)
+        lines.append(_first_line(look, width, keys.shown("allow_once"), once, approve, "allow_once"))
+    lines += _rule_lines(state, look, keys, width, brief)
     row: list[DrawnLine] = []
     denies = "Deny with a reason" if state.is_heard else "Deny"
     if Decision.DENY in request.choices:
@@ -97,8 +97,8 @@ def _decisions(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, br
     return [*lines, *side_by_side(row, width, first=_first_cells(width))]
 
 
-def _standing(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:
-    """What would be allowed or denied from now on, all of it, and how far that reaches."""
+def _rule_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:
+    """The complete rule that would be created, for allowing or denying, and its scope."""
     choices, rule = state.sheet.request.choices, state.sheet.rule()
     offered = [(Decision.ALWAYS, "Always", "allow_always"), (Decision.NEVER, "Never", "deny_always")]
     lines: list[DrawnLine] = []
@@ -106,17 +106,17 @@ def _standing(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, bri
         if decision not in choices:
             continue
         if brief:
-            return [_first(look, width, keys.shown(action), f"{word}: {TOO_LONG}", False, action)]
+            return [_first_line(look, width, keys.shown(action), f"{word}: {TOO_LONG}", False, action)]
         live = state.armed and (state.read or decision is Decision.NEVER)
         told = _long_offer(look, keys.shown(action), f"{word}: {rule}", live, width, action)
         if lines and len(told) > 1:
-            told = [_first(look, width, keys.shown(action), f"{word}: same rule", live, action)]
+            told = [_first_line(look, width, keys.shown(action), f"{word}: same rule", live, action)]
         lines += told
     return [*lines, *_reach_lines(state, look, keys.shown("reach"), width)] if lines and state.reaches else lines
 
 
 def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> list[DrawnLine]:
-    """How far a rule would reach: every way where a row takes them, else the one that is chosen, whole."""
+    """The scopes of a rule: all if they fit in a row, else only the chosen one, in full."""
     every = [_offer(look, key, "scope", state.armed, "reach")]
     for reach in state.reaches:
         here = reach.scope == state.scope
@@ -131,8 +131,8 @@ def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> l
     return _long_offer(look, key, f"scope {state.reach}", state.armed, width, "reach")
 
 
-def _together(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
-    """What can be said to all of a list."""
+def _group_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
+    """The answers that can be given to all of a list."""
     many = len(state.together) - len(state.left_out)
     approve = state.armed and state.read
     row = [
@@ -143,11 +143,11 @@ def _together(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> 
 
 
 def _long_offer(look: ThemeStyles, key: str, label: str, live: bool, width: int, action: str = "") -> list[DrawnLine]:
-    """What a key does, on as many rows as that needs."""
+    """A key and its label, wrapped over as many rows as needed."""
     used = max(_first_cells(width), cell_len(key) + 2) + 1
     first, *others = _wrapped(label, width - used)
     further = (DrawnLine(((f"{' ' * used}{row}", "text" if live else "faint"),), action=action) for row in others)
-    return [_first(look, width, key, first, live, action), *further]
+    return [_first_line(look, width, key, first, live, action), *further]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -183,7 +183,7 @@ def _options(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brie
     if lines and state.doing is CardMode.READING:
         lines += [
             BLANK,
-            _first(
+            _first_line(
                 look,
                 width,
                 _enter(look),
@@ -206,18 +206,18 @@ def _offer(look: ThemeStyles, key: str, label: str, live: bool, action: str = ""
     return DrawnLine(((f" {key} ", roles[0]), (f" {label}", roles[1])), action=action)
 
 
-def _first(look: ThemeStyles, width: int, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
-    """The same, where nothing stands before or beside it."""
+def _first_line(look: ThemeStyles, width: int, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
+    """The same for a line of its own."""
     return begun(_offer(look, key, label, live, action), _first_cells(width))
 
 
 def _first_cells(width: int) -> int:
-    """The cells that the key which begins a row takes at least."""
+    """The least number of cells for the key that begins a row."""
     return KEYS + 2 if width >= ROOMY else 0
 
 
-def _way_back(look: ThemeStyles, width: int, label: str) -> DrawnLine:
-    return _first(look, width, "esc", label, True, pressing("esc"))
+def _escape_line(look: ThemeStyles, width: int, label: str) -> DrawnLine:
+    return _first_line(look, width, "esc", label, True, pressing("esc"))
 
 
 def _enter(look: ThemeStyles) -> str:

@@ -1,4 +1,4 @@
-"""What a person writes on a card: why not, their own words, or another input that is looked at before it counts."""
+"""Text input on a card: a reason, a custom answer, or an edited input, which is reviewed before it counts."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ from kasmon.tui.permissions.request_text import sheet
 
 
 class EditableCard(PermissionCardView):
-    """A card that is written on. At most one box is there at a time, and has the keyboard."""
+    """A card with text input. At most one box exists at a time, and has the focus."""
 
     _writing: Widget | None = None
     _draft: str | None = None
 
     def said(self, decision: Decision, reason: str) -> None:
-        """A reason was written; it goes with *decision*."""
+        """Send the answer *decision* with the typed *reason*."""
         raise NotImplementedError
 
     def may_approve(self) -> str:
-        """Why this request cannot be approved right now; empty if it can."""
+        """Return why this request cannot be approved right now; empty if it can."""
         return "" if self._state.read else "Scroll to the end first: there is more below."
 
     def _write_reason(self, decision: Decision) -> None:
@@ -74,11 +74,11 @@ class EditableCard(PermissionCardView):
         box.cursor_blink = False  # type: ignore[attr-defined]
         self._writing = box
         self.mount(box, before=self.choices)
-        self.screen.set_focus(box)  # now: the next key may be there already
+        self.screen.set_focus(box)  # now, as the next key may be there already
         self._put(doing=doing, wrong="")
 
     def _stop_writing(self) -> None:
-        """Esc in a box: a reason is dropped, an edit is looked at before it counts."""
+        """Esc in a box: discard a reason, review an edit."""
         box = self._writing
         if self._state.doing is CardMode.EDITING and box is not None:
             text = str(box.text)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What stands where on a card: all that a person needs to decide, or a word that there is no room for it. Pure."""
+"""The layout of a card: everything needed to decide, or a note that the window is too small. Pure."""
 
 from typing import Final
 
@@ -13,44 +13,44 @@ from kasmon.tui.widgets.text_lines import DrawnLine
 
 WIDEST: Final = 96
 SHARE: Final = 96
-"""A card takes at most so many percent of the window."""
+"""Most percent of the window that a card takes."""
 BORDER: Final = 2
 SIDES: Final = 4
 """Cells of a row that are border and padding."""
 ROOMY_ROWS: Final = 3
-"""Where the request would get fewer rows than this, blank lines make room for it."""
+"""Where the request would get fewer rows than this, blank lines are dropped for it."""
 LEAST_ROWS: Final = 1
 WRITING: Final = {CardMode.REASONING: 2, CardMode.WORDING: 2, CardMode.EDITING: 9}
-"""Rows of the box to write in, with its margin."""
+"""Rows of the text box, with its margin."""
 NO_ROOM: Final = "This window is too small. Make it larger to answer."
 
 
 class CardLayout(msgspec.Struct, frozen=True):
-    """The lines of a card, and the rows that are left for the request."""
+    """The lines of a card, and the rows left for the request."""
 
     head: tuple[DrawnLine, ...]
     notes: tuple[DrawnLine, ...]
     choices: tuple[DrawnLine, ...]
     body_rows: int
     fits: bool
-    """Whether the person can see it all; else no key but Esc may count."""
+    """Whether all of it is visible; if not, only Esc may work."""
     is_whole: bool
-    """Whether the rule and its reach stand there, and each answer of a question with its note. Else no rule may be
-    made, and the answers belong into the text to read."""
+    """Whether the rule with its scope, or each option of a question with its note, is shown in full. If not, no rule
+    may be created, and the options belong into the text to read."""
 
 
 def in_window(columns: int, rows: int) -> tuple[int, int]:
-    """The room of a card that lies over a window of so many columns and rows: cells of a row, and rows."""
+    """Return the space of a card over a window of that size: cells of a row, and rows."""
     return min(WIDEST, columns * SHARE // 100) - SIDES, rows * SHARE // 100 - BORDER
 
 
-def laid_out(
+def lay_out(
     state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, now: float, room: tuple[int, int]
 ) -> CardLayout:
-    """The card of *state* in *room*: cells of a row, and rows.
+    """Lay out the card of *state* in *room*: cells of a row, and rows.
 
-    It follows from the text and where that was scrolled to, never from the rows that the text has now: a word on how
-    much is below takes a row of it, and would come and go by turns.
+    It depends on the text and its scroll position, not on the text's current rows. Otherwise the note about lines
+    below, which takes one of those rows, would appear and vanish by turns.
     """
     width, rows = room[0], room[1] - WRITING.get(state.doing, 0)
     head = head_lines(state, look, now, width)
@@ -79,7 +79,7 @@ def laid_out(
 
 
 def _tell_ignored(why: str, look: ThemeStyles, width: int, notes: list[DrawnLine], choices: list[DrawnLine]) -> None:
-    """Put why a key did nothing in the row above the keys, if that is blank, else in the last row: nothing moves."""
+    """Put why a key did nothing into the row above the keys if it is blank, else into the last row: nothing moves."""
     if notes and notes[-1] == BLANK:
         notes[-1] = DrawnLine(((f" {look.cut(why, width - 1)}", "warn.bold"),))
     elif choices:

@@ -1,4 +1,4 @@
-"""The card alone, over whatever is on the screen."""
+"""The card alone, over any other screen."""
 
 from collections.abc import Collection
 
@@ -20,9 +20,9 @@ from kasmon.tui.theme.look import ThemeStyles
 
 
 class CardScreen(Overlay):
-    """Shows one request after the other. What comes from outside it gets by `learn`.
+    """Shows one request after the other. Updates come by `learn`.
 
-    *here* is the session that the person had selected or entered when it opened.
+    *here* is the session that the user had selected or opened when the card opened.
     """
 
     places = (KeyContext.CARD,)
@@ -46,11 +46,11 @@ class CardScreen(Overlay):
 
     @property
     def concerned(self) -> Collection[SessionId]:
-        """The sessions that it has to hear of, whether they ask or not."""
+        """The sessions that it needs updates of, whether they have requests or not."""
         return {self.card.request.session}
 
     def learn(self, asked: PermissionSnapshot) -> None:
-        """The requests that wait are these now."""
+        """Update the pending requests."""
         self.card.learn(asked)
 
     def dress(self, look: ThemeStyles) -> None:

@@ -1,4 +1,4 @@
-"""The lines around a request on its card: whose it is, and what to mind; and the state all is drawn from. Pure."""
+"""The lines around a request on its card (origin and warnings), and the state that the card is drawn from. Pure."""
 
 from enum import Enum, auto
 from typing import Final
@@ -35,30 +35,30 @@ from kasmon.tui.widgets.text_lines import DrawnLine
 
 BLANK: Final = DrawnLine()
 NARROW: Final = 56
-"""In fewer cells the head says when it was asked by a number alone."""
+"""With fewer cells the head shows the request's age as a number alone."""
 BARE: Final = 3
-"""Pieces of the head before it says which agent asks."""
+"""Pieces of the head before the agent's name."""
 CHOOSING: Final = ("up", "down", "space")
-"""What moves among the answers of a question, and marks one."""
+"""Keys that move among the options of a question, and mark one."""
 
 
 class CardMode(Enum):
-    """What the person does with the request that is on the card."""
+    """What the user does with the request on the card."""
 
     READING = auto()
     REASONING = auto()
-    """Writing why not."""
+    """Typing a reason for denying."""
     WORDING = auto()
-    """Writing an answer in their own words."""
+    """Typing a custom answer."""
     EDITING = auto()
     REVIEWING = auto()
-    """Looking at the edited input before allowing it."""
+    """Reviewing the edited input before allowing it."""
     SPELLING = auto()
     """Typing the tool's first letters, since there are hidden characters."""
     TOGETHER = auto()
-    """Reading all of several requests that are alike."""
+    """Reading all of several similar requests."""
     OVER = auto()
-    """Somebody else answered, or the agent took it back."""
+    """The request was answered elsewhere, or the agent withdrew it."""
 
 
 class CardState(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,61 +67,61 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     sheet: RequestDocument
     session: Session | None
     place: int
-    """Which of those that wait it is, from 1."""
+    """Its position among the pending requests, from 1."""
     waiting: int
     doing: CardMode = CardMode.READING
     armed: bool = False
     """Whether keys count."""
     rows: int = 0
-    """How many the request takes, as far as that is known."""
+    """How many rows the request takes, as far as known."""
     ahead: int = 0
-    """Those from the first that is in sight on."""
+    """The rows from the first visible one on."""
     below: int = 0
-    """Those below what is in sight; they follow from the room there is."""
+    """The rows below the visible part; computed from the available space."""
     read: bool = False
-    """Whether its end was in sight."""
+    """Whether its end was visible."""
     picks: QuestionPicks = QuestionPicks()
     saying: Decision = Decision.DENY
-    """What the reason that is written goes with."""
+    """The decision that the typed reason is for."""
     reaches: tuple[ScopeReach, ...] = (THIS_SESSION,)
     scope: Scope = "session"
-    """How far a rule made here would reach: one of `reaches`."""
+    """The scope of a rule created here: one of `reaches`."""
     alike: tuple[Request, ...] = ()
-    """This request and the others that wait and are like it; empty where there is none."""
+    """This request and the pending ones similar to it; empty if there are none."""
     together: tuple[GroupedRequest, ...] = ()
-    """Those that are answered together, while their list is shown."""
+    """The requests answered together, while their list is shown."""
     left_out: tuple[GroupedRequest, ...] = ()
     """Those of the list that changed meanwhile: they get no answer."""
     spelled: str = ""
-    """What was typed so far of the tool's first letters."""
+    """The letters typed so far of the tool's first letters."""
     wrong: str = ""
-    """What is wrong with what was written, or that the prompt changed; empty for nothing."""
+    """What is wrong with the typed text, or that the prompt changed; empty for nothing."""
     ignored: str = ""
-    """Why the last key did nothing; empty where it did something."""
+    """Why the last key did nothing; empty if it did something."""
     over: str = ""
-    """How it ended, where it did meanwhile."""
+    """How the request was closed, if it was meanwhile."""
     edited: bool = False
     """Whether another input than the agent's would be allowed."""
     here: Session | None = None
-    """The session that the person had selected or entered when the card opened."""
+    """The session that the user had selected or opened when the card opened."""
     similar: SimilarRequest | None = None
     """Another pending request that is easily mistaken for this one."""
     in_list: bool = False
-    """It stands beside the list of all requests, whose keys are not its own."""
+    """Whether it is beside the list of all requests, which has keys of its own."""
 
     @property
     def reach(self) -> str:
-        """How far a rule made here would reach, in words."""
+        """The scope of a rule created here, as text."""
         return next((reach.words for reach in self.reaches if reach.scope == self.scope), "")
 
     @property
     def is_busy(self) -> bool:
-        """Whether the person writes, or is in the middle of an answer."""
+        """Whether the user is typing, or in the middle of an answer."""
         return self.doing not in (CardMode.READING, CardMode.TOGETHER, CardMode.OVER)
 
     @property
     def is_heard(self) -> bool:
-        """Whether the agent is told why something was denied."""
+        """Whether the agent receives the reason of a denial."""
         session = self.session
         if self.sheet.request.takes_reason:
             return True
@@ -129,25 +129,25 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it stands in a terminal that a person can go to, and Enter chooses nothing on the card."""
+        """Whether the user can answer in a terminal, so that Enter opens it instead of choosing an option."""
         return self.session is not None and self.session.mode is Mode.TMUX and not self.sheet.request.options
 
     @property
     def is_other_session(self) -> bool:
-        """Whether the request is of another session than the one that the person had selected or entered."""
+        """Whether the request is of another session than the one that the user had selected or opened."""
         return self.here is not None and self.here.id != self.sheet.request.session
 
     @property
     def may_rule(self) -> bool:
-        """Whether a rule may be made of what is shown."""
+        """Whether the shown request can become a rule."""
         return bool(self.sheet.request.rule) and not self.sheet.secrets and not self.edited and not self.together
 
 
 def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
-    """What is asked, by whom, since when, and how many wait."""
+    """Return what is requested, by which agent, since when, and how many requests are pending."""
     request, session = state.sheet.request, state.session
     if state.together:
-        return _head_of_list(state, look)
+        return _list_head(state, look)
     dot = f" {look.mark('dot')} "
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
     many = f"{state.place} of {state.waiting}  " if state.waiting > 1 else ""
@@ -182,40 +182,40 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
 
 
 def _other_session(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
-    """That the request is of another session than the one that the person is at."""
+    """A warning that the request is not from the session that the user is at."""
     if not state.is_other_session or state.here is None:
         return []
     return [_marked("another session", "warn", f"not {session_label(state.here, state.here.id)}", look, width)]
 
 
 def _similar(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
-    """Which other request is easily mistaken for this one, and what tells the two apart."""
+    """Which other request is easily mistaken for this one, and how the two differ."""
     if (similar := state.similar) is None or state.doing is CardMode.OVER:
         return []
     return [_marked(f"looks like {similar.place}, {similar.whose}", "info", similar.difference, look, width)]
 
 
 def _marked(mark: str, role: str, text: str, look: ThemeStyles, width: int) -> DrawnLine:
-    """A *mark* on a coloured ground and a *text* after it, in one row."""
+    """A *mark* on a coloured background and a *text* after it, in one row."""
     chip = look.cut(f" {mark} ", width)
     text = look.cut(f"  {text}", max(0, width - width_of([(chip, "")])))
     return DrawnLine(((chip, f"{role}.solid.bold"), (text, f"{role}.bold")))
 
 
-def _head_of_list(state: CardState, look: ThemeStyles) -> list[DrawnLine]:
+def _list_head(state: CardState, look: ThemeStyles) -> list[DrawnLine]:
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[state.sheet.request.kind]} "
-    told = f"{len(state.together)} similar requests"
-    first = DrawnLine(((kind, "state-asking.solid.bold"), ("  ", "text"), (told, "text.bold")))
+    count = f"{len(state.together)} similar requests"
+    first = DrawnLine(((kind, "state-asking.solid.bold"), ("  ", "text"), (count, "text.bold")))
     return [first, BLANK, DrawnLine(((" ", "text"), (state.sheet.tool(), "says-tool.bold"))), BLANK]
 
 
 def list_keys(keys: KeyMap) -> tuple[str, ...]:
-    """The keys of the inbox itself, which mean nothing to the card beside it."""
+    """Return the keys of the inbox itself, which the card beside it must not use."""
     return tuple(key for row in ACTIONS if row.where is KeyContext.INBOX for key in keys.of(row.id))
 
 
 def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, width: int) -> list[DrawnLine]:
-    """What to mind before deciding, all of it."""
+    """Return all warnings and notes to read before deciding."""
     lines: list[list[Span]] = []
     if state.below and state.doing is not CardMode.OVER:
         rows = "1 more line" if state.below == 1 else f"{state.below} more lines"
@@ -247,12 +247,12 @@ def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, 
         lines.append([(f" Type {letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
     if state.doing is CardMode.OVER:
         lines.append([(f" {state.over}", "info.bold"), ("  No answer is sent from here.", "soft")])
-    shown = (DrawnLine(tuple(row)) for line in lines for row in _whole(line, width))
+    shown = (DrawnLine(tuple(row)) for line in lines for row in _split_if_too_long(line, width))
     return [BLANK, *shown, *([BLANK] if lines else [])]
 
 
-def _whole(line: list[Span], width: int) -> list[list[Span]]:
-    """*line*, or where that is too long each piece of it in rows of its own."""
+def _split_if_too_long(line: list[Span], width: int) -> list[list[Span]]:
+    """*line*, or if it is too long each piece of it in rows of its own."""
     if width_of(line) <= width:
         return [line]
     rows: list[list[Span]] = []

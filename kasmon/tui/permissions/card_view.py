@@ -1,4 +1,4 @@
-"""The card's face: draws its state in the room that it is given, and knows whether its keys count."""
+"""The card's widget: draws its state in the available space, and tracks whether its keys count."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ from kasmon.model.transcript.text import TextLine
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions import request_groups
-from kasmon.tui.permissions.card_layout import CardLayout, laid_out
+from kasmon.tui.permissions.card_layout import CardLayout, lay_out
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.queue import InputGuard
 from kasmon.tui.theme.look import ThemeStyles
@@ -24,11 +24,12 @@ from kasmon.tui.widgets.text_lines import TextLines
 
 GAUGE_S = 0.1
 Room: TypeAlias = Callable[[CardState, bool], tuple[int, int]]
-"""Cells of a row and rows within the card's border, for a card in this state; as many as can be where that is True."""
+"""Returns cells of a row and rows within the card's border, for a card in this state; True asks for the most possible.
+"""
 
 
 class PermissionCardView(Vertical):
-    """Shows a `CardState`: whose request it is, all of it, what to mind, and which key does what."""
+    """Shows a `CardState`: the request's origin, all of it, warnings, and which key does what."""
 
     def __init__(self, look: ThemeStyles, clock: Clock, keys: KeyMap, room: Room, state: CardState) -> None:
         super().__init__()
@@ -54,12 +55,12 @@ class PermissionCardView(Vertical):
 
     @property
     def request(self) -> Request:
-        """The one that is shown."""
+        """The shown request."""
         return self._state.sheet.request
 
     @property
     def is_armed(self) -> bool:
-        """Whether keys count, and the card says so."""
+        """Whether keys count, which the card shows."""
         return self._state.armed
 
     def dress(self, look: ThemeStyles) -> None:
@@ -69,15 +70,15 @@ class PermissionCardView(Vertical):
         self._put()
 
     def resized(self) -> None:
-        """The room is another now: what the person saw is not where it was."""
+        """The available space changed, and with it what is visible: keys are ignored for a while."""
         self._change()
 
     def tick(self) -> None:
-        """Time passed."""
+        """Redraw ages."""
         self._put()
 
     def letters(self) -> str:
-        """What has to be typed where there are hidden characters."""
+        """The letters to type where there are hidden characters."""
         name = self.request.tool.casefold()
         return "".join(each for each in name if each.isascii() and each.isalnum())[:3] or "yes"
 
@@ -86,25 +87,25 @@ class PermissionCardView(Vertical):
         self._put(read=self.body.seen_end)
 
     def tell(self, message: Message) -> None:
-        """Post *message* at the screen, a step further up: an answer is on its way when the next key is read."""
+        """Post *message* directly to the screen, so that an answer is sent before the next key is handled."""
         self.screen.post_message(message)
 
     def _change(self, **changes: Any) -> None:
-        """What is shown is another now: deaf again."""
+        """Change what is shown: keys are ignored for a while."""
         self.arming.change(self.clock.ticking())
         if self._gauge is not None:
             self._gauge.resume()
         self._put(armed=False, **{"ignored": "", **changes})
 
     def ignore(self, why: str) -> None:
-        """A key did nothing: say *why* until the next one."""
+        """Show *why* a key did nothing, until the next one."""
         if why != self._state.ignored:
             self._put(ignored=why)
 
     def _put(self, **changes: Any) -> None:
         there = {"rows": self.body.rows, "ahead": self.body.ahead}
         self._state = msgspec.structs.replace(self._state, **there, **changes)
-        laid = self._laid()
+        laid = self._lay_out()
         moved = laid.is_whole != self._is_whole and bool(self.request.options) and not self._edited
         self._fits, self._is_whole = laid.fits, laid.is_whole
         self.head.say(*laid.head)
@@ -115,25 +116,25 @@ class PermissionCardView(Vertical):
         if moved:
             self._read_again()
 
-    def _laid(self) -> CardLayout:
+    def _lay_out(self) -> CardLayout:
         state, now = self._state, self.clock.now()
         for roomy in (False, True):
-            laid = laid_out(state, self.look, self.keys, self.letters(), now, self._room(state, roomy))
+            laid = lay_out(state, self.look, self.keys, self.letters(), now, self._room(state, roomy))
             if laid.fits:
                 break
         return laid
 
     def _expect_room(self) -> None:
-        """Before there was a layout: have the text drawn for the room it will get. So the first picture is right."""
+        """Before the first layout, prepare the text for its expected space, so that the first frame is right."""
         if not self.body.size:
-            self.body.expect(Size(self._room(self._state, False)[0], self._laid().body_rows))
+            self.body.expect(Size(self._room(self._state, False)[0], self._lay_out().body_rows))
 
     def _read_again(self) -> None:
         self.body.read(self._rows)
         self._put(read=self.body.seen_end)
 
     def _rows(self, width: int) -> list[TextLine]:
-        """What there is to read: the request, with its answers where they stand nowhere else, or the whole list."""
+        """The text to read: the request, with its options if they are not shown elsewhere, or the whole list."""
         if self._state.together:
             return request_groups.rows(self._state.together, width)
         return self._state.sheet.rows(width, with_options=not self._is_whole)

@@ -1,4 +1,4 @@
-"""The requests of the fleet before a person: a line counts them and names a key; a card opens by itself only if set."""
+"""Shows the fleet's requests: a notice line counts them and names a key; a card opens by itself only if configured."""
 
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kasmon.tui.permissions.inbox_screen import InboxScreen
 
 RISE_S: Final = 0.1
-"""How often it is looked whether a request may rise, while one waits for that."""
+"""How often to check whether a pending request may open its card by itself, in seconds."""
 
 
 class PermissionController:
-    """The requests of the fleet, the card that shows them, and the line that says that they wait."""
+    """Holds the fleet's requests, the card that shows them, and the notice line."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
@@ -34,47 +34,47 @@ class PermissionController:
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
         self._projects: dict[SessionId, str] = {}
         self._changed: dict[SessionId, RequestId] = {}
-        self._gone: set[SessionId] = set()
-        """Who is not there any more, while something of them may still be kept."""
+        self._removed: set[SessionId] = set()
+        """Removed sessions of which something may still be stored."""
         self._shown: CardScreen | InboxScreen | None = None
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin to look; call it once the app runs."""
+        """Start the checks; call it once the app runs."""
         self._timer = self.app.set_interval(RISE_S, self.consider, pause=True)
         self.look_soon()
 
     def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
-        """Learn what these sessions ask now."""
+        """Update the requests of these sessions."""
         changed, gone = tuple(changed), tuple(gone)
-        self._gone = (self._gone | set(gone)) - {session.id for session in changed}
+        self._removed = (self._removed | set(gone)) - {session.id for session in changed}
         if self.queue.take(changed, gone):
-            self._learn_secrets(changed)
-            self._tell_screen()
+            self._load_secrets(changed)
+            self._update_screen()
             self.look_soon()
-        self._forget()
+        self._drop_removed()
 
     def sent(self, session: SessionId, request: RequestId) -> None:
-        """An answer is on its way."""
+        """Note that an answer was sent."""
         self._changed.pop(session, None)
         self.queue.sent(request)
-        self._tell_screen()
+        self._update_screen()
         self.tell()
 
     def failed(self, session: SessionId, request: RequestId, error: KasmonError) -> None:
-        """The answer did not arrive: it waits again, or what stands in its place."""
+        """The answer failed: the request, or the one that replaced it, is pending again."""
         if isinstance(error, StaleRequestError):
             self._changed[session] = request
         self.queue.failed(request)
-        self._tell_screen()
+        self._update_screen()
         self.look_soon()
         self.tell()
 
     def open(self) -> None:
-        """Show the card over whatever is on the screen, with the request that `first_for` chooses."""
+        """Open the card over any other screen, with the request that `first_for` chooses."""
         if self.screen is not None:
             return
-        here, listed = self._here(), [session.id for session in self.app.main_view.table.shown()]
+        here, listed = self._current_session(), [session.id for session in self.app.main_view.table.shown()]
         first = first_for(self.queue.waiting, here, listed)
         if first is None:
             self.app.say("No pending requests.")
@@ -82,45 +82,45 @@ class PermissionController:
             self._show(first)
 
     def open_list(self) -> None:
-        """Show all that wait, at the request that is on the card if one is."""
+        """Open the list of all pending requests, at the one on the card if there is a card."""
         from kasmon.tui.permissions.inbox_screen import InboxScreen  # not before the first frame
 
         app, screen, card = self.app, self.screen, self.card
         if isinstance(screen, InboxScreen):
             return
-        chosen = card.request if card is not None else first_for(self.queue.waiting, self._here())
+        chosen = card.request if card is not None else first_for(self.queue.waiting, self._current_session())
         first = None if chosen is None else chosen.id
         self.close(())
-        self._shown = InboxScreen(app.look, app.clock, app.keys, self._asked(), first)
+        self._shown = InboxScreen(app.look, app.clock, app.keys, self._take_snapshot(), first)
         app.push_screen(self._shown)
         self.tell()
 
     def close(self, put_off: Iterable[RequestId]) -> None:
-        """Take the card or the list away; *put_off* wait on, and do not rise by themselves again."""
+        """Close the card or the list; the *put_off* stay pending, and do not open by themselves again."""
         if (screen := self.screen) is not None:
             self.queue.put_off(put_off)
             screen.dismiss()
             self.app.hold_still()
-            self.app.call_later(self._forget)
+            self.app.call_later(self._drop_removed)
             self.app.call_later(self.tell)
 
     @property
     def screen(self) -> "CardScreen | InboxScreen | None":
-        """The card's screen or the list's, while it is there."""
+        """The screen of the card or of the list, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     @property
     def card(self) -> "PermissionCard | None":
-        """The card, while it is on the screen."""
+        """The card, while it is shown."""
         return None if (screen := self.screen) is None else screen.card
 
     @property
     def may_rise(self) -> bool:
-        """Whether a card may open by itself: the config allows it, and the list has the keyboard."""
+        """Whether a card may open by itself: the config allows it, and the list has the focus."""
         return self.app.settings.popup and self.app.list_has_keys
 
     def consider(self) -> None:
-        """Let a request rise if nobody is doing anything else; look again soon if one could otherwise."""
+        """Open a card by itself if the user is idle; check again soon if that may become possible."""
         rising = self.queue.rising()
         if rising is None or not self.may_rise:
             if self._timer is not None:
@@ -130,13 +130,13 @@ class PermissionController:
             self._show(rising)
 
     def look_soon(self) -> None:
-        """Something changed that a request may rise by."""
+        """Check soon whether a request may open its card by itself, as something changed."""
         if self._timer is not None and self.queue.rising() is not None:
             self._timer.resume()
             self.app.call_later(self.consider)
 
     def tell(self) -> None:
-        """Say that requests wait, wherever no card says it or is about to: whenever one is, it is looked for."""
+        """Show the notice of pending requests, unless a card shows them or is about to."""
         app = self.app
         waiting = len(self.queue.waiting)
         will_rise = self.queue.rising() is not None and self.may_rise
@@ -168,20 +168,20 @@ class PermissionController:
         from kasmon.tui.permissions.card_screen import CardScreen  # not before the first frame
 
         app = self.app
-        here = self._here()
+        here = self._current_session()
         session = None if here is None else app.main_view.table.session(here)
-        self._shown = CardScreen(app.look, app.clock, app.keys, self._asked({first.session}), first, session)
+        self._shown = CardScreen(app.look, app.clock, app.keys, self._take_snapshot({first.session}), first, session)
         app.push_screen(self._shown)
         self.tell()
 
-    def _here(self) -> SessionId | None:
-        """The session that the person has entered, else the one that the list's cursor is on."""
+    def _current_session(self) -> SessionId | None:
+        """The open session, else the one under the list's cursor."""
         main_view = self.app.main_view
         entered = main_view.preview.session if main_view.focused_inside else None
         return main_view.table.selected if entered is None else entered.id
 
-    def _asked(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
-        """What waits now, and of whom; *also* tells of these sessions."""
+    def _take_snapshot(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
+        """The pending requests with their sessions, and also those of *also*."""
         waiting = self.queue.waiting
         ids = {ask.session for ask in waiting} | set(also)
         sessions = {id_: session for id_ in ids if (session := self.app.main_view.table.session(id_)) is not None}
@@ -196,34 +196,34 @@ class PermissionController:
             changed=dict(self._changed),
         )
 
-    def _tell_screen(self) -> None:
+    def _update_screen(self) -> None:
         if (screen := self.screen) is not None:
-            screen.learn(self._asked(screen.concerned))
+            screen.learn(self._take_snapshot(screen.concerned))
 
-    def _learn_secrets(self, changed: Iterable[Session]) -> None:
-        """A card may be shown once it is known what must not stand on it, and how far its rules would reach."""
+    def _load_secrets(self, changed: Iterable[Session]) -> None:
+        """Load the secrets to hide on a card, and the projects for its rules; it may be shown only after that."""
         new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
         if self.app.gateway is None:
             self._known_secrets |= dict.fromkeys(new, ())
         elif new:
-            self.app.run_worker(self._ask_secrets(new), group="secrets")
+            self.app.run_worker(self._fetch_secrets(new), group="secrets")
 
-    async def _ask_secrets(self, sessions: Collection[SessionId]) -> None:
+    async def _fetch_secrets(self, sessions: Collection[SessionId]) -> None:
         assert self.app.gateway is not None
         for session in sessions:
             self._projects[session] = await self.app.gateway.project(session)
             self._known_secrets[session] = tuple(await self.app.gateway.secrets(session))
-        self._gone |= {session for session in sessions if self.app.main_view.table.session(session) is None}
-        self._tell_screen()
-        self._forget()
+        self._removed |= {session for session in sessions if self.app.main_view.table.session(session) is None}
+        self._update_screen()
+        self._drop_removed()
         self.look_soon()
 
-    def _forget(self) -> None:
-        """Keep nothing of who is gone; what is on the screen of them stays hidden as long as it is there."""
-        if not self._gone:
+    def _drop_removed(self) -> None:
+        """Drop all data of removed sessions; what is still on the screen stays redacted until it is closed."""
+        if not self._removed:
             return
         shown = frozenset() if (screen := self.screen) is None else screen.concerned
-        for session in [each for each in self._gone if each not in shown]:
+        for session in [each for each in self._removed if each not in shown]:
             for kept in (self._known_secrets, self._projects, self._changed):
                 kept.pop(session, None)
-            self._gone.discard(session)
+            self._removed.discard(session)

@@ -20,13 +20,13 @@ KIND_GLYPHS: Final = {
     RequestKind.PLAN: ("≡", "="),
     RequestKind.AUTH: ("→", ">"),
 }
-"""Kind -> its shape, and its shape where the terminal is not UTF-8."""
+"""Kind -> its symbol, and its symbol where the terminal is not UTF-8."""
 MARK_CELLS: Final = 3
-"""A click on so many cells at the left marks."""
+"""A click on this many cells at the left toggles the mark."""
 WORDED: Final = 56
-"""From so many cells on a kind has its word."""
+"""From this width on a kind is also named."""
 NAMING_AGENTS: Final = 76
-"""From so many on the agent is named."""
+"""From this width on the agent is named."""
 GAP: Final = "  "
 """Between two columns, as in the list of sessions."""
 NAMES: Final = (8, 20)
@@ -40,7 +40,7 @@ class InboxList(ScrollView, can_focus=False):
     ALLOW_SELECT = False
 
     class Picked(Message):
-        """A click on a row; *marks* where it was on its mark."""
+        """A click on a row; *marks* is whether it was on its mark."""
 
         def __init__(self, request: RequestId, marks: bool) -> None:
             super().__init__()
@@ -61,14 +61,14 @@ class InboxList(ScrollView, can_focus=False):
         marked: Collection[RequestId],
         like: Collection[RequestId],
     ) -> None:
-        """Show *rows*; *like* are those that may be marked beside what is marked, or at the cursor."""
+        """Show *rows*; *like* are those that may be marked along with the marked ones, or with the cursor's."""
         self.rows, self.cursor, self._marked, self._like = rows, cursor, marked, like
         self.virtual_size = Size(self.size.width, len(rows))
         self.keep_in_sight()
         self.refresh()
 
     def keep_in_sight(self) -> None:
-        """Scroll so far that the cursor's row is there."""
+        """Scroll until the cursor's row is visible."""
         at = next((y for y, row in enumerate(self.rows) if row.request.id == self.cursor), None)
         if at is not None and self.size.height:
             self.scroll_to_region(Region(0, at, 1, 1), animate=False, immediate=True, force=True)
@@ -93,7 +93,7 @@ class InboxList(ScrollView, can_focus=False):
             self.post_message(self.Picked(self.rows[at].request.id, event.x < MARK_CELLS))
 
     def _spans(self, row: InboxRow, here: bool, width: int) -> tuple[list[Span], list[Span]]:
-        """What stands at the left of *row*, and at its right."""
+        """The left and the right part of *row*."""
         look, ask = self.look, row.request
         word = KIND_WORDS[ask.kind] if width >= WORDED and row.waits else ""
         kind = f"{KIND_GLYPHS[ask.kind][0 if look.utf8 else 1]} {look.fit(word, 10) if word else ''}"
@@ -106,7 +106,7 @@ class InboxList(ScrollView, can_focus=False):
             (look.fit(row.name, self._name_cells(width)), "text.bold" if loud else "soft"),
             (GAP, "text"),
         ]
-        if not row.waits:  # who answered, whole
+        if not row.waits:  # the outcome, in full
             return [*left, (row.outcome, "info")], []
         if width >= NAMING_AGENTS:
             left += [(look.fit(row.agent, 9), "soft"), (GAP, "text")]
@@ -122,7 +122,7 @@ class InboxList(ScrollView, can_focus=False):
         return left, right
 
     def _box(self, row: InboxRow) -> str:
-        """Its mark; an empty box where it may be marked."""
+        """Its mark; an empty box if it may be marked."""
         if row.request.id in self._marked:
             return "■" if self.look.utf8 else "x"
         may = row.waits and row.request.id in self._like if self._marked else row.waits and bool(row.crowd)

@@ -18,11 +18,11 @@ NOTHING: Final = (
     ("New requests appear here.", Token.FAINT),
 )
 NOT_YET: Final = (("", Token.TEXT), ("Loading…", Token.STRONG))
-"""While it is not known what must not be shown."""
+"""Shown until the secrets to hide are known."""
 
 
 def head_line(rows: Sequence[InboxRow], marked: int, word: str) -> DrawnLine:
-    """How many wait, how many are marked, and at the right a *word* on the last key."""
+    """Return the number of pending and of marked requests, and at the right a *word* on the last key."""
     waiting, aside = sum(row.waits for row in rows), sum(row.waits and row.request.later for row in rows)
     left: list[Span] = [(" inbox ", "accent.bold"), (" ", "text")]
     left.append((f"{waiting} pending", "text.bold"))
@@ -32,7 +32,7 @@ def head_line(rows: Sequence[InboxRow], marked: int, word: str) -> DrawnLine:
 
 
 def bar(keys: KeyMap, look: ThemeStyles, *, has_card: bool, in_request: bool) -> tuple[KeyHint, ...]:
-    """The keys that matter now."""
+    """Return the keys that count now."""
     words = {"mark": "mark", "to_request": "focus list" if in_request else "focus request"}
     shown = ["leave_inbox", "help"]
     if has_card:
@@ -46,14 +46,14 @@ UNLIKE: Final = "Only similar requests can be answered together."
 
 
 def stepped(rows: InboxRows, cursor: RequestId | None, by: int) -> RequestId | None:
-    """The row so many below *cursor*, or the last on the way; the first where the cursor is on none."""
+    """Return the row *by* rows below *cursor*, at most the last; the first if the cursor is on none."""
     ids = [row.request.id for row in rows.shown]
     at = ids.index(cursor) + by if cursor in ids else 0
     return ids[max(0, min(at, len(ids) - 1))] if ids else None
 
 
 def settled(rows: InboxRows, cursor: RequestId | None, *, on_waiting: bool) -> RequestId | None:
-    """*cursor* where it has a row, and with *on_waiting* one that waits; else the first that waits."""
+    """Return *cursor* if it has a row, with *on_waiting* only a pending one; else the first pending request."""
     row = rows.row(cursor)
     if row is not None and (row.waits or not on_waiting):
         return cursor
@@ -61,18 +61,18 @@ def settled(rows: InboxRows, cursor: RequestId | None, *, on_waiting: bool) -> R
 
 
 def still(rows: InboxRows, marks: Marks) -> Marks:
-    """Those of *marks* that wait."""
+    """Return those of *marks* that are pending."""
     return frozenset(mark for mark in marks if (row := rows.row(mark)) is not None and row.waits)
 
 
 def like(rows: InboxRows, cursor: RequestId | None, marks: Marks, ready: Sequence[Request]) -> Marks:
-    """Those of *ready* that may be answered together with what is marked, or with the one at the cursor."""
+    """Return those of *ready* that may be answered together with the marked ones, or with the cursor's."""
     row = next((row for row in rows.shown if row.request.id in marks), None) or rows.row(cursor)
     return frozenset(ask.id for ask in alike(row.request, ready)) if row is not None and row.waits else frozenset()
 
 
 def toggled(rows: InboxRows, request: RequestId | None, marks: Marks, may: Marks) -> tuple[Marks, str]:
-    """*marks* with *request* or without it, where it is among those that *may*; and a word where it is not."""
+    """Add *request* to *marks* or remove it, if it is one of those that *may* be marked; else return why not."""
     row = rows.row(request)
     if row is None or not row.waits:
         return marks, ""

@@ -1,6 +1,6 @@
-"""The inbox: every request that waits, one line each, and beside the list the chosen one on its card.
+"""The inbox: every pending request, one line each, and beside the list the selected one on its card.
 
-The card is the one that rises over the list of sessions: it shows, arms and answers here as it does there.
+The card is the same as the one over the list of sessions, with the same arming and answers.
 """
 
 from collections.abc import Collection
@@ -41,29 +41,29 @@ from kasmon.tui.widgets.text_lines import TextLines
 
 Size: TypeAlias = tuple[int, int]
 BESIDE_COLUMNS: Final = 140
-"""From this width on the card stands beside the list, else below it."""
+"""From this width on the card is beside the list, else below it."""
 LIST_SHARE: Final = 44
-"""Percent of the width that the list has beside a card."""
+"""Percent of the width that the list takes beside a card."""
 LOW_ROWS: Final = 30
-"""In a lower window the list makes room for a card that is written on, or that has the keys."""
+"""In a lower window the list shrinks for a card with a text box or with the focus."""
 BARS: Final = 2
 """Rows of the line above and the line below."""
 FEW: Final = 4
-"""Rows that the list has in a low window, and at least in others where it needs them."""
+"""Rows of the list in a low window, and its minimum in others where it needs them."""
 
 
 def is_beside(window: Size) -> bool:
-    """Whether the card stands beside the list."""
+    """Return whether the card is beside the list."""
     return window[0] >= BESIDE_COLUMNS
 
 
 def list_columns(window: Size) -> int:
-    """The list's cells beside a card."""
+    """Return the list's cells beside a card."""
     return window[0] * LIST_SHARE // 100
 
 
 def list_rows(window: Size, needed: int, *, tight: bool) -> int:
-    """The list's rows above a card; *tight* where the card needs what there is."""
+    """Return the list's rows above a card; *tight* if the card needs all space."""
     rows = window[1]
     if tight and rows < LOW_ROWS:
         return 1
@@ -72,7 +72,7 @@ def list_rows(window: Size, needed: int, *, tight: bool) -> int:
 
 
 def room(window: Size, listed: int) -> Size:
-    """Cells of a row and rows within the card's border; *listed* rows are the list's where it stands above."""
+    """Return cells of a row and rows within the card's border; a list above the card takes *listed* rows."""
     columns, rows = window
     if is_beside(window):
         return columns - list_columns(window) - SIDES, rows - BARS - BORDER
@@ -81,11 +81,11 @@ def room(window: Size, listed: int) -> Size:
 
 TICK_S = 0.5
 HERE = ("help", "palette", "quit")
-"""What may be done elsewhere, and here too."""
+"""Actions of other contexts that also work here."""
 
 
 class InboxScreen(Overlay):
-    """Gets `PermissionSnapshot` by `learn`; its card posts the answers, and it `InboxClosed`."""
+    """Gets `PermissionSnapshot` by `learn`; its card posts the answers, and it posts `InboxClosed`."""
 
     places = (KeyContext.INBOX, KeyContext.CARD)
     AUTO_FOCUS = ""
@@ -100,9 +100,9 @@ class InboxScreen(Overlay):
         self.marks: Marks = frozenset()
         self.card: PermissionCard | None = None
         self.in_request = False
-        """Whether the request has the keys that are the list's otherwise."""
+        """Whether the request gets the keys that are otherwise the list's."""
         self.word = ""
-        """What is said about the last key."""
+        """The message about the last key."""
         self.head = TextLines(look, "surface", id="inbox-head")
         self.list = InboxList(look, clock)
         self.middle = Container(self.list, id="inbox-middle")
@@ -123,11 +123,11 @@ class InboxScreen(Overlay):
 
     @property
     def concerned(self) -> Collection[SessionId]:
-        """The sessions that it has to hear of, whether they ask or not."""
+        """The sessions that it needs updates of, whether they have requests or not."""
         return self.rows.sessions | ({self.card.request.session} if self.card is not None else frozenset())
 
     def learn(self, asked: PermissionSnapshot) -> None:
-        """The requests that wait are these now."""
+        """Update the pending requests."""
         self.asked = asked
         self.rows.take(asked, self.clock.ticking())
         self.marks = still(self.rows, self.marks)
@@ -144,25 +144,25 @@ class InboxScreen(Overlay):
             self.card.dress(look)
         self._draw()
 
-    # What is shown.
+    # The card.
 
     def _follow(self) -> None:
-        """Show the request at the cursor; where that is gone, the first that waits."""
+        """Show the request at the cursor; if that is gone, the first pending one."""
         self.cursor = settled(self.rows, self.cursor, on_waiting=self.card is None)
         row = self.rows.row(self.cursor)
         if row is not None and row.waits and row.request.session in self.asked.known:
             if self.card is None:
-                self._begin(row.request)
+                self._open_card(row.request)
             elif not self.card.together and not self.card.is_busy:
                 self.card.show(row.request)
         self._draw()
 
-    def _begin(self, request: Request) -> None:
+    def _open_card(self, request: Request) -> None:
         self.card = PermissionCard(self.look, self.clock, self.keys, self.asked, request, self._room, in_list=True)
         self.middle.mount(self.card)
 
-    def _drop(self) -> None:
-        """There is nothing to answer any more; what was answered just now may still be among what waits."""
+    def _remove_card(self) -> None:
+        """Remove the card, as nothing is left to answer; requests answered just now may still be listed as pending."""
         if self.card is not None:
             self.card.remove()
         self.card, self.cursor, self.marks, self.in_request = None, None, frozenset(), False
@@ -187,7 +187,7 @@ class InboxScreen(Overlay):
         if self.card is not None:
             self.card.tick()
 
-    # Room.
+    # Layout.
 
     def on_resize(self) -> None:
         self._lay_out()
@@ -201,7 +201,7 @@ class InboxScreen(Overlay):
         self.list.styles.height = "1fr" if beside else list_rows(self.app.size, len(self.rows.shown), tight=False)
 
     def _room(self, state: CardState, tight: bool) -> tuple[int, int]:
-        """What the card has; below a list, that gets what a card in this state leaves to it."""
+        """The card's space; a list above it gets what a card in this state leaves."""
         tight = tight or self.in_request or state.is_busy
         rows = list_rows(self.app.size, len(self.rows.shown), tight=tight)
         if not is_beside(self.app.size):
@@ -211,7 +211,7 @@ class InboxScreen(Overlay):
     # Keys and clicks.
 
     def on_key(self, event: events.Key) -> None:
-        action = None if self.card is not None and self.card.is_busy else self._meant(event.key)
+        action = None if self.card is not None and self.card.is_busy else self._find_action(event.key)
         if action is not None:
             event.stop()
             event.prevent_default()
@@ -219,8 +219,8 @@ class InboxScreen(Overlay):
         elif self.card is not None:
             self.card.press(event)
 
-    def _meant(self, key: str) -> Action | None:
-        """What *key* means to the inbox; None where it is the card's."""
+    def _find_action(self, key: str) -> Action | None:
+        """The inbox's action for *key*; None if the key is the card's."""
         own = self.keys.action(key, KeyContext.INBOX)
         if own is not None and (not self.in_request or own.id in ("to_request", "leave_inbox")):
             return own
@@ -240,11 +240,11 @@ class InboxScreen(Overlay):
             case "mark":
                 self._mark(self.cursor)
             case "to_request":
-                self._enter(not self.in_request)
+                self._set_in_request(not self.in_request)
             case "leave_inbox" if self.in_request:
-                self._enter(False)
+                self._set_in_request(False)
             case "leave_inbox" if self.marks:
-                self._take(frozenset())
+                self._set_marks(frozenset())
             case "leave_inbox":
                 self.post_message(InboxClosed(tuple(ask.id for ask in self.asked.waiting)))
             case _:
@@ -255,7 +255,7 @@ class InboxScreen(Overlay):
         self.cursor = request
         self._follow()
 
-    def _enter(self, inside: bool) -> None:
+    def _set_in_request(self, inside: bool) -> None:
         self.in_request = inside and self.card is not None
         if self.card is not None:
             self.card.resized()
@@ -263,10 +263,10 @@ class InboxScreen(Overlay):
     def _mark(self, request: RequestId | None) -> None:
         marks, self.word = toggled(self.rows, request, self.marks, self._like())
         if marks != self.marks:
-            self._take(marks)
+            self._set_marks(marks)
 
-    def _take(self, marks: Marks) -> None:
-        """From two on, what is marked stands on the card, all of it; else the request at the cursor."""
+    def _set_marks(self, marks: Marks) -> None:
+        """Show all marked requests on the card if there are two or more; else the request at the cursor."""
         self.marks = marks
         if self.card is None:
             return
@@ -290,10 +290,10 @@ class InboxScreen(Overlay):
             message.stop()
             self._do(message.action)
 
-    # What the card tells.
+    # Messages of the card.
 
     def on_permission_card_turned(self, message: PermissionCard.Turned) -> None:
-        """It went on by itself after an answer, or gathered what is alike."""
+        """The card moved to another request after an answer, or grouped similar ones."""
         message.stop()
         if self.card is None:
             return
@@ -306,12 +306,12 @@ class InboxScreen(Overlay):
 
     def on_permission_card_list_wanted(self, message: PermissionCard.ListWanted) -> None:
         message.stop()
-        self._enter(False)
+        self._set_in_request(False)
 
     def on_card_closed(self, message: CardClosed) -> None:
-        """Nothing is left to answer; or somebody clicked on "not now"."""
+        """Nothing is left to answer; or the user clicked "not now"."""
         message.stop()
         if message.put_off:
             self.post_message(InboxClosed(message.put_off))
         else:
-            self._drop()
+            self._remove_card()

@@ -24,7 +24,7 @@ ANSWERED: Final = {
 
 
 def how_it_closed(closed: ClosedRequest | None, session: Session | None) -> str:
-    """Who closed a request, at which screen, and with what; or why the agent does not wait any more."""
+    """Return which client closed a request, and how; or why the agent no longer waits."""
     if session is None:
         return "The session was removed from the list."
     if closed is None:
@@ -41,7 +41,7 @@ def how_it_closed(closed: ClosedRequest | None, session: Session | None) -> str:
 
 
 ANSWERED_S: Final = 6.0
-"""So long a row says how its request ended, in seconds."""
+"""How long a row shows how its request ended, in seconds."""
 SENT: Final = "Sending your answer."
 
 
@@ -52,15 +52,15 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     agent: str
     says: str
-    """Its tool and title, secrets hidden; empty while it is not known what must not be shown."""
+    """Its tool and title, secrets hidden; empty until the secrets are known."""
     crowd: int = 0
-    """How many are alike, itself among them; 0 where there is no other one."""
+    """The size of its group of similar requests, itself included; 0 if there is no other."""
     changed: bool = False
-    """It came in the place of one that stood here, which the agent takes back."""
+    """Whether it replaced a listed request, which the agent withdrew."""
     outcome: str = ""
-    """How it ended, or that an answer is on its way; empty while it waits."""
+    """How it ended, or that an answer was sent; empty while it is pending."""
     until: float = float("inf")
-    """When it goes away, on the ticking clock."""
+    """When the row is removed, on the monotonic clock."""
 
     @property
     def waits(self) -> bool:
@@ -68,7 +68,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxRows:
-    """Remembers what was shown, to tell what became of it."""
+    """Keeps the shown rows, in order to show how each request ended."""
 
     def __init__(self) -> None:
         self._rows: dict[RequestId, InboxRow] = {}
@@ -79,28 +79,28 @@ class InboxRows:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of pending requests."""
         return sum(row.waits for row in self.shown)
 
     @property
     def sessions(self) -> frozenset[SessionId]:
-        """Those whose requests have a row."""
+        """The sessions whose requests have a row."""
         return frozenset(row.request.session for row in self.shown)
 
     def take(self, asked: PermissionSnapshot, now: float) -> None:
-        """Learn what waits, at *now* on the ticking clock."""
+        """Update the pending requests, at *now* on the monotonic clock."""
         waiting = {ask.id: ask for ask in asked.waiting}
         for row in [row for id_, row in self._rows.items() if id_ not in waiting]:
-            self._rows[row.request.id] = _ended(row, asked, now)
+            self._rows[row.request.id] = _with_outcome(row, asked, now)
         counts = crowds([ask for ask in asked.waiting if ask.session in asked.known])
         for ask in asked.waiting:
             before = self._rows.get(ask.id)
             changed = before.changed if before is not None else self._replaces(ask, asked)
-            self._rows[ask.id] = _waiting(ask, asked, counts.get(ask.id, 0), changed)
+            self._rows[ask.id] = _pending_row(ask, asked, counts.get(ask.id, 0), changed)
         self._arrange()
 
     def sweep(self, now: float, keep: RequestId | None) -> bool:
-        """Drop the rows whose time is over, but for *keep*; tell whether there were any."""
+        """Drop the expired rows, except *keep*; return whether there were any."""
         over = [id_ for id_, row in self._rows.items() if row.until <= now and id_ != keep]
         for id_ in over:
             del self._rows[id_]
@@ -112,7 +112,7 @@ class InboxRows:
         self.shown = tuple(sorted(self._rows.values(), key=lambda row: turn(row.request)))
 
     def _replaces(self, ask: Request, asked: PermissionSnapshot) -> bool:
-        """Whether a request that has a row here was taken back for this one."""
+        """Whether a listed request was withdrawn for this one."""
         gone = [row.request for row in self._rows.values() if row.request.session == ask.session]
         session = asked.sessions.get(ask.session)
         return any(
@@ -123,7 +123,7 @@ class InboxRows:
         )
 
 
-def _waiting(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool) -> InboxRow:
+def _pending_row(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool) -> InboxRow:
     session, known = asked.sessions.get(ask.session), asked.known.get(ask.session)
     says = "" if known is None else clean_line(redact(f"{ask.tool}  {ask.title}".strip(), known)[0])
     name = clean_line(session.name) if session is not None and session.name else ask.session
@@ -131,8 +131,8 @@ def _waiting(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool)
     return InboxRow(request=ask, name=name, agent=agent, says=says, crowd=crowd, changed=changed)
 
 
-def _ended(row: InboxRow, asked: PermissionSnapshot, now: float) -> InboxRow:
-    """*row*, whose request waits no more."""
+def _with_outcome(row: InboxRow, asked: PermissionSnapshot, now: float) -> InboxRow:
+    """*row* with the outcome of its request, which is no longer pending."""
     session = asked.sessions.get(row.request.session)
     closed = _closed(row.request.id, session)
     if row.until != float("inf"):

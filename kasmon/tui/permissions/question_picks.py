@@ -1,4 +1,4 @@
-"""The answers of a question: where the cursor is, which are marked, and what is sent of them. Pure."""
+"""The options of a question: where the cursor is, which are marked, and which are sent. Pure."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from kasmon.model.permission import Decision, Request
 
 
 class QuestionPicks(NamedTuple):
-    """The marks on a question's answers; the last row, after the options, is for the person's own words."""
+    """The marks on a question's options; the last row, after the options, is for a custom answer."""
 
     cursor: int = 0
     picked: frozenset[int] = frozenset()
@@ -14,17 +14,17 @@ class QuestionPicks(NamedTuple):
 
 
 def takes_words(request: Request) -> bool:
-    """Whether a person may answer in their own words."""
+    """Whether the user may type a custom answer."""
     return Decision.CHOOSE in request.choices and (request.free_text or not request.options)
 
 
 def row_count(request: Request) -> int:
-    """How many answers can be marked; 0 if it is no question to choose at."""
+    """Return how many rows can be marked; 0 if the request has no options to choose."""
     return len(request.options) + takes_words(request) if Decision.CHOOSE in request.choices else 0
 
 
 def pressed(request: Request, picks: QuestionPicks, key: str) -> tuple[QuestionPicks, bool]:
-    """*picks* after *key*, and whether the row for own words is to be written in now."""
+    """Return *picks* after *key*, and whether a custom answer is to be typed now."""
     rows, own_row = row_count(request), len(request.options)
     cursor = picks.cursor
     if not rows:
@@ -47,7 +47,7 @@ def pressed(request: Request, picks: QuestionPicks, key: str) -> tuple[QuestionP
 
 
 def worded(request: Request, picks: QuestionPicks, words: str) -> QuestionPicks:
-    """*picks* with the person's own *words* marked, or without where there are none."""
+    """Return *picks* with the custom answer *words* marked, or without one if it is empty."""
     own_row = len(request.options)
     others = picks.picked - {own_row}
     if not words:
@@ -56,12 +56,12 @@ def worded(request: Request, picks: QuestionPicks, words: str) -> QuestionPicks:
 
 
 def labels(request: Request, picks: QuestionPicks) -> tuple[str, ...]:
-    """The options that are sent, in the order of the rows."""
+    """Return the options to send, in the order of the rows."""
     return tuple(request.options[row] for row in sorted(picks.picked) if row < len(request.options))
 
 
 def words(request: Request, picks: QuestionPicks) -> str:
-    """The person's own words that are sent; empty if none."""
+    """Return the custom answer to send; empty if none."""
     return picks.own if len(request.options) in picks.picked else ""
 
 

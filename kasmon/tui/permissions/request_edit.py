@@ -1,4 +1,4 @@
-"""A request as text that a person edits: its secrets are numbered holes, which are filled again. Pure."""
+"""A request as text for editing: its secrets become numbered placeholders, which are replaced back. Pure."""
 
 import json
 import re
@@ -11,12 +11,12 @@ from kasmon.sanitize import has_hidden, redact
 from kasmon.tui.permissions.request_text import command_of
 
 
-class UnfinishedEdit(Exception):  # noqa: N818 - it is no error: the person goes on writing
-    """The edited text cannot be what the tool gets; the message says why."""
+class UnfinishedEdit(Exception):  # noqa: N818 - it is no error: the user continues editing
+    """The edited text is no valid tool input; the message has the reason."""
 
 
 def editable(request: Request, known: Sequence[str] = ()) -> str:
-    """What a person edits of *request*: its command, else its whole input as JSON; secrets left out."""
+    """Return what the user edits of *request*: its command, else its whole input as JSON; without secrets."""
     command = command_of(request)
     if command is not None and isinstance(command[1], str):
         return without_secrets(command[1], known)
@@ -24,10 +24,10 @@ def editable(request: Request, known: Sequence[str] = ()) -> str:
 
 
 def edited_input(request: Request, text: str, known: Sequence[str] = ()) -> dict[str, Any]:
-    """The tool's input as edited; secrets that were left out are put back.
+    """Return the tool's input as edited, with the secrets that were left out.
 
     Raises:
-        Unfinished: if it is no JSON object, a hidden part was broken, or a required field is missing.
+        UnfinishedEdit: if it is no JSON object, a placeholder was broken, or a required field is missing.
     """
     command = command_of(request)
     if command is not None and isinstance(command[1], str):
@@ -48,7 +48,7 @@ def _complete(request: Request, edited: dict[str, Any]) -> dict[str, Any]:
 
 
 def can_edit(request: Request) -> bool:
-    """Whether a person can edit it as text: nothing in it would be lost on the way."""
+    """Whether the user can edit it as text without losing anything."""
     command = command_of(request)
     text = command[1] if command is not None and isinstance(command[1], str) else _json(request)
     return not has_hidden(text) and bool(request.input)
@@ -58,12 +58,12 @@ def _json(request: Request) -> str:
     return json.dumps(request.input, indent=2, ensure_ascii=False)
 
 
-_HOLE: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
+_PLACEHOLDER: Final = re.compile(r"⟨hidden (\d+): \d+ characters⟩")
 _SHOWN_PIECE: Final = re.compile(r"⟨hidden: (\d+) characters⟩|⟨U\+[0-9A-F]+⟩|.", re.DOTALL)
 
 
 def without_secrets(text: str, known: Sequence[str]) -> str:
-    """*text* as it is, but for its secrets: each is a numbered hole, so that `restored` can put it back."""
+    """Replace each secret of *text* by a numbered placeholder, so that `restored` can put it back."""
     shown: list[str] = []
     number = 0
     for piece, secret in _pieces(text, known):
@@ -73,31 +73,31 @@ def without_secrets(text: str, known: Sequence[str]) -> str:
 
 
 def restored(edited: str, raw: str, known: Sequence[str]) -> str:
-    """*edited* with the secrets of *raw* back in their places; those whose holes were taken out are gone.
+    """Return *edited* with the secrets of *raw* in place of their placeholders; removed placeholders drop theirs.
 
     Raises:
-        Unfinished: if a hole is not as it was.
+        UnfinishedEdit: if a placeholder was changed.
     """
     secrets = [piece for piece, secret in _pieces(raw, known) if secret]
-    holes = {number: f"⟨hidden {number}: {len(secret)} characters⟩" for number, secret in enumerate(secrets, 1)}
+    placeholders = {number: f"⟨hidden {number}: {len(secret)} characters⟩" for number, secret in enumerate(secrets, 1)}
 
     def back(match: re.Match[str]) -> str:
-        if holes.get(int(match[1])) != match[0]:
+        if placeholders.get(int(match[1])) != match[0]:
             raise UnfinishedEdit("a hidden part was changed; keep it whole or remove it completely")
         return secrets[int(match[1]) - 1]
 
-    if "⟨hidden" in _HOLE.sub("", edited) and secrets:
+    if "⟨hidden" in _PLACEHOLDER.sub("", edited) and secrets:
         raise UnfinishedEdit("a hidden part is incomplete; keep it whole or remove it completely")
-    return _HOLE.sub(back, edited) if secrets else edited
+    return _PLACEHOLDER.sub(back, edited) if secrets else edited
 
 
 def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """*text* cut into what is shown and what is secret; `redact` shows each other character as one mark or itself."""
+    """*text* split into visible and secret pieces; `redact` shows each other character as one mark or itself."""
     at = start = 0
     for match in _SHOWN_PIECE.finditer(redact(text, known)[0]):
         if match[1] is None:
             at += 1
-        elif text.startswith(match[0], at):  # hidden before it was written down; its host puts it back
+        elif text.startswith(match[0], at):  # redacted before it was logged; its host restores it
             at += len(match[0])
         else:
             size = int(match[1])
@@ -108,5 +108,5 @@ def _pieces(text: str, known: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _in_json(known: Sequence[str]) -> tuple[str, ...]:
-    """Secret values, also as JSON writes them."""
+    """Secret values, also as escaped in JSON."""
     return (*known, *(json.dumps(value, ensure_ascii=False)[1:-1] for value in known))

@@ -1,5 +1,4 @@
-"""Requests that one key may answer together (`model.request_groups` says which): all of each as rows to read before.
-Pure."""
+"""Requests that one key may answer together (`model.request_groups` decides which), in full as rows to read. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,11 +12,11 @@ from kasmon.tui.permissions.request_text import RequestDocument, sheet
 
 
 class GroupedRequest(msgspec.Struct, frozen=True):
-    """One of several requests in a list, as the person read it."""
+    """One of several requests in a list, as the user read it."""
 
     sheet: RequestDocument
     name: str
-    """What its session is called."""
+    """The name of its session."""
     place: str
     """Its agent and its folder, which decide what a command does there."""
 
@@ -31,18 +30,18 @@ def entries(
     sessions: Mapping[SessionId, Session],
     known: Mapping[SessionId, tuple[str, ...]],
 ) -> tuple[GroupedRequest, ...]:
-    """*requests* as a list shows them; *known* are the secret values of each session."""
+    """Return *requests* as a list shows them; *known* are the secret values of each session."""
     return tuple(_entry(request, sessions.get(request.session), known.get(request.session, ())) for request in requests)
 
 
 def left_out(listed: Sequence[GroupedRequest], waiting: Sequence[Request]) -> tuple[GroupedRequest, ...]:
-    """Those *listed* that do not wait any more as they were read: answered, withdrawn, or another request now."""
+    """Return those *listed* that are no longer pending as they were read: answered, withdrawn, or changed."""
     still = {(ask.id, ask.digest) for ask in waiting}
     return tuple(entry for entry in listed if (entry.request.id, entry.request.digest) not in still)
 
 
 def rows(listed: Sequence[GroupedRequest], width: int) -> list[TextLine]:
-    """Each of *listed* in rows of at most *width* cells: whose it is, then all of it."""
+    """Return each of *listed* in rows of at most *width* cells: its session, then all of it."""
     drawn: list[TextLine] = []
     for number, entry in enumerate(listed, 1):
         mark: Margin = ((f"{number} ", Token.NUMBER),)

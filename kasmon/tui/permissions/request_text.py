@@ -1,8 +1,7 @@
 """A request as rows to read before deciding: all of it, with nothing hidden but secrets. Pure.
 
-A command has its lines as they were written, each broken at `&&`, `|` and `;`; an edit is a diff; everything else is as
-it was sent. Characters that cannot be seen are shown; two commands that look equal differ at most in a blank before an
-operator.
+A command keeps its own lines, each broken at `&&`, `|` and `;`; an edit is a diff; everything else is shown as sent.
+Invisible characters are shown. Two commands that look equal differ at most in a blank before an operator.
 """
 
 import json
@@ -20,7 +19,7 @@ from kasmon.sanitize import has_hidden, redact
 
 Kind: TypeAlias = Literal["blank", "sign", "break", "word"]
 Part: TypeAlias = tuple[int, str]
-"""Depth and text: a line as it was written begins at depth 0; what follows one of its operators is at depth 1."""
+"""Depth and text: a line of the command begins at depth 0; what follows one of its operators is at depth 1."""
 
 BREAK: Final[Part] = (-1, "\n")
 """A line break between two lines of the command."""
@@ -29,9 +28,9 @@ _SIGN: Final = re.compile(r"&&|\|\||\|&|;;|[|;&]")
 
 
 def split_command(text: str) -> list[Part]:
-    """*text* in its lines as they were written, each broken before `&&`, `||`, `|` and `;` only.
+    """Split *text* at its own line breaks, and before `&&`, `||`, `|` and `;` only.
 
-    What is quoted or nested is not broken, and a here-document stays in its lines. All that is left out is one blank
+    Quoted or nested text is not broken, and a here-document keeps its lines. The only thing left out is one blank
     before an operator at which a line is broken.
     """
     if "<<" in text:
@@ -45,19 +44,19 @@ def split_command(text: str) -> list[Part]:
         elif kind == "sign" and raw != "&" and line.strip():
             before = line.rstrip(" \t")
             parts.append((depth, before))
-            depth, line = 1, _further(line[len(before) :]) + raw
+            depth, line = 1, _visible_gap(line[len(before) :]) + raw
         else:
             line += raw
     return [*parts, (depth, line)] if line else parts
 
 
-def _further(gap: str) -> str:
-    """What of the blanks before an operator is worth seeing."""
+def _visible_gap(gap: str) -> str:
+    """The blanks before an operator, without the one that a line break replaces."""
     return gap[1:] if gap[:1] == " " else gap
 
 
 def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
-    """*text* without a gap: blanks, signs, line breaks and words."""
+    """Yield *text* completely as blanks, operators, line breaks and words."""
     at = 0
     while at < len(text):
         start = at
@@ -88,7 +87,7 @@ def _redirects(text: str, at: int) -> bool:
 
 
 def _word_end(text: str, at: int) -> int:
-    """Behind the quoted, escaped or nested piece, or the one character, that begins at *at*."""
+    """The end of the quoted, escaped or nested piece, or the one character, that begins at *at*."""
     character = text[at]
     if character == "\\":
         return min(at + 2, len(text))
@@ -120,13 +119,13 @@ def _nest_end(text: str, at: int) -> int:
 
 
 COMMAND_KEYS: Final = ("command", "cmd", "argv")
-"""Keys of a tool's input that hold what would be run."""
+"""Keys of a tool's input that hold the command to run."""
 EMPTY: Final = "⟨empty⟩"
 _MARK: Final = re.compile(r"⟨[^⟩]*⟩|[␤␍␉␠]")
 _BEGINS: Final[tuple[Margin, Margin]] = ((("  ", Token.FAINT),), (("    ", Token.FAINT),))
-"""The margin of a command's line, and of what follows an operator in it or is an argument."""
-_GOES_ON: Final[tuple[Margin, Margin]] = ((("↳ ", Token.FAINT),), (("  ↳ ", Token.FAINT),))
-"""What stands left of their further rows."""
+"""The margin of a command's line, and of an argument or what follows an operator in it."""
+_CONTINUATIONS: Final[tuple[Margin, Margin]] = ((("↳ ", Token.FAINT),), (("  ↳ ", Token.FAINT),))
+"""The margin of their continuation rows."""
 _FIRST_WORD: Final = re.compile(r"\s*(?:&&|\|[|&]?|;{1,2})?\s*\S+")
 _UNDER: Final[Margin] = (("  ", Token.FAINT),)
 
@@ -138,7 +137,7 @@ class RequestDocument(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
     """Secret values that are not shown."""
     hidden: bool = False
-    """It holds characters that a person could not see."""
+    """Whether it contains characters that the user could not see."""
     secrets: int = 0
     """How many secrets are not shown."""
 
@@ -152,18 +151,18 @@ class RequestDocument(msgspec.Struct, frozen=True, kw_only=True):
         return redact(self.request.rule, self.known)[0].replace("\n", "␤")
 
     def rows(self, width: int, *, with_options: bool = False) -> list[TextLine]:
-        """The whole request in rows of at most *width* cells.
+        """Return the whole request in rows of at most *width* cells.
 
         Args:
             width: in cells.
-            with_options: the answers to choose and their notes too, where they cannot stand below it whole.
+            with_options: include the options and their notes, where there is no space to show them in full below.
         """
         rows = list(_rows(self.request, self.known, width))
         return [*rows, *_options(self.request, self.known, width)] if with_options else rows
 
 
 def sheet(request: Request, known: Sequence[str] = ()) -> RequestDocument:
-    """*request* as its card shows it; *known* are secret values of its session."""
+    """Return *request* as its card shows it; *known* are secret values of its session."""
     return RequestDocument(
         request=request,
         known=tuple(known),
@@ -173,7 +172,7 @@ def sheet(request: Request, known: Sequence[str] = ()) -> RequestDocument:
 
 
 def command_of(request: Request) -> tuple[str, str | list[str]] | None:
-    """The key and the value of what *request* would run; None if it is no command."""
+    """Return the key and the value of the command that *request* would run; None if there is none."""
     for key in COMMAND_KEYS:
         value = request.input.get(key)
         if isinstance(value, str):
@@ -185,13 +184,13 @@ def command_of(request: Request) -> tuple[str, str | list[str]] | None:
 
 def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLine]:
     command = command_of(request)
-    told = False
+    is_shown = False
     if command is not None:
         _, value = command
         parts = _argv(value) if isinstance(value, list) else split_command(value)
         yield from _command(parts, known, width)
-        told = isinstance(value, str) and _same(request.shown, value)
-    if request.shown and not told and not (command and request.shown == request.title):
+        is_shown = isinstance(value, str) and _same(request.shown, value)
+    if request.shown and not is_shown and not (command and request.shown == request.title):
         if command is not None:
             yield from (BLANK, *fitted([("the agent's description", Token.FAINT)], width))
         if request.is_diff:
@@ -201,14 +200,14 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLi
         else:
             token = Token.CODE if request.kind is RequestKind.PERMISSION else Token.TEXT
             yield from _text(request.shown, known, width, token)
-    yield from _rest(request, known, width, bool(command or request.shown))
+    yield from _other_inputs(request, known, width, bool(command or request.shown))
     if request.why:
         yield from (BLANK, *fitted([("reason", Token.FAINT)], width))
         yield from _text(request.why, known, width, Token.TEXT)
 
 
 def _options(request: Request, known: Sequence[str], width: int) -> Iterator[TextLine]:
-    """The answers to choose, each with its note, all of them."""
+    """All options, each with its note."""
     for number, option in enumerate(request.options):
         first: Margin = ((f"{number + 1} ", Token.NUMBER),)
         text = redact(option, known)[0].replace("\n", "␤")
@@ -218,13 +217,13 @@ def _options(request: Request, known: Sequence[str], width: int) -> Iterator[Tex
 
 
 def note_of(request: Request, number: int, known: Sequence[str]) -> str:
-    """What option *number*, from 0, means by the agent's word, on one line; empty where it did not say."""
+    """Return the agent's note on option *number*, from 0, on one line; empty if it has none."""
     notes = request.option_notes
     return redact(notes[number], known)[0].replace("\n", "␤") if number < len(notes) else ""
 
 
 def _markdown(text: str, known: Sequence[str], width: int) -> Iterator[TextLine]:
-    """Markdown as it reads, the marks of what cannot be seen made loud; all of its words are there."""
+    """Rendered Markdown with all of its words, and the marks of invisible characters highlighted."""
     for line in markdown.drawn(redact(text, known)[0], width, ()):
         spans = [piece for said, token in line.spans for piece in marked(said, token)]
         yield msgspec.structs.replace(line, spans=tuple(spans))
@@ -240,7 +239,7 @@ def _text(text: str, known: Sequence[str], width: int, token: Token) -> Iterator
 
 
 def diff_rows(text: str, width: int) -> list[TextLine]:
-    """A unified diff in rows of at most *width* cells, hidden characters shown."""
+    """Return a unified diff in rows of at most *width* cells, hidden characters shown."""
     return _diff(redact(text.removesuffix("\n"))[0].split("\n"), width)
 
 
@@ -255,7 +254,7 @@ def _diff(lines: Sequence[str], width: int) -> list[TextLine]:
 
 
 def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[TextLine]:
-    """One line for each part of a command; the word that is executed in it stands out."""
+    """One line for each part of a command, with the executed word in bold."""
     rows: list[TextLine] = []
     for depth, part in parts:
         if (depth, part) == BREAK:
@@ -265,14 +264,14 @@ def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[Te
         lines = (redact(part, known)[0] or EMPTY).split("\n")
         for number, line in enumerate(lines):
             end = "␤" if number < len(lines) - 1 else ""
-            first = _GOES_ON[depth] if number else _BEGINS[depth]
+            first = _CONTINUATIONS[depth] if number else _BEGINS[depth]
             spans = marked(line + end, Token.CODE) if number else _strong_first(line + end)
-            rows += fitted(spans, width, first, _GOES_ON[depth], words=False)
+            rows += fitted(spans, width, first, _CONTINUATIONS[depth], words=False)
     return rows
 
 
 def _strong_first(line: str) -> list[Span]:
-    """*line* with its operator and its first word in bold; marks stay as loud as they are."""
+    """*line* with its operator and its first word in bold; marks keep their highlighting."""
     match = _FIRST_WORD.match(line)
     at, spans = match.end() if match else 0, list[Span]()
     for text, token in marked(line, Token.CODE):
@@ -287,11 +286,11 @@ def _argv(values: Sequence[str]) -> list[Part]:
     return [(min(number, 1), value) for number, value in enumerate(values)]
 
 
-def _rest(request: Request, known: Sequence[str], width: int, after: bool) -> Iterator[TextLine]:
-    """What else the tool would get."""
+def _other_inputs(request: Request, known: Sequence[str], width: int, after: bool) -> Iterator[TextLine]:
+    """Everything else that the tool would get."""
     left = {key: value for key, value in request.input.items() if key not in COMMAND_KEYS}
     if request.kind is RequestKind.QUESTION and request.shown:
-        return  # its input is the question again, as the agent's own protocol has it
+        return  # its input repeats the question in the format of the agent's own protocol
     if request.kind is RequestKind.PLAN:
         left = {key: value for key, value in left.items() if value != request.shown}
     if request.is_diff:
@@ -314,7 +313,7 @@ def _is_seen(value: Any, seen: set[str]) -> bool:
 
 
 def marked(text: str, token: Token) -> list[Span]:
-    """*text* with the marks of what cannot be seen made loud."""
+    """Return *text* with the marks of invisible characters highlighted."""
     spans: list[Span] = []
     at = 0
     for match in _MARK.finditer(text):

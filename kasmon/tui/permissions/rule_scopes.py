@@ -1,4 +1,4 @@
-"""How far a standing rule would reach: the scopes that a session has, and what each is called. Pure."""
+"""The scopes of a rule: which ones a session has, and how each is named. Pure."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,16 @@ class ScopeReach(msgspec.Struct, frozen=True):
 
     scope: Scope
     words: str
-    """The session, the plan or the folder, whole."""
+    """The session, the plan or the folder, in full."""
 
 
 THIS_SESSION = ScopeReach("session", "this session")
 
 
 def reaches(session: Session | None, project: str) -> tuple[ScopeReach, ...]:
-    """What a rule made at a request of *session* may cover, the narrowest first; *project* is its folder's project.
+    """Return the scopes of a rule for a request of *session*, the narrowest first; *project* is its folder's project.
 
-    Nothing for a session in a terminal: what "always" means there, the agent's own menu says.
+    None for a session in a terminal: there the agent's own menu defines what "always" means.
     """
     if session is not None and session.mode is Mode.TMUX:
         return ()
@@ -37,6 +37,6 @@ def reaches(session: Session | None, project: str) -> tuple[ScopeReach, ...]:
 
 
 def following(scope: Scope, among: Sequence[ScopeReach]) -> Scope:
-    """The scope after *scope*, round and round."""
+    """Return the scope after *scope*; the first after the last."""
     scopes = [reach.scope for reach in among]
     return scopes[(scopes.index(scope) + 1) % len(scopes)] if scope in scopes else "session"

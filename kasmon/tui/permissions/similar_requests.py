@@ -1,6 +1,6 @@
-"""Pending requests that differ from each other in a few words only, and what tells them apart. Pure.
+"""Pending requests that differ in a few words only, and how they differ. Pure.
 
-Two commands that are equal but for one word are easily taken for each other on a card; the card's head names the words.
+On a card, commands that differ in one word are easily mistaken for each other; the card's head names the words.
 """
 
 import json
@@ -19,7 +19,7 @@ from kasmon.tui.theme.look import session_label
 NEAR: Final = 0.5
 """Two requests are similar if at least this share of the longer one's words is also in the other, in place."""
 COMPARED: Final = 20_000
-"""So many characters of each request are compared."""
+"""Number of characters compared of each request."""
 SAME: Final = "same text"
 _WORDS: Final = re.compile(r"\s|[^\s\w]|\w+")
 
@@ -28,7 +28,7 @@ class SimilarRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Another pending request that is easily mistaken for the one on the card."""
 
     place: int
-    """Which of the pending requests it is, from 1."""
+    """Its position among the pending requests, from 1."""
     whose: str
     """The name of its session."""
     difference: str
@@ -36,9 +36,9 @@ class SimilarRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def most_similar(request: Request, asked: PermissionSnapshot) -> SimilarRequest | None:
-    """The pending request that is nearest to *request* in its words; None where none is similar.
+    """Return the pending request most similar to *request* in its words; None if none is similar.
 
-    Only requests of the same kind and tool are compared. Of equally near ones it is the first in turn.
+    Only requests of the same kind and tool are compared. Of equally similar ones it is the first in turn.
     """
     nearest: Request | None = None
     best, here, there = 0.0, "", ""
@@ -66,7 +66,7 @@ def most_similar(request: Request, asked: PermissionSnapshot) -> SimilarRequest 
 
 
 def _difference(here: str, there: str, is_same: bool) -> str:
-    """In words: what only one of two requests says, *here* or *there*."""
+    """The words that only one of two requests has, *here* or *there*, as text."""
     if is_same:
         return SAME
     if here == there:
@@ -85,11 +85,11 @@ def _text(request: Request) -> str:
 
 
 def _words(request: Request, asked: PermissionSnapshot) -> list[str]:
-    """The beginning of that in words, blanks and signs, without secrets: a piece of one has no shape any more."""
+    """The start of that as words, blanks and operators; redacted first, as a piece of a secret is not recognisable."""
     return _WORDS.findall(redact(_text(request)[:COMPARED], asked.known.get(request.session, ()))[0])
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many words the two begin with alike."""
+    """The number of equal words that both begin with."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

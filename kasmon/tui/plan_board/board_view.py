@@ -1,4 +1,4 @@
-"""The cards of one plan, drawn and scrolled; the titles of its waves stay in sight where they are columns."""
+"""The cards of one plan, drawn and scrolled; where waves are columns, their titles stay visible."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -24,16 +24,16 @@ EDGE: Final = 2
 GAP: Final = 2
 """And at its right in a column."""
 SHAPES: Final = 16
-"""A wave's title shows the shapes of so many of its tasks."""
+"""A wave's title shows the symbols of this many of its tasks."""
 
 
 class PlanBoardView(ScrollView, can_focus=False):
-    """Gets a board and where the cursor is by `show`; posts `Picked` for a click."""
+    """Gets a board and the cursor's task by `show`; posts `Picked` for a click."""
 
     ALLOW_SELECT = False
 
     class Picked(Message):
-        """A click on a card; *opens* where it was the second."""
+        """A click on a card; *opens* is whether it was a double click."""
 
         def __init__(self, task: str, opens: bool) -> None:
             super().__init__()
@@ -46,12 +46,12 @@ class PlanBoardView(ScrollView, can_focus=False):
         self.cursor = ""
         self.hits: Mapping[SessionId, CollisionSummary] = {}
         self.room = BoardLayout(Plan(name=""), 1)
-        self._laid: tuple[Plan | None, int] = (None, 0)
+        self._laid_out_for: tuple[Plan | None, int] = (None, 0)
         self._titles: list[list[Span]] = []
         self._cards: dict[str, list[list[Span]]] = {}
 
     def show(self, board: PlanBoard | None, cursor: str) -> None:
-        """Show *board*, the cursor on the task *cursor*."""
+        """Show *board*, with the cursor on the task *cursor*."""
         is_other = board is not self.board
         self.board, self.cursor = board, cursor
         self._lay_out()
@@ -62,12 +62,12 @@ class PlanBoardView(ScrollView, can_focus=False):
         self.refresh()
 
     def mark(self, hits: Mapping[SessionId, CollisionSummary]) -> None:
-        """These sessions change what others change."""
+        """Mark the sessions in *hits*, which change the same as others."""
         self.hits = hits
         self.tick()
 
     def tick(self) -> None:
-        """A second passed."""
+        """Redraw ages; called every second."""
         self._cards = {}
         self.refresh()
 
@@ -78,12 +78,12 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     @property
     def page(self) -> int:
-        """How many cards stand below each other in sight."""
+        """The number of cards visible below each other."""
         place = self.room.place(self.cursor)
         return max(1, self._rows // place.height) if place is not None else 1
 
     def keep_in_sight(self) -> None:
-        """Scroll so far that the cursor's card is there, whole; at the first of a wave its title too."""
+        """Scroll until all of the cursor's card is visible; for the first of a wave, its title too."""
         place = self.room.place(self.cursor)
         if place is None or not self.size.height:
             return
@@ -98,23 +98,23 @@ class PlanBoardView(ScrollView, can_focus=False):
         self.keep_in_sight()
 
     @property
-    def _heads(self) -> int:
+    def _title_rows(self) -> int:
         return HEADS if self.room.is_beside else 0
 
     @property
     def _rows(self) -> int:
-        """The rows that the cards have."""
-        return max(1, self.size.height - self._heads)
+        """The rows available for cards."""
+        return max(1, self.size.height - self._title_rows)
 
     def _lay_out(self) -> None:
         plan = None if self.board is None else self.board.plan
         width = max(1, self.container_size.width - 1)
-        if plan is not self._laid[0] or width != self._laid[1]:
-            self._laid = (plan, width)
+        if plan is not self._laid_out_for[0] or width != self._laid_out_for[1]:
+            self._laid_out_for = (plan, width)
             self.room = BoardLayout(plan or Plan(name=""), width)
             self._cards = {}
             columns, rows = self.room.size
-            self.virtual_size = Size(columns, rows + self._heads)
+            self.virtual_size = Size(columns, rows + self._title_rows)
 
     # Drawing.
 
@@ -124,16 +124,17 @@ class PlanBoardView(ScrollView, can_focus=False):
             return self.look.strip((), width)
         x, down = self.scroll_offset
         if not room.is_beside:
-            return self._low(y + down, width)
+            return self._stacked_row(y + down, width)
         first, last = x // room.column, min(len(room.waves) - 1, (x + width - 1) // room.column)
         strips = [
-            self._head(wave, y) if y < HEADS else self._cell(wave, y - HEADS + down) for wave in range(first, last + 1)
+            self._title_row(wave, y) if y < HEADS else self._cell(wave, y - HEADS + down)
+            for wave in range(first, last + 1)
         ]
         start = x - first * room.column
         return Strip.join(strips).adjust_cell_length(start + width, self.look.style("text")).crop(start, start + width)
 
-    def _low(self, y: int, width: int) -> Strip:
-        """A row where the waves stand below each other."""
+    def _stacked_row(self, y: int, width: int) -> Strip:
+        """A row of the layout with the waves below each other."""
         at = self.room.at(0, y)
         if at.task is not None:
             return self._card(at.task, at.line, width, width - EDGE - 1)
@@ -143,7 +144,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         rule = self.look.mark("rule") * max(0, width - width_of(title) - 3)
         return self.look.strip([(" ", "text"), *title, (" ", "text"), (rule, "line")], width)
 
-    def _head(self, wave: int, line: int) -> Strip:
+    def _title_row(self, wave: int, line: int) -> Strip:
         """A row of a column's title."""
         inner = self.room.column - GAP
         if line:
@@ -171,7 +172,7 @@ class PlanBoardView(ScrollView, can_focus=False):
         ground: Ground = "selected" if here else "background"
         assert self.board is not None
         if (rows := self._cards.get(task.id)) is None:
-            rows = self._cards[task.id] = self._drawn(self.board, task, inner)
+            rows = self._cards[task.id] = self._draw_card(self.board, task, inner)
         bar = self.look.mark("cursor") if here else self.look.mark("bar") if self.room.is_beside else " "
         role = "accent" if here else self._bar_role(task)
         edge: list[Span] = [(bar, role), (" ", "text")]
@@ -185,14 +186,14 @@ class PlanBoardView(ScrollView, can_focus=False):
         how = standing(self.board, task)
         return how.role if how.role not in ("faint", "soft") else "line"
 
-    def _drawn(self, board: PlanBoard, task: Task, inner: int) -> list[list[Span]]:
+    def _draw_card(self, board: PlanBoard, task: Task, inner: int) -> list[list[Span]]:
         moment = CardMoment(self.look, self.clock.now(), self.hits)
         if self.room.is_beside:
             return narrow(board, task, self.room.order(task.id), inner, moment)
         return wide(board, task, inner, moment)
 
     def _title(self, wave: int) -> list[Span]:
-        """A wave's title: its number, the shapes of its tasks, how many of them are settled."""
+        """A wave's title: its number, the symbols of its tasks, how many of them are settled."""
         board, tasks = self.board, self.room.waves[wave]
         assert board is not None
         hows = [standing(board, task) for task in tasks]
@@ -208,9 +209,9 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     def on_click(self, event: events.Click) -> None:
         x, down = self.scroll_offset
-        if event.y < self._heads:
+        if event.y < self._title_rows:
             return
-        at = self.room.at(event.x + x, event.y - self._heads + down)
+        at = self.room.at(event.x + x, event.y - self._title_rows + down)
         if at.task is not None:
             event.stop()
             self.post_message(self.Picked(at.task.id, event.chain == 2))

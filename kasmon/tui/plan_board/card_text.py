@@ -1,4 +1,4 @@
-"""What a task's card on the wave board says: its state, who works at it, what it took, what it waits for. Pure."""
+"""The text of a task's card on the wave board: state, agent, time and cost, what it waits for. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -26,7 +26,7 @@ SHAPES: Final = {
     "stopped": ("–", "-"),
     "never": ("◌", "."),
 }
-"""A task's own state -> its shape, and its shape where the terminal is not UTF-8; one that runs has its session's."""
+"""A task's own state -> its symbol, with and without UTF-8; a running task has its session's."""
 ROLES: Final = {
     "waits": "faint",
     "ready": "soft",
@@ -41,14 +41,14 @@ ROLES: Final = {
 }
 WORDS: Final = {"waits": "waiting", "again": "retrying", "claimed": "done?", "never": "not started"}
 STATE, AGENT, COST, CHECK = 11, 9, 8, 30
-"""Cells of a state, an agent and a cost where they stand below each other, and the most for what is checked."""
+"""Cells of a state, an agent and a cost in columns, and the most for the check."""
 ROOMY: Final = 64
-"""From so many cells on a low card names agent and cost."""
+"""From this width on a low card names agent and cost."""
 ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
 class TaskCardState(NamedTuple):
-    """How a task stands, as the board names it."""
+    """The state of a task, as the board names it."""
 
     name: str
     """A key of `SHAPES`, or while it runs the state of its session."""
@@ -67,7 +67,7 @@ class TaskCardState(NamedTuple):
 
 
 def standing(board: PlanBoard, task: Task) -> TaskCardState:
-    """How *task* stands."""
+    """Return the state of *task*."""
     at, is_over = board.run.of(task.id), board.run.state == "ended"
     match at.state:
         case TaskState.RUNNING if is_over:
@@ -90,29 +90,29 @@ def standing(board: PlanBoard, task: Task) -> TaskCardState:
 
 
 class CardMoment(NamedTuple):
-    """What a card depends on beside its plan."""
+    """What a card depends on besides its plan."""
 
     look: ThemeStyles
     now: float
     hits: Mapping[SessionId, CollisionSummary] = {}
-    """The sessions that change what others change."""
+    """The sessions that change the same as others."""
 
 
 def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: CardMoment) -> list[list[Span]]:
-    """The card of *task* as four rows of *width* cells, for a column; *place* says which of its wave it is."""
+    """Return the card of *task* as four rows of *width* cells, for a column; *place* is its position in its wave."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), standing(board, task)
     loud = ".bold" if how.needs_person else ""
     title: list[Span] = [(f"{how.glyph(look)} ", f"{how.role}{loud}"), *_mark(look, hit), *_title(task, at)]
-    state: list[Span] = [("  ", "text"), (how.word, f"{how.role}{loud}"), *_apart(look, _time(at, now), "soft")]
-    state += [*_apart(look, agent_of(board, task), "soft"), *_apart(look, _cost(board, at), "soft")]
+    state: list[Span] = [("  ", "text"), (how.word, f"{how.role}{loud}"), *_after_dot(look, _time(at, now), "soft")]
+    state += [*_after_dot(look, agent_of(board, task), "soft"), *_after_dot(look, _cost(board, at), "soft")]
     return [
         _row(look, title, [], width),
         _row(look, state, [], width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], [], width),
         _row(
             look,
-            [("  ", "text"), *_tried(look, at), *_checked(task, at)],
+            [("  ", "text"), *_attempts(look, at), *_checked(task, at)],
             [*_changed(at), (f"  {place}", "faint")],
             width,
         ),
@@ -120,7 +120,7 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: CardMom
 
 
 def wide(board: PlanBoard, task: Task, width: int, moment: CardMoment) -> list[list[Span]]:
-    """The card of *task* as two rows of *width* cells, where the waves stand below each other."""
+    """Return the card of *task* as two rows of *width* cells, where the waves are below each other."""
     look, now, hit = moment.look, moment.now, moment.hits.get(SessionId(board.run.of(task.id).session))
     at, how = board.run.of(task.id), standing(board, task)
     loud = ".bold" if how.needs_person else ""
@@ -133,7 +133,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: CardMoment) -> list[l
     if width >= ROOMY:
         agent, spent = look.fit(agent_of(board, task), AGENT), look.fit(_cost(board, at), COST, right=True)
         state = [(agent, "soft"), (spent, "soft"), *state]
-    checked = _tried(look, at) + [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
+    checked = _attempts(look, at) + [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
     return [
         _row(look, title, state, width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *said(board, task, now)], checked, width),
@@ -141,7 +141,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: CardMoment) -> list[l
 
 
 def said(board: PlanBoard, task: Task, now: float) -> list[Span]:
-    """What there is to say about *task* right now: what it waits for, what it does, why it failed."""
+    """Return the current note on *task*: what it waits for, what it does, why it failed."""
     at = board.run.of(task.id)
     if blocked := board.ahead.blocked.get(task.id):
         return [(clean_line(blocked), "faint")]
@@ -163,7 +163,7 @@ def said(board: PlanBoard, task: Task, now: float) -> list[Span]:
 
 
 def agent_of(board: PlanBoard, task: Task) -> str:
-    """Who works at *task*, or is to."""
+    """Return the agent that works on *task*, or is assigned to it."""
     at = board.run.of(task.id)
     session = _session(board, at)
     if session is not None and at.state is not TaskState.WAITING:
@@ -172,10 +172,10 @@ def agent_of(board: PlanBoard, task: Task) -> str:
 
 
 def cost(board: PlanBoard, at: TaskRun) -> float | None:
-    """What all attempts of a task cost so far, in US dollars; None where nobody told."""
+    """Return the cost of all attempts of a task so far, in US dollars; None if unknown."""
     known = [board.sessions.get(id_) for id_ in (*at.earlier, at.session) if id_]
-    told = [session.cost_usd for session in known if session is not None and session.cost_usd is not None]
-    return sum(told) if told else None
+    costs = [session.cost_usd for session in known if session is not None and session.cost_usd is not None]
+    return sum(costs) if costs else None
 
 
 def _session(board: PlanBoard, at: TaskRun) -> Session | None:
@@ -191,7 +191,7 @@ def _title(task: Task, at: TaskRun) -> list[Span]:
 
 
 def _time(at: TaskRun, now: float) -> str:
-    """How long its last attempt runs, or took."""
+    """How long its last attempt has been running, or took."""
     if at.took_s is not None and at.state not in ON:
         return age(at.took_s)
     if at.state is TaskState.CLAIMED:
@@ -209,14 +209,14 @@ def _mark(look: ThemeStyles, hit: CollisionSummary | None) -> list[Span]:
 
 
 def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardState) -> list[Span]:
-    """What it changes that another one changes; what a person is asked is told before that."""
+    """The collisions of its changes with others'; a request to the user takes precedence."""
     if hit is None or how.needs_person:
         return []
     return [(clean_line(hit.words), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint")]
 
 
 def _checked(task: Task, at: TaskRun) -> list[Span]:
-    """What its check said, or will ask."""
+    """The result of its check, or the check to come."""
     if at.check is None or at.state is TaskState.WAITING:
         is_over = at.state in (TaskState.DONE, TaskState.FAILED, TaskState.SKIPPED)
         if not task.check or is_over:
@@ -230,27 +230,27 @@ def _checked(task: Task, at: TaskRun) -> list[Span]:
 
 
 def _last_line(at: TaskRun) -> str:
-    """The last words of a check that failed, which say most."""
+    """The last line of a failed check's output, usually the most informative."""
     lines = at.check.output.splitlines() if at.check is not None and not at.check.ok else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _tried(look: ThemeStyles, at: TaskRun) -> list[Span]:
+def _attempts(look: ThemeStyles, at: TaskRun) -> list[Span]:
     if at.attempt < 2:
         return []
     return [(f"attempt {at.attempt}", "warn"), (f" {look.mark('dot')} ", "faint")]
 
 
 def _changed(at: TaskRun) -> list[Span]:
-    """How many files it changed; that it changed none is worth a look."""
+    """How many files it changed; none is highlighted."""
     if at.changed is None or at.state not in (TaskState.CLAIMED, TaskState.DONE):
         return []
     many = "nothing changed" if not at.changed else "1 file" if at.changed == 1 else f"{at.changed} files"
     return [(many, "faint" if at.changed else "warn")]
 
 
-def _apart(look: ThemeStyles, text: str, role: str) -> list[Span]:
-    """*text* behind a dot; nothing where there is none."""
+def _after_dot(look: ThemeStyles, text: str, role: str) -> list[Span]:
+    """*text* after a dot; nothing if it is empty."""
     return [(f" {look.mark('dot')} ", "faint"), (text, role)] if text else []
 
 

@@ -1,4 +1,4 @@
-"""The plans of the dashboard: kept as they come, shown on the wave board, told of where they ask a person."""
+"""Holds the dashboard's plans, shows the wave board, and alerts the user to plans that need a decision."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlanBoardController:
-    """The wave board of one dashboard, and what it remembers while it is closed."""
+    """The wave board of one dashboard, and its state while it is closed."""
 
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
@@ -29,59 +29,59 @@ class PlanBoardController:
         self._shown: PlanBoardScreen | None = None
 
     async def follow(self) -> None:
-        """Take the plans as the world tells of them."""
+        """Update the plans from the gateway."""
         assert self.app.gateway is not None
         async for boards in self.app.gateway.boards():
             self.take(boards)
 
     def take(self, boards: "tuple[PlanBoard, ...]") -> None:
-        """The plans are these now."""
+        """Replace the plans by *boards*."""
         if self.has_boards:
-            self._call(boards)
+            self._alert(boards)
         self.boards, self.has_boards = boards, True
         if (screen := self.screen) is not None:
             screen.learn(boards)
         self.app.permissions.tell()
 
-    def _call(self, boards: "tuple[PlanBoard, ...]") -> None:
-        """Call a person for each plan that begins to ask something, or has ended, unless they look at it."""
+    def _alert(self, boards: "tuple[PlanBoard, ...]") -> None:
+        """Alert the user to each plan that newly needs a decision, or has ended, unless the user looks at it."""
         before = {board.id: board for board in self.boards}
         for board in boards:
             was, asks, is_over = before.get(board.id), board.ahead.asks, board.run.state == "ended"
             is_new = bool(asks) and not (was is not None and was.ahead.asks)
             if is_over:
                 is_new = was is not None and was.run.state != "ended" and not was.run.is_aborted
-            if is_new and not self._is_seen(board):
+            if is_new and not self._is_viewed(board):
                 text = f"The plan has ended: {board.run.outcome}." if is_over else f"Needs a decision: {asks}"
                 title = f"Plan {redact(clean_line(board.plan.name))[0]}"
                 self.app.notifications.tell(
                     Alert(kind="plan", title=title, text=clean_line(redact(text)[0]), sessions=())
                 )
 
-    def _is_seen(self, board: "PlanBoard") -> bool:
-        """Whether a person looks at *board* now."""
+    def _is_viewed(self, board: "PlanBoard") -> bool:
+        """Whether the user looks at *board* now."""
         screen = self.screen
         return screen is not None and screen.plan == board.id and self.app.notifications.is_there
 
     def mark(self, hits: "Mapping[SessionId, CollisionSummary]") -> None:
-        """These sessions change what others change; all others do not."""
+        """Mark exactly the sessions in *hits*, which change the same as others."""
         self.hits = hits
         if (screen := self.screen) is not None:
             screen.view.mark(hits)
 
     @property
     def screen(self) -> "PlanBoardScreen | None":
-        """The board, while it is there."""
+        """The board's screen, while it is open."""
         return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
 
     def open(self) -> None:
-        """Show the board: at the task of the session that is shown if it has one, else where it was."""
+        """Open the board: at the task of the shown session if it has one, else where it was."""
         from kasmon.tui.plan_board.screen import PlanBoardScreen  # not before the first frame
 
         app = self.app
         if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
             return
-        plan, task = self._place()
+        plan, task = self._find_task()
         before = self._shown
         self._shown = PlanBoardScreen(app.look, app.clock, app.keys, self.boards, plan, task)
         if before is not None:
@@ -92,14 +92,14 @@ class PlanBoardController:
         app.permissions.tell()
 
     def close(self) -> None:
-        """Take the board away."""
+        """Close the board."""
         if (screen := self.screen) is not None:
             screen.dismiss()
             self.app.hold_still()
             self.app.call_later(self.app.permissions.tell)
 
     def replace(self, wanted: "DecideOnPlan") -> None:
-        """Ask who does a task once more. The dialog is there at once; its agents come when they are known."""
+        """Ask which agent retries a task. Open the dialog at once; fill in the agents when they are loaded."""
         from kasmon.tui.plan_board.dialogs import OtherAgentDialog
 
         dialog = OtherAgentDialog(self.app.look, self.app.keys, wanted)
@@ -115,13 +115,13 @@ class PlanBoardController:
 
     @property
     def asking(self) -> "tuple[PlanBoard, ...]":
-        """The plans that ask a person something who does not look at the board."""
+        """The plans that need a decision; none while the board is open."""
         if self.screen is not None:
             return ()
         return tuple(board for board in self.boards if board.ahead.asks and board.run.state != "ended")
 
     def notice(self) -> BannerContent | None:
-        """What the first plan that asks wants to know, how many more ask, and the key that shows it."""
+        """Return the question of the first such plan, how many more there are, and the key that opens the board."""
         if not self.asking:
             return None
         board, *others = self.asking
@@ -131,12 +131,12 @@ class PlanBoardController:
 
     @property
     def key(self) -> str:
-        """The key that shows the board, where a person is now."""
+        """The key that opens the board, at the current focus."""
         app = self.app
         return (app.keys.shown if app.list_has_keys else app.keys.shown_while_writing)("board", app.utf8)
 
-    def _place(self) -> tuple[str, str]:
-        """Plan and task of the session that the list's cursor is on; empty where that is none of a plan's."""
+    def _find_task(self) -> tuple[str, str]:
+        """Plan and task of the session under the list's cursor; empty if it belongs to no plan."""
         selected = self.app.main_view.table.selected
         session = None if selected is None else self.app.main_view.table.session(SessionId(selected))
         for board in self.boards if session is not None and session.plan else ():
@@ -148,5 +148,5 @@ class PlanBoardController:
 
 
 def plans_ask(number: int, more: str = "") -> str:
-    """In words that so many plans ask something."""
+    """Return the text that *number* plans need a decision."""
     return f"1 {more}plan needs a decision" if number == 1 else f"{number} {more}plans need a decision"

@@ -1,6 +1,6 @@
-"""What a key on the wave board means as things are: a wish, a question that is asked first, or why it makes no sense.
+"""What a key on the wave board does in the current state: a command, one to be confirmed, or a refusal.
 
-Pure. Whoever carries a wish out looks once more; a board is a moment old.
+Pure. The command is checked again when it is executed, as a board may be outdated.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.gateway.protocol import DecideOnPlan
 from kasmon.tui.plan_board.card_text import ON, standing
 
-DEEDS: Final[dict[str, Deed]] = {
+DECISIONS: Final[dict[str, Deed]] = {
     "task_retry": "retry",
     "task_skip": "skip",
     "task_replace": "replace",
@@ -21,7 +21,7 @@ DEEDS: Final[dict[str, Deed]] = {
     "plan_advance": "advance",
     "plan_abort": "abort",
 }
-"""Action -> what is decided by it; `plan_pause` pauses, or goes on."""
+"""Action -> its decision; `plan_pause` pauses or resumes."""
 OF_TASK: Final = frozenset(["retry", "skip", "replace", "accept"])
 
 OFFERED: Final = {
@@ -30,44 +30,46 @@ OFFERED: Final = {
     "task_replace": ("failed", "claimed", "again"),
     "task_skip": ("failed", "waits", "ready", "again"),
 }
-"""Action -> the states of a task in which the line at the bottom offers it."""
+"""Action -> the states of a task in which the key bar offers it."""
 
 
 class PlanDecision(NamedTuple):
-    """What a key means now. One of `refusal` and `wanted` is there."""
+    """What a key does now: either `refusal` or `wanted` is set."""
 
     wanted: DecideOnPlan | None = None
     asks: tuple[str, ...] = ()
-    """What is asked before; empty where it is done at once."""
+    """The question to confirm first; empty if it is done at once."""
     refusal: str = ""
 
 
-def deed_of(board: PlanBoard, action: str) -> Deed:
-    """What *action* decides on *board* now."""
+def decision_of(board: PlanBoard, action: str) -> Deed:
+    """Return what *action* decides on *board* now."""
     if action == "plan_pause":
         return "resume" if board.run.state == "paused" or not board.is_run else "pause"
-    return DEEDS[action]
+    return DECISIONS[action]
 
 
-def meant(board: PlanBoard, task: Task | None, action: str, agent: str = "") -> PlanDecision:
-    """What *action* means while the cursor is on *task*; *agent* is who takes its place, for `task_replace`."""
-    deed = deed_of(board, action)
+def resolve_action(board: PlanBoard, task: Task | None, action: str, agent: str = "") -> PlanDecision:
+    """Return what *action* does while the cursor is on *task*; *agent* is the new one, for `task_replace`."""
+    decision = decision_of(board, action)
     if not board.has_begun:
         return PlanDecision(refusal="This plan has not been started.")
     if board.run.state == "ended":
         return PlanDecision(refusal=f"This plan has ended: {board.run.outcome}.")
-    if deed in OF_TASK and task is None:
+    if decision in OF_TASK and task is None:
         return PlanDecision(refusal="No task is selected.")
-    id_ = task.id if task is not None and deed in OF_TASK else ""
-    if why := _refusal(board, deed, id_):
+    id_ = task.id if task is not None and decision in OF_TASK else ""
+    if why := _refusal(board, decision, id_):
         return PlanDecision(refusal=f"{why[0].upper()}{why[1:]}.")
-    return PlanDecision(DecideOnPlan(plan=board.id, deed=deed, task=id_, agent=agent), _question(board, task, deed))
+    return PlanDecision(
+        DecideOnPlan(plan=board.id, deed=decision, task=id_, agent=agent), _question(board, task, decision)
+    )
 
 
-def _question(board: PlanBoard, task: Task | None, deed: Deed) -> tuple[str, ...]:
+def _question(board: PlanBoard, task: Task | None, decision: Deed) -> tuple[str, ...]:
     at = board.run.of(task.id).state if task is not None else TaskState.WAITING
     name = f"task {task.id}" if task is not None else ""
-    match deed:
+    match decision:
         case "abort":
             running = sum(board.run.of(each.id).state is TaskState.RUNNING for each in board.plan.tasks)
             many = "1 session is" if running == 1 else f"{running} sessions are"
@@ -86,28 +88,28 @@ def _question(board: PlanBoard, task: Task | None, deed: Deed) -> tuple[str, ...
 
 
 def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
-    """The actions that matter now, for the line at the bottom."""
+    """Return the actions that count now, for the key bar."""
     if not board.has_begun:
         return ("task_read",) if task is not None else ()
     if board.run.state == "ended":
         return ("task_open", "task_diff") if task is not None and board.run.of(task.id).session else ()
-    actions = ["plan_advance"] if asks_to_go_on(board) else []
+    actions = ["plan_advance"] if asks_to_advance(board) else []
     if task is not None:
         how = standing(board, task).name
         actions += ["task_open", "task_diff"] if board.run.of(task.id).session else []
         actions += [
             action
             for action, states in OFFERED.items()
-            if how in states and not _refusal(board, DEEDS[action], task.id)
+            if how in states and not _refusal(board, DECISIONS[action], task.id)
         ]
     return (*actions, "task_read", "plan_pause")
 
 
-def asks_to_go_on(board: PlanBoard) -> bool:
-    """Whether what the plan asks is whether its next wave may begin."""
+def asks_to_advance(board: PlanBoard) -> bool:
+    """Whether the plan's question is whether its next wave may start."""
     held_up = any(at.state in (TaskState.FAILED, TaskState.CLAIMED) for at in board.run.tasks.values())
     return bool(board.ahead.asks) and not held_up and not _refusal(board, "advance")
 
 
-def _refusal(board: PlanBoard, deed: Deed, task: str = "") -> str:
-    return approval.refusal(board.plan, board.run, deed, task)
+def _refusal(board: PlanBoard, decision: Deed, task: str = "") -> str:
+    return approval.refusal(board.plan, board.run, decision, task)

@@ -1,4 +1,4 @@
-"""Two dialogs of the wave board: an edited plan that may be taken over, and another agent for a task."""
+"""Two dialogs of the wave board: applying an edited plan, and choosing another agent for a task."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -23,7 +23,8 @@ SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
 
 
 class PlanEditDialog(TextDialog):
-    """How a plan's file differs from what runs, or one that does not run. `y` takes it over, once it was in sight."""
+    """How a plan's file differs from the running plan, or a plan not yet running. `y` applies it, once it was all
+    visible."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y", "yes", "yes", show=False)]
 
@@ -32,16 +33,16 @@ class PlanEditDialog(TextDialog):
         super().__init__(look, keys, "Run this plan" if self.runs_it else "The plan file changed", self._rows)
         self.clock, self.plan, self.edit = clock, plan, edit
         self.verb = "run" if self.runs_it else "apply"
-        self._asked_at = clock.ticking()
+        self._shown_at = clock.ticking()
 
     def on_mount(self) -> None:
-        self._asked_at = self.clock.ticking()
+        self._shown_at = self.clock.ticking()
 
     def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
         return (*(() if self.edit.refused else (("y", self.verb),)), scroll, ("esc", "cancel"))
 
     def action_yes(self) -> None:
-        if self.edit.refused or self.clock.ticking() - self._asked_at < SILENCE_S:
+        if self.edit.refused or self.clock.ticking() - self._shown_at < SILENCE_S:
             return
         if self.is_read():
             self.want(ApplyPlanEdit(plan=self.plan, digest=self.edit.digest))
@@ -66,7 +67,7 @@ class PlanEditDialog(TextDialog):
 
 
 class OtherAgentDialog(AgentDialog):
-    """Who does a task once more."""
+    """Chooses the agent that retries a task."""
 
     def __init__(self, look: ThemeStyles, keys: KeyMap, wanted: DecideOnPlan) -> None:
         super().__init__(look, keys)
@@ -88,6 +89,6 @@ class OtherAgentDialog(AgentDialog):
             self._act()
 
     def _act(self) -> None:
-        if not self._await_agents() and self.agent.options:
+        if not self._wait_for_agents() and self.agent.options:
             plan, task = self.wanted.plan, self.wanted.task
             self.want(DecideOnPlan(plan=plan, deed="replace", task=task, agent=self.agent.value))

@@ -1,4 +1,4 @@
-"""The lines above and below the cards of the wave board: how far the plan is, what it asks, which keys matter. Pure."""
+"""The lines around the cards of the wave board: the plan's progress, its question, the key bar. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,13 +10,13 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.plan_board.card_text import cost
-from kasmon.tui.plan_board.decisions import asks_to_go_on, offered
+from kasmon.tui.plan_board.decisions import asks_to_advance, offered
 from kasmon.tui.status_bars import KeyHint
 from kasmon.tui.theme.look import Span, ThemeStyles, age, money, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 MOST_LINES: Final = 3
-"""A question has so many lines at most."""
+"""Most lines of a question."""
 NOTHING: Final = (
     ("", Token.TEXT),
     ("No plans yet.", Token.STRONG),
@@ -29,7 +29,7 @@ OUTCOMES: Final = {"done": "good", "claimed": "good", "failed": "state-crashed",
 def head_line(
     board: PlanBoard | None, which: tuple[int, int], keys: KeyMap, look: ThemeStyles, now: float, width: int
 ) -> DrawnLine:
-    """The plan in one line; *which* is its number and how many there are."""
+    """Return the plan in one line; *which* is its number and how many there are."""
     spans: list[Span] = [(" waves ", "accent.bold"), (" ", "text")]
     if board is None:
         return DrawnLine(tuple(spans))
@@ -63,8 +63,8 @@ def _state(board: PlanBoard) -> Span:
     return ("paused", "state-paused") if run.state == "paused" else ("running", "state-working")
 
 
-def asked_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width: int) -> list[DrawnLine]:
-    """What stands on top: what the plan asks, that nobody runs it, that its file was edited."""
+def notice_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width: int) -> list[DrawnLine]:
+    """Return the notices on top: the plan's question, that it is not being run, that its file was edited."""
     if board is None:
         return []
     lines: list[DrawnLine] = []
@@ -77,7 +77,7 @@ def asked_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width:
         return lines + (_bar(board.run.why, "surface", look, width) if board.run.why else [])
     if board.ahead.asks:
         asks = board.ahead.asks
-        key = f" ({keys.shown('plan_advance', look.utf8)} starts it)" if asks_to_go_on(board) else ""
+        key = f" ({keys.shown('plan_advance', look.utf8)} starts it)" if asks_to_advance(board) else ""
         lines += _bar(f"{look.state_glyph('asking')} {asks[0].upper()}{asks[1:]}{key}", "state-asking", look, width)
     if board.run.is_stopped:
         key = keys.shown("plan_pause", look.utf8)
@@ -105,9 +105,9 @@ def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]
 
 
 def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeStyles) -> tuple[KeyHint, ...]:
-    """The keys that matter now."""
+    """Return the keys that count now."""
     actions: Sequence[str] = () if board is None else offered(board, task)
-    words = {"plan_pause": "resume" if board is not None and _stands_still(board) else "pause"}
+    words = {"plan_pause": "resume" if board is not None and _is_paused(board) else "pause"}
     if board is not None and board.edit is not None:
         actions = ("plan_edit", *actions)
         words["plan_edit"] = "review changes" if board.has_begun else "run"
@@ -115,5 +115,5 @@ def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeSty
     return tuple(KeyHint(each, keys.shown(each, look.utf8), words.get(each, ROWS[each].label)) for each in shown)
 
 
-def _stands_still(board: PlanBoard) -> bool:
+def _is_paused(board: PlanBoard) -> bool:
     return board.run.state == "paused" or not board.is_run

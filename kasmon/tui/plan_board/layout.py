@@ -1,6 +1,6 @@
-"""Where the cards of the wave board stand: waves beside each other as columns, or below each other where it is narrow.
+"""Positions of the cards on the wave board: waves as columns, or below each other where it is narrow.
 
-Pure. A place is counted in cells and rows from the board's first card; what is in sight of it is the view's.
+Pure. Positions are cells and rows from the board's first card; scrolling is up to the view.
 """
 
 from bisect import bisect_right
@@ -11,19 +11,19 @@ from kasmon.model.plan.plan import Plan, Task
 BESIDE_COLUMNS: Final = 100
 """From this width on the waves are columns."""
 LEAST: Final = 36
-"""A column's cells, at least."""
+"""The least cells of a column."""
 MOST: Final = 64
-"""And at most."""
+"""And the most."""
 CARD: Final = 5
 """A card's rows in a column, with the blank one below it."""
 LOW_CARD: Final = 2
-"""Its rows where the waves stand below each other."""
+"""Its rows where the waves are below each other."""
 HEADS: Final = 2
-"""Rows of the columns' titles, which stay in sight."""
+"""Rows of the columns' titles, which stay visible."""
 
 
 class CardPosition(NamedTuple):
-    """Where something stands, and how large it is: cells and rows."""
+    """Position and size of a card: cells and rows."""
 
     x: int
     y: int
@@ -32,18 +32,18 @@ class CardPosition(NamedTuple):
 
 
 class LayoutPosition(NamedTuple):
-    """What stands at some row."""
+    """The content of a row."""
 
     wave: int
-    """Its place among the waves, from 0."""
+    """Its index among the waves, from 0."""
     task: Task | None
-    """None: the wave's title, or nothing."""
+    """None for a wave's title, or nothing."""
     line: int
-    """Which of its rows."""
+    """The row within it."""
 
 
 class BoardLayout:
-    """The places of one plan's cards in a width."""
+    """The positions of one plan's cards in a given width."""
 
     def __init__(self, plan: Plan, width: int) -> None:
         self.width = width
@@ -59,7 +59,7 @@ class BoardLayout:
         self.column = min(MOST, width // together) if self.is_beside else width
         """The cells of a column, with the gap at its right."""
         self._starts: list[int] = []
-        """Where each wave begins where they stand below each other."""
+        """The first row of each wave, where they are below each other."""
         row = 0
         for tasks in self.waves:
             self._starts.append(row)
@@ -68,14 +68,14 @@ class BoardLayout:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Cells and rows of all."""
+        """Cells and rows of the whole board."""
         if not self.is_beside:
             return self.width, self._rows
         most = max((len(tasks) for tasks in self.waves), default=0)
         return self.column * len(self.waves), most * CARD
 
     def place(self, task: str) -> CardPosition | None:
-        """Where the card of *task* stands; None where there is no such task."""
+        """Return the position of the card of *task*; None if there is no such task."""
         if (index := self._index.get(task)) is None:
             return None
         wave, number = index
@@ -84,21 +84,21 @@ class BoardLayout:
         return CardPosition(0, self._starts[wave] + 1 + LOW_CARD * number, self.width, LOW_CARD)
 
     def order(self, task: str) -> str:
-        """Which of its wave *task* is, as in the list of sessions: 3/4."""
+        """Return the position of *task* in its wave, as in the list of sessions: 3/4."""
         wave, number = self._index[task]
         return f"{number + 1}/{len(self.waves[wave])}"
 
     def wave(self, task: str) -> int:
-        """The place among the waves of that in which *task* is, from 0; -1 where there is no such task."""
+        """Return the index of the wave of *task*, from 0; -1 if there is no such task."""
         return self._index.get(task, (-1, 0))[0]
 
     def task(self, id_: str) -> Task | None:
-        """The task of that id, if there is one."""
+        """Return the task with that id, if there is one."""
         wave, number = self._index.get(id_, (-1, 0))
         return self.waves[wave][number] if wave >= 0 else None
 
     def at(self, x: int, y: int) -> LayoutPosition:
-        """What stands there."""
+        """Return what is at this position."""
         if self.is_beside:
             wave, (number, line) = x // self.column, divmod(y, CARD)
             tasks = self.waves[wave] if wave < len(self.waves) else ()
@@ -111,7 +111,7 @@ class BoardLayout:
         return LayoutPosition(wave, tasks[number], line) if number < len(tasks) else LayoutPosition(wave, None, 1)
 
     def stepped(self, task: str, across: int, along: int) -> str:
-        """The task so many waves to the right of *task*, and so many cards below; the nearest that there is."""
+        """Return the task *across* waves right of *task*, and *along* cards below; the nearest one that exists."""
         if (index := self._index.get(task)) is None:
             return self.waves[0][0].id if self.waves else ""
         wave, number = index

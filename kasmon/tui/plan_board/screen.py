@@ -1,4 +1,4 @@
-"""The wave board: the waves of a plan as columns, its tasks as cards, what it asks on top; keys decide on both."""
+"""The wave board: the waves of a plan as columns, its tasks as cards, its question on top; keys decide on both."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,9 +24,9 @@ from kasmon.tui.messages import (
 )
 from kasmon.tui.plan_board.board_view import PlanBoardView
 from kasmon.tui.plan_board.card_text import standing
-from kasmon.tui.plan_board.decisions import DEEDS, meant
+from kasmon.tui.plan_board.decisions import DECISIONS, resolve_action
 from kasmon.tui.plan_board.dialogs import PlanEditDialog
-from kasmon.tui.plan_board.header import NOTHING, asked_lines, bar, head_line
+from kasmon.tui.plan_board.header import NOTHING, bar, head_line, notice_lines
 from kasmon.tui.plan_board.task_details import task_rows
 from kasmon.tui.status_bars import Banner, BannerContent, KeyBar
 from kasmon.tui.textual_ext.modal import Overlay
@@ -36,13 +36,13 @@ from kasmon.tui.widgets.text_lines import TextLines
 
 TICK_S: Final = 1.0
 HERE: Final = ("help", "palette", "inbox", "all_requests", "quit")
-"""What may be done elsewhere, and here too."""
+"""Actions of other contexts that also work here."""
 WORDS: Final = {"plan_abort": ("Abort", "abort"), "task_skip": ("Skip", "skip")}
-"""Action -> the title of its question, and what its yes does."""
+"""Action -> the title of its question, and the label of `y`."""
 
 
 class PlanBoardScreen(Overlay):
-    """Gets the plans by `learn`; posts wishes, and what else is to be shown."""
+    """Gets the plans by `learn`; posts commands, and which session or diff to show."""
 
     places = (KeyContext.BOARD,)
     AUTO_FOCUS = ""
@@ -81,23 +81,23 @@ class PlanBoardScreen(Overlay):
         self.learn(self.boards)
 
     def learn(self, boards: Sequence[PlanBoard]) -> None:
-        """The plans are these now."""
+        """Replace the plans by *boards*."""
         self.boards = tuple(boards)
         self._draw()
 
     @property
     def board(self) -> PlanBoard | None:
-        """The plan that is shown; the first one where that is gone."""
+        """The shown plan; the first one if that is gone."""
         shown = (board for board in self.boards if board.id == self.plan)
         return next(shown, self.boards[0] if self.boards else None)
 
     @property
     def card(self) -> Task | None:
-        """The task that the cursor is on."""
+        """The task under the cursor."""
         return None if (board := self.board) is None else self.view.room.task(self.cursors.get(board.id, ""))
 
     def notice(self, notice: BannerContent | None) -> None:
-        """Something waits elsewhere."""
+        """Show a notice about pending requests elsewhere."""
         self.banner.notice = notice
 
     def dress(self, look: ThemeStyles) -> None:
@@ -116,18 +116,18 @@ class PlanBoardScreen(Overlay):
         board = self.board
         if board is not None:
             self.plan = board.id
-            self._point(board)
+            self._place_cursor(board)
         width = self.app.size.width
         which = (self.boards.index(board) + 1 if board is not None else 0, len(self.boards))
         self.head.say(head_line(board, which, self.keys, self.look, self.clock.now(), width))
-        self.asked.say(*asked_lines(board, self.keys, self.look, width))
+        self.asked.say(*notice_lines(board, self.keys, self.look, width))
         self.nothing.display = board is None
         self.view.display = board is not None
         self.view.show(board, self.cursors.get(self.plan, ""))
         self.bar.offered = bar(board, self.card, self.keys, self.look)
 
-    def _point(self, board: PlanBoard) -> None:
-        """Where the cursor is on no task of *board*: to the first that needs a person, else that is not settled."""
+    def _place_cursor(self, board: PlanBoard) -> None:
+        """If the cursor is on no task of *board*, move it to the first that needs the user, else that is open."""
         known = {task.id for task in board.plan.tasks}
         if self.cursors.get(board.id) not in known and known:
             needing = [task.id for task in board.plan.tasks if standing(board, task).needs_person]
@@ -143,13 +143,13 @@ class PlanBoardScreen(Overlay):
     # Keys and clicks.
 
     def on_key(self, event: events.Key) -> None:
-        if (action := self._meant(event.key)) is not None:
+        if (action := self._find_action(event.key)) is not None:
             event.stop()
             event.prevent_default()
             self._do(action.id)
 
-    def _meant(self, key: str) -> Action | None:
-        """What *key* means to the board, or elsewhere and here too."""
+    def _find_action(self, key: str) -> Action | None:
+        """The board's action for *key*, or one that also works here."""
         own = self.keys.action(key, KeyContext.BOARD)
         if own is not None:
             return own
@@ -178,20 +178,20 @@ class PlanBoardScreen(Overlay):
             case "wave_on" | "wave_back":
                 self._step(1 if action == "wave_on" else -1, 0)
             case "task_top" | "task_bottom":
-                self._go_far(first=action == "task_top")
+                self._go_to_end(first=action == "task_top")
             case "task_next":
-                self._go_on()
+                self._go_to_next()
             case "plan_on" | "plan_back":
                 self._turn(1 if action == "plan_on" else -1)
             case "task_open" | "task_diff":
-                self._visit(SessionOpened if action == "task_open" else DiffRequested)
+                self._open_session(SessionOpened if action == "task_open" else DiffRequested)
             case "task_read":
                 self._read()
             case "plan_edit":
                 self._show_edit()
             case "plan_pause" | "task_replace":
                 self._decide(action)
-            case _ if action in DEEDS:
+            case _ if action in DECISIONS:
                 self._decide(action)
             case _:
                 self.post_message(ActionRequested(action))
@@ -207,12 +207,12 @@ class PlanBoardScreen(Overlay):
         if (board := self.board) is not None:
             self._go(self.view.room.stepped(self.cursors.get(board.id, ""), across, along))
 
-    def _go_far(self, *, first: bool) -> None:
+    def _go_to_end(self, *, first: bool) -> None:
         if waves := self.view.room.waves:
             self._go(waves[0][0].id if first else waves[-1][-1].id)
 
-    def _go_on(self) -> None:
-        """To the next task that needs a person, from the cursor on and around."""
+    def _go_to_next(self) -> None:
+        """Move to the next task that needs the user, from the cursor on, wrapping around."""
         board = self.board
         if board is None:
             return
@@ -225,15 +225,15 @@ class PlanBoardScreen(Overlay):
         self._say("No task needs attention.")
 
     def _turn(self, by: int) -> None:
-        """To the next plan, around."""
+        """Move to the next plan, wrapping around."""
         if (board := self.board) is not None:
             self.plan = self.boards[(self.boards.index(board) + by) % len(self.boards)].id
             self._draw()
 
-    # Deeds.
+    # Actions.
 
-    def _visit(self, how: type[SessionOpened | DiffRequested]) -> None:
-        """Tell that the session of the task at the cursor is wanted, if it has one."""
+    def _open_session(self, how: type[SessionOpened | DiffRequested]) -> None:
+        """Ask the app to show the session of the task under the cursor, if it has one."""
         board, task = self.board, self.card
         if board is None or task is None:
             return
@@ -260,7 +260,7 @@ class PlanBoardScreen(Overlay):
         board, task = self.board, self.card
         if board is None:
             return
-        what = meant(board, task, action)
+        what = resolve_action(board, task, action)
         if what.wanted is None:
             self._say(what.refusal)
         elif action == "task_replace":

@@ -1,4 +1,4 @@
-"""All about one task, as rows to read: how it stands, what it is told, what it needs, what its check printed. Pure."""
+"""All details of one task, as rows to read: state, prompt, dependencies, check output. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,15 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.plan_board.card_text import agent_of, standing
 
 LABEL = 12
-"""Cells of the column of words."""
+"""Cells of the column of labels."""
 
 
 def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
-    """Everything that the plan and its run say of *task*."""
+    """Return everything that the plan and its run record of *task*."""
     at = board.run.of(task.id)
     rows = fitted([(clean_line(task.title) or task.id, Token.HEADING)], width)
-    for word, said in _facts(board, task, at):
-        rows += _entry(word, said, width)
+    for word, value in _facts(board, task, at):
+        rows += _entry(word, value, width)
     for number, why in enumerate(at.failures, 1):
         rows += _entry(f"failure {number}", why, width, Token.WARNING)
     if at.check is not None and at.check.output:
@@ -33,7 +33,7 @@ def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
 
 
 def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
-    """Word and value, of what there is."""
+    """Label and value of each known detail."""
     how = standing(board, task)
     session = board.sessions.get(at.session)
     peers = [each.id for each in board.plan.wave(task.wave) if each.id != task.id]
@@ -68,9 +68,9 @@ def _check(at: TaskRun) -> str:
     return at.check.why or f"failed (exit {at.check.exit_code}) after {at.check.took_s:.1f} s"
 
 
-def _entry(word: str, said: str, width: int, token: Token = Token.TEXT) -> list[TextLine]:
+def _entry(word: str, value: str, width: int, token: Token = Token.TEXT) -> list[TextLine]:
     first: tuple[Span, ...] = ((f"{word:<{LABEL}} ", Token.FAINT),)
-    return fitted([(clean_line(said), token)], width, first, ((" " * (LABEL + 1), Token.TEXT),))
+    return fitted([(clean_line(value), token)], width, first, ((" " * (LABEL + 1), Token.TEXT),))
 
 
 def _block(text: str, width: int, token: Token) -> list[TextLine]:

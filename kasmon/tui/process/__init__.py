@@ -1,1 +1,1 @@
-"""The dashboard as a process: the terminal's guard, shutdown, and the error log."""
+"""The dashboard as a process: the guard of its terminal, and its shutdown."""

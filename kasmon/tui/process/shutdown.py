@@ -1,8 +1,8 @@
-"""How the dashboard ends when it is told to, or loses its terminal or its guard: always with a clean terminal.
+"""Ends the dashboard on a signal, or when its terminal or its guard is gone: always with a clean terminal.
 
-Textual 8.2 restores the terminal after its own exit and after SIGINT only; and it spins for ever on a terminal that is
-gone (textual#6690). A signal is heard by a thread that does nothing else: a loop that stands still (in a lock, before a
-terminal that takes nothing) keeps nobody from ending the process.
+Textual 8.2 restores the terminal after its own exit and after SIGINT only; and it loops forever on a terminal that is
+gone (textual#6690). A thread of its own receives the signals: a blocked event loop (by a lock, or a terminal that takes
+no output) cannot keep the process from ending.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from kasmon.tui.process import terminal_guard
 from kasmon.tui.textual_ext.driver import TapDriver
 
 LOOK_S: Final = 1.0
-"""How often the terminal is looked at, in seconds; a read that fails tells sooner."""
+"""How often to check the terminal, in seconds; a read that fails reports it sooner."""
 LAST_RESORT_S: Final = 5.0
-"""How long an orderly end may take; then the process ends, and its guard restores the terminal."""
+"""How long an orderly shutdown may take; then the process exits, and its guard restores the terminal."""
 LAST_RESORT_GONE_S: Final = 1.0
-"""Likewise where the terminal is gone, and with it everything that would be waited for."""
+"""The same if the terminal is gone, and with it everything worth waiting for."""
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def keep_clean(app: App[Any]) -> None:
-    """From now on *app* ends with 128 + n on signal n, and with 129 when its terminal or its guard is gone.
+    """Make *app* exit with 128 + n on signal n, and with 129 when its terminal or its guard is gone.
 
     Call it once, on the app's loop (in `on_mount`). Without a terminal, as in a test, it does nothing.
     """
@@ -36,25 +36,25 @@ def keep_clean(app: App[Any]) -> None:
     if not isinstance(driver, TapDriver):
         return
     loop = asyncio.get_running_loop()
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
+    signals_read, signals_write = os.pipe()
+    os.set_blocking(signals_write, False)
 
     def end(code: int) -> None:
         if driver.gone:
-            _write_nowhere()
+            _redirect_output()
         app.exit(return_code=code)
 
-    def hear() -> None:
-        code = _next_end(told)
+    def await_signal() -> None:
+        code = _read_exit_code(signals_read)
         driver.gone = driver.gone or driver.is_hung_up()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: it ends already
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process is ending already
             loop.call_soon_threadsafe(end, code)
         threading.Event().wait(LAST_RESORT_GONE_S if driver.gone else LAST_RESORT_S)
-        os._exit(code)  # what hangs at the end must not keep the process
+        os._exit(code)  # a hanging shutdown must not keep the process alive
 
     def note(number: int, frame: object = None) -> None:
-        with contextlib.suppress(BlockingIOError):  # full: it has been told often enough
-            os.write(tell, bytes((number,)))
+        with contextlib.suppress(BlockingIOError):  # full: enough signals are pending
+            os.write(signals_write, bytes((number,)))
 
     def end_without_terminal() -> None:
         note(signal.SIGHUP)
@@ -63,32 +63,36 @@ def keep_clean(app: App[Any]) -> None:
         if driver.is_hung_up():
             driver.hang_up()
 
-    threading.Thread(target=hear, daemon=True, name="hears signals").start()
+    threading.Thread(target=await_signal, daemon=True, name="hears signals").start()
     for number in SIGNALS:
         signal.signal(number, note)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # noted at once, also where this thread runs no Python
+    signal.set_wakeup_fd(
+        signals_write, warn_on_full_buffer=False
+    )  # noted at once, also while this thread runs no Python
     driver.on_hangup = end_without_terminal
     app.set_interval(LOOK_S, look)
     if terminal_guard.lifeline is not None:
-        loop.add_reader(terminal_guard.lifeline, _unguarded, loop, terminal_guard.lifeline, end_without_terminal)
+        loop.add_reader(
+            terminal_guard.lifeline, _handle_guard_gone, loop, terminal_guard.lifeline, end_without_terminal
+        )
 
 
-def _next_end(told: int) -> int:
-    """The exit code for the next signal on the pipe *told* that is to end the process; others pass by. Blocks."""
+def _read_exit_code(signals_read: int) -> int:
+    """Return the exit code of the next terminating signal on the pipe *signals_read*, ignoring others. Blocks."""
     while True:
-        for number in os.read(told, 64):
+        for number in os.read(signals_read, 64):
             if number in SIGNALS:
                 return 128 + number
 
 
-def _unguarded(loop: asyncio.AbstractEventLoop, lifeline: int, end: Any) -> None:
+def _handle_guard_gone(loop: asyncio.AbstractEventLoop, lifeline: int, end: Any) -> None:
     loop.remove_reader(lifeline)
     os.close(lifeline)
     end()
 
 
-def _write_nowhere() -> None:
-    """What is still buffered for a terminal that is gone must not fail at the very end, and change the exit code."""
+def _redirect_output() -> None:
+    """Redirect output to /dev/null: flushing it to a terminal that is gone would fail, and change the exit code."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         if stat.S_ISCHR(os.fstat(stream).st_mode):

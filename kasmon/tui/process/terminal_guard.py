@@ -1,15 +1,15 @@
-"""The process beside the dashboard that gives the terminal back, however the dashboard ended.
+"""The dashboard's parent process, which restores the terminal however the dashboard ended.
 
-`run_guarded` splits early, before anything heavy is imported: the parent waits, the child is the dashboard, in the same
-foreground process group. The parent passes TERM and HUP on and stops when the child stops. If the child dies by a
-signal, or leaves the terminal's modes changed, the parent restores them; a signal it tells in one line.
+`run_guarded` forks early, before anything heavy is imported: the parent waits, the child is the dashboard, in the same
+foreground process group. The parent forwards TERM and HUP, and stops when the child stops. If the child is killed by a
+signal, or leaves the terminal's modes changed, the parent restores them; a signal it reports in one line.
 
-If the parent is killed, the child learns it from `lifeline` and ends by itself (`shutdown.py`): a shell that lost the
-process it waited for takes the terminal back, and two readers would share the keys.
+If the parent is killed, the child sees the end of `lifeline` and exits (`shutdown.py`): a shell that lost the process
+it waited for takes the terminal back, and two readers would share the keys.
 
-A Python that waits holds 9 MB. With *asleep* the parent becomes a dash, of half a megabyte, until anything happens at
-all: a signal, the child's end, or its `wake` before a stop. Then the dash becomes this module, in a Python that still
-is the child's parent. What it does not notice in its sleep is a STOP to the dashboard alone.
+A waiting Python takes 9 MB. With *asleep* the parent becomes a dash, of half a megabyte, until anything happens at all:
+a signal, the child's end, or its `wake` before a stop. Then the dash becomes this module, in a Python that still is the
+child's parent. While asleep it misses only a STOP sent to the dashboard alone.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 RESTORE = (
-    b"\x1b[<u\x1b[<u"  # kitty's keyboard: Textual's and, in focus, ours
-    b"\x1b[>4;0m"  # a tmux's, in focus
+    b"\x1b[<u\x1b[<u"  # kitty's keyboard protocol: Textual's and, in a focused terminal, ours
+    b"\x1b[>4;0m"  # a tmux's, in a focused terminal
     b"\x1b[?2004l\x1b[?1004l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1006l\x1b[?1015l\x1b[?1016l"
     b"\x1b[?2026l\x1b[?2031l\x1b[?2048l\x1b[?7h\x1b[0m\x1b[?1049l\x1b[0m\x1b[0 q\x1b[?25h"
 )
-"""Undoes every mode that the dashboard may have set; on a terminal that has none of them set it changes nothing."""
+"""Undoes every mode that the dashboard may have set; a terminal without them is unchanged."""
 
 DASH = "/bin/dash"
-"""No other shell will do: with CHLD blocked this one leaves a child alone that it did not start, and a trapped signal
+"""No other shell works: with CHLD blocked this one leaves a child alone that it did not start, and a trapped signal
 ends its `read`."""
 SLEEP = r"""
 told=0
@@ -45,13 +45,13 @@ trap 'told=1; awake "$@"' HUP
 read -r never <&"$4"
 awake "$@"
 """
-"""What the dash does: `dash -c SLEEP PYTHON THIS PID MODES FD`, where FD gets a line or its end when it has to wake.
+"""The program of the dash: `dash -c SLEEP PYTHON THIS PID MODES FD`. A line or the end of file on FD wakes it.
 
-Where this program was removed meanwhile, it tidies up as well as a shell can.
+If this program was removed meanwhile, it restores the terminal as well as a shell can.
 """
 LIFELINE = "KASMON_LIFELINE"
 FLAGS = 6
-"""How many numbers of a terminal's modes stand before its control characters."""
+"""How many numbers of a terminal's modes come before its control characters."""
 SHELLS_TURN = 20
 """How many hundredths of a second a shell gets to continue the whole job, and not only this process."""
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
@@ -62,9 +62,9 @@ Modes = tuple[int, ...]
 """Four words of flags, two speeds, and the control characters."""
 
 lifeline: int | None = None
-"""In the child: a descriptor at its end once the guarding parent is gone. None where nobody guards."""
-_life: int | None = None
-"""In the child: what the parent waits on, open until the child is gone."""
+"""In the child: a descriptor that reaches end of file when the parent is gone. None without a guard."""
+_parent_pipe: int | None = None
+"""In the child: the pipe that the parent waits on, open until the child is gone."""
 
 
 def run_guarded(
@@ -75,55 +75,55 @@ def run_guarded(
     variables: Mapping[str, str] = MappingProxyType({}),
     asleep: bool = False,
 ) -> int:
-    """Run *child*, the dashboard, in a process of its own and return its exit code; 128 + n where signal n ended it.
+    """Run *child*, the dashboard, in a child process and return its exit code; 128 + n if signal n killed it.
 
-    In the child process this never returns: it exits with what *child* returned. Without a terminal on stdin nothing is
-    guarded.
+    In the child process this never returns: it exits with what *child* returned. Without a terminal on stdin there is
+    no guard.
 
     Args:
-        anew: start Python anew in the child instead of going on with a copy, as macOS wants it: its libraries do not
-            survive a fork. What is started has to come to this call again, which then runs *child* at once.
-        again: the arguments that start it, behind the interpreter; this program's own unless given. Whoever did more
-            than parse a command line before the call gives others.
-        variables: what it gets beside this process's environment.
-        asleep: wait in a dash, where there is one. This never returns then either: the process exits with the code.
+        anew: start a new Python in the child instead of continuing after fork, as macOS requires: its libraries do not
+            survive a fork. The new program must reach this call again, which then runs *child* at once.
+        again: the arguments that start it, after the interpreter; by default this program's own. A caller that did more
+            than parse a command line before the call must pass others.
+        variables: its additional environment variables.
+        asleep: wait in a dash, if there is one. Then too this never returns: the process exits with the code.
     """
-    global lifeline, _life
+    global lifeline, _parent_pipe
     if LIFELINE in os.environ:
-        lifeline, _life = map(int, os.environ.pop(LIFELINE).split(","))
+        lifeline, _parent_pipe = map(int, os.environ.pop(LIFELINE).split(","))
         os.set_inheritable(lifeline, False)
-        os.set_inheritable(_life, False)
-        return _leave(child())
+        os.set_inheritable(_parent_pipe, False)
+        return _flush_and_exit(child())
     if not os.isatty(0):
         return child()
     saved = _modes()
     reader, writer = os.pipe()
-    end, life = os.pipe()
+    end, parent_pipe = os.pipe()
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     pid = os.fork()
     if pid == 0:
         os.close(writer)
         os.close(end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
-        lifeline, _life = reader, life
+        lifeline, _parent_pipe = reader, parent_pipe
         if anew:
-            _start_again(reader, life, [*again] or sys.orig_argv[1:], variables)
-        return _leave(child())
+            _exec_again(reader, parent_pipe, [*again] or sys.orig_argv[1:], variables)
+        return _flush_and_exit(child())
     os.close(reader)
-    os.close(life)
+    os.close(parent_pipe)
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     if asleep and os.access(DASH, os.X_OK) and sys.executable:
         with contextlib.suppress(OSError):
-            _sleep(pid, saved, end, writer)
-    _listen(pid)
-    code = _afterwards(_wait(pid), saved)
+            _exec_dash(pid, saved, end, writer)
+    _forward_signals(pid)
+    code = _clean_up(_wait(pid), saved)
     os.close(writer)
     return code
 
 
-def _leave(code: int) -> int:
-    """End this process without Python's own end, in which no thread of ours could end one that hangs in a library."""
+def _flush_and_exit(code: int) -> int:
+    """Exit without Python's own shutdown, during which our threads could not end one that hangs in a library."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -131,23 +131,25 @@ def _leave(code: int) -> int:
 
 
 def wake() -> None:
-    """In the child: have the parent look at us, as we are about to stop. Nothing happens where nobody guards."""
-    if _life is not None:
+    """In the child, before it stops: wake the parent to watch it. Does nothing without a guard."""
+    if _parent_pipe is not None:
         with contextlib.suppress(OSError):
-            os.write(_life, b"\n")
+            os.write(_parent_pipe, b"\n")
 
 
-def _start_again(reader: int, life: int, arguments: list[str], variables: Mapping[str, str]) -> None:
+def _exec_again(reader: int, parent_pipe: int, arguments: list[str], variables: Mapping[str, str]) -> None:
     os.set_inheritable(reader, True)
-    os.set_inheritable(life, True)
-    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **variables, LIFELINE: f"{reader},{life}"})
+    os.set_inheritable(parent_pipe, True)
+    os.execve(
+        sys.executable, [sys.executable, *arguments], {**os.environ, **variables, LIFELINE: f"{reader},{parent_pipe}"}
+    )
 
 
-def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
+def _exec_dash(pid: int, saved: Modes, end: int, writer: int) -> None:
     """Become the dash that waits, with the lifeline's *writer* open in it.
 
     Raises:
-        OSError: if there is none that can be started.
+        OSError: if no dash can be started.
     """
     os.set_inheritable(writer, True)
     low = 3 if writer != 3 else 4  # the shell's language knows descriptors of one digit
@@ -161,36 +163,36 @@ def _sleep(pid: int, saved: Modes, end: int, writer: int) -> None:
     screen = RESTORE.decode().replace("\x1b", "\\033")
     modes = ":".join(str(number) for number in saved)
     sleep = ["kasmon", "-c", SLEEP.replace("RESTORE", screen), sys.executable, __file__, str(pid), modes, str(low)]
-    os.execve(DASH, sleep, {"PATH": os.defpath})  # whoever sleeps for hours keeps none of the person's variables
+    os.execve(DASH, sleep, {"PATH": os.defpath})  # a process that sleeps for hours keeps none of the user's variables
 
 
-def _listen(pid: int) -> None:
-    """From now on pass on what the child has to be told."""
+def _forward_signals(pid: int) -> None:
+    """Forward TERM and HUP to the child from now on."""
     for number in _PASSED_ON:
-        signal.signal(number, lambda passed, _frame: _send(pid, passed))
+        signal.signal(number, lambda passed, _frame: _send_signal(pid, passed))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
 
-def _awake(pid: int, modes: str, told: int) -> int:
-    """Be what guards *pid*, after the sleep that *told*, a signal or 0, ended; the exit code."""
+def _guard_after_sleep(pid: int, modes: str, received: int) -> int:
+    """Guard *pid* after the sleep, which ended by the signal *received*, or 0 for none; return the exit code."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    _listen(pid)
-    if told:
-        _send(pid, told)
-    return _afterwards(_wait(pid), tuple(map(int, modes.split(":"))))
+    _forward_signals(pid)
+    if received:
+        _send_signal(pid, received)
+    return _clean_up(_wait(pid), tuple(map(int, modes.split(":"))))
 
 
 def _wait(pid: int) -> int:
-    """The child's wait status once it has ended. While it is stopped, so are we, and the shell has the terminal."""
+    """The child's wait status once it has ended. While it is stopped, so is this process, and the shell takes over."""
     _, status = os.waitpid(pid, os.WUNTRACED)
     while os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
-        status = _going_on(pid)
+        status = _wait_after_continue(pid)
     return status
 
 
-def _going_on(pid: int) -> int:
-    """The child's next stop or end, now that we were told to go on. It is told too, where nobody else did."""
+def _wait_after_continue(pid: int) -> int:
+    """The child's next stop or end after this process was continued. It continues the child if the shell did not."""
     for _ in range(SHELLS_TURN):
         changed, status = os.waitpid(pid, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
         if changed and not os.WIFCONTINUED(status):
@@ -199,11 +201,11 @@ def _going_on(pid: int) -> int:
             break
         time.sleep(0.01)
     else:
-        _send(pid, signal.SIGCONT)
+        _send_signal(pid, signal.SIGCONT)
     return os.waitpid(pid, os.WUNTRACED)[1]
 
 
-def _send(pid: int, number: int) -> None:
+def _send_signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -214,22 +216,24 @@ def _modes() -> Modes:
     return (*numbers, *(each if isinstance(each, int) else ord(each) for each in characters))
 
 
-def _afterwards(status: int, saved: Modes) -> int:
-    """Give the terminal back where the child did not; the exit code."""
+def _clean_up(status: int, saved: Modes) -> int:
+    """Restore the terminal if the child did not; return the exit code."""
     code = os.waitstatus_to_exitcode(status)
-    with contextlib.suppress(OSError, termios.error):  # the terminal is gone: nobody looks at it
-        if _is_ours() and (code < 0 or _modes() != saved):
+    with contextlib.suppress(OSError, termios.error):  # the terminal is gone: there is nothing to restore
+        if _is_foreground() and (code < 0 or _modes() != saved):
             _restore(saved)
             if code < 0:
-                _say(f"the dashboard was killed (signal {-code}); your sessions are still running - run kasmon again")
+                _print_line(
+                    f"the dashboard was killed (signal {-code}); your sessions are still running - run kasmon again"
+                )
     return 128 - code if code < 0 else code
 
 
-def _is_ours() -> bool:
+def _is_foreground() -> bool:
     """Whether no shell has taken the terminal back meanwhile."""
     try:
         return os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:  # it controls nobody
+    except OSError:  # it has no controlling terminal
         return True
 
 
@@ -241,9 +245,9 @@ def _restore(saved: Modes) -> None:
     termios.tcflush(0, termios.TCIFLUSH)
 
 
-def _say(sentence: str) -> None:
+def _print_line(sentence: str) -> None:
     os.write(2, f"kasmon: {sentence}\n".encode())
 
 
 if __name__ == "__main__":
-    sys.exit(_awake(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    sys.exit(_guard_after_sleep(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -15,7 +15,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, SendToAgent
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card import PermissionCard
-from kasmon.tui.permissions.card_layout import laid_out
+from kasmon.tui.permissions.card_layout import lay_out
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.request_text import sheet
 from kasmon.tui.theme.look import ThemeStyles
@@ -319,7 +319,7 @@ def test_how_much_is_below_is_said_exactly_where_there_is_more_than_the_rows_tha
     look = ThemeStyles(shipped(DEFAULT))
     for rows, ahead in ((many, ahead) for many in (1, 2, 3, 4, 5, 7, 12, 19) for ahead in range(1, many + 1)):
         state = CardState(sheet=sheet(ask, ()), session=None, place=1, waiting=1, rows=rows, ahead=ahead)
-        laid = [laid_out(state, look, KeyMap(), "bas", NOW, (53, height)) for height in range(8, 40)]
+        laid = [lay_out(state, look, KeyMap(), "bas", NOW, (53, height)) for height in range(8, 40)]
         for height, card in ((8 + number, card) for number, card in enumerate(laid) if card.fits):
             said = "".join(text for line in card.notes for text, _ in line.left)
             below = ahead - card.body_rows

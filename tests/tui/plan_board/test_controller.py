@@ -21,8 +21,8 @@ from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan, NotifyPerson, Wanted
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
-from kasmon.tui.plan_board.decisions import meant, offered
-from kasmon.tui.plan_board.header import asked_lines
+from kasmon.tui.plan_board.decisions import offered, resolve_action
+from kasmon.tui.plan_board.header import notice_lines
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
 from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.plan_board.task_details import task_rows
@@ -260,27 +260,27 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
 def test_what_makes_no_sense_is_refused_with_the_reason(
     shown: PlanBoard, number: str, action: str, refusal: str
 ) -> None:
-    assert (None, (), refusal) == meant(shown, PLAN.task(number), action)
+    assert (None, (), refusal) == resolve_action(shown, PLAN.task(number), action)
 
 
 def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> None:
-    assert meant(board(), PLAN.task("3"), "task_retry").asks
-    assert meant(board(), PLAN.task("6"), "task_skip").asks
-    assert meant(board(), PLAN.task("6"), "plan_abort").asks
-    assert () == meant(boards.asked(), PLAN.task("6"), "plan_advance").asks
-    assert () == meant(board(), PLAN.task("5"), "task_retry").asks
+    assert resolve_action(board(), PLAN.task("3"), "task_retry").asks
+    assert resolve_action(board(), PLAN.task("6"), "task_skip").asks
+    assert resolve_action(board(), PLAN.task("6"), "plan_abort").asks
+    assert () == resolve_action(boards.asked(), PLAN.task("6"), "plan_advance").asks
+    assert () == resolve_action(board(), PLAN.task("5"), "task_retry").asks
 
 
 def test_pause_means_go_on_where_the_plan_stands_still() -> None:
     for shown, deed in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
-        wanted = meant(shown, None, "plan_pause").wanted
+        wanted = resolve_action(shown, None, "plan_pause").wanted
         assert wanted is not None
         assert deed == wanted.deed
 
 
 def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
     shown = msgspec.structs.replace(boards.edited(), is_run=False, problem="cannot read it")
-    lines = ["".join(text for text, _ in line.left).strip() for line in asked_lines(shown, KeyMap(), LOOK, 100)]
+    lines = ["".join(text for text, _ in line.left).strip() for line in notice_lines(shown, KeyMap(), LOOK, 100)]
 
     assert lines == [
         "cannot read it",
