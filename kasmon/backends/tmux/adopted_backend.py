@@ -1,4 +1,4 @@
-"""Agents in panes of the user's own tmux: found there, heard and typed to, never started, sized, named or ended."""
+"""Agents in panes of the user's own tmux: detected, read and typed to, but never started, resized, renamed or ended."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,36 +27,36 @@ KNOWN: Final = frozenset({"amp", "claude", "codex", "gemini", "opencode", "scrip
 
 
 class AdoptedConnection(ServerConnection):
-    """The connection to one server of the user's; open only while some pane of it is adopted."""
+    """The connection to one of the user's tmux servers; open only while a pane of it is adopted."""
 
     def __init__(self, server: ForeignServer) -> None:
         self._foreign = ForeignHub(server)
         super().__init__(server, self._foreign)
         self._owners: dict[str, str] = {}
-        """Pane -> the session that it was adopted as."""
+        """Pane -> the session that adopted it."""
 
     def adopt(self, session: str, pane: str) -> None:
-        """From now on hear *pane*, as that of *session*."""
+        """Receive the output of *pane* from now on, for *session*."""
         self._owners[pane] = session
         self._foreign.adopt(pane)
 
     def release(self, pane: str) -> None:
-        """Hear *pane* no more."""
+        """Stop receiving the output of *pane*."""
         self._owners.pop(pane, None)
         self._foreign.release(pane)
 
     async def open(self) -> None:
-        """Be attached to the server; idempotent.
+        """Attach to the server; idempotent.
 
         Raises:
             TmuxServerGoneError: if it does not run.
-            TmuxCommandError: if no adopted pane is there.
+            TmuxCommandError: if no adopted pane exists.
         """
         if not await self.attach():
             raise TmuxServerGoneError(str(self.server.socket))
 
     async def panes(self) -> dict[str, PaneFacts]:
-        """The adopted panes, by session id."""
+        """Return the adopted panes, by session id."""
         server = self.server
         assert isinstance(server, ForeignServer)
         everywhere = await asyncio.to_thread(server.everywhere)
@@ -64,7 +64,7 @@ class AdoptedConnection(ServerConnection):
 
 
 class AdoptedBackend(TmuxBackend):
-    """All adopted sessions of one server, heard through one quiet control client."""
+    """All adopted sessions of one server, read through one passive control client."""
 
     owns = False
 
@@ -80,10 +80,10 @@ class AdoptedBackend(TmuxBackend):
     async def open(
         self, launch: Launch, /, variables: Mapping[str, str] | None = None, *, lives_on: bool = False
     ) -> TmuxAgent:
-        """Watch what runs in the pane that *launch* names.
+        """Monitor the program in the pane that *launch* names.
 
         Raises:
-            LaunchError: if it is no longer the pane that was meant: another server, or its program has ended.
+            LaunchError: if the pane belongs to another server now, or its program has ended.
             TmuxServerGoneError, TmuxCommandError: if there is no such server or pane.
         """
         facts = await self.pane(launch)
@@ -97,11 +97,11 @@ class AdoptedBackend(TmuxBackend):
         return agent
 
     async def pane(self, launch: Launch) -> PaneFacts | None:
-        """The pane of *launch*, listened to from now on; None if it is not there.
+        """Return the pane of *launch*, with its output received from now on; None if it does not exist.
 
         Raises:
-            TmuxServerGoneError: if its server is gone, or another one has its place.
-            TmuxError: if tmux does not tell.
+            TmuxServerGoneError: if its server is gone, or another one has replaced it.
+            TmuxError: if tmux does not answer.
         """
         adopted = launch.adopted
         assert adopted is not None
@@ -118,11 +118,11 @@ class AdoptedBackend(TmuxBackend):
 
 
 def offered(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptablePane]]:
-    """The server at *socket* and its panes, with the agents that are recognised in them. Blocks.
+    """Return the server at *socket* and its panes, with the agents recognised in them. Blocks.
 
     Raises:
         NotFoundError: if no tmux listens there.
-        TmuxError: if it does not tell.
+        TmuxError: if it does not answer.
     """
     server = ForeignServer(socket, turns)
     process = server.process()
@@ -136,8 +136,8 @@ def offered(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptableP
 
 
 def recognised(pid: int) -> str:
-    """The agent that process *pid* is, or that runs below it; empty where none is known. Blocks."""
-    import psutil  # seldom wanted
+    """Return the agent that runs as process *pid* or below it; empty if none is recognised. Blocks."""
+    import psutil  # rarely needed
 
     try:
         top = psutil.Process(pid)

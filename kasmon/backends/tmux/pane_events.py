@@ -1,4 +1,4 @@
-"""What panes do, told on the loop to whoever listens to them, in whatever thread the hub is pumped."""
+"""Delivers pane events on the loop to their listeners, whatever thread the hub is pumped in."""
 
 import asyncio
 import threading
@@ -8,27 +8,27 @@ from kasmon.backends.tmux.hub_pump import HubPump
 from kasmon.tmux.hub import Hub
 
 KEPT_BYTES, KEPT_PANES = 1 << 14, 64
-"""So much of what so many panes print is kept until somebody listens to them."""
+"""The most output bytes retained for a pane without a listener, and the most such panes."""
 
 
 class PaneListener:
-    """Somebody who wants to know what one pane does. Its methods are called on the loop, and must not wait."""
+    """A listener to one pane's events. Its methods are called on the loop, and must not wait."""
 
     def printed(self, data: bytes) -> None:
-        """The pane printed *data*; empty data says that some output was not heard."""
+        """Handle *data* that the pane printed; empty if output was missed."""
 
     def died(self, status: int | None, number: int | None) -> None:
-        """Its program ended, with an exit code or a signal; with neither if tmux does not know."""
+        """Handle its program's end, with an exit code or a signal; with neither if tmux does not know."""
 
     def closed(self) -> None:
-        """The pane is not there any more."""
+        """Handle that the pane no longer exists."""
 
     def flooded(self, is_off: bool) -> None:
-        """It prints so much that its output is not heard while *is_off*."""
+        """Handle that its output is paused (*is_off*) because it floods, or resumed."""
 
 
 class PaneListeners:
-    """Who listens to which pane of *hub*, which *pump* drives."""
+    """The listeners of each pane of *hub*, which *pump* drives."""
 
     def __init__(self, hub: Hub, pump: HubPump) -> None:
         self._hub, self._pump = hub, pump
@@ -40,13 +40,13 @@ class PaneListeners:
         self._thread = 0
 
     def listen(self, pane: str, listener: PaneListener) -> None:
-        """From now on tell *listener* what *pane* does, and first what it printed while nobody listened."""
+        """Report events of *pane* to *listener* from now on, beginning with its output before the first listener."""
         if (said := self._unheard.pop(pane, b"")) and pane not in self._listeners:
-            self._loop.call_soon(listener.printed, said)  # not now: the listener may be half made
+            self._loop.call_soon(listener.printed, said)  # not now: the listener may be half constructed
         self._listeners.setdefault(pane, []).append(listener)
 
     def unlisten(self, pane: str, listener: PaneListener) -> None:
-        """Tell it no more; idempotent."""
+        """Stop reporting to *listener*; idempotent."""
         listeners = self._listeners.get(pane, [])
         if listener in listeners:
             listeners.remove(listener)
@@ -54,11 +54,11 @@ class PaneListeners:
             self._listeners.pop(pane, None)
 
     def forget(self, pane: str) -> None:
-        """What *pane* printed until now is nobody's: another program is about to run in it."""
+        """Discard retained output of *pane*: another program is about to run in it."""
         self._unheard.pop(pane, None)
 
     def _begin(self) -> None:
-        """This is the loop, and its thread the one in which listeners are told."""
+        """Record this loop, and its thread as the one in which listeners are called."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     @property
@@ -67,7 +67,7 @@ class PaneListeners:
         return threading.get_ident() == self._thread
 
     def _missed(self) -> None:
-        """Some output of each pane may not have been heard: say so."""
+        """Report to all listeners that some output may have been missed."""
         for pane in list(self._listeners):
             self._printed(pane, b"")
 
@@ -88,7 +88,7 @@ class PaneListeners:
         self._each(pane, lambda listener: listener.printed(data))
 
     def _keep(self, pane: str, data: bytes) -> None:
-        """Keep the first words of a pane that nobody listens to yet: its agent is being made."""
+        """Retain the first output of a pane without a listener: its agent is being constructed."""
         if len(kept := self._unheard.pop(pane, b"") + data) <= KEPT_BYTES:
             self._unheard[pane] = kept
         while len(self._unheard) > KEPT_PANES:

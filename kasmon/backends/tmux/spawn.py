@@ -1,4 +1,4 @@
-"""Puts an agent into a pane: its launch file, its variables, and the pane, which may be the one it had before."""
+"""Starts an agent in a pane: its launch file, its variables, and a new pane or the one it had before."""
 
 import contextlib
 import os
@@ -28,19 +28,19 @@ from kasmon.tmux.server import TmuxServer
 
 SPEC: Final = "pane.launch"
 VARIABLES: Final = "pane.env"
-"""Files in a session's folder, which are there while its agent starts."""
+"""Files in a session's folder that exist while its agent starts."""
 
 
 class SpawnedAgent(msgspec.Struct, frozen=True):
-    """An agent that was put into a pane."""
+    """An agent that was started in a pane."""
 
     pane: CreatedPane
     process: ProcessIdentity | None
-    """None if it ended before anybody could look."""
+    """None if it ended before it was identified."""
     nonce: str
-    """What the pane will announce."""
+    """The nonce that the pane will announce."""
     inside: AgentSandbox | None = None
-    """What is known of its sandbox; None where it has none."""
+    """Its sandbox; None if it has none."""
 
 
 def spawn(
@@ -54,13 +54,13 @@ def spawn(
     """Start *launch* in the background: in the pane it had, beside its parent, or in a tmux session of its own.
 
     Args:
-        panes: those that there are, by session id.
-        around: the variables of whoever wants it; by default, and where there are none, those of this process.
-        ssh: what shows one that runs on another machine.
+        panes: the existing panes, by session id.
+        around: the requesting process's variables; if None or empty, those of this process.
+        ssh: the command to display an agent on another machine.
 
     Raises:
-        LaunchError: if it names no program, or its folder cannot take what it needs.
-        TmuxServerGoneError, TmuxCommandError: if tmux does not do it.
+        LaunchError: if it names no program, or its files cannot be written to its folder.
+        TmuxServerGoneError, TmuxCommandError: if tmux fails.
     """
     if not launch.argv and not launch.machine:
         raise LaunchError(f"session {launch.name!r} has no program to run.")
@@ -71,13 +71,13 @@ def spawn(
         pane = server.respawn(had.pane_id, argv)
     else:
         pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
-    with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is for people
+    with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is only for display
         server.rename(pane.window_id, clean_line(launch.window or launch.name) or launch.session)
     return SpawnedAgent(pane, identify(pane.pid), nonce, inside)
 
 
 def swept(places: Paths, launch: Launch) -> None:
-    """Remove what only a starting agent needs: its variables stand in there."""
+    """Remove the files that only a starting agent needs: they contain its variables."""
     for name in (SPEC, VARIABLES):
         (places.folder(launch.session) / name).unlink(missing_ok=True)
 
@@ -85,7 +85,7 @@ def swept(places: Paths, launch: Launch) -> None:
 def _written(
     server: TmuxServer, places: Paths, launch: Launch, nonce: str, around: Mapping[str, str], ssh: tuple[str, ...]
 ) -> tuple[list[str], AgentSandbox | None]:
-    """What the pane has to run, its files in place; and what is known of its sandbox."""
+    """Write the launch files; return the pane's command, and the sandbox if there is one."""
     folder = places.folder(launch.session)
     if launch.machine:
         shown = attach_argv(RemoteMachine(launch.machine, ssh), launch.session, nonce)
@@ -113,7 +113,7 @@ def _written(
         own |= given_hooks.variables
         own["PATH"] = search_path(places, {**around, **own})
         if can_be_asked(launch.argv):
-            own.setdefault("HISTCONTROL", "ignorespace")  # what kasmon asks a shell begins with a blank
+            own.setdefault("HISTCONTROL", "ignorespace")  # kasmon's queries to a shell begin with a blank
         (folder / HOOKS).unlink(missing_ok=True)
         write_environment(folder / VARIABLES, own)
         write_spec(folder / SPEC, spec)
@@ -123,7 +123,7 @@ def _written(
 
 
 def _shown(folder: Path, launch: Launch, spec: PaneLaunch) -> list[str]:
-    """What a pane has to run to show an agent elsewhere, or in a sandbox: what stands in front of it needs nothing."""
+    """Return a pane's command to display a remote or sandboxed agent: the displaying program needs no variables."""
     try:
         write_spec(folder / SPEC, spec)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a pane's output says of its agent: what the program reports by OSC 7501, else whether it prints. Sans-IO."""
+"""Signals from a pane's output: what the program reports by OSC 7501, else whether it prints. Sans-IO."""
 
 import math
 from typing import Final, NamedTuple
@@ -10,19 +10,19 @@ from kasmon.sanitize import clean_line
 from kasmon.tmux.program_status import ProgramStatus, StatusScanner
 
 QUIET_S: Final = 2.0
-"""An agent that printed nothing for so long is quiet."""
+"""An agent that printed nothing for this long is quiet."""
 LINE_S: Final = 5.0
-"""How often the last line of an agent that keeps printing is looked at."""
+"""How often the last line of an agent that keeps printing is read."""
 ECHO_S: Final = 0.3
-"""What is printed so soon after somebody typed is taken for the echo: it does not make the agent `printing`."""
+"""Output this soon after typing counts as echo: it does not make the agent `printing`."""
 STATE_GAP_S: Final = 0.1
 TEXT_GAP_S: Final = 1.0
-"""How long after one report of a program the next is told: a new state, or only a new text. The newest counts."""
+"""The minimum gap between two forwarded reports of a program: a new state, or only a new text. The newest counts."""
 TEXT_LENGTH: Final = 200
 
 
 class ProgramReport(NamedTuple):
-    """What a program said of itself."""
+    """A program's own report of its state."""
 
     state: str
     asking: RequestKind | None
@@ -30,18 +30,18 @@ class ProgramReport(NamedTuple):
 
 
 class OutputMonitor:
-    """What one agent was heard to do. `now` is monotonic time in seconds, `at` the time of day that signals carry.
+    """Derives signals from one agent's output. `now` is monotonic time in seconds, `at` the time of day of the signals.
 
-    Give it all output by `heard`, ask `due` when `next_at` says, and give it the last line by `shown` when `due` wants
-    that; each gives the signals that are new. While a program reports its own state, whether it prints is not told.
+    Pass all output to `heard`, call `due` at `next_at`, and pass the last line to `shown` when `due` requests it; each
+    returns the new signals. While a program reports its own state, no signals about printing are made.
     """
 
     def __init__(self, now: float, known: tuple[Signal, ...] = ()) -> None:
-        """*known* are the signals in the log, for an agent that was there before us."""
+        """*known*: the signals in the log, for an agent that ran before this host."""
         by_source = {signal.source: signal for signal in known}
         output, program = by_source.get("output"), by_source.get("program")
         self.printed_at = -math.inf
-        """When it printed last, echoes aside."""
+        """When it last printed, except echoes."""
         self._scanner = StatusScanner()
         self._told: ProgramReport | None = None
         if program is not None and program.value != "clear":
@@ -53,27 +53,27 @@ class OutputMonitor:
         self._line = output.text if output is not None else ""
         self._line_at = now
         self._is_unread = True
-        """Something was printed since the last line was looked at."""
+        """Whether something was printed since the last line was read."""
         self._changed_at = now
         self._echo_until = -math.inf
 
     @property
     def has_word(self) -> bool:
-        """Whether the program itself says what it does."""
+        """Whether the program itself reports its state."""
         return self._told is not None
 
     @property
     def is_asking(self) -> bool:
-        """Whether the program says that it waits for an answer."""
+        """Whether the program reports that it waits for an answer."""
         latest = self._waiting or self._told
         return latest is not None and latest.state == "blocked"
 
     def typed(self, now: float) -> None:
-        """Somebody typed into the pane."""
+        """Record that a user typed into the pane."""
         self._echo_until = now + ECHO_S
 
     def heard(self, data: bytes, now: float, at: float) -> list[SignalSeen]:
-        """The pane printed *data*."""
+        """Process *data* that the pane printed."""
         signals = [signal for status in self._scanner.feed(data) for signal in self._reported(status, now, at)]
         self._is_unread, self._changed_at = True, now
         if now >= self._echo_until:
@@ -82,20 +82,20 @@ class OutputMonitor:
         return signals
 
     def skipped(self, now: float, at: float) -> list[SignalSeen]:
-        """Some output was not heard: what the program said before may be true no more."""
+        """Record that some output was not received: the program's last report may be outdated."""
         self._scanner = StatusScanner()
         self._is_unread, self._changed_at = True, now
         self._waiting = None
         return self._tell(ProgramReport("clear", None, ""), now, at) if self.has_word else []
 
     def flooded(self, is_off: bool, now: float, at: float) -> list[SignalSeen]:
-        """The pane prints so much that nobody listens while *is_off*."""
+        """Record that tmux output is paused (*is_off*) because the pane floods, or resumed."""
         self._is_flooding = is_off
         self.printed_at = self._changed_at = now
         return self._printing(now, at)
 
     def next_at(self) -> float:
-        """When to ask `due` next; infinity if only new output can change anything."""
+        """Return when to call `due` next; infinity if only new output can change anything."""
         if self._waiting is not None:
             return self._reported_at + self._gap(self._waiting)
         if self.has_word or self._is_flooding:
@@ -105,7 +105,7 @@ class OutputMonitor:
         return min(quiet_at, line_at)
 
     def due(self, now: float, at: float) -> tuple[list[SignalSeen], bool]:
-        """The signals that time alone makes, and whether the last line is wanted."""
+        """Return the signals caused by elapsed time, and whether the last line is needed."""
         if now < self.next_at():
             return [], False
         if self._waiting is not None:
@@ -113,7 +113,7 @@ class OutputMonitor:
         return [], True
 
     def shown(self, line: str, now: float, at: float) -> list[SignalSeen]:
-        """The last line on the screen is *line*."""
+        """Process *line*, the last one on the screen."""
         if self.has_word:
             return []
         was_printing, before = self._is_printing, self._line

@@ -1,4 +1,4 @@
-"""Passes the output and the silence of one pane to `OutputMonitor`, and looks at the last line for it."""
+"""Passes one pane's output and silence to `OutputMonitor`, and reads the last line for it."""
 
 import asyncio
 import math
@@ -14,7 +14,7 @@ from kasmon.tmux.requests import Lines
 
 
 class PaneOutput:
-    """The ear on *pane*, which calls *say* with each signal. It hears from the moment it is made until it is closed."""
+    """The output of *pane*; calls *say* with each signal, from its construction until it is closed."""
 
     def __init__(
         self,
@@ -24,9 +24,9 @@ class PaneOutput:
         say: Callable[[SignalSeen], None],
         last_line: Callable[[Lines], str],
     ) -> None:
-        """*last_line* tells what the list shows of the rows of the screen."""
+        """*last_line* returns the text for the session list from the rows of the screen."""
         self.output_monitor = output_monitor
-        """What was heard so far."""
+        """Derives the signals from the output."""
         self._line, self._pane, self._say, self._last_line = line, pane, say, last_line
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -34,24 +34,24 @@ class PaneOutput:
         self._arm()
 
     def printed(self, data: bytes) -> None:
-        """The pane printed *data*; empty where that was not heard."""
+        """Process *data* that the pane printed; empty if output was missed."""
         now, at = self._loop.time(), time.time()
         self._tell(self.output_monitor.heard(data, now, at) if data else self.output_monitor.skipped(now, at))
 
     def flooded(self, is_off: bool) -> None:
-        """The pane prints so much that nobody listens while *is_off*."""
+        """Record that the pane's output is paused (*is_off*) because it floods, or resumed."""
         self._tell(self.output_monitor.flooded(is_off, self._loop.time(), time.time()))
 
     def typed(self) -> None:
-        """Somebody typed into the pane."""
+        """Record that a user typed into the pane."""
         self.output_monitor.typed(self._loop.time())
 
     def shown(self, rows: Lines) -> None:
-        """The screen shows *rows*."""
+        """Process the *rows* of the screen."""
         self._tell(self.output_monitor.shown(self._last_line(rows), self._loop.time(), time.time()))
 
     def close(self) -> None:
-        """Wait for nothing more. Idempotent."""
+        """Stop the timer. Idempotent."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -62,7 +62,7 @@ class PaneOutput:
         self._arm()
 
     def _arm(self) -> None:
-        """Be called when silence means something; a timer that is set already sets the next one itself."""
+        """Set the timer for the next silence check; a timer that is already set re-arms itself."""
         next_at = self.output_monitor.next_at()
         if self._timer is not None and self._timer.when() > next_at:
             self._timer.cancel()

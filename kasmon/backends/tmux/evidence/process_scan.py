@@ -1,7 +1,7 @@
-"""Looks at the files and processes of the agents that printed lately, all of them in one go and in a thread.
+"""Scans the files and processes of all agents that printed lately, together and in a thread.
 
-Who is silent is not looked at: what an agent writes down of itself changes when its screen does, or a moment later.
-A stop signal is the exception, since it stops and continues an agent without a word.
+Silent agents are not scanned: an agent's files change when its screen does, or a moment later. A stop signal is the
+exception: it stops and continues an agent without any output.
 """
 
 import asyncio
@@ -20,36 +20,36 @@ from kasmon.model.events import SignalSeen
 BEAT_S: Final = 0.1
 LATELY_S: Final = 5.0
 PROCESSES_S: Final = 2.0
-"""How often processes, and the screens' files, are looked at."""
+"""How often processes and detection files are checked."""
 
 STOPPED_S: Final = 10.0
-"""How often it is looked whether a stop signal stopped one of those that are silent."""
+"""How often silent agents are checked for a stop signal."""
 
 log = logging.getLogger(__name__)
 
 
 class ScanTarget(Protocol):
-    """Somebody whose clues are followed."""
+    """An agent whose evidence is scanned."""
 
     @property
     def evidence(self) -> ProcessEvidence: ...
 
     @property
     def stirred_at(self) -> float:
-        """When it printed last, by the loop's clock."""
+        """When it last printed, by the loop's clock."""
         ...
 
     def stir(self) -> None:
-        """Have its screen, files and processes looked at soon."""
+        """Have its screen, files and processes read soon."""
         ...
 
     def told(self, signals: Sequence[SignalSeen]) -> None:
-        """What its files and processes say."""
+        """Process signals from its files and processes."""
         ...
 
 
 class ProcessScanner:
-    """The rounds of one host. `stir` when an agent prints; it is cheap."""
+    """The scans of one host. Call `stir` when an agent prints; it is cheap."""
 
     def __init__(self, screen_reader: ScreenReader) -> None:
         self._screen_reader = screen_reader
@@ -59,23 +59,23 @@ class ProcessScanner:
         self._looked_at = -math.inf
 
     def add(self, suspect: ScanTarget) -> None:
-        """Follow *suspect* from now on."""
+        """Scan *suspect* from now on."""
         self._suspects[suspect] = None
         if self._walking is None:
             self._walking = asyncio.create_task(self._walk())
         self.stir()
 
     def drop(self, suspect: ScanTarget) -> None:
-        """Follow it no more. Idempotent."""
+        """Stop scanning *suspect*. Idempotent."""
         self._suspects.pop(suspect, None)
 
     def stir(self) -> None:
-        """Somebody printed."""
+        """Wake the scanner because an agent printed."""
         if not self._stirred.is_set():
             self._stirred.set()
 
     async def aclose(self) -> None:
-        """Follow nobody. Idempotent."""
+        """Stop scanning. Idempotent."""
         walking, self._walking = self._walking, None
         if walking is not None:
             walking.cancel()
@@ -96,7 +96,7 @@ class ProcessScanner:
                 lately = [suspect for suspect in self._suspects if suspect.evidence.is_stopped]
                 if not lately:
                     continue
-                with contextlib.suppress(TimeoutError):  # what was continued need not print
+                with contextlib.suppress(TimeoutError):  # a continued agent need not print
                     await asyncio.wait_for(self._stirred.wait(), PROCESSES_S)
                 self._stirred.set()
                 now = loop.time()
@@ -111,7 +111,7 @@ class ProcessScanner:
             await asyncio.sleep(BEAT_S)
 
     async def _find_stopped(self) -> None:
-        """Look at those of the silent ones that a stop signal stopped."""
+        """Stir the silent agents that a stop signal stopped."""
         suspects = [suspect for suspect in self._suspects if not suspect.evidence.is_stopped]
         if not suspects:
             return
@@ -129,7 +129,7 @@ class ProcessScanner:
         for each in evidence:
             try:
                 found.append(each.look(at, processes))
-            except Exception:  # one agent's odd files must not end the rounds of all
+            except Exception:  # one agent's odd files must not end the scans of all
                 log.warning("what an agent left could not be read", exc_info=True)
                 found.append([])
         return found

@@ -1,7 +1,7 @@
-"""Everything that says what one agent does, weighed: its screen and title here, the rest as it is told.
+"""Combines all evidence of one agent's state: reads its screen and title itself, and receives the rest.
 
-A source's word becomes a fact when it changes, and the newest of all of them are judged. The judgement decides how
-often the screen is looked at, and whether what stands on it is a request.
+A source's signal becomes an event when it changes, and the newest signals of all sources are judged. The verdict
+decides how often the screen is read, and whether a menu on it is a request.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from kasmon.tmux.formats import PaneText
 from kasmon.tmux.requests import PaneScreen
 
 BETTER: Final = frozenset({"process", "program", "registry", "hook", "title"})
-"""Sources whose word makes a look at the screen less urgent."""
+"""Sources whose signal makes reading the screen less urgent."""
 AFTER_S: Final = 0.1
 LONGEST_MODE: Final = 40
 UNCLEAR: Final = "unclear"
@@ -44,7 +44,7 @@ WORKING: Final = "working"
 
 
 class StateMonitor:
-    """Of the agent of *session*, the program *program*, in *pane*; tells facts by *say*."""
+    """Monitors the agent of *session*, the program *program*, in *pane*; reports events by *say*."""
 
     def __init__(
         self,
@@ -58,19 +58,19 @@ class StateMonitor:
         say: Callable[[Event], None],
         known: tuple[Signal, ...] = (),
     ) -> None:
-        """*known* are the signals in the log, for an agent that was there before us."""
+        """*known*: the signals in the log, for an agent that ran before this host."""
         self.evidence = evidence
         self.stirred_at = -math.inf
         self._conversation = ""
-        """As it was told last."""
+        """The one reported last."""
         self._permission_mode = ""
-        """Likewise."""
+        """The one reported last."""
         self.version = ""
-        """What the agent's program says of its version; empty where nobody knows."""
+        """The version that the agent's program reports; empty if unknown."""
         self.session = session
         self.asked = ScreenRequest(session)
         self.view: FullView | None = None
-        """Reads what its menus cut in the agent's own full view; None where that is not ours to open."""
+        """Reads what its menus cut in the agent's own full view; None in an adopted pane."""
         self._program, self._line, self._pane = program, line, pane
         self._screen_reader, self._rounds, self._say = screen_reader, rounds, say
         self._eye = PaneScreenReader()
@@ -79,32 +79,32 @@ class StateMonitor:
         self._title = ""
         self._wants_title = True
         self._read_last = ("", "")
-        """State and rule of the last look that could be taken."""
+        """State and rule of the last successful reading."""
         self._words = SignalLedger(known)
         last = self._words.last("process")
         evidence.is_stopped = last is not None and last.value == "stopped"
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._again: asyncio.TimerHandle | None = None
-        """When what asks without a menu is looked at again."""
+        """When to read a prompt without a known menu again."""
         self._is_looking = self._is_over = self._was_unclear = False
         self._waiting: list[asyncio.Future[ScreenObservation]] = []
         rounds.add(self)
 
     @property
     def verdict(self) -> StateVerdict:
-        """What all sources together say now."""
+        """The state that all sources together give now."""
         return self._words.verdict
 
     @property
     def can_tell(self) -> bool:
-        """Whether somebody says what it does, and not only whether it prints."""
+        """Whether a source reports the agent's state, and not only whether it prints."""
         return self._words.can_tell
 
-    # -- what it is told
+    # -- input
 
     def printed(self, data: bytes) -> None:
-        """The pane printed *data*; empty data says that some output was not heard."""
+        """Process *data* that the pane printed; empty if output was missed."""
         now = self._loop.time()
         self.stirred_at = now
         self._rounds.stir()
@@ -116,14 +116,14 @@ class StateMonitor:
         self._arm()
 
     def flooded(self, is_off: bool) -> None:
-        """It prints so much that it is not heard while *is_off*."""
+        """Record that its output is paused (*is_off*) because it floods, or resumed."""
         self._wants_title = True
         self.stirred_at = self._loop.time()
         self._looking.flooded(is_off, self.stirred_at)
         self._arm()
 
     def told(self, signals: Sequence[SignalSeen]) -> None:
-        """What its files and processes say."""
+        """Process *signals* from its files and processes."""
         for signal in signals:
             self._hear(signal)
         if self.evidence.version and self.version != self.evidence.version:
@@ -134,7 +134,7 @@ class StateMonitor:
         self._permits(self.evidence.permission_mode, time.time())
 
     def noted(self, signal: SignalSeen) -> None:
-        """*signal* became a fact; of whatever source."""
+        """Record *signal*, which became an event, from any source."""
         self._words.noted(signal)
         verdict = self.verdict
         self._looking.is_decided = verdict.source in BETTER and verdict.state is not SessionState.UNSURE
@@ -147,7 +147,7 @@ class StateMonitor:
             self._say(event)
 
     def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop monitoring. Idempotent."""
         self._is_over = True
         self._rounds.drop(self)
         for timer in (self._timer, self._again):
@@ -159,11 +159,11 @@ class StateMonitor:
     # -- the screen
 
     async def see_now(self) -> ScreenObservation:
-        """What stands on the screen, from a look that is taken now.
+        """Read the screen now and return the observation.
 
         Raises:
-            SessionEndedError: if the agent ends before it is taken.
-            TmuxError: if it cannot be looked at.
+            SessionEndedError: if the agent ends before the reading.
+            TmuxError: if the screen cannot be captured.
         """
         if self._is_over:
             raise SessionEndedError(self.session)
@@ -174,9 +174,9 @@ class StateMonitor:
         return await waiting
 
     def last_activity(self) -> str | None:
-        """The agent's last message or tool call, as of the last look; empty where that showed none.
+        """Return the agent's last message or tool call, as of the last reading; empty if that showed none.
 
-        None where no screen file says what a message looks like.
+        None where no detection file describes a message.
         """
         rules = self._rules()
         if rules is None or not rules.activity.first:
@@ -185,20 +185,20 @@ class StateMonitor:
         return last_activity(seen.shot, seen.reading.composer, rules) if seen is not None else ""
 
     def answered(self) -> None:
-        """What was asked is answered: look soon what stands there now."""
+        """Record that the request was answered and read the screen soon."""
         self.asked.forget(time.time())
         if self.view is not None:
             self.view.forget()
         self.begin()
 
     def stir(self) -> None:
-        """Look soon at its screen, files and processes."""
+        """Read its screen, files and processes soon."""
         self.stirred_at = self._loop.time()
         self._rounds.stir()
         self.begin()
 
     def begin(self) -> None:
-        """It runs: look soon, whatever it prints."""
+        """Read the screen soon, whether it prints or not."""
         self._looking.news(self._loop.time())
         self._arm()
 
@@ -208,7 +208,7 @@ class StateMonitor:
         return rules
 
     def _arm(self) -> None:
-        """Look in time; a timer that is set already sets the next one itself."""
+        """Set the timer for the next reading; a timer that is already set re-arms itself."""
         if self._is_looking or self._is_over:
             return
         next_at = self._looking.next_at()
@@ -233,7 +233,7 @@ class StateMonitor:
             self._line.submit(ask.pane_text(self._pane), self._title_told)
         began_at, is_still = self._loop.time(), self._looking.is_still or self._looking.is_wordless
         taken_for, self._waiting = self._waiting, []
-        self._looking.looked(began_at)  # what is printed from now on is not on it
+        self._looking.looked(began_at)  # later output is not on it
         self._line.submit(
             ask.screen(self._pane), lambda screen: self._taken(screen, is_still=is_still, taken_for=taken_for)
         )
@@ -263,7 +263,7 @@ class StateMonitor:
         is_still: bool,
         taken_for: list[asyncio.Future[ScreenObservation]],
     ) -> None:
-        """Look up what the agent itself says of the call that a menu asks about, where it shows one."""
+        """Look up the agent's own record of the call that a menu asks about, if the menu shows one."""
         menu = seen.reading.menu if isinstance(seen, ScreenObservation) else None
         if menu is None and self.view is not None:
             self.view.forget()
@@ -287,7 +287,7 @@ class StateMonitor:
     def _completed(
         self, seen: ScreenObservation, menu: ScreenMenu, calls: Sequence[ToolCallEvidence]
     ) -> ScreenObservation:
-        """*seen* with the whole text of the one call that *menu* can be about; as it is where there are several."""
+        """Return *seen* with the whole text of the one call that matches *menu*; unchanged if several match."""
         fitting = {call.full for call in calls if shows(menu, call.text)}
         full = fitting.pop() if len(fitting) == 1 else self.view.known(menu) if self.view is not None else ""
         if not full:
@@ -341,7 +341,7 @@ class StateMonitor:
         self._next_look()
 
     def _opens(self, seen: ScreenObservation, menu: ScreenMenu, at: float) -> bool:
-        """Whether the agent's own full view of what *menu* cuts is being read now; what it shows is seen after that."""
+        """Whether the agent's full view of what *menu* cuts is being read now; the screen is processed after that."""
         rules = self._rules()
         rule = rules.menus.get(menu.name) if rules is not None else None
         if menu.is_whole or rule is None or rule.view is None or self.view is None or self.asked.is_held:
@@ -354,7 +354,7 @@ class StateMonitor:
         self._arm()
 
     def _permits(self, mode: str, at: float) -> None:
-        """The agent says that its permission mode is *mode*; nothing where that is empty, or as before."""
+        """Report the agent's permission mode *mode* if it is not empty and has changed."""
         mode = clean_line(mode)[:LONGEST_MODE]
         if mode and mode != self._permission_mode:
             self._permission_mode = mode
@@ -370,7 +370,7 @@ class StateMonitor:
         if says_nothing and not is_still:
             self._looking.nothing_known()
         if is_first and not is_still:
-            return  # half drawn, maybe: what it said before counts until the next look
+            return  # maybe half drawn: the previous state counts until the next reading
         if not self._looking.is_wordless:
             self._hear(
                 SignalSeen(
@@ -404,6 +404,6 @@ class StateMonitor:
             self._hear(SignalSeen(at=time.time(), source="title", value=value, asking=word.asking, rule=word.rule))
 
     def _hear(self, signal: SignalSeen) -> None:
-        """Make *signal* a fact where it says something else than its source's last word."""
+        """Report *signal* as an event if it differs from its source's last one."""
         if self._words.is_news(signal):
             self._say(signal)
