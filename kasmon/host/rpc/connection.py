@@ -1,4 +1,4 @@
-"""One client of a host, from the host's side: of our own user, and never waited for."""
+"""One client of a host, from the host's side: a process of the same user; the host never waits for it."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from kasmon.host.rpc.frames import Frame, Numbered
 from kasmon.host.rpc.peer import PeerProcess, is_ours, peer_of
 
 SEND_BUFFER_BYTES = 64 * 1024
-"""How much the system keeps for a reader that is behind; what comes later waits here and can still be replaced."""
+"""How much the system buffers for a slow reader; later frames wait here and can still be replaced."""
 
 Push: TypeAlias = Frame | Callable[[], Frame | None]
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionOwner(Protocol):
-    """Whose client it is."""
+    """The server that a client connected to."""
 
     is_closing: bool
     connections: "set[ClientConnection]"
@@ -39,7 +39,7 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, house: ConnectionOwner) -> None:
         self.as_agent = False
-        """It said itself that an agent speaks here."""
+        """Whether the client declared itself an agent."""
         self.greeted = False
         self.closed = asyncio.get_running_loop().create_future()
         self._house = house
@@ -47,24 +47,24 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unpacker = Unpacker()
         self._first: bytes | None = b""
-        """What came so far, until it is known whether a control frame comes; None once it is another one."""
+        """The bytes so far, until it is known whether a control frame comes; None once it is another one."""
         self._paused = False
         self._waiting: dict[Hashable, Push] = {}
 
     @property
     def peer_pid(self) -> int:
-        """The process that connected; 0 where the system does not tell."""
+        """The process that connected; 0 if the system does not report it."""
         return self._peer.pid
 
     @property
     def is_open(self) -> bool:
-        """Whether what is pushed can still get there."""
+        """Whether pushed frames can still reach the client."""
         return self._transport is not None and not self._transport.is_closing()
 
     def push(self, frame: Push, key: Hashable | None = None) -> None:
-        """Send *frame*, or what calling it gives at the moment of sending.
+        """Send *frame*, or the result of calling it at the moment of sending.
 
-        A client that does not keep up gets only the newest of all pushes with the same *key*; without a key, each.
+        A slow client gets only the newest of all pushes with the same *key*; without a key, each.
         """
         if not self.is_open:
             return
@@ -77,13 +77,13 @@ class ClientConnection(asyncio.Protocol):
             self._waiting[key] = frame
 
     def send_control(self, frame: bytes) -> None:
-        """Send a control frame, then hang up."""
+        """Send a control frame, then close the connection."""
         if self._transport is not None and self.is_open:
             self._transport.write(frame)
             self._transport.close()
 
     def close(self) -> None:
-        """Send what is waiting, then hang up."""
+        """Send what is waiting, then close the connection."""
         if self._transport is None:
             return
         for frame in self._waiting.values():
@@ -92,7 +92,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Hang up at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -7,11 +7,11 @@ from kasmon.host.journal.process_log import hidden
 from kasmon.host.rpc.frames import Failed
 
 CARRIED = (str, int, float, bool, type(None))
-"""What a field may be to travel as it is; a tuple of strings does too."""
+"""The field types that are sent unchanged; a tuple of strings is too."""
 
 
 def failed(n: int, error: KasmonError) -> Failed:
-    """*error* as the answer to frame *n*, without the secrets that this host knows."""
+    """Return *error* as the answer to frame *n*, without the secrets that this host knows."""
     fields = {
         name: _hidden(value)
         for name, value in vars(error).items()
@@ -29,9 +29,9 @@ def failed(n: int, error: KasmonError) -> Failed:
 
 
 def rebuilt(frame: Failed) -> KasmonError:
-    """The error that *frame* tells of: of the same class, with the same message, hint and fields.
+    """Return the error in *frame*: of the same class, with the same message, hint and fields.
 
-    A class that this version does not know becomes the most general one with its code, else with its exit code.
+    A class unknown to this version becomes the most general one with its code, else with its exit code.
     """
     known = list(_tree(KasmonError))
     fits: tuple[Callable[[type[KasmonError]], bool], ...] = (
@@ -48,7 +48,7 @@ def rebuilt(frame: Failed) -> KasmonError:
 
 
 def _tree(kind: type[KasmonError]) -> Iterator[type[KasmonError]]:
-    """*kind* and its subclasses, the general before the special."""
+    """Yield *kind* and its subclasses, the general before the special."""
     level = [kind]
     while level:
         yield from level

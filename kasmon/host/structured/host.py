@@ -1,4 +1,4 @@
-"""The host of one structured session: a process that talks to its agent, writes down what it says, and hears wishes."""
+"""The host of one structured session: a process that runs its agent, logs its events, and executes commands."""
 
 import asyncio
 import contextlib
@@ -92,7 +92,7 @@ from kasmon.store.event_log import Cursor, EventLog
 ANSWER_MARGIN_S: Final = 5.0
 """How much longer than its agent this host may take to answer."""
 STOPPED = "stopped"
-"""Why a session ended that a person stopped; `Session.stopped` reads it."""
+"""The `end_why` of a session that the user stopped; `Session.stopped` reads it."""
 REMOVED = "its folder was removed"
 ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
 
@@ -110,7 +110,7 @@ class StructuredHost:
         self._id = launch.session
         self._told = ""
         self.leaves_sandbox = False
-        """It ended for the next host, which finds the sandbox of interpreters again: nothing of it may be closed."""
+        """Whether it ended for the next host, which recovers the interpreters' sandbox: none of that may be closed."""
         self._handing_over: asyncio.Task[None] | None = None
         self._sandbox_left = asyncio.Event()
         self._server: HostServer
@@ -120,7 +120,7 @@ class StructuredHost:
         self._running = False
 
     async def run(self) -> bool:
-        """Live as long as the agent does; false if there never was one."""
+        """Run until the agent has ended; false if there never was one."""
         book = await asyncio.to_thread(SessionLog, self._places, self._id)
         self._log_writer = LogWriter(book)
         self._agent = StructuredAgentRunner(self._log_writer, self._this_time(book), self._backend, self._limits.call_s)
@@ -152,13 +152,13 @@ class StructuredHost:
         return self._agent.opened
 
     def end(self, why: str) -> None:
-        """End the agent cleanly, then this host; a second time, at once."""
+        """End the agent cleanly, then this host; on a second call, at once."""
         again, self._told = bool(self._told), self._told or why
         if self._running:
             self._agent.end(self._told, 0.0 if again else Stop().grace_s)
 
     async def _live_through(self) -> None:
-        """Live as long as the agent, or until its sandbox of interpreters is left to the next host."""
+        """Run until the agent has ended, or its interpreter sandbox is left to the next host."""
         living = asyncio.create_task(self._agent.live_through())
         leaving = asyncio.create_task(self._sandbox_left.wait())
         await asyncio.wait([living, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -168,7 +168,7 @@ class StructuredHost:
             await living
 
     def _control(self, kind: ControlKind) -> HostStatus:
-        """Do what a client of any version wants.
+        """Execute a control request of a client of any version.
 
         Raises:
             RefusedError: if the agent's conversation would be lost by that.
@@ -190,9 +190,10 @@ class StructuredHost:
         )
 
     def _must_come_back(self) -> None:
-        """
+        """Check that the next host could resume the agent's conversation.
+
         Raises:
-            RefusedError: if nobody could resume the agent's conversation.
+            RefusedError: if no host could.
         """
         session = self._log_writer.session
         if self._launch.mode is Mode.INTERPRETER or not session.turns:
@@ -208,7 +209,7 @@ class StructuredHost:
         return not self._server.is_working and (self._launch.mode is Mode.INTERPRETER or self._agent.prompts.is_at_rest)
 
     async def _hand_over(self) -> None:
-        """Leave the session to a host of another version, once the turn has ended and nothing is under way."""
+        """Leave the session to a host of another version, once the turn has ended and no request is in progress."""
         if self._launch.mode is not Mode.INTERPRETER:
             await self._agent.prompts.rest()
         while True:
@@ -221,19 +222,19 @@ class StructuredHost:
             self.end(HANDED_OVER)
 
     async def _leave_once_removed(self) -> None:
-        """End when somebody has removed the session's folder, with all that it holds."""
+        """End when the session's folder was removed with its content."""
         await removed(self._places.folder(self._id))
         log.warning("the folder of session %s was removed: its agent is ended", self._id)
         await self._log_writer.lose_its_place()
         self.end(REMOVED)
 
     async def _leave_with_its_server(self) -> None:
-        """End when the `kasmon mcp` is gone that it belongs to: one that was killed ends nothing itself."""
+        """End when its `kasmon mcp` server has exited: a killed server cannot end its sessions itself."""
         if self._launch.mode is Mode.INTERPRETER and await server_gone(self._places, self._id, self._launch.name):
             self.end(GONE)
 
     def _this_time(self, book: SessionLog) -> Launch:
-        """How the agent is opened now: the next generation, going on with the conversation before."""
+        """Return the launch for this run: the next generation, resuming the conversation before."""
         generation = max(self._launch.generation, book.session.generation + 1)
         resume = self._launch.resume or (book.session.resume_id if generation > 1 else None)
         prompt = self._launch.prompt if generation == 1 else ""
@@ -247,7 +248,7 @@ class StructuredHost:
         )
 
     def _queue_first_prompt(self) -> None:
-        """The launch's own prompt is the first of the first generation, and is queued once."""
+        """Queue the launch's own prompt, once, as the first of the first generation."""
         session, launch = self._log_writer.session, self._launch
         is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
         if is_first and launch.prompt.strip():
@@ -361,7 +362,7 @@ class StructuredHost:
 
 
 class UnavailableBackend:
-    """In the place of a backend that is not there: opening an agent says why."""
+    """Replaces a backend that cannot be loaded: opening an agent raises the reason."""
 
     name = ""
     abilities = Abilities()
@@ -376,8 +377,8 @@ class UnavailableBackend:
 def main(argv: Sequence[str]) -> int:
     """Host the session whose id is the first argument, until its agent ends.
 
-    0 also if it has a host already, or had one meanwhile: `--since CURSOR` says how much of its log was known to
-    whoever started this one.
+    Return 0 also if it has a host already, or had one meanwhile: `--since CURSOR` is the position to which the starter
+    had read its log.
     """
     arguments = ARGUMENTS.fullmatch(" ".join(argv))
     if arguments is None:
@@ -412,7 +413,7 @@ def _has_grown(places: Paths, session: SessionId, since: Cursor) -> bool:
 
 
 def _prepared(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
-    """What to launch and with which backend; what is wrong with either is told by opening it."""
+    """Return the launch and its backend; an error in either is raised when the agent is opened."""
     launch = Launch(session=session, name="", agent="", mode=Mode.SDK, backend="")
     try:
         launch = wanted(here, session)
@@ -421,7 +422,7 @@ def _prepared(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
         return launch, load(launch.backend)
     except KasmonError as error:
         return launch, UnavailableBackend(error)
-    except Exception as error:  # a backend that cannot be imported is the session's end, and says so
+    except Exception as error:  # an import error of the backend ends the session, with the reason
         log.exception("the backend %r cannot be imported", launch.backend)
         return launch, UnavailableBackend(LaunchError(f"the backend {launch.backend!r} cannot be imported: {error!r}."))
 
@@ -432,7 +433,7 @@ async def _hosted(host: StructuredHost) -> int:
         loop.add_signal_handler(number, host.end, f"its host got {number.name}")
     opened = await host.run()
     if host.leaves_sandbox:
-        os._exit(0)  # a proper end would end what the next host is to find; all facts are on disk
+        os._exit(0)  # a proper end would end what the next host is to find; all events are on disk
     return 0 if opened else LaunchError.exit_code
 
 

@@ -1,4 +1,4 @@
-"""Takes pictures of one pane: when it printed, and as often as those who look at it can use them."""
+"""Captures one pane's screen after it printed, as often as its viewers can use it."""
 
 import asyncio
 import math
@@ -14,48 +14,48 @@ from kasmon.tmux.formats import ScreenFacts
 from kasmon.tmux.requests import PaneRow, PaneScreen
 
 FOLLOW_S: Final = 0.006
-"""In focus the cursor's row is taken at once, and the whole screen so long after it."""
+"""In focus the cursor's row is captured at once, and the whole screen this much later."""
 FOCUS_GAP_S: Final = 0.016
 """The shortest time between two whole screens."""
 FLOOD_GAP_S: Final = 0.040
-"""Likewise, of a pane that does not stop printing."""
+"""Likewise, of a pane that prints continuously."""
 ROW_GAP_S: Final = 0.010
 BUSY: Final = 4
-"""A pane that has printed again at so many whole screens on end does not stop printing."""
+"""How many whole screens in a row must be outdated by new output for a pane to print continuously."""
 
 
 class ScreenObserver(Protocol):
-    """Somebody who looks at the pictures."""
+    """A viewer of the captured screens."""
 
     @property
     def gap_s(self) -> float:
-        """How long a picture is new enough, in seconds: 0 in focus, infinity for one who is behind."""
+        """How long a screen is new enough, in seconds: 0 in focus, infinity for a slow viewer."""
         ...
 
     def shown(self) -> None:
-        """There is a new picture."""
+        """Handle a new screen."""
         ...
 
     def clipped(self, text: str | None) -> None:
-        """The program puts *text* on the clipboard; None where that is too long."""
+        """Handle *text* that the program copies to the clipboard; None if it is too long."""
         ...
 
     def gone(self, why: str) -> None:
-        """There is no pane any more."""
+        """Handle the end of the pane."""
         ...
 
 
 class ScreenCapture(PaneListener):
-    """The newest picture of the pane with the id *pane*, for all who look at it."""
+    """The newest screen of the pane with the id *pane*, for all its viewers."""
 
     def __init__(self, line: ServerConnection, pane: str) -> None:
         self.on_closed: Callable[[], None] = lambda: None
-        """Called when the pane is not there any more; whoever made the camera closes it."""
+        """Called when the pane no longer exists; its owner then closes the capture."""
         self.line = line
         self.pane = pane
         self.sheet = StyledRows()
         self.facts: ScreenFacts | None = None
-        """None before the first picture."""
+        """None before the first screen."""
         self.signs = EscapeScanner()
         self._viewers: dict[ScreenObserver, None] = {}
         self._loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ class ScreenCapture(PaneListener):
         line.listen(pane, self)
 
     def add(self, viewer: ScreenObserver) -> None:
-        """From now on *viewer* looks; it is told as soon as there is a picture."""
+        """Add *viewer*; it is called as soon as there is a screen."""
         if viewer not in self._viewers:
             self._viewers[viewer] = None
             self.line.watch(self.pane, +1)
@@ -78,14 +78,14 @@ class ScreenCapture(PaneListener):
         self.plan()
 
     def drop(self, viewer: ScreenObserver) -> None:
-        """It looks no more; idempotent."""
+        """Remove *viewer*; idempotent."""
         if viewer in self._viewers:
             del self._viewers[viewer]
             self.line.watch(self.pane, -1)
             self._hurry()
 
     def close(self, why: str) -> None:
-        """Take no more pictures, and say so to who looks."""
+        """Stop capturing, and report *why* to the viewers."""
         self.line.unlisten(self.pane, self)
         if self._timer is not None:
             self._timer.cancel()
@@ -94,7 +94,7 @@ class ScreenCapture(PaneListener):
             viewer.gone(why)
 
     def renew(self) -> None:
-        """Whatever there was, take a new picture soon: the pane was resized, say."""
+        """Capture the screen again soon in any case, for example after a resize."""
         self._is_stale = True
         self.plan()
 
@@ -113,10 +113,10 @@ class ScreenCapture(PaneListener):
         self.on_closed()
 
     def plan(self, *, echo: bool = False) -> None:
-        """Take the next picture when one is wanted; called whenever that may have changed.
+        """Schedule the next capture if one is needed; called whenever that may have changed.
 
         Args:
-            echo: the pane printed just now, which may be the answer to a key.
+            echo: the pane printed just now, possibly the echo of a key.
         """
         gap_s = min((viewer.gap_s for viewer in self._viewers), default=math.inf)
         if not self._is_stale or gap_s == math.inf:
@@ -138,7 +138,7 @@ class ScreenCapture(PaneListener):
             self.line.hurry(+1 if is_hurried else -1)
 
     def _at(self, when: float, now: float) -> None:
-        """Take the whole screen at *when*, or before that if it is to be taken sooner already."""
+        """Capture the whole screen at *when*, unless it is scheduled sooner already."""
         if self._timer is not None:
             if self._timer.when() <= when:
                 return

@@ -1,4 +1,4 @@
-"""What a new tmux host does with what the one before it left: it goes on with what runs, and says what ended."""
+"""How a new tmux host takes over what an earlier one left: recovers running agents, and logs the ends of others."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Takeover:
-    """Takes over the sessions of *here*; *terminal* gives the one of an id and its launch, as `TmuxHost` has it."""
+    """Takes over the sessions of *here*; *terminal* returns the one of an id and its launch, as `TmuxHost` has it."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Takeover:
         self._places, self._line, self._adopted_servers, self._terminal = here, line, adopted_servers, terminal
 
     async def take_over(self) -> None:
-        """Go on with what runs, and write down what became of the others."""
+        """Take over running agents, and log the outcome of the others."""
         survey_result = await asyncio.to_thread(survey, self._places)
         panes: dict[str, PaneFacts] = {}
         line, began = self._line, None
@@ -54,7 +54,7 @@ class Takeover:
             if await line.attach():
                 panes = await line.panes()
                 began = await asyncio.to_thread(started_at, line.process.pid) if line.process else None
-        except TmuxError as error:  # nobody can tell what runs: no pane is known to be gone
+        except TmuxError as error:  # unknown what runs: no pane is known to be gone
             log.warning("tmux cannot be used: %s", error)
             lost = ConnectionLost(at=time.time(), what="line to tmux", why=error.message)
         of_boot = await asyncio.to_thread(boot)
@@ -84,7 +84,7 @@ class Takeover:
         self._tidy(survey_result, panes)
 
     async def _take_over_adopted(self, left: OrphanedSession) -> None:
-        """Go on watching a pane of the user's own, if it is still there."""
+        """Monitor an adopted pane again, if it still exists."""
         launch, now = left.launch, left.session
         if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
             return
@@ -101,7 +101,7 @@ class Takeover:
             await self._terminal(launch.session, launch).take_over(launch, facts)
 
     async def _take_over_elsewhere(self, left: OrphanedSession, facts: PaneFacts | None) -> None:
-        """Find an agent again that lives on another machine, whatever became of its pane here."""
+        """Search an agent on another machine, whatever happened to its local pane."""
         launch, now = left.launch, left.session
         terminal = self._terminal(launch.session, launch)
         if facts is not None:
