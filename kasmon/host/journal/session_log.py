@@ -196,7 +196,7 @@ def begun(places: Paths, session: SessionId) -> Session:
 
 
 def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
-    """Return *session* after the events of its log after *since*, and the cursor behind them. Only reads."""
+    """Return *session* with its log's events after *since*, and the cursor behind them. Read-only; works without a log."""
     try:
         for event, cursor in EventLog(places.log(session.id)).read(since):
             session, since = apply(session, event), cursor

@@ -18,8 +18,7 @@ BUSY: Final = 0.02
 
 
 def written_since(folder: str, since: float) -> float | None:
-    """Return when something in *folder* was written after *since*, in seconds since the epoch; None if nothing was
-    seen.
+    """Return when something in *folder* was written after *since*, in seconds since the epoch; None if nothing was.
 
     Links are not followed. What cannot be read counts as unwritten.
     """

@@ -116,7 +116,7 @@ class Recorder(PaneListener):
         self._timer = self._loop.call_at(due_at, self.look)
 
     def _spread(self, pane: str) -> float:
-        """Return the first reading's delay, in seconds: a host that finds a thousand panes does not read all together."""
+        """Return the first reading's delay, in seconds: a host that finds a thousand panes reads them in turn."""
         return self._least_s * (zlib.crc32(pane.encode()) % 100) / 20
 
     async def _look(self) -> None:

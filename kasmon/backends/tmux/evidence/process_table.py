@@ -46,8 +46,7 @@ class ProcessTable:
         return any(pid in self.entries and self.entries[pid].is_stopped for pid in pids)
 
     def is_stopped_in_front(self, pid: int) -> bool:
-        """Whether the foreground job of *pid*'s terminal is stopped, also where a shell without job control waits for
-        it.
+        """Whether the foreground job of *pid*'s terminal is stopped, also if a shell without job control waits for it.
 
         A shell with job control takes the terminal back from what Ctrl-Z stopped.
         """
