@@ -196,7 +196,7 @@ def begun(places: Paths, session: SessionId) -> Session:
 
 
 def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
-    """Return *session* with its log's events after *since*, and the cursor behind them. Read-only; works without a log."""
+    """Return *session* with its log's events after *since*, and the cursor behind them. The log may be missing."""
     try:
         for event, cursor in EventLog(places.log(session.id)).read(since):
             session, since = apply(session, event), cursor
