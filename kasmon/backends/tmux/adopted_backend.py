@@ -59,8 +59,8 @@ class AdoptedConnection(ServerConnection):
         """Return the adopted panes, by session id."""
         server = self.server
         assert isinstance(server, ForeignServer)
-        everywhere = await asyncio.to_thread(server.everywhere)
-        return {self._owners[facts.pane_id]: facts for facts in everywhere if facts.pane_id in self._owners}
+        all_panes = await asyncio.to_thread(server.everywhere)
+        return {self._owners[facts.pane_id]: facts for facts in all_panes if facts.pane_id in self._owners}
 
 
 class AdoptedBackend(TmuxBackend):
@@ -105,8 +105,8 @@ class AdoptedBackend(TmuxBackend):
         """
         adopted = launch.adopted
         assert adopted is not None
-        now = await asyncio.to_thread(self.line.server.process)
-        if now is None or now != ProcessIdentity(adopted.server_pid, adopted.server_started):
+        server_process = await asyncio.to_thread(self.line.server.process)
+        if server_process is None or server_process != ProcessIdentity(adopted.server_pid, adopted.server_started):
             raise TmuxServerGoneError(adopted.socket)
         self.line.adopt(launch.session, adopted.pane)
         facts = (await self.line.panes()).get(launch.session)
@@ -117,7 +117,7 @@ class AdoptedBackend(TmuxBackend):
         return facts
 
 
-def offered(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptablePane]]:
+def list_adoptable_panes(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptablePane]]:
     """Return the server at *socket* and its panes, with the agents recognised in them. Blocks.
 
     Raises:
@@ -131,26 +131,26 @@ def offered(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptableP
             f"no tmux server listens at {str(socket)!r}.",
             hint="Pass its socket with --socket; `tmux -L NAME` has its own.",
         )
-    found = [msgspec.structs.replace(one, agent=recognised(one.pid)) for one in candidates(server)]
+    found = [msgspec.structs.replace(one, agent=recognise_agent(one.pid)) for one in candidates(server)]
     return process, found
 
 
-def recognised(pid: int) -> str:
+def recognise_agent(pid: int) -> str:
     """Return the agent that runs as process *pid* or below it; empty if none is recognised. Blocks."""
     import psutil  # rarely needed
 
     try:
         top = psutil.Process(pid)
-        family = [top, *top.children(recursive=True)]
+        processes = [top, *top.children(recursive=True)]
     except psutil.Error:
         return ""
-    for process in family:
+    for process in processes:
         try:
-            words = process.cmdline()
+            argv = process.cmdline()
             name = process.name()
         except psutil.Error:
             continue
-        for program in (program_of(words[:6]), name):
+        for program in (program_of(argv[:6]), name):
             if program in KNOWN:
                 return program
     return ""

@@ -15,7 +15,7 @@ from kasmon.backends.tmux.evidence.pane_output import PaneOutput
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.input.answer_delivery import AnswerDelivery
-from kasmon.backends.tmux.input.command_completion import CommandCompletion, can_be_asked, has_terminal, program_name
+from kasmon.backends.tmux.input.command_completion import CommandCompletion, has_terminal, program_name, supports_query
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.input.interruption import interrupt
 from kasmon.backends.tmux.input.pane_writer import PaneWriter
@@ -84,7 +84,7 @@ class TmuxAgent(PaneListener):
         self._sandboxed_agent: ProcessIdentity | None = None
         """The agent's process inside a sandbox, which ends with it; None without a sandbox, and until it is known."""
         self._loop = asyncio.get_running_loop()
-        self._is_old_at = -math.inf
+        self._mature_at = -math.inf
         """Until this moment it counts as just started; infinity until it was ready."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._ended = asyncio.Event()
@@ -97,16 +97,16 @@ class TmuxAgent(PaneListener):
         """Whether it accepts bracketed paste, according to the output received."""
         self.box_rule_now: Callable[[], ComposerRule | None] = lambda: None
         """How its input box is read; None if unknown."""
-        is_ours, called = launch.adopted is None, launch.name or launch.session
-        typed_into = PromptTarget(called, pane.pane_id, line, self.pane_writer, self.brackets, is_ours)
+        owns_pane, name = launch.adopted is None, launch.name or launch.session
+        target = PromptTarget(name, pane.pane_id, line, self.pane_writer, self.brackets, owns_pane)
         self.completion: CommandCompletion | None = None
         """The completion of the last command sent to it, if it is a shell."""
         self.has_hooks = False
         """Whether it was started with hooks, which report each prompt that it accepts."""
-        self._delivery = PromptDelivery(typed_into, self, self._loop.time)
+        self._delivery = PromptDelivery(target, self, self._loop.time)
         self.is_watched: Callable[[], bool] = lambda: False
         """Whether a user is focused on it now."""
-        if is_ours:
+        if owns_pane:
             self.state_monitor.view = FullView(self.state_monitor, self.pane_writer, self._is_focused)
         self._answering = AnswerDelivery(self.state_monitor, self.pane_writer)
         line.listen(self.pane, self)
@@ -121,8 +121,8 @@ class TmuxAgent(PaneListener):
             yield event
         self._events.put_nowait(None)
 
-    async def send(self, wish: Wish, /) -> None:
-        """Send the command *wish* to the agent: a prompt as `deliver`, an interrupt as a key, a stop as signals.
+    async def send(self, command: Wish, /) -> None:
+        """Send the command *command* to the agent: a prompt as `deliver`, an interrupt as a key, a stop as signals.
 
         Raises:
             SessionEndedError: if it has ended.
@@ -134,9 +134,9 @@ class TmuxAgent(PaneListener):
         """
         if self.has_ended:
             raise SessionEndedError(self._launch.session)
-        match wish:
+        match command:
             case Prompt():
-                await self.deliver(wish, _Plainly(wish.text))
+                await self.deliver(command, _SilentObserver(command.text))
             case Interrupt():
                 await interrupt(self._launch, self.pane_writer)
             case Continue():
@@ -144,17 +144,17 @@ class TmuxAgent(PaneListener):
             case Stop() if self._launch.adopted is not None:
                 raise not_ended(self._launch)
             case Stop():
-                self._stop("stopped", wish.grace_s)
+                self._stop("stopped", command.grace_s)
             case Answer():
-                await self._answering.carry(wish)
+                await self._answering.carry(command)
             case Configure():
                 raise UnableError(
                     f"the model and permission mode of {self._launch.name!r} cannot be changed from here.",
                     hint="Open its terminal and change them there.",
                 )
 
-    async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str:
-        """Type and submit *prompt*, reporting progress to *typing*; return why acceptance was not observed, or empty.
+    async def deliver(self, prompt: Prompt, observer: EntryObserver) -> str:
+        """Type and submit *prompt*, reporting progress to *observer*; return why acceptance was not observed, or empty.
 
         Raises:
             SessionEndedError: if it has ended.
@@ -171,7 +171,7 @@ class TmuxAgent(PaneListener):
         if await self._is_at_prompt():
             self.completion = CommandCompletion(self, self.pane_writer, self.pid, program_name(self._launch.argv))
         try:
-            return await self._delivery.carry(prompt, typing)
+            return await self._delivery.carry(prompt, observer)
         except KasmonError:
             self.completion = None
             raise
@@ -180,19 +180,19 @@ class TmuxAgent(PaneListener):
         """Wait until the end of *before* is known, if its shell is at the prompt or was asked how the command ended."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(before.over.wait(), BEFORE_S if await self._is_at_prompt() else 0)
-        if before.has_asked:
+        if before.is_queried:
             await before.over.wait()
 
     def resume_completion(self) -> CommandCompletion | None:
         """Return the completion of a command that an earlier host sent; None unless it is kasmon's local shell."""
-        if self._launch.adopted is None and not self._launch.machine and can_be_asked(self._launch.argv):
+        if self._launch.adopted is None and not self._launch.machine and supports_query(self._launch.argv):
             program = program_name(self._launch.argv)
             self.completion = CommandCompletion(self, self.pane_writer, self.pid, program, has_begun=True)
         return self.completion
 
     async def _is_at_prompt(self) -> bool:
         """Whether it is a shell in kasmon's tmux that is in the foreground of its terminal."""
-        is_shell = self._launch.adopted is None and can_be_asked(self._launch.argv)
+        is_shell = self._launch.adopted is None and supports_query(self._launch.argv)
         return is_shell and await asyncio.to_thread(has_terminal, self.pid)
 
     async def _is_focused(self) -> bool:
@@ -220,9 +220,9 @@ class TmuxAgent(PaneListener):
         return self._ended.is_set()
 
     @property
-    def has_word(self) -> bool:
+    def reports_state(self) -> bool:
         """Whether any source reports its state: the program itself, or one that monitors it."""
-        return self._pane_output.output_monitor.has_word or self.state_monitor.can_tell
+        return self._pane_output.output_monitor.reports_state or self.state_monitor.can_tell
 
     @property
     def printed_at(self) -> float:
@@ -266,7 +266,7 @@ class TmuxAgent(PaneListener):
             return True
         return facts is not None and facts.attached > 0
 
-    def settled_in(self, pid: int) -> None:
+    def set_agent_process(self, pid: int) -> None:
         """Record *pid* as the agent's process inside a sandbox, behind the pane's process."""
         self.pid = self.state_monitor.evidence.agent = pid
         self._sandboxed_agent = identify(pid)
@@ -296,7 +296,7 @@ class TmuxAgent(PaneListener):
     def started(self, generation: int) -> SessionStarted:
         """Return the event of its start, as of now."""
         launch = self._launch
-        self._is_old_at = math.inf
+        self._mature_at = math.inf
         return SessionStarted(
             at=time.time(),
             generation=generation,
@@ -309,7 +309,7 @@ class TmuxAgent(PaneListener):
 
     def ready(self) -> None:
         """Report that its launcher announced the start of the program, and begin monitoring."""
-        self._is_old_at = self._loop.time() + YOUNG_S
+        self._mature_at = self._loop.time() + YOUNG_S
         self.say(SignalSeen(at=time.time(), source="launch", value="command" if self._launch.is_command else "ready"))
         self.state_monitor.begin()
 
@@ -329,12 +329,12 @@ class TmuxAgent(PaneListener):
 
     def printed(self, data: bytes) -> None:
         if data:
-            self.brackets.heard(data)
+            self.brackets.feed(data)
         else:
             self.brackets.skipped()
         self.state_monitor.printed(data)
         if self.completion is not None:
-            self.completion.heard(data)
+            self.completion.feed(data)
         self._pane_output.printed(data)
 
     def flooded(self, is_off: bool) -> None:
@@ -345,13 +345,13 @@ class TmuxAgent(PaneListener):
     def died(self, status: int | None, number: int | None) -> None:
         if not self.has_ended and not self._is_ending:
             self._is_ending = True
-            self._spawn(self._bury(status, number))
+            self._spawn(self._report_death(status, number))
 
     def closed(self) -> None:
         self._end(SessionEnded(at=time.time(), why=self._why or "its pane no longer exists"))
 
-    async def _bury(self, status: int | None, number: int | None) -> None:
-        is_young = self._loop.time() < self._is_old_at
+    async def _report_death(self, status: int | None, number: int | None) -> None:
+        is_young = self._loop.time() < self._mature_at
         rows: Lines = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-WRAPPED_ROWS, ansi=False, join=True))
@@ -402,16 +402,16 @@ class TmuxAgent(PaneListener):
         task.add_done_callback(self._tasks.discard)
 
 
-class _Plainly:
+class _SilentObserver:
     """An entry observer that records nothing."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    async def begins(self) -> str:
+    async def begin(self) -> str:
         return self._text
 
-    def stands(self) -> None: ...
+    def mark_visible(self) -> None: ...
 
 
 def not_ended(launch: Launch) -> UnableError:

@@ -55,6 +55,6 @@ def advised(argv: Sequence[str]) -> str:
 def _version(program: str, _changed: int) -> str:
     with contextlib.suppress(OSError):
         variables = {**base_environment(dict(os.environ)), "TERM": "dumb", "NO_COLOR": "1"}
-        told = answer((program, "--version"), "/", variables, VERSION_S)
-        return clean_line(told[:400].decode("utf-8", "replace").strip().partition("\n")[0])[:80]
+        output = answer((program, "--version"), "/", variables, VERSION_S)
+        return clean_line(output[:400].decode("utf-8", "replace").strip().partition("\n")[0])[:80]
     return ""

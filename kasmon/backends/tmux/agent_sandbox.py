@@ -7,7 +7,7 @@ import msgspec
 
 from kasmon.backends.tmux.agent_identity import program_of
 from kasmon.backends.tmux.evidence.hook_setup import hooked
-from kasmon.backends.tmux.input.command_completion import can_be_asked
+from kasmon.backends.tmux.input.command_completion import supports_query
 from kasmon.launch import base_environment
 from kasmon.model.commands import Launch
 from kasmon.paths import Paths
@@ -24,8 +24,8 @@ class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
     """The command that its pane runs."""
 
 
-def wrapped(
-    places: Paths, launch: Launch, nonce: str, around: Mapping[str, str], own: Mapping[str, str]
+def prepare_sandbox(
+    places: Paths, launch: Launch, nonce: str, base_variables: Mapping[str, str], own: Mapping[str, str]
 ) -> AgentSandbox:
     """Prepare the sandbox of *launch*'s agent, with hooks that write their notes there. Blocks.
 
@@ -44,15 +44,15 @@ def wrapped(
     program = program_of(launch.argv, launch.agent)
     emit = sandboxed_agent.emit_of(places, launch.session)
     hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, emit)
-    variables = base_environment(dict(around)) | dict(own) | dict(hooks.variables)
+    variables = base_environment(dict(base_variables)) | dict(own) | dict(hooks.variables)
     variables |= {"KASMON_GENERATION": str(launch.generation), "KASMON_NONCE": nonce, "COLORTERM": "truecolor"}
-    if can_be_asked(launch.argv):
+    if supports_query(launch.argv):
         variables.setdefault("HISTCONTROL", "ignorespace")
-    made = sandboxed_agent.confined(places, launch, hooks.argv, variables, {**around, **own})
+    made = sandboxed_agent.confined(places, launch, hooks.argv, variables, {**base_variables, **own})
     return AgentSandbox(home=made.home, notes=made.notes, argv=made.command)
 
 
-def known(places: Paths, launch: Launch) -> AgentSandbox | None:
+def find_sandbox(places: Paths, launch: Launch) -> AgentSandbox | None:
     """Return the sandbox of an agent that already runs; None if it has none."""
     if launch.sandbox is None:
         return None

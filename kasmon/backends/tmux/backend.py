@@ -8,7 +8,7 @@ from kasmon.backends.base import Abilities
 from kasmon.backends.common import handshake_timeout
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.agent_identity import program_of, version_of
-from kasmon.backends.tmux.agent_sandbox import AgentSandbox, known
+from kasmon.backends.tmux.agent_sandbox import AgentSandbox, find_sandbox
 from kasmon.backends.tmux.evidence.hook_setup import why_not
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
@@ -16,9 +16,9 @@ from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
 from kasmon.backends.tmux.evidence.screen_reader import ScreenReader
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.readiness import LIMIT_S, PaneReadiness
-from kasmon.backends.tmux.remote import RemoteAgent, begin_there
+from kasmon.backends.tmux.remote import RemoteAgent, start_remote_agent
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.backends.tmux.spawn import spawn, swept
+from kasmon.backends.tmux.spawn import remove_launch_files, spawn
 from kasmon.config import Remote, Tmux
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import ComposerRule
@@ -52,7 +52,7 @@ class TmuxBackend:
         self._line: ServerConnection | None = None
         self._readiness: PaneReadiness | None = None
         self._screen_reader: ScreenReader | None = None
-        self._rounds: ProcessScanner | None = None
+        self._process_scanner: ProcessScanner | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -99,13 +99,13 @@ class TmuxBackend:
             self.line.forget(had.pane_id)
         if launch.machine and not lives_on:
             elsewhere, history = self._machine(launch), self._settings.history_limit
-            await asyncio.to_thread(begin_there, elsewhere, launch, self.places, history)
-        has_hooks = await asyncio.to_thread(_gets_hooks, launch)
-        await self._learned_to_read()  # from the program's start on, await nothing until its pane is listened to
+            await asyncio.to_thread(start_remote_agent, elsewhere, launch, self.places, history)
+        has_hooks = await asyncio.to_thread(_has_hooks, launch)
+        await self._load_screen_reader()  # from the program's start on, await nothing until its pane is listened to
         ssh = self._elsewhere.ssh
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time())
-        agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, inside=made.inside)
+        agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, sandbox=made.sandbox)
         agent.has_hooks = has_hooks
         agent.brackets.begin()
         agent.say(ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
@@ -134,9 +134,9 @@ class TmuxBackend:
         """
         process = await asyncio.to_thread(identify, facts.pid)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time(), signals)
-        inside = await asyncio.to_thread(known, self.places, launch)
-        agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, inside)
-        agent.has_hooks = await asyncio.to_thread(_gets_hooks, launch)
+        sandbox = await asyncio.to_thread(find_sandbox, self.places, launch)
+        agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, sandbox)
+        agent.has_hooks = await asyncio.to_thread(_has_hooks, launch)
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
             agent.printed(b"")
         agent.state_monitor.begin()
@@ -146,9 +146,9 @@ class TmuxBackend:
         """Close the connection; all agents keep running. Idempotent."""
         for task in self._tasks:
             task.cancel()
-        if self._rounds is not None:
-            await self._rounds.aclose()
-            self._rounds = None
+        if self._process_scanner is not None:
+            await self._process_scanner.aclose()
+            self._process_scanner = None
         if self._line is not None:
             await self._line.aclose()
 
@@ -160,18 +160,26 @@ class TmuxBackend:
         output_monitor: OutputMonitor,
         nonce: str,
         signals: tuple[Signal, ...] = (),
-        inside: AgentSandbox | None = None,
+        sandbox: AgentSandbox | None = None,
     ) -> TmuxAgent:
         """Return the agent in *pane*, monitored by every source that can report its state."""
-        screen_reader, program = await self._learned_to_read(), program_of(launch.argv, launch.agent)
-        self._rounds = rounds = self._rounds or ProcessScanner(screen_reader)
+        screen_reader, program = await self._load_screen_reader(), program_of(launch.argv, launch.agent)
+        self._process_scanner = process_scanner = self._process_scanner or ProcessScanner(screen_reader)
         evidence = ProcessEvidence(
-            program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, inside
+            program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, sandbox
         )
 
-        def make_state_monitor(say: Callable[[Event], None]) -> StateMonitor:
+        def make_state_monitor(emit: Callable[[Event], None]) -> StateMonitor:
             return StateMonitor(
-                launch.session, program, self.line, pane.pane_id, evidence, screen_reader, rounds, say, signals
+                launch.session,
+                program,
+                self.line,
+                pane.pane_id,
+                evidence,
+                screen_reader,
+                process_scanner,
+                emit,
+                signals,
             )
 
         agent: TmuxAgent
@@ -187,7 +195,7 @@ class TmuxBackend:
         task.add_done_callback(self._tasks.discard)
         return agent
 
-    async def _learned_to_read(self) -> ScreenReader:
+    async def _load_screen_reader(self) -> ScreenReader:
         """Return the reader with the rules of all screens, which are loaded once."""
         if self._screen_reader is None:
             screen_reader = ScreenReader((self.places.config / "screens",))
@@ -207,12 +215,12 @@ class TmuxBackend:
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
         if isinstance(agent, RemoteAgent):
             await agent.until_connected()
-            await asyncio.to_thread(swept, self.places, launch)
+            await asyncio.to_thread(remove_launch_files, self.places, launch)
             return
         if self._readiness is None:
             self._readiness = PaneReadiness(self.line)
         facts = await self._readiness.of(launch.session, nonce)
-        await asyncio.to_thread(swept, self.places, launch)
+        await asyncio.to_thread(remove_launch_files, self.places, launch)
         if facts is None and not self.line.is_open:
             return
         if facts is None:
@@ -226,7 +234,7 @@ class TmuxBackend:
             agent.ready()
 
 
-def _gets_hooks(launch: Launch) -> bool:
+def _has_hooks(launch: Launch) -> bool:
     """Whether the agent of *launch* is started with kasmon's hooks. Blocks: its program may be run for its version."""
     is_ours = launch.adopted is None and not launch.machine
     return is_ours and not why_not(program_of(launch.argv, launch.agent), launch.argv)

@@ -35,14 +35,14 @@ class PaneListeners:
         hub.on_output, hub.on_death = self._printed, self._died
         hub.on_closed, hub.on_flood = self._closed, self._flooded
         self._listeners: dict[str, list[PaneListener]] = {}
-        self._unheard: dict[str, bytes] = {}
+        self._unclaimed: dict[str, bytes] = {}
         self._loop: asyncio.AbstractEventLoop
         self._thread = 0
 
     def listen(self, pane: str, listener: PaneListener) -> None:
         """Report events of *pane* to *listener* from now on, beginning with its output before the first listener."""
-        if (said := self._unheard.pop(pane, b"")) and pane not in self._listeners:
-            self._loop.call_soon(listener.printed, said)  # not now: the listener may be half constructed
+        if (output := self._unclaimed.pop(pane, b"")) and pane not in self._listeners:
+            self._loop.call_soon(listener.printed, output)  # not now: the listener may be half constructed
         self._listeners.setdefault(pane, []).append(listener)
 
     def unlisten(self, pane: str, listener: PaneListener) -> None:
@@ -55,44 +55,44 @@ class PaneListeners:
 
     def forget(self, pane: str) -> None:
         """Discard retained output of *pane*: another program is about to run in it."""
-        self._unheard.pop(pane, None)
+        self._unclaimed.pop(pane, None)
 
     def _begin(self) -> None:
         """Record this loop, and its thread as the one in which listeners are called."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     @property
-    def _is_here(self) -> bool:
+    def _is_loop_thread(self) -> bool:
         """Whether this is the loop's thread."""
         return threading.get_ident() == self._thread
 
-    def _missed(self) -> None:
+    def _report_missed(self) -> None:
         """Report to all listeners that some output may have been missed."""
         for pane in list(self._listeners):
             self._printed(pane, b"")
 
-    def _each(self, pane: str, tell: Callable[[PaneListener], None]) -> None:
-        if not self._is_here:
-            self._loop.call_soon_threadsafe(self._each, pane, tell)
+    def _each(self, pane: str, call: Callable[[PaneListener], None]) -> None:
+        if not self._is_loop_thread:
+            self._loop.call_soon_threadsafe(self._each, pane, call)
             return
         self._pump.has_read = True
         for listener in tuple(self._listeners.get(pane, ())):
-            tell(listener)
+            call(listener)
 
     def _printed(self, pane: str, data: bytes) -> None:
-        if not self._is_here:
+        if not self._is_loop_thread:
             self._loop.call_soon_threadsafe(self._printed, pane, data)
             return
         if pane not in self._listeners:
-            self._keep(pane, data)
+            self._retain(pane, data)
         self._each(pane, lambda listener: listener.printed(data))
 
-    def _keep(self, pane: str, data: bytes) -> None:
+    def _retain(self, pane: str, data: bytes) -> None:
         """Retain the first output of a pane without a listener: its agent is being constructed."""
-        if len(kept := self._unheard.pop(pane, b"") + data) <= KEPT_BYTES:
-            self._unheard[pane] = kept
-        while len(self._unheard) > KEPT_PANES:
-            del self._unheard[next(iter(self._unheard))]
+        if len(retained := self._unclaimed.pop(pane, b"") + data) <= KEPT_BYTES:
+            self._unclaimed[pane] = retained
+        while len(self._unclaimed) > KEPT_PANES:
+            del self._unclaimed[next(iter(self._unclaimed))]
 
     def _died(self, pane: str, status: int | None, number: int | None) -> None:
         self._each(pane, lambda listener: listener.died(status, number))

@@ -75,19 +75,19 @@ class RemoteAgent(TmuxAgent):
             text = f"{self._machine.host!r} did not connect within {LIMIT_S:g} s."
             self.say(NoticeRaised(at=time.time(), text=text, level="warning"))
 
-    async def send(self, wish: Wish, /) -> None:
+    async def send(self, command: Wish, /) -> None:
         """Send a command as `TmuxAgent.send`; a stop goes to the other machine.
 
         Raises:
             RemoteUnreachableError: if the other machine cannot be reached.
         """
-        if isinstance(wish, Stop):
+        if isinstance(command, Stop):
             if self.has_ended:
                 raise SessionEndedError(self._launch.session)
-            await self._end_there(wish.grace_s)
+            await self._stop_remotely(command.grace_s)
             self._why = self._why or "stopped"
         else:
-            await super().send(wish)
+            await super().send(command)
 
     def printed(self, data: bytes) -> None:
         super().printed(data)
@@ -107,9 +107,11 @@ class RemoteAgent(TmuxAgent):
     async def _is_at_prompt(self) -> bool:
         return False  # a remote shell is not queried: its foreground is not visible from here
 
-    async def _bury(self, status: int | None, number: int | None) -> None:
+    async def _report_death(self, status: int | None, number: int | None) -> None:
         if number is not None or status in (None, LOST):
-            self._cut(await self._said() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended"))
+            self._cut(
+                await self._ssh_message() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended")
+            )
             return
         try:
             answer = await asyncio.to_thread(
@@ -119,7 +121,7 @@ class RemoteAgent(TmuxAgent):
             self._cut(error.why)
             return
         if answer.state == "runs":
-            self._cut(await self._said() or "the pane's connection ended")
+            self._cut(await self._ssh_message() or "the pane's connection ended")
         elif answer.state == "gone":
             why = self._why or f"it no longer exists on {self._machine.host!r}, and its exit status is unknown"
             self._end(SessionEnded(at=time.time(), why=why))
@@ -132,7 +134,7 @@ class RemoteAgent(TmuxAgent):
     def _cut(self, why: str) -> None:
         self._end(ConnectionLost(at=time.time(), what="remote line", why=why))
 
-    async def _said(self) -> str:
+    async def _ssh_message(self) -> str:
         """Return ssh's message about its end, if it is on the pane."""
         rows: list[bytes] = []
         with contextlib.suppress(KasmonError):
@@ -145,15 +147,15 @@ class RemoteAgent(TmuxAgent):
 
         async def stop() -> None:
             with contextlib.suppress(KasmonError):
-                await self._end_there(grace_s)
+                await self._stop_remotely(grace_s)
 
         self._spawn(stop())
 
-    async def _end_there(self, grace_s: float) -> None:
+    async def _stop_remotely(self, grace_s: float) -> None:
         await asyncio.to_thread(agent.stop, self._machine, self._launch.session, grace_s, ssh_environment())
 
 
-def begin_there(machine: RemoteMachine, launch: Launch, where: Paths, history_lines: int) -> None:
+def start_remote_agent(machine: RemoteMachine, launch: Launch, where: Paths, history_lines: int) -> None:
     """Start the agent of *launch* on *machine*, unless it runs. Blocks.
 
     Of variables it gets its session's own and kasmon's, and none of this machine's.
@@ -162,7 +164,7 @@ def begin_there(machine: RemoteMachine, launch: Launch, where: Paths, history_li
         RemoteUnreachableError: if there is no connection.
         LaunchError: if it cannot be started there.
     """
-    wanted = RemoteStart(
+    start = RemoteStart(
         session=launch.session,
         argv=launch.argv,
         folder=folder_of(launch.machine, launch.workdir),
@@ -170,6 +172,6 @@ def begin_there(machine: RemoteMachine, launch: Launch, where: Paths, history_li
         history_lines=history_lines,
     )
     try:
-        agent.start(machine, wanted, ssh_environment())
+        agent.start(machine, start, ssh_environment())
     except ValueError as error:
         raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error

@@ -97,7 +97,7 @@ class ServerConnection(PaneListeners):
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
         """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
         if self._is_open:
-            self._hub.submit(request, self._awaited(on_done))
+            self._hub.submit(request, self._tracked(on_done))
             self._pump.stir()
         elif on_done is not None:
             on_done(TmuxServerGoneError(str(self.server.socket)))
@@ -111,8 +111,8 @@ class ServerConnection(PaneListeners):
             KasmonError: the error that the answer stands for, if it is a refusal.
         """
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.submit(request, _settling(answered))
-        return await _in_time(answered, request.line[:200])
+        self.submit(request, _settle_with(answered))
+        return await _await_answer(answered, request.line[:200])
 
     async def panes(self) -> dict[str, PaneFacts]:
         """Return the panes of all kasmon sessions, by session id.
@@ -120,9 +120,9 @@ class ServerConnection(PaneListeners):
         Raises:
             TmuxError: if tmux does not answer.
         """
-        everywhere: list[PaneFacts] = await self.ask(ask.all_panes())
+        all_panes: list[PaneFacts] = await self.ask(ask.all_panes())
         by_session: dict[str, PaneFacts] = {}
-        for facts in distinct(everywhere):
+        for facts in distinct(all_panes):
             if facts.kasmon_id:
                 by_session.setdefault(facts.kasmon_id, facts)
         return by_session
@@ -160,9 +160,9 @@ class ServerConnection(PaneListeners):
         if not self._is_open:
             raise TmuxServerGoneError(str(self.server.socket))
         pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._hub.paste_buffer(pane, buffer, self._awaited(_settling(pasted)), unless)
+        self._hub.paste_buffer(pane, buffer, self._tracked(_settle_with(pasted)), unless)
         self._pump.stir()
-        await _in_time(pasted, "paste-buffer")
+        await _await_answer(pasted, "paste-buffer")
 
     # -- viewers
 
@@ -201,7 +201,7 @@ class ServerConnection(PaneListeners):
         self._pump.begin()
 
     def _gone(self) -> None:
-        if self._is_here and self._is_open:
+        if self._is_loop_thread and self._is_open:
             self._is_open = False
             self._pump.stop()
             self._reopening = self._loop.create_task(self._reopen())
@@ -218,9 +218,9 @@ class ServerConnection(PaneListeners):
             self.on_lost(why)
             return
         log.warning("tmux closed our connection; kasmon reconnected")
-        self._missed()
+        self._report_missed()
 
-    def _awaited(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
+    def _tracked(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
         """Wrap *on_done* of a request sent now, to be called on the loop whatever thread the hub is pumped in."""
         self._pump.asked += 1
 
@@ -229,16 +229,16 @@ class ServerConnection(PaneListeners):
             if on_done is not None:
                 on_done(answer)
 
-        def heard(answer: Answer | KasmonError) -> None:
-            if self._is_here:
+        def on_answer(answer: Answer | KasmonError) -> None:
+            if self._is_loop_thread:
                 answered(answer)
             else:
                 self._loop.call_soon_threadsafe(answered, answer)
 
-        return heard
+        return on_answer
 
 
-def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:
+def _settle_with(future: asyncio.Future[Answer]) -> OnDone[Answer]:
     """Return a callback that settles *future* with an answer or its error."""
 
     def settle(answer: Answer | KasmonError) -> None:
@@ -252,7 +252,7 @@ def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:
     return settle
 
 
-async def _in_time(answered: asyncio.Future[Answer], command: str) -> Answer:
+async def _await_answer(answered: asyncio.Future[Answer], command: str) -> Answer:
     try:
         async with asyncio.timeout(ANSWER_S):
             return await answered

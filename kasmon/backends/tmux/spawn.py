@@ -10,10 +10,10 @@ import msgspec
 
 from kasmon.backends.common.environment import given, own_prefixes, search_path, taken
 from kasmon.backends.tmux.agent_identity import program_of
-from kasmon.backends.tmux.agent_sandbox import AgentSandbox, wrapped
+from kasmon.backends.tmux.agent_sandbox import AgentSandbox, prepare_sandbox
 from kasmon.backends.tmux.evidence.hook_setup import hooked
 from kasmon.backends.tmux.evidence.hooks import FILE as HOOKS
-from kasmon.backends.tmux.input.command_completion import can_be_asked
+from kasmon.backends.tmux.input.command_completion import supports_query
 from kasmon.errors import LaunchError, TmuxCommandError
 from kasmon.model.commands import Launch
 from kasmon.model.task import environment
@@ -39,7 +39,7 @@ class SpawnedAgent(msgspec.Struct, frozen=True):
     """None if it ended before it was identified."""
     nonce: str
     """The nonce that the pane will announce."""
-    inside: AgentSandbox | None = None
+    sandbox: AgentSandbox | None = None
     """Its sandbox; None if it has none."""
 
 
@@ -48,7 +48,7 @@ def spawn(
     places: Paths,
     launch: Launch,
     panes: Mapping[str, PaneFacts],
-    around: Mapping[str, str] | None = None,
+    base_variables: Mapping[str, str] | None = None,
     ssh: Sequence[str] = ("ssh",),
 ) -> SpawnedAgent:
     """Start *launch* in the background: in the pane it had, beside its parent, or in a tmux session of its own.
@@ -65,7 +65,7 @@ def spawn(
     if not launch.argv and not launch.machine:
         raise LaunchError(f"session {launch.name!r} has no program to run.")
     nonce = fresh_nonce()
-    argv, inside = _written(server, places, launch, nonce, around or os.environ, tuple(ssh))
+    argv, sandbox = _write_launch(server, places, launch, nonce, base_variables or os.environ, tuple(ssh))
     had, parent = panes.get(launch.session), panes.get(launch.parent or "")
     if had is not None:
         pane = server.respawn(had.pane_id, argv)
@@ -73,46 +73,58 @@ def spawn(
         pane = server.create(launch.session, argv, parent=parent.session_id if parent else None)
     with contextlib.suppress(TmuxCommandError):  # the agent runs; its window's name is only for display
         server.rename(pane.window_id, clean_line(launch.window or launch.name) or launch.session)
-    return SpawnedAgent(pane, identify(pane.pid), nonce, inside)
+    return SpawnedAgent(pane, identify(pane.pid), nonce, sandbox)
 
 
-def swept(places: Paths, launch: Launch) -> None:
+def remove_launch_files(places: Paths, launch: Launch) -> None:
     """Remove the files that only a starting agent needs: they contain its variables."""
     for name in (SPEC, VARIABLES):
         (places.folder(launch.session) / name).unlink(missing_ok=True)
 
 
-def _written(
-    server: TmuxServer, places: Paths, launch: Launch, nonce: str, around: Mapping[str, str], ssh: tuple[str, ...]
+def _write_launch(
+    server: TmuxServer,
+    places: Paths,
+    launch: Launch,
+    nonce: str,
+    base_variables: Mapping[str, str],
+    ssh: tuple[str, ...],
 ) -> tuple[list[str], AgentSandbox | None]:
     """Write the launch files; return the pane's command, and the sandbox if there is one."""
     folder = places.folder(launch.session)
     if launch.machine:
         shown = attach_argv(RemoteMachine(launch.machine, ssh), launch.session, nonce)
-        return _shown(folder, launch, PaneLaunch(argv=shown, workdir=Path("/"), base=around)), None
+        return _write_display_launch(
+            folder, launch, PaneLaunch(argv=shown, workdir=Path("/"), base=base_variables)
+        ), None
     if launch.sandbox is not None:
-        own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
-        inside = wrapped(places, launch, nonce, around, own)
+        own = taken(own_prefixes(launch.argv), base_variables) | given(places, launch.session) | environment(launch)
+        sandbox = prepare_sandbox(places, launch, nonce, base_variables, own)
         spec = PaneLaunch(
-            argv=inside.argv, workdir=Path("/"), base=around, nonce=nonce, program=server.program, socket=server.socket
+            argv=sandbox.argv,
+            workdir=Path("/"),
+            base=base_variables,
+            nonce=nonce,
+            program=server.program,
+            socket=server.socket,
         )
-        return _shown(folder, launch, spec), inside
+        return _write_display_launch(folder, launch, spec), sandbox
     program = program_of(launch.argv, launch.agent)
     given_hooks = hooked(program, launch.argv, folder, launch.generation, nonce)
     spec = PaneLaunch(
         argv=given_hooks.argv,
         workdir=Path(launch.workdir),
-        base=around,
+        base=base_variables,
         env_file=folder / VARIABLES,
         nonce=nonce,
         program=server.program,
         socket=server.socket,
     )
     try:
-        own = taken(own_prefixes(launch.argv), around) | given(places, launch.session) | environment(launch)
+        own = taken(own_prefixes(launch.argv), base_variables) | given(places, launch.session) | environment(launch)
         own |= given_hooks.variables
-        own["PATH"] = search_path(places, {**around, **own})
-        if can_be_asked(launch.argv):
+        own["PATH"] = search_path(places, {**base_variables, **own})
+        if supports_query(launch.argv):
             own.setdefault("HISTCONTROL", "ignorespace")  # kasmon's queries to a shell begin with a blank
         (folder / HOOKS).unlink(missing_ok=True)
         write_environment(folder / VARIABLES, own)
@@ -122,7 +134,7 @@ def _written(
     return launch_argv(folder / SPEC), None
 
 
-def _shown(folder: Path, launch: Launch, spec: PaneLaunch) -> list[str]:
+def _write_display_launch(folder: Path, launch: Launch, spec: PaneLaunch) -> list[str]:
     """Return a pane's command to display a remote or sandboxed agent: the displaying program needs no variables."""
     try:
         write_spec(folder / SPEC, spec)

@@ -100,13 +100,13 @@ async def cause(launch: Launch, rows: Lines, status: int | None, number: int | N
 
 async def _at_once(launch: Launch, complaint: str, line: str) -> str:
     """Return why it ended right after its start; its message is *complaint*, or else *line*."""
-    said = (complaint or line).removeprefix(OURS)
-    why = f"{AT_ONCE}: {said}" if said else AT_ONCE
-    told = ""
+    message = (complaint or line).removeprefix(OURS)
+    why = f"{AT_ONCE}: {message}" if message else AT_ONCE
+    advice = ""
     if complaint and not launch.machine:
         with contextlib.suppress(TimeoutError):
-            told = await asyncio.wait_for(asyncio.to_thread(advised, launch.argv), HURRY_S)
-    return f"{why.rstrip('.')}. {told}" if told else why
+            advice = await asyncio.wait_for(asyncio.to_thread(advised, launch.argv), HURRY_S)
+    return f"{why.rstrip('.')}. {advice}" if advice else why
 
 
 def last_line(rows: Lines) -> str:

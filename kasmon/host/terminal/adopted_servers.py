@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon.backends.tmux import TmuxBackend
-from kasmon.backends.tmux.adopted_backend import AdoptedBackend, offered
+from kasmon.backends.tmux.adopted_backend import AdoptedBackend, list_adoptable_panes
 from kasmon.config import Tmux
 from kasmon.errors import RefusedError
 from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
@@ -45,7 +45,7 @@ class AdoptedServers:
         socket = Path(frame.socket)
         if socket == self._places.tmux_socket:
             raise RefusedError("this is kasmon's own tmux: its sessions are already listed.")
-        process, found = await asyncio.to_thread(offered, socket, self._places.runtime)
+        process, found = await asyncio.to_thread(list_adoptable_panes, socket, self._places.runtime)
         panes = tuple(msgspec.structs.replace(one, adopted=adopted.get((frame.socket, one.pane), "")) for one in found)
         return ForeignPanes(n=frame.n, server_pid=process.pid, server_started=process.started, panes=panes)
 

@@ -160,7 +160,7 @@ class TerminalAgentRunner:
             facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started, now.pid_boot)
         )
         if is_same and facts.pid != now.pid and now.pid is not None:
-            agent.settled_in(now.pid)
+            agent.set_agent_process(now.pid)
         if not is_same:
             agent.say(agent.started(now.generation + 1))
             await runner._begun.wait()
@@ -173,7 +173,7 @@ class TerminalAgentRunner:
             agent.found(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
             runner.prompts.take_over()
-            await runner.prompts.begin(agent.has_word)
+            await runner.prompts.begin(agent.reports_state)
         elif facts.ready or launch.machine:  # a remote one is connected by now, or is lost soon
             agent.ready()
         return runner
@@ -291,7 +291,7 @@ def _sandboxed_agent(places: Paths, launch: Launch, log_writer: LogWriter, agent
     def end_agent(why: str) -> None:
         agent.end(why, Stop().grace_s)
 
-    return SandboxedAgent(places, launch, log_writer, end_agent, agent.settled_in, agent.is_attached)
+    return SandboxedAgent(places, launch, log_writer, end_agent, agent.set_agent_process, agent.is_attached)
 
 
 def _egress(log_writer: LogWriter, launch: Launch, asks: RequestRegistry) -> "EgressRequests | None":

@@ -17,7 +17,7 @@ class StartingAgent(Protocol):
     """An agent that starts."""
 
     @property
-    def has_word(self) -> bool:
+    def reports_state(self) -> bool:
         """Whether any source reports its state."""
         ...
 
@@ -31,7 +31,7 @@ async def settled(agent: StartingAgent) -> None:
     """Return when *agent* reports its state, or else seems to read."""
     loop = asyncio.get_running_loop()
     began_at = loop.time()
-    while not agent.has_word and (silent_s := loop.time() - began_at) < RESTLESS_S:
+    while not agent.reports_state and (silent_s := loop.time() - began_at) < RESTLESS_S:
         if agent.printed_at == -math.inf:
             if silent_s >= SILENT_S:
                 break

@@ -91,7 +91,7 @@ class TypedPrompts(Prompts):
         self._agent = agent
         self._at_ready: list[ReceiptId] = []
         self._begun_to_read = asyncio.Event()
-        self._has_word = False
+        self._reports_state = False
         self._in_turn = False
         self._is_over = False
         self._being_typed: ReceiptId | None = None
@@ -144,7 +144,7 @@ class TypedPrompts(Prompts):
             if prompt.when != "idle":
                 self._at_ready.append(receipt.id)
             return receipt
-        return receipt if self._has_word or receipt.reason else self._say_why(receipt)
+        return receipt if self._reports_state or receipt.reason else self._say_why(receipt)
 
     def first(self, prompt: Prompt) -> None:
         """Have *prompt* typed as soon as the agent is ready, if it is idle then or its state is unknown."""
@@ -153,13 +153,13 @@ class TypedPrompts(Prompts):
     async def settle(self) -> None:
         """Wait until the agent, whose program has just started, can be typed to; then begin."""
         await settled(self._agent)
-        await self.begin(self._agent.has_word)
+        await self.begin(self._agent.reports_state)
 
-    async def begin(self, has_word: bool) -> None:
-        """Start typing: the agent can be typed to. *has_word*: whether it reports its own state."""
-        self.is_ready, self._has_word = True, has_word
+    async def begin(self, reports_state: bool) -> None:
+        """Start typing: the agent can be typed to. *reports_state*: whether it reports its own state."""
+        self.is_ready, self._reports_state = True, reports_state
         for receipt in self._in(ReceiptState.QUEUED):
-            if has_word:
+            if reports_state:
                 break  # the queue sees when it is idle
             if receipt.id not in self._at_ready:
                 self._say_why(receipt)
@@ -213,9 +213,9 @@ class TypedPrompts(Prompts):
         """Process *signal*, which was noted, as the beginning or the end of a turn, if it is one."""
         was_in_turn = self._in_turn
         session = self._log_writer.session
-        self._has_word = any(claims(known) for known in session.signals if known.source not in WORDLESS)
-        if signal.source == "program" or self._has_word:
-            self._in_turn = TURNS.get(session.state, self._in_turn and self._has_word)
+        self._reports_state = any(claims(known) for known in session.signals if known.source not in WORDLESS)
+        if signal.source == "program" or self._reports_state:
+            self._in_turn = TURNS.get(session.state, self._in_turn and self._reports_state)
         if signal.prompt:
             self._take_name(signal.prompt)
         if self._in_turn and not was_in_turn:
@@ -356,7 +356,7 @@ class TypedPrompts(Prompts):
         self._keyed_at[receipt.id] = self._agent.keyed_at
         return receipt, text
 
-    def seen_standing(self, receipt: Receipt) -> None:
+    def mark_visible(self, receipt: Receipt) -> None:
         """Record that all of a prompt's text was seen where it was typed."""
         self._step(self._now(receipt), ReceiptState.TYPED)
 
@@ -437,7 +437,7 @@ class _Entry:
         self.prompt, self.waiting = prompt, waiting
         self._prompts, self._log_writer = prompts, log_writer
 
-    async def begins(self) -> str:
+    async def begin(self) -> str:
         """Log that it is being typed, so that no later host types it again. Idempotent."""
         if self.receipt is not None:
             return self.prompt.text
@@ -446,6 +446,6 @@ class _Entry:
         await self._log_writer.written(NOTED_S)
         return text
 
-    def stands(self) -> None:
+    def mark_visible(self) -> None:
         if self.receipt is not None:
-            self._prompts.seen_standing(self.receipt)
+            self._prompts.mark_visible(self.receipt)

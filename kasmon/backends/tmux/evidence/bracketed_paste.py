@@ -23,7 +23,7 @@ class BracketedPasteTracker:
         """Record that some output was not received."""
         self.is_on, self._scanner.rest = None, b""
 
-    def heard(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Process *data* that the pane printed."""
         if self._scanner.rest or b"\x1b" in data:
             for control, _ in self._scanner.feed(data):

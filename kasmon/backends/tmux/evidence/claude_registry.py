@@ -84,36 +84,36 @@ def read(path: Path, pid: int | None = None) -> RegistryStatus:
     is followed.
     """
     try:
-        with open(path, "rb", opener=_plainly) as file:
+        with open(path, "rb", opener=_open_safely) as file:
             entry = _decoder.decode(file.read(LARGEST))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return RegistryStatus()
-    if path.stem != str(entry.pid) or not _is_its(entry, entry.pid if pid is None else pid):
+    if path.stem != str(entry.pid) or not _matches_process(entry, entry.pid if pid is None else pid):
         return RegistryStatus()
     value = STATES.get(entry.status, SILENT)
     asking = WAITING_FOR.get(entry.waiting_for, RequestKind.QUESTION) if value == "asking" else None
     text = clean_line(entry.waiting_for)[:200] if value == "asking" else ""
-    begun = entry.status in BEGUN and UUID.fullmatch(entry.session_id) is not None
-    return RegistryStatus(value, asking, text, clean_line(entry.version)[:40], entry.session_id if begun else "")
+    has_prompt = entry.status in BEGUN and UUID.fullmatch(entry.session_id) is not None
+    return RegistryStatus(value, asking, text, clean_line(entry.version)[:40], entry.session_id if has_prompt else "")
 
 
-def _plainly(path: str, flags: int) -> int:
+def _open_safely(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _is_its(entry: _Entry, pid: int) -> bool:
+def _matches_process(entry: _Entry, pid: int) -> bool:
     """Whether the process that now has the pid is the one that wrote the file."""
     try:
         if sys.platform == "linux" and entry.proc_start:
-            told = fields(pid)
-            return told is not None and told[0] != b"Z" and told[19].decode() == entry.proc_start
+            stat_fields = fields(pid)
+            return stat_fields is not None and stat_fields[0] != b"Z" and stat_fields[19].decode() == entry.proc_start
         began = float(psutil.Process(pid).create_time())
     except (OSError, IndexError, psutil.Error):
         return False
     return -1.0 <= entry.started_at / 1000 - began <= STARTED_WITHIN_S * 12
 
 
-def changed(path: Path) -> int:
+def modified_ns(path: Path) -> int:
     """Return the file's modification time in nanoseconds; 0 if it is gone."""
     try:
         return path.stat().st_mtime_ns

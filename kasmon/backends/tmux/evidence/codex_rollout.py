@@ -40,16 +40,16 @@ class CodexRollout:
         """Return its latest permission mode; empty until the file contains one. Blocks."""
         for pid in pids:
             with contextlib.suppress(psutil.Error, OSError):
-                for path, way in _open(pid):
+                for path, readable in _open(pid):
                     if named(path):
-                        self._look(path, Path(way))
+                        self._update(path, Path(readable))
         return self._mode
 
-    def _look(self, path: str, file: Path) -> None:
+    def _update(self, path: str, file: Path) -> None:
         if path != self._path or file.stat().st_size < self._read_to:
             self._path, self._read_to = path, 0
-        told = permissions(file, since=self._read_to)
-        self._mode, self._read_to = told.mode or self._mode, told.read_to
+        found_settings = permissions(file, since=self._read_to)
+        self._mode, self._read_to = found_settings.mode or self._mode, found_settings.read_to
 
 
 def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
@@ -64,11 +64,11 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
     try:
         end = _end_of_lines(handle, since)
         for line in _backwards(handle, since, end):
-            told = _settings(line) if any(mark in line for mark in MARKS) else {}
-            now = now or told
-            if "sandbox_policy" in told:
-                is_same = told.get("permission_profile") == now.get("permission_profile")
-                sandbox = _text(told["sandbox_policy"], "type") if is_same else ""
+            found_settings = _settings(line) if any(mark in line for mark in MARKS) else {}
+            now = now or found_settings
+            if "sandbox_policy" in found_settings:
+                is_same = found_settings.get("permission_profile") == now.get("permission_profile")
+                sandbox = _text(found_settings["sandbox_policy"], "type") if is_same else ""
                 break
     finally:
         os.close(handle)
@@ -85,10 +85,10 @@ def _settings(line: bytes) -> dict[str, Any]:
     """Return the settings in a line; empty if it cannot be parsed."""
     try:
         payload = json.loads(line)["payload"]
-        told = payload.get("thread_settings", payload)
+        found_settings = payload.get("thread_settings", payload)
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return found_settings if isinstance(found_settings, dict) else {}
 
 
 def _text(table: Any, key: str) -> str:

@@ -101,8 +101,8 @@ def _why_not_claude(argv: Sequence[str]) -> str:
 
 
 def _why_not_codex(argv: Sequence[str]) -> str:
-    said = [word.removeprefix("--config").removeprefix("-c").lstrip("=").strip() for word in argv[1:]]
-    if any(word.startswith(("hooks.", "hooks=", "features.hooks")) for word in said):
+    overrides = [word.removeprefix("--config").removeprefix("-c").lstrip("=").strip() for word in argv[1:]]
+    if any(word.startswith(("hooks.", "hooks=", "features.hooks")) for word in overrides):
         return "its flags already configure hooks"
     version = version_of(argv)
     if not SEEN_CODEX.search(version):

@@ -32,7 +32,7 @@ class ProgramReport(NamedTuple):
 class OutputMonitor:
     """Derives signals from one agent's output. `now` is monotonic time in seconds, `at` the time of day of the signals.
 
-    Pass all output to `heard`, call `due` at `next_at`, and pass the last line to `shown` when `due` requests it; each
+    Pass all output to `feed`, call `due` at `next_at`, and pass the last line to `shown` when `due` requests it; each
     returns the new signals. While a program reports its own state, no signals about printing are made.
     """
 
@@ -43,10 +43,10 @@ class OutputMonitor:
         self.printed_at = -math.inf
         """When it last printed, except echoes."""
         self._scanner = StatusScanner()
-        self._told: ProgramReport | None = None
+        self._last_report: ProgramReport | None = None
         if program is not None and program.value != "clear":
-            self._told = ProgramReport(program.value, program.asking, program.text)
-        self._waiting: ProgramReport | None = None
+            self._last_report = ProgramReport(program.value, program.asking, program.text)
+        self._pending: ProgramReport | None = None
         self._reported_at = -math.inf
         self._is_printing = output is not None and output.value == "printing"
         self._is_flooding = False
@@ -58,47 +58,47 @@ class OutputMonitor:
         self._echo_until = -math.inf
 
     @property
-    def has_word(self) -> bool:
+    def reports_state(self) -> bool:
         """Whether the program itself reports its state."""
-        return self._told is not None
+        return self._last_report is not None
 
     @property
     def is_asking(self) -> bool:
         """Whether the program reports that it waits for an answer."""
-        latest = self._waiting or self._told
+        latest = self._pending or self._last_report
         return latest is not None and latest.state == "blocked"
 
     def typed(self, now: float) -> None:
         """Record that a user typed into the pane."""
         self._echo_until = now + ECHO_S
 
-    def heard(self, data: bytes, now: float, at: float) -> list[SignalSeen]:
+    def feed(self, data: bytes, now: float, at: float) -> list[SignalSeen]:
         """Process *data* that the pane printed."""
-        signals = [signal for status in self._scanner.feed(data) for signal in self._reported(status, now, at)]
+        signals = [signal for status in self._scanner.feed(data) for signal in self._on_report(status, now, at)]
         self._is_unread, self._changed_at = True, now
         if now >= self._echo_until:
             self.printed_at = now
-            signals += self._printing(now, at)
+            signals += self._start_printing(now, at)
         return signals
 
     def skipped(self, now: float, at: float) -> list[SignalSeen]:
         """Record that some output was not received: the program's last report may be outdated."""
         self._scanner = StatusScanner()
         self._is_unread, self._changed_at = True, now
-        self._waiting = None
-        return self._tell(ProgramReport("clear", None, ""), now, at) if self.has_word else []
+        self._pending = None
+        return self._emit(ProgramReport("clear", None, ""), now, at) if self.reports_state else []
 
     def flooded(self, is_off: bool, now: float, at: float) -> list[SignalSeen]:
         """Record that tmux output is paused (*is_off*) because the pane floods, or resumed."""
         self._is_flooding = is_off
         self.printed_at = self._changed_at = now
-        return self._printing(now, at)
+        return self._start_printing(now, at)
 
     def next_at(self) -> float:
         """Return when to call `due` next; infinity if only new output can change anything."""
-        if self._waiting is not None:
-            return self._reported_at + self._gap(self._waiting)
-        if self.has_word or self._is_flooding:
+        if self._pending is not None:
+            return self._reported_at + self._gap(self._pending)
+        if self.reports_state or self._is_flooding:
             return math.inf
         quiet_at = self._changed_at + QUIET_S if self._is_printing or self._is_unread else math.inf
         line_at = self._line_at + LINE_S if self._is_printing and self._is_unread else math.inf
@@ -108,13 +108,13 @@ class OutputMonitor:
         """Return the signals caused by elapsed time, and whether the last line is needed."""
         if now < self.next_at():
             return [], False
-        if self._waiting is not None:
-            return self._tell(self._waiting, now, at), False
+        if self._pending is not None:
+            return self._emit(self._pending, now, at), False
         return [], True
 
     def shown(self, line: str, now: float, at: float) -> list[SignalSeen]:
         """Process *line*, the last one on the screen."""
-        if self.has_word:
+        if self.reports_state:
             return []
         was_printing, before = self._is_printing, self._line
         self._line, self._line_at, self._is_unread = clean_line(line)[:TEXT_LENGTH], now, False
@@ -124,28 +124,28 @@ class OutputMonitor:
         value = "printing" if self._is_printing else "quiet"
         return [SignalSeen(at=at, source="output", value=value, text=self._line)]
 
-    def _printing(self, now: float, at: float) -> list[SignalSeen]:
-        if self._is_printing or self.has_word:
+    def _start_printing(self, now: float, at: float) -> list[SignalSeen]:
+        if self._is_printing or self.reports_state:
             return []
         self._is_printing, self._line_at = True, now
         return [SignalSeen(at=at, source="output", value="printing")]
 
-    def _reported(self, status: ProgramStatus, now: float, at: float) -> list[SignalSeen]:
+    def _on_report(self, status: ProgramStatus, now: float, at: float) -> list[SignalSeen]:
         asking = RequestKind(status.kind) if status.state == "blocked" and status.kind in set(RequestKind) else None
         report = ProgramReport(status.state, asking, clean_line(status.message)[:TEXT_LENGTH])
-        self._waiting = None
-        if report == self._told or (report.state == "clear" and not self.has_word):
+        self._pending = None
+        if report == self._last_report or (report.state == "clear" and not self.reports_state):
             return []
         if now >= self._reported_at + self._gap(report):
-            return self._tell(report, now, at)
-        self._waiting = report
+            return self._emit(report, now, at)
+        self._pending = report
         return []
 
     def _gap(self, report: ProgramReport) -> float:
-        same = self._told is not None and self._told[:2] == report[:2]
+        same = self._last_report is not None and self._last_report[:2] == report[:2]
         return TEXT_GAP_S if same else STATE_GAP_S
 
-    def _tell(self, report: ProgramReport, now: float, at: float) -> list[SignalSeen]:
-        self._waiting, self._reported_at = None, now
-        self._told = None if report.state == "clear" else report
+    def _emit(self, report: ProgramReport, now: float, at: float) -> list[SignalSeen]:
+        self._pending, self._reported_at = None, now
+        self._last_report = None if report.state == "clear" else report
         return [SignalSeen(at=at, source="program", value=report.state, asking=report.asking, text=report.text)]

@@ -35,9 +35,9 @@ class ProcessEvidence:
     """Evidence of the agent *program*, started as process *pid* in a pane, with its session's folder."""
 
     def __init__(
-        self, program: str, pid: int, folder: Path, generation: int, nonce: str, inside: AgentSandbox | None = None
+        self, program: str, pid: int, folder: Path, generation: int, nonce: str, sandbox: AgentSandbox | None = None
     ) -> None:
-        """*inside*: where its sandbox's files are on the host; None without a sandbox."""
+        """*sandbox*: where its sandbox's files are on the host; None without a sandbox."""
         self.version = ""
         """Its version, by its registry."""
         self.conversation = ""
@@ -46,8 +46,8 @@ class ProcessEvidence:
         """Its permission mode, by codex's rollout; empty until known, and for other programs."""
         self._rollout = CodexRollout()
         self._program, self._pid = program, pid
-        self._inside = inside
-        self._notes = HookNotes(folder / hooks.FILE if inside is None else inside.notes, generation, nonce, pid)
+        self._sandbox = sandbox
+        self._notes = HookNotes(folder / hooks.FILE if sandbox is None else sandbox.notes, generation, nonce, pid)
         self._pids: list[int] = [pid]
         self._folder: Path | None = None
         self._file: Path | None = None
@@ -60,7 +60,7 @@ class ProcessEvidence:
         """The processes below its shell when the shell was not in the foreground."""
         self._was_agent = False
         self._lock = Lock()
-        self._said: list[HookStatus] = []
+        self._reports: list[HookStatus] = []
         """Reports of notes that were not returned yet."""
         self._calls: dict[str, object] = {}
         """The pending tool calls' inputs, by the agent's own ids."""
@@ -75,11 +75,11 @@ class ProcessEvidence:
             inputs = list(self._calls.values())
         if self._program == "opencode":
             variables = claude_registry.variables_of(self._pids[-1]) or claude_registry.variables_of(self._pid)
-            inputs += opencode_calls.waiting(variables, None if self._inside is None else self._inside.home)
+            inputs += opencode_calls.waiting(variables, None if self._sandbox is None else self._sandbox.home)
         return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
 
     def _read_notes(self) -> None:
-        self._said += self._notes.new()
+        self._reports += self._notes.new()
         for called in self._notes.calls:
             if not called.call:
                 self._calls.clear()
@@ -92,24 +92,26 @@ class ProcessEvidence:
     def look(self, at: float, table: ProcessTable | None) -> list[SignalSeen]:
         """Return possibly new signals of each source, seen *at*; *table* only when processes are due for a look."""
         signals = self._processes(table, at) if table is not None else []
-        if (word := self._registered()) is not None:
-            self.version = word.version or self.version
-            self.conversation = word.conversation or self.conversation
-            signals.append(SignalSeen(at=at, source="registry", value=word.value, asking=word.asking, text=word.text))
+        if (status := self._read_registry()) is not None:
+            self.version = status.version or self.version
+            self.conversation = status.conversation or self.conversation
+            signals.append(
+                SignalSeen(at=at, source="registry", value=status.value, asking=status.asking, text=status.text)
+            )
         with self._lock:
             self._read_notes()
-            news, self._said = self._said, []
-        for said in [*(one for one in news[:-1] if one.prompt or one.failed), *news[-1:]]:
+            news, self._reports = self._reports, []
+        for report in [*(one for one in news[:-1] if one.prompt or one.failed), *news[-1:]]:
             signals.append(
                 SignalSeen(
                     at=at,
                     source="hook",
-                    value=said.value,
-                    asking=said.asking,
-                    text=said.text,
-                    rule=said.event,
-                    prompt=said.prompt,
-                    failed=said.failed,
+                    value=report.value,
+                    asking=report.asking,
+                    text=report.text,
+                    rule=report.event,
+                    prompt=report.prompt,
+                    failed=report.failed,
                 )
             )
         return signals
@@ -139,34 +141,34 @@ class ProcessEvidence:
         self._was_agent = self._was_agent or not is_back
         return [SignalSeen(at=at, source="process", value="shell" if is_back else "agent")]
 
-    def _registered(self) -> RegistryStatus | None:
+    def _read_registry(self) -> RegistryStatus | None:
         """Return its registry's status; None if it has no registry, or nothing has changed."""
         if self._file is None:
             if self._program not in REGISTERED and self._program not in SHELLS:
                 return None
-            self._folder = self._folder or self._registry()
+            self._folder = self._folder or self._find_registry()
             self._file = claude_registry.found(self._folder, self._names()) if self._folder else None
             if self._file is None:
                 self._folder = None if self._program in SHELLS else self._folder
                 return None
-        changed = claude_registry.changed(self._file)
+        changed = claude_registry.modified_ns(self._file)
         if changed == self._changed:
             return None
         self._changed = changed
-        word = claude_registry.read(self._file, self._names().get(self._file.stem))
+        status = claude_registry.read(self._file, self._names().get(self._file.stem))
         if not changed:
             self._file = None
-        return word
+        return status
 
-    def _registry(self) -> Path | None:
+    def _find_registry(self) -> Path | None:
         """Return the folder of its registry, if known."""
-        if self._inside is None:
+        if self._sandbox is None:
             return claude_registry.folder_of(claude_registry.variables_of(self._pids[-1]))
-        return claude_registry.folder_of({"HOME": str(self._inside.home)})
+        return claude_registry.folder_of({"HOME": str(self._sandbox.home)})
 
     def _names(self) -> dict[str, int]:
         """Return its processes by the pids it sees itself: a sandbox has its own pid numbering."""
-        if self._inside is None:
+        if self._sandbox is None:
             return {str(pid): pid for pid in self._pids}
         from kasmon.sandbox.shared.processes import name_inside  # only needed with a sandbox
 

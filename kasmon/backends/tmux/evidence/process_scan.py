@@ -43,7 +43,7 @@ class ScanTarget(Protocol):
         """Have its screen, files and processes read soon."""
         ...
 
-    def told(self, signals: Sequence[SignalSeen]) -> None:
+    def process_signals(self, signals: Sequence[SignalSeen]) -> None:
         """Process signals from its files and processes."""
         ...
 
@@ -53,21 +53,21 @@ class ProcessScanner:
 
     def __init__(self, screen_reader: ScreenReader) -> None:
         self._screen_reader = screen_reader
-        self._suspects: dict[ScanTarget, None] = {}
+        self._targets: dict[ScanTarget, None] = {}
         self._stirred = asyncio.Event()
-        self._walking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._looked_at = -math.inf
 
-    def add(self, suspect: ScanTarget) -> None:
-        """Scan *suspect* from now on."""
-        self._suspects[suspect] = None
-        if self._walking is None:
-            self._walking = asyncio.create_task(self._walk())
+    def add(self, target: ScanTarget) -> None:
+        """Scan *target* from now on."""
+        self._targets[target] = None
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
         self.stir()
 
-    def drop(self, suspect: ScanTarget) -> None:
-        """Stop scanning *suspect*. Idempotent."""
-        self._suspects.pop(suspect, None)
+    def drop(self, target: ScanTarget) -> None:
+        """Stop scanning *target*. Idempotent."""
+        self._targets.pop(target, None)
 
     def stir(self) -> None:
         """Wake the scanner because an agent printed."""
@@ -76,12 +76,12 @@ class ProcessScanner:
 
     async def aclose(self) -> None:
         """Stop scanning. Idempotent."""
-        walking, self._walking = self._walking, None
-        if walking is not None:
-            walking.cancel()
-            await asyncio.gather(walking, return_exceptions=True)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def _walk(self) -> None:
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -90,40 +90,40 @@ class ProcessScanner:
                 await self._find_stopped()
                 continue
             now = loop.time()
-            lately = [suspect for suspect in self._suspects if now - suspect.stirred_at < LATELY_S]
-            if not lately:
+            recent = [target for target in self._targets if now - target.stirred_at < LATELY_S]
+            if not recent:
                 self._stirred.clear()
-                lately = [suspect for suspect in self._suspects if suspect.evidence.is_stopped]
-                if not lately:
+                recent = [target for target in self._targets if target.evidence.is_stopped]
+                if not recent:
                     continue
                 with contextlib.suppress(TimeoutError):  # a continued agent need not print
                     await asyncio.wait_for(self._stirred.wait(), PROCESSES_S)
                 self._stirred.set()
                 now = loop.time()
-            wants_processes = now - self._looked_at >= PROCESSES_S
-            if wants_processes:
+            includes_processes = now - self._looked_at >= PROCESSES_S
+            if includes_processes:
                 self._looked_at = now
             with contextlib.suppress(RuntimeError):  # the loop is ending
-                found = await asyncio.to_thread(self._look, [suspect.evidence for suspect in lately], wants_processes)
-                for suspect, signals in zip(lately, found, strict=True):
-                    if suspect in self._suspects:
-                        suspect.told(signals)
+                found = await asyncio.to_thread(self._look, [target.evidence for target in recent], includes_processes)
+                for target, signals in zip(recent, found, strict=True):
+                    if target in self._targets:
+                        target.process_signals(signals)
             await asyncio.sleep(BEAT_S)
 
     async def _find_stopped(self) -> None:
         """Stir the silent agents that a stop signal stopped."""
-        suspects = [suspect for suspect in self._suspects if not suspect.evidence.is_stopped]
-        if not suspects:
+        targets = [target for target in self._targets if not target.evidence.is_stopped]
+        if not targets:
             return
         processes = await asyncio.to_thread(table)
-        for suspect in suspects:
-            if suspect in self._suspects and suspect.evidence.was_stopped_silently(processes):
-                suspect.stir()
+        for target in targets:
+            if target in self._targets and target.evidence.was_stopped_silently(processes):
+                target.stir()
 
-    def _look(self, evidence: Sequence[ProcessEvidence], wants_processes: bool) -> list[list[SignalSeen]]:
+    def _look(self, evidence: Sequence[ProcessEvidence], includes_processes: bool) -> list[list[SignalSeen]]:
         at = time.time()
-        processes = table() if wants_processes else None
-        if wants_processes:
+        processes = table() if includes_processes else None
+        if includes_processes:
             self._screen_reader.refresh()
         found: list[list[SignalSeen]] = []
         for each in evidence:

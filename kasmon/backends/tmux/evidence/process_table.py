@@ -106,8 +106,8 @@ def _content(path: str) -> bytes:
 
 def _from_ps() -> Iterator[tuple[int, ProcessEntry]]:
     command = ["ps", "-axo", "pid=,ppid=,pgid=,tpgid=,stat=,comm="]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
-    for line in told.splitlines():
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
+    for line in output.splitlines():
         pid, parent, group, foreground, state, name = line.split(None, 5)
         if not state.startswith("Z"):
             is_stopped = state.startswith("T")

@@ -70,7 +70,7 @@ class PaneScreenReader:
 
     def __init__(self) -> None:
         self.seen: ScreenObservation | None = None
-        self._took_s = 0.0
+        self._last_read_s = 0.0
 
     def look(
         self,
@@ -87,26 +87,26 @@ class PaneScreenReader:
         def work() -> ScreenObservation | BaseException:
             began = time.perf_counter()
             try:
-                return seen_in(screen, title, rules, now, before, is_still=is_still)
+                return observe(screen, title, rules, now, before, is_still=is_still)
             except Exception as error:  # a screen, or the user's rules for it, must not end all readings
                 log.warning("a screen could not be read", exc_info=True)
                 return error
             finally:
-                self._took_s = time.perf_counter() - began
+                self._last_read_s = time.perf_counter() - began
 
         def finish(seen: ScreenObservation | BaseException) -> None:
             if isinstance(seen, ScreenObservation):
                 self.seen = seen
             done(seen)
 
-        if self._took_s < QUICK_S:
+        if self._last_read_s < QUICK_S:
             finish(work())
         else:
             reading = asyncio.get_running_loop().run_in_executor(None, work)
             reading.add_done_callback(lambda read: None if read.cancelled() else finish(read.result()))
 
 
-def seen_in(
+def observe(
     screen: PaneScreen,
     title: str,
     rules: ScreenRules | None,
@@ -133,7 +133,7 @@ def seen_in(
 
 
 @lru_cache(maxsize=1024)
-def title_word(rules: ScreenRules, title: str) -> TitleObservation:
+def match_title(rules: ScreenRules, title: str) -> TitleObservation:
     """Return the state that *title*, sanitized, shows by *rules*."""
     for rule, pattern in rules.titles:
         if pattern.search(title):

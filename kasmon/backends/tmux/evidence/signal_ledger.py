@@ -52,7 +52,7 @@ class SignalLedger:
         last = self.last(signal.source)
         if signal.prompt or last is None:
             return True
-        return _word(last) != _word(signal) or self._outlasts(last, signal)
+        return _comparison_key(last) != _comparison_key(signal) or self._outlasts(last, signal)
 
     def _outlasts(self, last: Signal, signal: SignalSeen) -> bool:
         """Whether an unchanged screen *signal* came long enough after a contradicting signal to override that."""
@@ -60,7 +60,7 @@ class SignalLedger:
         return signal.source == "screen" and any(last.at < other.at + HOOK_LAG_S <= signal.at for other in others)
 
 
-def _word(signal: Signal | SignalSeen) -> tuple[object, ...]:
+def _comparison_key(signal: Signal | SignalSeen) -> tuple[object, ...]:
     """Return the fields that make a signal new: text counts only in a question, a failure or an unreadable screen."""
     counts = "asking" in signal.value or signal.value == "unreadable" or signal.failed
     return signal.value, signal.asking, signal.until, signal.rule, signal.failed, signal.text if counts else ""

@@ -99,8 +99,8 @@ class AnswerWriter(Protocol):
 class AnswerDelivery:
     """Delivers answers to the screen of one agent, one after the other."""
 
-    def __init__(self, watched: AnswerTarget, pane_writer: AnswerWriter) -> None:
-        self._watched, self._pane_writer = watched, pane_writer
+    def __init__(self, target: AnswerTarget, pane_writer: AnswerWriter) -> None:
+        self._target, self._pane_writer = target, pane_writer
         self._turn = asyncio.Lock()
 
     async def carry(self, answer: Answer) -> None:
@@ -115,19 +115,19 @@ class AnswerDelivery:
             TmuxError: if its screen cannot be read, or keys cannot be sent.
         """
         async with self._turn:
-            open_now = self._watched.asked.open
+            open_now = self._target.asked.open
             meant = open_now is not None and (open_now.id, open_now.digest) == (answer.request, answer.digest)
             if not meant or not answer.digest:
                 raise PromptChangedError(answer.request)
             async with self._held():
                 if answer.decision in CONSENTS:
                     await self._compare_cut_text(answer)
-                way = _AnswerAttempt(self._watched, self._pane_writer, answer)
+                attempt = _AnswerAttempt(self._target, self._pane_writer, answer)
                 try:
                     async with asyncio.timeout(MOST_S):
-                        await way.walk()
+                        await attempt.run()
                 except TimeoutError as error:
-                    raise way.stands() from error
+                    raise attempt.still_open_error() from error
 
     async def _compare_cut_text(self, answer: Answer) -> None:
         """Read once more what the request cuts, where only the agent's own view shows it.
@@ -136,7 +136,7 @@ class AnswerDelivery:
             PromptChangedError: if the text has changed.
             RefusedError: if it cannot be read now.
         """
-        view = self._watched.view
+        view = self._target.view
         is_same = True if view is None else await view.is_same(answer.digest)
         if is_same is None:
             raise RefusedError("its full text cannot be read again now.", hint="Open the terminal and answer there.")
@@ -146,49 +146,49 @@ class AnswerDelivery:
     @contextlib.asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
         """Keep the on-screen request as it is meanwhile: neither opened anew nor withdrawn."""
-        asked = self._watched.asked
+        asked = self._target.asked
         asked.is_held = True
         try:
             yield
         except BaseException:
             asked.is_held = False
-            self._watched.begin()
+            self._target.begin()
             raise
         asked.is_held = False
-        self._watched.answered()
+        self._target.answered()
 
 
 class _AnswerAttempt:
     """The delivery of one answer."""
 
-    def __init__(self, watched: AnswerTarget, pane_writer: AnswerWriter, answer: Answer) -> None:
-        self._watched, self._pane_writer, self._answer = watched, pane_writer, answer
+    def __init__(self, target: AnswerTarget, pane_writer: AnswerWriter, answer: Answer) -> None:
+        self._target, self._pane_writer, self._answer = target, pane_writer, answer
         self._digest = answer.digest
         self._is_sent = False
         """Whether a key was sent that may have answered it."""
         self._loop = asyncio.get_running_loop()
 
-    async def walk(self) -> None:
-        await asyncio.sleep(self._watched.asked.opened_at + YOUNG_S - time.time())
-        seen, menu = await self._standing()
-        way = course(menu, self._answer.decision, self._answer.labels, self._answer.reason)
-        if way.words:
-            await self._write(way)
-        elif way.wanted is not None:
-            await self._toggle(way.wanted)
-            seen, menu = await self._standing()
-            await self._press(seen, menu, way.key.encode(), decides=True)
-        elif way.key:
-            await self._press(seen, menu, way.key.encode(), decides=True)
+    async def run(self) -> None:
+        await asyncio.sleep(self._target.asked.opened_at + YOUNG_S - time.time())
+        seen, menu = await self._expect_request()
+        menu_answer = course(menu, self._answer.decision, self._answer.labels, self._answer.reason)
+        if menu_answer.words:
+            await self._write(menu_answer)
+        elif menu_answer.wanted is not None:
+            await self._toggle(menu_answer.wanted)
+            seen, menu = await self._expect_request()
+            await self._press(seen, menu, menu_answer.key.encode(), decides=True)
+        elif menu_answer.key:
+            await self._press(seen, menu, menu_answer.key.encode(), decides=True)
             if await self._is_cleared(TAKEN_S):
                 return
             if await self._is_another(menu):
                 return
-            await self._second(way)
+            await self._retry(menu_answer)
         else:
-            await self._choose(way)
+            await self._choose(menu_answer)
         if not await self._is_cleared(CLEARED_S):
-            raise self.stands()
+            raise self.still_open_error()
 
     async def _is_another(self, menu: ScreenMenu) -> bool:
         """Whether the screen shows the next request, which looks the same as the answered one and cuts the rest.
@@ -196,48 +196,50 @@ class _AnswerAttempt:
         Raises:
             TimedOutError: if that is unknown: a second key could answer the next one.
         """
-        view = self._watched.view
+        view = self._target.view
         is_same = True if view is None else await view.is_same(self._answer.digest)
         if is_same is None or not menu.is_whole:
-            raise self.stands()
+            raise self.still_open_error()
         return not is_same
 
-    async def _second(self, way: MenuAnswer) -> None:
+    async def _retry(self, menu_answer: MenuAnswer) -> None:
         """Retry after a key without effect, with the other method if there is one, if the agent reads keys at all."""
         try:
             await self._move_away()
-            if way.choice is not None:
-                await self._choose(way)
+            if menu_answer.choice is not None:
+                await self._choose(menu_answer)
             else:
-                seen, menu = await self._standing()
-                await self._press(seen, menu, way.key.encode(), decides=True)
+                seen, menu = await self._expect_request()
+                await self._press(seen, menu, menu_answer.key.encode(), decides=True)
         except PromptChangedError:
             return  # it was accepted after all
         except RefusedError as error:
-            raise self.stands() from error
+            raise self.still_open_error() from error
 
     # -- the keys
 
-    async def _choose(self, way: MenuAnswer) -> None:
+    async def _choose(self, menu_answer: MenuAnswer) -> None:
         """Move the mark to the choice and press Enter there."""
-        seen, menu = await self._move_to(way)
-        await self._press(seen, menu, ENTER, marked=way.choice, decides=True)
+        seen, menu = await self._move_to(menu_answer)
+        await self._press(seen, menu, ENTER, marked=menu_answer.choice, decides=True)
 
-    async def _write(self, way: MenuAnswer) -> None:
+    async def _write(self, menu_answer: MenuAnswer) -> None:
         """Type the text into the choice; press Enter once the text is visible and nothing else has changed."""
-        seen, before = await self._move_to(way)
+        seen, before = await self._move_to(menu_answer)
         now = before
-        if way.opens:
-            await self._press(seen, now, way.opens.encode(), marked=way.choice)
-            seen, now = await self._changed(lambda now: is_open(now, before, way), "does not open for a custom answer")
-        await self._press(seen, now, way.words.encode(), marked=way.choice)
-        seen, now = await self._changed(lambda now: holds(now, before, way), "does not show what was typed")
-        await self._press(seen, now, ENTER, marked=way.choice, decides=True)
+        if menu_answer.opens:
+            await self._press(seen, now, menu_answer.opens.encode(), marked=menu_answer.choice)
+            seen, now = await self._changed(
+                lambda now: is_open(now, before, menu_answer), "does not open for a custom answer"
+            )
+        await self._press(seen, now, menu_answer.words.encode(), marked=menu_answer.choice)
+        seen, now = await self._changed(lambda now: holds(now, before, menu_answer), "does not show what was typed")
+        await self._press(seen, now, ENTER, marked=menu_answer.choice, decides=True)
 
     async def _toggle(self, wanted: frozenset[int]) -> None:
         """Toggle choices until exactly *wanted* are chosen, one key after the other, each effect verified."""
-        for at in range(len((await self._standing())[1].choices)):
-            seen, before = await self._standing()
+        for at in range(len((await self._expect_request())[1].choices)):
+            seen, before = await self._expect_request()
             choice = before.choices[at]
             if choice.is_on is None or choice.is_on is (at in wanted):
                 continue
@@ -254,7 +256,7 @@ class _AnswerAttempt:
         """
         until = self._loop.time() + MOVED_S
         while True:
-            seen = await self._watched.see_now()
+            seen = await self._target.see_now()
             now = seen.reading.menu
             if now is not None and is_right(now):
                 self._digest = now.digest
@@ -265,12 +267,12 @@ class _AnswerAttempt:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def _move_to(self, way: MenuAnswer) -> tuple[ScreenObservation, ScreenMenu]:
+    async def _move_to(self, menu_answer: MenuAnswer) -> tuple[ScreenObservation, ScreenMenu]:
         """Move the mark to the choice and return the request."""
-        choice = way.choice
+        choice = menu_answer.choice
         assert choice is not None
         while True:
-            seen, menu = await self._standing()
+            seen, menu = await self._expect_request()
             if menu.marked is None:
                 raise PromptChangedError(self._answer.request)
             if menu.marked == choice:
@@ -283,9 +285,9 @@ class _AnswerAttempt:
         Raises:
             TimedOutError: if it does not move: the agent reads nothing now.
         """
-        seen, menu = await self._standing()
+        seen, menu = await self._expect_request()
         if menu.marked is None or len(menu.choices) < 2 or not menu.hears:
-            raise self.stands()
+            raise self.still_open_error()
         await self._step(seen, menu, 1 if menu.marked + 1 < len(menu.choices) else -1)
 
     async def _step(self, seen: ScreenObservation, menu: ScreenMenu, step: int) -> None:
@@ -297,19 +299,19 @@ class _AnswerAttempt:
         assert menu.marked is not None
         for is_first in (True, False):
             await self._press(seen, menu, menu.moves[step > 0].encode(), marked=menu.marked)
-            moved = await self._is_other(menu.marked, MOVED_S)
+            moved = await self._moved_to(menu.marked, MOVED_S)
             if moved is None:
                 continue
-            if not is_first and await self._is_other(moved, STILL_S) is not None:
-                raise self.stands()  # both were read, late: its final position is unknown
+            if not is_first and await self._moved_to(moved, STILL_S) is not None:
+                raise self.still_open_error()  # both were read, late: its final position is unknown
             return
-        raise self.stands()
+        raise self.still_open_error()
 
-    async def _is_other(self, marked: int | None, within_s: float) -> int | None:
+    async def _moved_to(self, marked: int | None, within_s: float) -> int | None:
         """Return the mark's position as soon as it is not *marked*; None if it does not move."""
         until = self._loop.time() + within_s
         while True:
-            _, now = await self._standing()
+            _, now = await self._expect_request()
             if now.marked is not None and now.marked != marked:
                 return now.marked
             if self._loop.time() > until:
@@ -335,7 +337,7 @@ class _AnswerAttempt:
                 await self._pane_writer.press(key, changed(seen.size, rows, read))
             except ScreenChangedError:
                 self._is_sent = was_sent
-                seen, menu = await self._standing()
+                seen, menu = await self._expect_request()
                 if marked is not None and menu.marked != marked:
                     break
             except PasteRefusedError as error:
@@ -346,21 +348,21 @@ class _AnswerAttempt:
 
     # -- screen readings
 
-    async def _standing(self) -> tuple[ScreenObservation, ScreenMenu]:
+    async def _expect_request(self) -> tuple[ScreenObservation, ScreenMenu]:
         """Read the screen now and return the request that is answered.
 
         Raises:
             PromptChangedError: if it is not on the screen, or not what the agent waits for.
         """
-        seen, menu = await self._shown()
-        if menu is None or self._watched.verdict.state is not SessionState.ASKING:
+        seen, menu = await self._find_request()
+        if menu is None or self._target.verdict.state is not SessionState.ASKING:
             raise PromptChangedError(self._answer.request)
         return seen, menu
 
-    async def _shown(self) -> tuple[ScreenObservation, ScreenMenu | None]:
+    async def _find_request(self) -> tuple[ScreenObservation, ScreenMenu | None]:
         """Read the screen now, with the request on it; None if a second reading does not show it either."""
         for again in (True, False):
-            seen = await self._watched.see_now()
+            seen = await self._target.see_now()
             menu = seen.reading.menu
             if menu is not None and menu.digest == self._digest:
                 return seen, menu
@@ -372,14 +374,14 @@ class _AnswerAttempt:
         """Whether the request leaves the screen within *within_s*."""
         until = self._loop.time() + within_s
         while True:
-            _, menu = await self._shown()
+            _, menu = await self._find_request()
             if menu is None:
                 return True
             if self._loop.time() > until:
                 return False
             await asyncio.sleep(LOOK_S)
 
-    def stands(self) -> KasmonError:
+    def still_open_error(self) -> KasmonError:
         """Return the error for an answer whose request is still on the screen."""
         if not self._is_sent:
             return RefusedError(

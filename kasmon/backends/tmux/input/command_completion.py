@@ -56,7 +56,7 @@ class ShellScreen(Protocol):
 
 
 class CommandCompletion:
-    """The end of one command, made before it is typed into the shell *pid*; `heard` gets all output after that."""
+    """The end of one command, made before it is typed into the shell *pid*; `feed` gets all output after that."""
 
     def __init__(
         self, shell: ShellScreen, pane_writer: PaneWriter, pid: int, program: str = "sh", *, has_begun: bool = False
@@ -68,20 +68,20 @@ class CommandCompletion:
         self._tail = b""
         self._has_begun = has_begun
         """Whether its Enter was seen to be accepted: before that, a prompt on the screen is the earlier one."""
-        self.has_asked = False
+        self.is_queried = False
         """Whether the shell is being queried; `over` is set at most `ANSWER_S` later."""
         self.over = asyncio.Event()
         """Set once its end is known, or `ended` was given up."""
-        self._told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def heard(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Process *data* that the pane printed; empty if output was missed."""
         self._has_begun = self._has_begun or not data or b"\n" in data
         text = self._tail + data
         self._tail = text[-TAIL:]
         found = re.search(MARKER + self._nonce.encode() + rb";(\d{1,3})\x07", text)
-        if found is not None and not self._told.done():
-            self._told.set_result(int(found[1]))
+        if found is not None and not self._exit_code.done():
+            self._exit_code.set_result(int(found[1]))
 
     async def ended(self) -> CommandEnd:
         """Return how it ended, once it has; waits for as long as the command runs."""
@@ -100,7 +100,7 @@ class CommandCompletion:
             try:
                 is_back = self._has_begun and await asyncio.to_thread(has_terminal, self._pid)
                 if is_back and await self._ask():
-                    self.has_asked = True
+                    self.is_queried = True
                     return await self._answer()
             except KasmonError:
                 continue  # the prompt moved in that moment, or the screen could not be read
@@ -125,12 +125,12 @@ class CommandCompletion:
         """Wait for the answer, then for the shell to be in the foreground: the query ends after printing it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S):
-                await asyncio.wait([self._told])
+                await asyncio.wait([self._exit_code])
                 is_back = False
                 while not (is_back or self._shell.has_ended):
                     await asyncio.sleep(FIRST_S)
                     is_back = await asyncio.to_thread(has_terminal, self._pid)
-        return CommandEnd(self._told.result()) if self._told.done() else CommandEnd(None, NO_ANSWER)
+        return CommandEnd(self._exit_code.result()) if self._exit_code.done() else CommandEnd(None, NO_ANSWER)
 
 
 def question(nonce: str, column: int, columns: int, program: str = "sh") -> str:
@@ -162,7 +162,7 @@ def is_at_prompt(reading: ScreenReading) -> bool:
     return reading.state == "idle" and reading.composer is not None and not reading.composer.draft
 
 
-def can_be_asked(argv: Sequence[str]) -> bool:
+def supports_query(argv: Sequence[str]) -> bool:
     """Whether *argv* starts an interactive shell of a kind that understands the query."""
     if not argv or program_name(argv) not in {*POSIX, FISH}:
         return False
@@ -178,5 +178,5 @@ def has_terminal(pid: int) -> bool:
     """Whether process *pid*, a shell, is in the foreground of its terminal. Blocks briefly."""
     if sys.platform != "linux":
         return table().is_back_at_shell(pid) is True
-    told = fields(pid)
-    return told is not None and told[2] == told[5]
+    stat_fields = fields(pid)
+    return stat_fields is not None and stat_fields[2] == stat_fields[5]

@@ -54,8 +54,8 @@ class ViewWriter(Protocol):
 class FullView:
     """The full view of one agent."""
 
-    def __init__(self, watched: ViewTarget, pane_writer: ViewWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
-        self._watched, self._pane_writer, self._is_focused = watched, pane_writer, is_focused
+    def __init__(self, target: ViewTarget, pane_writer: ViewWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
+        self._target, self._pane_writer, self._is_focused = target, pane_writer, is_focused
         self._text = ""
         self._menu = ""
         """The digest of the menu whose view was read last; `_text` is its text if proven complete, else empty."""
@@ -94,7 +94,7 @@ class FullView:
         if self._opened is None or not self._text:
             return True
         (menu, rule), before = self._opened, self._text
-        seen = await self._watched.see_now()
+        seen = await self._target.see_now()
         now = seen.reading.menu
         if now is None or now.digest != digest:
             return False
@@ -114,18 +114,18 @@ class FullView:
         finally:
             self._menu, self._text, self._opened = menu.digest, text, (menu, rule)
             self.is_open = False
-            self._watched.begin()
+            self._target.begin()
 
     def _again(self, digest: str) -> None:
         if self._menu == digest and not self._text and not self.is_open:
-            self._reading = asyncio.create_task(self._once_nobody_is_focused(digest))
+            self._reading = asyncio.create_task(self._retry_unless_focused(digest))
 
-    async def _once_nobody_is_focused(self, digest: str) -> None:
+    async def _retry_unless_focused(self, digest: str) -> None:
         if await self._is_focused():
             asyncio.get_running_loop().call_later(AGAIN_S, self._again, digest)
         else:
             self.forget()
-            self._watched.begin()
+            self._target.begin()
 
     async def _text_in(self, seen: ScreenObservation, menu: ScreenMenu, rule: MenuRule, view: ViewRule) -> str:
         """Return the whole text of the view; empty if the view does not prove that it is complete."""
@@ -134,16 +134,16 @@ class FullView:
         if not is_open(seen.shot.rows, rule):
             return ""
         seen = await self._still(rule)
-        lines = found_in(seen.shot.rows, rule)
+        lines = extract_lines(seen.shot.rows, rule)
         is_whole = lines is not None
         if lines is not None and view.on:
             await self._press_in(view.on, seen, rule)
             # A half-drawn view has no end yet: it has not moved.
-            seen = await self._until(lambda now: found_in(now.shot.rows, rule) not in (None, lines), MOVED_S)
-            is_whole = found_in(seen.shot.rows, rule) == lines
+            seen = await self._until(lambda now: extract_lines(now.shot.rows, rule) not in (None, lines), MOVED_S)
+            is_whole = extract_lines(seen.shot.rows, rule) == lines
             if not is_whole and view.undo:
                 await self._press_in(view.undo, seen, rule)
-                seen = await self._until(lambda now: found_in(now.shot.rows, rule) == lines)
+                seen = await self._until(lambda now: extract_lines(now.shot.rows, rule) == lines)
         await self._press_in(view.back, seen, rule)
         back = await self._until(lambda now: _is(now, menu))
         text = "\n".join(lines or ()).strip("\n")
@@ -152,10 +152,10 @@ class FullView:
     async def _still(self, rule: MenuRule) -> ScreenObservation:
         """Return the view once two readings are equal: it may be half drawn at first."""
         loop = asyncio.get_running_loop()
-        until, before = loop.time() + SHOWN_S, await self._watched.see_now()
+        until, before = loop.time() + SHOWN_S, await self._target.see_now()
         while True:
             await asyncio.sleep(LOOK_S)
-            seen = await self._watched.see_now()
+            seen = await self._target.see_now()
             same = [row.text for row in seen.shot.rows] == [row.text for row in before.shot.rows]
             if (same and is_open(seen.shot.rows, rule)) or loop.time() > until:
                 return seen
@@ -168,7 +168,7 @@ class FullView:
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
         while True:
-            seen = await self._watched.see_now()
+            seen = await self._target.see_now()
             if is_right(seen) or loop.time() > until:
                 return seen
             await asyncio.sleep(LOOK_S)
@@ -179,7 +179,7 @@ class FullView:
             try:
                 await self._press(key, seen)
             except ScreenChangedError:
-                seen = await self._watched.see_now()
+                seen = await self._target.see_now()
                 if not is_open(seen.shot.rows, rule):
                     raise
             else:
@@ -209,7 +209,7 @@ def is_open(rows: Sequence[ScreenRow], rule: MenuRule) -> bool:
     return any(re.search(view.shows, row.seen) for row in rows)
 
 
-def found_in(rows: Sequence[ScreenRow], rule: MenuRule) -> list[str] | None:
+def extract_lines(rows: Sequence[ScreenRow], rule: MenuRule) -> list[str] | None:
     """Return the text rows in the view of *rule*; None unless *rows* show its beginning and its end."""
     view = rule.view
     if view is None or not is_open(rows, rule):

@@ -6,33 +6,33 @@ from kasmon.detection.menu_answer import MenuAnswer
 from kasmon.detection.menu_choices import ScreenMenu
 
 
-def holds(now: ScreenMenu, before: ScreenMenu, way: MenuAnswer) -> bool:
+def holds(now: ScreenMenu, before: ScreenMenu, menu_answer: MenuAnswer) -> bool:
     """Whether *now* is the menu *before* with the typed text and the mark in place."""
-    if now.marked != way.choice or len(now.choices) != len(before.choices):
+    if now.marked != menu_answer.choice or len(now.choices) != len(before.choices):
         return False
-    assert way.choice is not None
+    assert menu_answer.choice is not None
     expected = [choice.label for choice in before.choices]
-    if way.stands:
-        if now.choices[way.choice].words:  # still the agent's own hint, which looks like the text
+    if menu_answer.stands:
+        if now.choices[menu_answer.choice].words:  # still the agent's own hint, which looks like the text
             return False
-        expected[way.choice] = way.stands
+        expected[menu_answer.choice] = menu_answer.stands
     else:
-        written = now.choices[way.choice].note if now.entry is None else now.entry
-        if written != way.words:
+        written = now.choices[menu_answer.choice].note if now.entry is None else now.entry
+        if written != menu_answer.words:
             return False
     return _asked(now) == _asked(before) and expected == [choice.label for choice in now.choices]
 
 
-def is_open(now: ScreenMenu, before: ScreenMenu, way: MenuAnswer) -> bool:
+def is_open(now: ScreenMenu, before: ScreenMenu, menu_answer: MenuAnswer) -> bool:
     """Whether *now* is the menu *before*, with the marked choice open for text."""
-    if now.marked != way.choice or len(now.choices) != len(before.choices) or _asked(now) != _asked(before):
+    if now.marked != menu_answer.choice or len(now.choices) != len(before.choices) or _asked(now) != _asked(before):
         return False
-    assert way.choice is not None
+    assert menu_answer.choice is not None
     known = [choice.label for choice in before.choices]
-    others = [choice.label for at, choice in enumerate(now.choices) if at != way.choice]
-    was, is_now = before.choices[way.choice], now.choices[way.choice]
+    others = [choice.label for at, choice in enumerate(now.choices) if at != menu_answer.choice]
+    was, is_now = before.choices[menu_answer.choice], now.choices[menu_answer.choice]
     opened = now.entry is not None or (was.label, was.note) != (is_now.label, is_now.note)
-    return opened and others == [label for at, label in enumerate(known) if at != way.choice]
+    return opened and others == [label for at, label in enumerate(known) if at != menu_answer.choice]
 
 
 def is_toggled(before: ScreenMenu, at: int, now: ScreenMenu) -> bool:

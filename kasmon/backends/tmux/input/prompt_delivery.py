@@ -32,7 +32,7 @@ from kasmon.backends.tmux.input.prompt_entry import (
     EntryObserver,
     EntryTarget,
     PromptEntry,
-    asks,
+    has_question,
     unchanged,
 )
 from kasmon.backends.tmux.server_connection import ServerConnection
@@ -79,12 +79,12 @@ class PromptTarget(NamedTuple):
 class PromptDelivery:
     """Delivers prompts to one agent, one after the other."""
 
-    def __init__(self, pane: PromptTarget, watched: EntryTarget, clock: Callable[[], float]) -> None:
-        self._pane, self._watched, self._clock = pane, watched, clock
+    def __init__(self, pane: PromptTarget, target: EntryTarget, clock: Callable[[], float]) -> None:
+        self._pane, self._target, self._clock = pane, target, clock
         self._last, self._last_at = "", math.inf
         """The text that was typed last, and when."""
 
-    async def carry(self, prompt: Prompt, typing: EntryObserver) -> str:
+    async def carry(self, prompt: Prompt, observer: EntryObserver) -> str:
         """Type *prompt* and send it; return why acceptance was not verified, or empty.
 
         Raises:
@@ -98,29 +98,31 @@ class PromptDelivery:
         while True:
             is_late = self._clock() > until
             async with self._pane.pane_writer.alone() as writer:
-                way = await self._way(prompt, is_late=is_late)
-                if isinstance(way, EntryMethod):
-                    text = self._last = outgoing(await typing.begins())
+                method = await self._choose_method(prompt, is_late=is_late)
+                if isinstance(method, EntryMethod):
+                    text = self._last = outgoing(await observer.begin())
                     self._last_at = self._clock()
                     try:
-                        return await self._entry(writer, way, text, typing).carry()
+                        return await self._entry(writer, method, text, observer).carry()
                     except ScreenChangedError:
-                        way = _typed_into(self._pane)
-                own = await self._cleared(writer, own) if prompt.when == "interrupt" else ""
+                        method = _typing_error(self._pane)
+                own = await self._clear_draft(writer, own) if prompt.when == "interrupt" else ""
             if is_late:
-                raise way
+                raise method
             if not own:
                 await asyncio.sleep(LOOK_S)
 
-    def _entry(self, writer: ExclusivePaneWriter, way: EntryMethod, text: str, typing: EntryObserver) -> PromptEntry:
-        return PromptEntry(self._pane.name, self._pane.id, self._watched, self._clock, writer, way, text, typing)
+    def _entry(
+        self, writer: ExclusivePaneWriter, method: EntryMethod, text: str, observer: EntryObserver
+    ) -> PromptEntry:
+        return PromptEntry(self._pane.name, self._pane.id, self._target, self._clock, writer, method, text, observer)
 
-    async def _way(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
+    async def _choose_method(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
         """Return how *prompt* can be typed now, or an error that may pass by itself; *is_late*: it did not pass."""
         self._refuse_asking()
-        pane, rule, text = self._pane, self._watched.box_rule, outgoing(prompt.text)
+        pane, rule, text = self._pane, self._target.box_rule, outgoing(prompt.text)
         if time.time() - await pane.line.ask(ask.last_key_at(pane.id)) <= PERSON_S + SECOND_S:
-            return _typed_into(pane)
+            return _typing_error(pane)
         facts = await pane.line.ask(ask.screen_facts(pane.id))
         if facts.in_mode and prompt.when == "interrupt" and pane.is_ours:
             await pane.line.ask(ask.leave_mode(pane.id))
@@ -134,29 +136,29 @@ class PromptDelivery:
                 raise PasteRefusedError(pane.id, LINES)
         if rule is None:
             return EntryMethod(None, NO_FILE, newline, is_whole)
-        seen = await self._watched.see_now()
+        seen = await self._target.see_now()
         box = seen.reading.composer
         self._refuse_asking()
         if box is None and rule.shows_all:
             if not (prompt.anyway and is_late):
                 return PromptBoxError(pane.name, NO_BOX_SEEN, hint=NO_BOX_HINT, is_unseen=True)
-            if asks(seen) or (seen.reading.state == UNCLEAR and probably_asking(seen.shot) is not None):
+            if has_question(seen) or (seen.reading.state == UNCLEAR and probably_asking(seen.shot) is not None):
                 raise SessionBusyError(pane.name, "asking")
             return EntryMethod(None, UNSEEN, newline, is_whole)
         if box is not None and box.draft:
-            return _with_draft(pane.name, box)
+            return _draft_error(pane.name, box)
         is_seen = rule.shows_all and bool(inked(text))
         cursor = seen.shot.cursor
         unless = "" if cursor is None or is_late else cursor_moved(cursor[0], cursor[1] + seen.above)
         return EntryMethod(rule if is_seen else None, NO_INK if rule.shows_all else NO_BOX, newline, is_whole, unless)
 
-    async def _cleared(self, writer: ExclusivePaneWriter, own: str) -> str:
+    async def _clear_draft(self, writer: ExclusivePaneWriter, own: str) -> str:
         """Clear what the agent put back into its box when its turn was interrupted, by one key; return what that left.
 
         *own*: what such a key left before, empty for the first one. Only the text that kasmon typed last, untouched
         since, is cleared.
         """
-        rule, seen = self._watched.box_rule, await self._watched.see_now()
+        rule, seen = self._target.box_rule, await self._target.see_now()
         box = seen.reading.composer
         if rule is None or not rule.clear or box is None or not box.draft:
             return ""
@@ -169,14 +171,14 @@ class PromptDelivery:
         return inked(box.draft) if own else inked(self._last)
 
     def _refuse_asking(self) -> None:
-        if self._watched.is_asking:
+        if self._target.is_asking:
             raise SessionBusyError(self._pane.name, "asking")
 
 
-def _typed_into(pane: PromptTarget) -> SessionBusyError:
+def _typing_error(pane: PromptTarget) -> SessionBusyError:
     return SessionBusyError(pane.name, "being typed into")
 
 
-def _with_draft(name: str, box: Composer) -> PromptBoxError:
+def _draft_error(name: str, box: Composer) -> PromptBoxError:
     why = f"its input box contains a draft ({box.draft[:SHOWN]!r})"
     return PromptBoxError(name, why, hint="Send it or clear it there first.")

@@ -44,11 +44,11 @@ ENDED: Final = "the agent ended when it received this"
 class EntryObserver(Protocol):
     """The sender of the prompt, which is informed of its progress."""
 
-    async def begins(self) -> str:
+    async def begin(self) -> str:
         """Return the text, which is typed next. Raises RefusedError if the prompt was cancelled."""
         ...
 
-    def stands(self) -> None:
+    def mark_visible(self) -> None:
         """Record that the whole text was seen in the box."""
         ...
 
@@ -80,21 +80,21 @@ class EntryMethod(NamedTuple):
 
 
 class PromptEntry:
-    """The prompt *text* for the session *name* in *pane*, typed by method *way*."""
+    """The prompt *text* for the session *name* in *pane*, typed by method *method*."""
 
     def __init__(
         self,
         name: str,
         pane: str,
-        watched: EntryTarget,
+        target: EntryTarget,
         clock: Callable[[], float],
         writer: ExclusivePaneWriter,
-        way: EntryMethod,
+        method: EntryMethod,
         text: str,
-        typing: EntryObserver,
+        observer: EntryObserver,
     ) -> None:
-        self._name, self._pane, self._watched, self._clock = name, pane, watched, clock
-        self._writer, self._way, self._text, self._typing = writer, way, text, typing
+        self._name, self._pane, self._target, self._clock = name, pane, target, clock
+        self._writer, self._method, self._text, self._observer = writer, method, text, observer
 
     async def carry(self) -> str:
         """Type it and send it; return why acceptance was not verified, or empty.
@@ -106,40 +106,40 @@ class PromptEntry:
         """
         await self._type()
         typed_at = self._clock()
-        rule = self._way.rule
+        rule = self._method.rule
         if rule is None:
             await asyncio.sleep(ENTER_S)
-            seen = await self._look()
-            if self._watched.is_asking or (seen is not None and asks(seen)):
+            seen = await self._observe()
+            if self._target.is_asking or (seen is not None and has_question(seen)):
                 raise self._lost("the text was typed, but not Enter: a request is open there now")
             await self._press()
-            return self._way.doubt
-        seen = await self._standing(rule)
-        self._typing.stands()
+            return self._method.doubt
+        seen = await self._await_text(rule)
+        self._observer.mark_visible()
         was_working = "working" in seen.reading.state
         await asyncio.sleep(max(0.0, typed_at + ENTER_S - self._clock()))
         for _ in range(PRESSES):
             await self._enter(rule)
             try:
-                if await self._is_taken(rule, was_working=was_working):
+                if await self._is_accepted(rule, was_working=was_working):
                     return ""
             except PromptLostError:
-                if self._watched.has_ended:  # maybe because of the prompt; its session shows how
+                if self._target.has_ended:  # maybe because of the prompt; its session shows how
                     return ENDED
                 raise
         raise self._lost("the text is in its input box, and Enter was not accepted")
 
     async def _type(self) -> None:
         """Insert the text; if that is refused, nothing of it was inserted."""
-        way, text = self._way, self._text
+        method, text = self._method, self._text
         try:
-            if not way.newline:
-                if not way.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
+            if not method.newline:
+                if not method.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
                     raise PasteRefusedError(self._pane, LINES)
-                await self._writer.paste(text if way.is_whole else text.rstrip("\n"), way.unless)
+                await self._writer.paste(text if method.is_whole else text.rstrip("\n"), method.unless)
                 return
-            keys = pieces(text.strip("\n").split("\n"), way.newline)
-            await self._writer.press(keys[0], way.unless)
+            keys = pieces(text.strip("\n").split("\n"), method.newline)
+            await self._writer.press(keys[0], method.unless)
         except TmuxError as error:
             raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
         try:
@@ -148,11 +148,11 @@ class PromptEntry:
         except KasmonError as error:
             raise self._lost(f"only a part of it was typed ({error.message})") from error
 
-    async def _standing(self, rule: ComposerRule) -> ScreenObservation:
+    async def _await_text(self, rule: ComposerRule) -> ScreenObservation:
         """Wait until the box contains the text and nothing else; return that reading."""
         until = self._clock() + TYPED_S
         while True:
-            seen = await self._look()
+            seen = await self._observe()
             box = seen.reading.composer if seen is not None else None
             if seen is not None and box is not None and stands(self._text, box, rule):
                 return seen
@@ -165,7 +165,7 @@ class PromptEntry:
         """Press Enter at a moment when the text is in the box."""
         until = self._clock() + TYPED_S
         while True:
-            seen = await self._standing(rule)
+            seen = await self._await_text(rule)
             box = seen.reading.composer
             assert box is not None
             try:
@@ -191,13 +191,13 @@ class PromptEntry:
         except TmuxError as error:
             raise self._lost(f"tmux did not report whether Enter was pressed ({error.message})") from error
 
-    async def _is_taken(self, rule: ComposerRule, *, was_working: bool) -> bool:
+    async def _is_accepted(self, rule: ComposerRule, *, was_working: bool) -> bool:
         """Whether the text has left its box in two readings; false if it is still there."""
         again_at, until = self._clock() + TAKEN_S, self._clock() + GONE_S
         was_gone = False
         while True:
             await asyncio.sleep(LOOK_S)
-            seen = await self._look()
+            seen = await self._observe()
             box = seen.reading.composer if seen is not None else None
             if seen is None:
                 is_gone = False
@@ -221,10 +221,10 @@ class PromptEntry:
                 )
                 raise self._lost(f"Enter was pressed, but it is unknown whether it was accepted: {there}")
 
-    async def _look(self) -> ScreenObservation | None:
+    async def _observe(self) -> ScreenObservation | None:
         """Read the screen now; None if that fails at this moment."""
         try:
-            return await self._watched.see_now()
+            return await self._target.see_now()
         except SessionEndedError as error:
             raise self._lost("the agent ended or was released before delivery was confirmed") from error
         except TmuxServerGoneError as error:
@@ -236,7 +236,7 @@ class PromptEntry:
         return PromptLostError(self._name, why)
 
 
-def asks(seen: ScreenObservation) -> bool:
+def has_question(seen: ScreenObservation) -> bool:
     """Whether a question that a rule matches is on the screen, whatever other sources report: Enter might answer it."""
     return seen.reading.menu is not None or "asking" in seen.reading.state
 
