@@ -122,7 +122,7 @@ class TmuxAgent(PaneListener):
         self._events.put_nowait(None)
 
     async def send(self, command: Wish, /) -> None:
-        """Send the command *command* to the agent: a prompt as `deliver`, an interrupt as a key, a stop as signals.
+        """Send *command* to the agent: a prompt as `deliver`, an interrupt as a key, a stop as signals.
 
         Raises:
             SessionEndedError: if it has ended.

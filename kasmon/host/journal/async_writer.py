@@ -20,8 +20,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 class LogWriter:
     """The log writer of one host. While the log cannot be written it retains every event and keeps trying."""
 
-    def __init__(self, book: SessionLog) -> None:
-        self.book = book
+    def __init__(self, session_log: SessionLog) -> None:
+        self.session_log = session_log
         self.on_noted: Callable[[], None] = lambda: None
         """Called after each event that was noted."""
         self._wake = asyncio.Event()
@@ -31,7 +31,7 @@ class LogWriter:
     @property
     def session(self) -> Session:
         """The session state after the events noted so far."""
-        return self.book.session
+        return self.session_log.session
 
     def note(self, event: Event, *, durable: bool = False) -> None:
         """Apply *event* now and write it soon.
@@ -39,46 +39,46 @@ class LogWriter:
         Raises:
             ValueError: if it cannot be encoded; it is not applied then.
         """
-        self.book.note(event, durable=durable)
+        self.session_log.note(event, durable=durable)
         self._wake.set()
         self.on_noted()
 
-    async def lose_its_place(self) -> None:
+    async def abandon(self) -> None:
         """Stop writing and discard what is pending: the session's folder was removed."""
-        self.book.lose_its_place()
+        self.session_log.abandon()
         await self._flushed()
 
     async def written(self, limit_s: float) -> bool:
         """Wait up to *limit_s* seconds until all events noted so far are in the log; whether they are."""
-        return await self._reached(self.book.noted, limit_s)
+        return await self._reached(self.session_log.noted, limit_s)
 
     async def on_disk(self) -> bool:
         """Wait until all events noted so far are on disk; true once they are. False if the disk refuses to write."""
-        count = self.book.noted
+        count = self.session_log.noted
         while not await self._reached(count, WRITTEN_S):
-            if self.book.trouble:
+            if self.session_log.trouble:
                 return False
         return True
 
     async def room(self) -> None:
         """Wait until few enough events are unwritten. Until then read nothing more from the agent."""
-        while self.book.unwritten >= UNWRITTEN:
-            await self._reached(self.book.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)
+        while self.session_log.unwritten >= UNWRITTEN:
+            await self._reached(self.session_log.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)
 
     async def aclose(self, limit_s: float | None) -> bool:
         """Stop writing once all is written, or after *limit_s* seconds; false if something is unwritten. Idempotent."""
-        done = await self._reached(self.book.noted, limit_s)
+        done = await self._reached(self.session_log.noted, limit_s)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         return done
 
     async def _reached(self, count: int, limit_s: float | None) -> bool:
-        if self.book.written >= count:
+        if self.session_log.written >= count:
             return True
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((count, reached))
         await asyncio.wait([reached], timeout=limit_s)
-        return self.book.written >= count
+        return self.session_log.written >= count
 
     async def _run(self) -> None:
         while True:
@@ -89,7 +89,7 @@ class LogWriter:
 
     async def _keep_trying(self) -> None:
         began_at, pause_s = time.monotonic(), FIRST_PAUSE_S
-        why = self.book.trouble
+        why = self.session_log.trouble
         while True:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -100,8 +100,8 @@ class LogWriter:
         self.note(NoticeRaised(at=time.time(), text=text, level="warning"))
 
     async def _flushed(self) -> bool:
-        done = await asyncio.to_thread(self.book.flush)
-        written = self.book.written
+        done = await asyncio.to_thread(self.session_log.flush)
+        written = self.session_log.written
         for count, reached in self._waiting:
             if count <= written and not reached.done():
                 reached.set_result(None)

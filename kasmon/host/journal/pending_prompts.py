@@ -32,35 +32,35 @@ class PendingPromptStore:
     def __init__(self, places: Paths, session: SessionId) -> None:
         self._places = places
         self._session = session
-        self._words: dict[ReceiptId, str] = {}
+        self._texts: dict[ReceiptId, str] = {}
         with contextlib.suppress(OSError, KasmonError, msgspec.DecodeError, UnicodeDecodeError):
-            self._words = msgspec.json.decode(self._path.read_bytes(), type=dict[ReceiptId, str])
+            self._texts = msgspec.json.decode(self._path.read_bytes(), type=dict[ReceiptId, str])
 
     def __getitem__(self, receipt: ReceiptId) -> str | None:
-        return self._words.get(receipt)
+        return self._texts.get(receipt)
 
     def before(self, event: Event, written: Event) -> None:
         """Store the text of *event* if the log gets it only redacted, as *written*."""
         if isinstance(event, ReceiptMoved) and isinstance(written, ReceiptMoved) and event.prompt:
-            words = {name: text for name, text in self._words.items() if name != event.receipt.id}
+            texts = {name: text for name, text in self._texts.items() if name != event.receipt.id}
             if event.prompt != written.prompt and event.receipt.state is ReceiptState.QUEUED:
-                words[event.receipt.id] = event.prompt
-            self._keep(words)
+                texts[event.receipt.id] = event.prompt
+            self._keep(texts)
 
     def after(self, event: Event) -> None:
         """Remove the text of prompts that are no longer queued after *event*."""
         if isinstance(event, SessionEnded):
             self._keep({})
         elif isinstance(event, ReceiptMoved) and event.receipt.state is not ReceiptState.QUEUED:
-            self._keep({name: text for name, text in self._words.items() if name != event.receipt.id})
+            self._keep({name: text for name, text in self._texts.items() if name != event.receipt.id})
 
-    def _keep(self, words: Mapping[ReceiptId, str]) -> None:
-        if words == self._words:
+    def _keep(self, texts: Mapping[ReceiptId, str]) -> None:
+        if texts == self._texts:
             return
-        self._words = dict(words)
+        self._texts = dict(texts)
         try:
-            if words:
-                write_private(self._path, msgspec.json.encode(words))
+            if texts:
+                write_private(self._path, msgspec.json.encode(texts))
             else:
                 self._path.unlink(missing_ok=True)
         except (OSError, KasmonError, UnicodeEncodeError) as error:

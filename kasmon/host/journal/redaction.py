@@ -109,26 +109,26 @@ class Redactor:
         would send the agent the mark instead.
         """
         if not isinstance(fact, RequestOpened):
-            return self._within(fact, self.line)
-        honest = self._within(fact, _unmarked)
+            return self._redact_struct(fact, self.line)
+        honest = self._redact_struct(fact, _unmarked)
         if honest is not fact:
             choices = tuple(choice for choice in honest.request.choices if choice is not Decision.EDIT)
             request = msgspec.structs.replace(honest.request, choices=choices)
             honest = msgspec.structs.replace(honest, request=request)
-        return self._within(honest, self.line)
+        return self._redact_struct(honest, self.line)
 
     def line(self, text: str) -> str:
         """Return *text* without secrets."""
         pieces: list[str] = []
         at = 0
-        for start, end, mark in self._found(text):
+        for start, end, mark in self._find_secrets(text):
             pieces += (text[at:start], mark)
             at = end
         return "".join((*pieces, text[at:])) if pieces else text
 
     def unfinished(self, text: str) -> str:
         """Return *text*, which is still being written, without secrets and without an end that may become one."""
-        return self.line(text[: self._settled(text)])
+        return self.line(text[: self._settled_length(text)])
 
     def next_part(self, text: str, start: int, *, is_over: bool = False) -> tuple[str, int]:
         """Return the next part of *text*, which is still being written, redacted as by `unfinished`; and its end.
@@ -138,16 +138,16 @@ class Redactor:
             start: 0, or the end that the part before returned: no secret begins before it and ends behind it.
             is_over: nothing follows, so only an end that reveals `REVEALING` characters of a secret is held back.
         """
-        end = self._settled(text, is_over=is_over)
+        end = self._settled_length(text, is_over=is_over)
         pieces: list[str] = []
         at = start
-        for first, last, mark in self._found(text[:end]):
+        for first, last, mark in self._find_secrets(text[:end]):
             if first >= at:
                 pieces += (text[at:first], mark)
             at = max(at, last)
         return "".join((*pieces, text[at:end])), max(at, end, start)
 
-    def _settled(self, text: str, *, is_over: bool = False) -> int:
+    def _settled_length(self, text: str, *, is_over: bool = False) -> int:
         """Return how much of *text*, which is still being written, has no beginning of a secret at its end."""
         end = _token_begun(text)
         if end == len(text) and not is_over:
@@ -165,7 +165,7 @@ class Redactor:
         Raises:
             ValueError: if a redacted part is ambiguous.
         """
-        known = [(mark, text[start:end]) for text in _texts(before) for start, end, mark in self._found(text)]
+        known = [(mark, text[start:end]) for text in _texts(before) for start, end, mark in self._find_secrets(text)]
         marks = [mark for text in _texts(edited) for mark in re.findall(HIDDEN_MARK, text)]
         if not known or not any(BEGUN in text for text in _texts(edited)):
             return edited
@@ -181,7 +181,7 @@ class Redactor:
         restored: ValueT = _mapped(edited, lambda text: re.sub(HIDDEN_MARK, lambda mark: next(secrets), text))
         return restored
 
-    def _found(self, text: str) -> list[tuple[int, int, str]]:
+    def _find_secrets(self, text: str) -> list[tuple[int, int, str]]:
         """Return where secrets are in *text*, each with its mark; in order, none within another."""
         spans = [(start, end, hidden_mark(end - start)) for start, end in tokens(text)]
         for form, mark in self._marks.items():
@@ -199,21 +199,21 @@ class Redactor:
                 found[-1] = (found[-1][0], end, hidden_mark(end - found[-1][0]))
         return found
 
-    def _within(self, struct: StructT, hide: Callable[[str], str]) -> StructT:
+    def _redact_struct(self, struct: StructT, hide: Callable[[str], str]) -> StructT:
         changed: dict[str, Any] = {}
         for name in struct.__struct_fields__:
             before = getattr(struct, name)
-            after = _mapped(before, hide) if name in WORDS else self._below(before, hide)
+            after = _mapped(before, hide) if name in WORDS else self._redact_nested(before, hide)
             if after is not before:
                 changed[name] = after
         return msgspec.structs.replace(struct, **changed) if changed else struct
 
-    def _below(self, value: Any, hide: Callable[[str], str]) -> Any:
+    def _redact_nested(self, value: Any, hide: Callable[[str], str]) -> Any:
         """Return *value*, which is not itself redacted, with the structs in it redacted."""
         if isinstance(value, msgspec.Struct):
-            return self._within(value, hide)
+            return self._redact_struct(value, hide)
         if isinstance(value, tuple):
-            return _same(value, tuple(self._below(member, hide) for member in value))
+            return _same(value, tuple(self._redact_nested(member, hide) for member in value))
         return value
 
 

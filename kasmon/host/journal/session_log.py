@@ -56,7 +56,7 @@ class SessionLog:
         """The last prompt not sent by an agent, which identifies the agent's conversation."""
         self._log = EventLog(places.log(session))
         self._blobs = places.blobs(session)
-        self.hiding = Redactor()
+        self.redactor = Redactor()
         """Redacts the lines of the log."""
         self.learn((*secrets, *secrets_of(places, session, _argv(places, session))))
         self._waiting = PendingPromptStore(places, session)
@@ -64,7 +64,7 @@ class SessionLog:
         self._indexing: threading.Thread | None = None
         self._unwritten: deque[tuple[Event, bool]] = deque()
         self._writing = threading.Lock()
-        self._has_no_place = False
+        self._is_abandoned = False
         self.session = begun(places, session)
         try:
             for event, _ in self._log.read():
@@ -106,13 +106,13 @@ class SessionLog:
     def flush(self) -> bool:
         """Write the noted events, in order; false, with `trouble`, if some remain unwritten. May run in a thread."""
         with self._writing:
-            if self._has_no_place:
+            if self._is_abandoned:
                 self._unwritten.clear()
                 self.written = self.noted
             while self._unwritten:
                 event, durable = self._unwritten[0]
                 try:
-                    hidden = self.hiding.fact(event)
+                    hidden = self.redactor.fact(event)
                     self._waiting.before(event, hidden)
                     self._refresh_index(self._log.append(fitted(hidden, self._blobs), durable=durable))
                     self._waiting.after(event)
@@ -131,14 +131,14 @@ class SessionLog:
             self._indexing = threading.Thread(target=_refresh_index, args=(self.places,), name="refreshes the index")
             self._indexing.start()
 
-    def lose_its_place(self) -> None:
+    def abandon(self) -> None:
         """Discard pending events and write nothing more, counting all as written: the session's folder is removed."""
-        self._has_no_place = True
+        self._is_abandoned = True
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Redact *secrets* from now on, here and in this process's own log."""
         secrets = tuple(secrets)
-        self.hiding.learn(secrets)
+        self.redactor.learn(secrets)
         process_log.learn(secrets)
 
     def restored(self, receipt: ReceiptId, text: str) -> str:
@@ -148,7 +148,7 @@ class SessionLog:
             UsageError: if a redacted part of it was changed.
         """
         try:
-            return self.hiding.restored(text, self.prompts[receipt].prompt)
+            return self.redactor.restored(text, self.prompts[receipt].prompt)
         except ValueError as error:
             hint = "Leave each ⟨hidden: …⟩ unchanged and in place, or write the whole prompt again."
             raise UsageError(f"the prompt {receipt!r} cannot be changed like this: {error}.", hint=hint) from error

@@ -59,10 +59,10 @@ class HostLink:
         return self._on_close
 
     @on_close.setter
-    def on_close(self, told: Callable[[], None]) -> None:
-        self._on_close = told
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._on_close = callback
         if not self.is_open:
-            self._loop.call_soon(told)
+            self._loop.call_soon(callback)
 
     @classmethod
     async def open(cls, socket_path: Path, limit_s: float = ANSWER_S, *, as_agent: bool = False) -> "HostLink":
@@ -76,7 +76,7 @@ class HostLink:
         """
         name = socket_path.stem
         try:
-            connected = await _connected(socket_path, limit_s)
+            connected = await _connect(socket_path, limit_s)
         except TimeoutError as error:
             raise TimedOutError(f"the host {name!r} did not accept the connection within {limit_s:g} s.") from error
         except OSError as error:
@@ -92,7 +92,7 @@ class HostLink:
             raise
         except KasmonError as error:
             await link.aclose()
-            raise await _explained(socket_path, pid, error) from error
+            raise await _explain_error(socket_path, pid, error) from error
         except BaseException:
             await link.aclose()
             raise
@@ -238,7 +238,7 @@ class HostLink:
         self._on_close()
 
 
-async def _explained(path: Path, pid: int, error: KasmonError) -> KasmonError:
+async def _explain_error(path: Path, pid: int, error: KasmonError) -> KasmonError:
     """Return the error to raise instead of *error*, with which the host at *path* refused the connection.
 
     That is a `ProtocolVersionError` if the host's control status shows another version, or if it refused without
@@ -255,7 +255,7 @@ async def _explained(path: Path, pid: int, error: KasmonError) -> KasmonError:
     return other
 
 
-async def _connected(path: Path, limit_s: float) -> socket.socket:
+async def _connect(path: Path, limit_s: float) -> socket.socket:
     """Connect to the socket at *path*.
 
     Raises:

@@ -35,10 +35,10 @@ class FromClientDecoder:
         if not (isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.edited):
             return frame
         try:
-            wish = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
+            command = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
         except (ValueError, RecursionError) as error:
             raise msgspec.DecodeError(f"the changed input cannot be read: {error}") from error
-        return msgspec.structs.replace(frame, wish=wish, edited=b"")
+        return msgspec.structs.replace(frame, wish=command, edited=b"")
 
 
 from_client = FromClientDecoder()

@@ -63,7 +63,7 @@ async def link(
     try:
         return await search.run(deadline)
     except OSError as error:
-        raise HostUnreachableError(search.name, _told(error)) from error
+        raise HostUnreachableError(search.name, _describe_error(error)) from error
 
 
 async def link_running_tmux_host(places: Paths) -> HostLink:
@@ -113,7 +113,7 @@ class _Search:
                 why = unreachable.why
             except ProtocolVersionError as other:
                 why = "the host of another version has not exited yet"
-                if await self._told_to_hand_over(other):
+                if await self._request_hand_over(other):
                     deadline = max(deadline, time.monotonic() + control.HAND_OVER_S + REACH_S)
             if await asyncio.to_thread(lock_holder, self.lock) is None:
                 await self._start()
@@ -125,7 +125,7 @@ class _Search:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
-    async def _told_to_hand_over(self, other: ProtocolVersionError) -> bool:
+    async def _request_hand_over(self, other: ProtocolVersionError) -> bool:
         """Ask the host of an older version to hand over; whether it was asked only now.
 
         Raises:
@@ -146,13 +146,13 @@ class _Search:
             return
         await self._may_start()
         if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
-            said = await asyncio.to_thread(last_words, self.log)
-            raise HostUnreachableError(self.name, said or f"it ended with exit code {self.child.returncode}")
+            last_output = await asyncio.to_thread(last_words, self.log)
+            raise HostUnreachableError(self.name, last_output or f"it ended with exit code {self.child.returncode}")
         self.started += 1
         try:
             self.child = await asyncio.to_thread(spawn, self.places, self.session, self.cursor)
         except OSError as error:
-            raise HostUnreachableError(self.name, f"it cannot be started: {_told(error)}") from error
+            raise HostUnreachableError(self.name, f"it cannot be started: {_describe_error(error)}") from error
 
     async def _may_start(self) -> None:
         """Raise the reason against starting the host; the tmux host starts no agent, so there is none."""
@@ -176,17 +176,17 @@ class _SessionSearch(_Search):
 
     async def run(self, deadline: float) -> HostLink:
         if self.start:
-            await self._let_the_last_one_leave(deadline)
+            await self._await_last_host(deadline)
         return await super().run(deadline)
 
-    async def _let_the_last_one_leave(self, deadline: float) -> None:
+    async def _await_last_host(self, deadline: float) -> None:
         """Wait while the host of an agent that has ended exits; it accepts no commands any more."""
-        while (await self._look()).state is SessionState.ENDED and time.monotonic() < deadline:
+        while (await self._read_session()).state is SessionState.ENDED and time.monotonic() < deadline:
             if await asyncio.to_thread(lock_holder, self.lock) is None:
                 return
             await asyncio.sleep(LONGEST_PAUSE_S / 10)
 
-    async def _look(self) -> Session:
+    async def _read_session(self) -> Session:
         if self.now is None:
             self.now = await asyncio.to_thread(begun, self.places, SessionId(self.name))
         now: Session = self.now
@@ -203,12 +203,12 @@ class _SessionSearch(_Search):
             HostUnreachableError: if it no longer runs, and no restart was requested.
         """
         session, before, seen_before = SessionId(self.name), self.now, self.cursor
-        now = await self._look()
+        now = await self._read_session()
         if self.child is not None and before and self.cursor != seen_before and now.state is SessionState.ENDED:
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)
-        launch, wanted_at = await asyncio.to_thread(_wanted, self.places, session)
+        launch, wanted_at = await asyncio.to_thread(_load_launch, self.places, session)
         was_tried = now.state is SessionState.ENDED and now.since >= wanted_at
         if self.start or (launch.generation > now.generation and not was_tried and not self.only_looks):
             return
@@ -231,7 +231,7 @@ def _refuse_link(places: Paths) -> None:
         private_folder(places.runtime)
 
 
-def _wanted(places: Paths, session: SessionId) -> tuple[Launch, float]:
+def _load_launch(places: Paths, session: SessionId) -> tuple[Launch, float]:
     """Return the session's launch, and when it was written, in seconds since the epoch.
 
     Raises:
@@ -241,7 +241,7 @@ def _wanted(places: Paths, session: SessionId) -> tuple[Launch, float]:
     return launch, places.launch(session).stat().st_mtime
 
 
-def _told(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     """Return the system's message, with the file that it is about."""
     why = error.strerror or str(error)
     return f"{str(error.filename)!r}: {why}" if error.filename else why

@@ -37,12 +37,12 @@ class ConnectionOwner(Protocol):
 class ClientConnection(asyncio.Protocol):
     """One client of this host."""
 
-    def __init__(self, house: ConnectionOwner) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self.as_agent = False
         """Whether the client declared itself an agent."""
         self.greeted = False
         self.closed = asyncio.get_running_loop().create_future()
-        self._house = house
+        self._owner = owner
         self._peer = PeerProcess(-1, 0)
         self._transport: asyncio.Transport | None = None
         self._unpacker = Unpacker()
@@ -97,15 +97,15 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _write(self, frame: Push) -> None:
-        made = frame() if callable(frame) else frame
-        if made is None or self._transport is None:
+        built = frame() if callable(frame) else frame
+        if built is None or self._transport is None:
             return
         try:
-            self._transport.write(pack(made))
+            self._transport.write(pack(built))
         except UsageError as error:
             log.warning("%s", error)
-            if isinstance(made, Numbered):
-                self._transport.write(pack(failed(made.n, RefusedError(error.message))))
+            if isinstance(built, Numbered):
+                self._transport.write(pack(failed(built.n, RefusedError(error.message))))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -117,7 +117,7 @@ class ClientConnection(asyncio.Protocol):
             log.warning("a client was refused: the system does not report its user")
             transport.abort()
             return
-        if self._house.is_closing:
+        if self._owner.is_closing:
             transport.abort()
             return
         if not is_ours(self._peer):
@@ -125,21 +125,21 @@ class ClientConnection(asyncio.Protocol):
             transport.abort()
             return
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        self._house.connections.add(self)
+        self._owner.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self._first is not None:
             self._first += data
             if control.MAGIC.startswith(self._first[: len(control.MAGIC)]):
                 if (kind := control.parse_request(self._first)) is not None and self.is_open:
-                    self._house.handle_control(self, kind)
+                    self._owner.handle_control(self, kind)
                 return
             data, self._first = self._first, None
         try:
             for body in self._unpacker.feed(data):
                 if not self.is_open:
                     return
-                self._house.handle(self, body)
+                self._owner.handle(self, body)
         except WireError as error:
             log.warning("a client was dropped: %s", error)
             self.abort()
@@ -157,4 +157,4 @@ class ClientConnection(asyncio.Protocol):
         self._waiting.clear()
         if not self.closed.done():
             self.closed.set_result(None)
-        self._house.forget(self)
+        self._owner.forget(self)

@@ -13,9 +13,9 @@ CARRIED = (str, int, float, bool, type(None))
 def failed(n: int, error: KasmonError) -> Failed:
     """Return *error* as the answer to frame *n*, without the secrets that this host knows."""
     fields = {
-        name: _hidden(value)
+        name: _redact_value(value)
         for name, value in vars(error).items()
-        if name not in ("message", "hint") and (isinstance(value, CARRIED) or _is_words(value))
+        if name not in ("message", "hint") and (isinstance(value, CARRIED) or _is_strings(value))
     }
     return Failed(
         n=n,
@@ -55,11 +55,11 @@ def _tree(kind: type[KasmonError]) -> Iterator[type[KasmonError]]:
         level = [below for above in level for below in above.__subclasses__()]
 
 
-def _hidden(value: object) -> object:
+def _redact_value(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(map(hidden, value))
     return hidden(value) if isinstance(value, str) else value
 
 
-def _is_words(value: object) -> bool:
+def _is_strings(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(word, str) for word in value)

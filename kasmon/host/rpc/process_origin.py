@@ -53,7 +53,7 @@ def evidence(pid: int, agents: Collection[int] = ()) -> str:
         pid: the process in question. This process itself belongs to no agent.
         agents: the pids of known agents, running or not.
     """
-    ours, todo = set(agents), [pid]
+    agent_pids, todo = set(agents), [pid]
     seen: set[int] = set()
     leaderless: set[int] = set()
     while todo and len(seen) < MOST:
@@ -61,7 +61,7 @@ def evidence(pid: int, agents: Collection[int] = ()) -> str:
         if each in seen or (each <= 0 and each != pid):  # 0 is a process outside this pid namespace
             continue
         seen.add(each)
-        if each in ours or (each == os.getpid() and each != pid):
+        if each in agent_pids or (each == os.getpid() and each != pid):
             return f"process {each} is an agent or its host"
         facts = _look(each)
         if facts is None and each == pid:
@@ -116,14 +116,14 @@ def _look(pid: int) -> ProcessFacts | None:
     if pid <= 0:
         return None
     if HAS_PROC:
-        if (told := fields(pid)) is None:
+        if (stat_fields := fields(pid)) is None:
             return None
-        parent, group, session = (int(number) for number in told[1:4])
+        parent, group, session = (int(number) for number in stat_fields[1:4])
         variables: dict[str, str] = {}
         with contextlib.suppress(OSError):  # another user's, for example init
             entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             variables = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries)
-        return ProcessFacts(parent, group, session, told[0] in (b"Z", b"X"), *_said(variables))
+        return ProcessFacts(parent, group, session, stat_fields[0] in (b"Z", b"X"), *_parse_variables(variables))
     import psutil  # only here, where there is no /proc
 
     try:
@@ -133,12 +133,12 @@ def _look(pid: int) -> ProcessFacts | None:
     except (psutil.Error, OSError):
         return None
     try:
-        return ProcessFacts(parent, group, session, has_ended, *_said(process.environ()))
+        return ProcessFacts(parent, group, session, has_ended, *_parse_variables(process.environ()))
     except (psutil.Error, OSError):
         return ProcessFacts(parent, group, session, has_ended, "", 0)
 
 
-def _said(variables: dict[str, str]) -> tuple[str, int]:
+def _parse_variables(variables: dict[str, str]) -> tuple[str, int]:
     """Return the mark among *variables*, and the pid of kasmon's tmux server that they name."""
     socket, _, rest = variables.get("TMUX", "").partition(",")
     server = rest.partition(",")[0]

@@ -71,7 +71,7 @@ class HostServer:
         Raises:
             OSError: if the socket cannot be created.
         """
-        listening = await asyncio.to_thread(_bound, self._path)
+        listening = await asyncio.to_thread(_bind, self._path)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: ClientConnection(self), sock=listening, backlog=BACKLOG)
 
@@ -115,13 +115,13 @@ class HostServer:
             raise WireError("a client that did not say hello")
         try:
             answer = self._receive(connection, frame)
-        except Exception as error:  # noqa: BLE001 - a client's frame must not end the host; `_stumbled` records it
-            _stumbled(connection, frame, error)
+        except Exception as error:  # noqa: BLE001 - a client's frame must not end the host; `_answer_error` records it
+            _answer_error(connection, frame, error)
             return
         if isinstance(answer, Frame):
             connection.push(answer)
         elif answer is not None:
-            task = asyncio.ensure_future(_answered(connection, frame, answer))
+            task = asyncio.ensure_future(_answer_later(connection, frame, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif isinstance(frame, Hello):
@@ -153,7 +153,7 @@ class HostServer:
             self._lost(connection)
 
 
-def _bound(path: Path) -> socket.socket:
+def _bind(path: Path) -> socket.socket:
     """Return a socket at *path* for this user only. It appears there once it listens, so it refuses no connection."""
     unfinished = path.with_name(f".{path.stem}.new")
     unfinished.unlink(missing_ok=True)
@@ -173,17 +173,17 @@ def _bound(path: Path) -> socket.socket:
     return listening
 
 
-async def _answered(connection: ClientConnection, frame: FromClient, answer: Awaitable[Frame | None]) -> None:
+async def _answer_later(connection: ClientConnection, frame: FromClient, answer: Awaitable[Frame | None]) -> None:
     try:
-        made = await answer
+        answered = await answer
     except asyncio.CancelledError:
-        _stumbled(connection, frame, RefusedError("the host ended before this was done.", hint="See its log."))
+        _answer_error(connection, frame, RefusedError("the host ended before this was done.", hint="See its log."))
         raise
     except Exception as error:  # noqa: BLE001 - likewise
-        _stumbled(connection, frame, error)
+        _answer_error(connection, frame, error)
         return
-    if made is not None:
-        connection.push(made)
+    if answered is not None:
+        connection.push(answered)
 
 
 def _greet(connection: ClientConnection, hello: Hello) -> bool:
@@ -209,7 +209,7 @@ def _answer_unreadable(connection: ClientConnection, body: bytes, error: msgspec
     connection.push(failed(n, RefusedError(f"the host does not understand this: {error}.")))
 
 
-def _stumbled(connection: ClientConnection, frame: FromClient, error: BaseException) -> None:
+def _answer_error(connection: ClientConnection, frame: FromClient, error: BaseException) -> None:
     if not isinstance(error, KasmonError):
         log.error("the host stumbled over %s", type(frame).__name__, exc_info=error)
         error = KasmonError(f"the host failed: {error!r}.", hint="See its log.")

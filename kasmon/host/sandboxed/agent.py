@@ -60,7 +60,7 @@ class SandboxedAgent:
         self.lifecycle = SandboxLifecycle(places, launch, log_writer, end_agent, is_attached)
         """Pauses, resumes and ends its sandbox."""
         self._notes = ContextNotes()
-        self._told = b""
+        self._written_context = b""
         self._is_first = True
         self._work: asyncio.Task[None] | None = None
 
@@ -76,7 +76,7 @@ class SandboxedAgent:
         """
         self._is_first = is_new
         if self._work is None:
-            self._work = asyncio.create_task(self._live(front))
+            self._work = asyncio.create_task(self._run(front))
 
     async def aclose(self, *, is_over: bool) -> None:
         """Stop that; if its agent *is_over*, remove its sandbox except its home. Idempotent."""
@@ -86,26 +86,26 @@ class SandboxedAgent:
         await self.lifecycle.aclose()
         if is_over:
             try:
-                self._heard(await asyncio.to_thread(self._listen))
-                for text in await asyncio.to_thread(self._left):
-                    self._tell(text)
+                self._note_reports(await asyncio.to_thread(self._read_reports))
+                for text in await asyncio.to_thread(self._remove_sandbox):
+                    self._notice(text)
             except (KasmonError, OSError) as error:
-                self._tell(f"Its sandbox was not cleaned up: {error}", is_bad=True)
+                self._notice(f"Its sandbox was not cleaned up: {error}", is_bad=True)
 
     # -- inspection and reports
 
-    async def _live(self, front: int) -> None:
+    async def _run(self, front: int) -> None:
         session = (await asyncio.to_thread(in_force, self._places, log.warning)).session
         self.lifecycle.begin(terms_of(session))
         if not self._is_first:
             await self.lifecycle.settle()
-        if self.lifecycle.is_ending or not await self._seen(front):
+        if self.lifecycle.is_ending or not await self._inspect(front):
             return
         async with asyncio.TaskGroup() as group:
             group.create_task(self.lifecycle.keep())
-            group.create_task(self._hear())
+            group.create_task(self._poll())
 
-    async def _seen(self, front: int) -> bool:
+    async def _inspect(self, front: int) -> bool:
         """Inspect the sandbox behind process *front* and note the result; whether an agent was there."""
         try:
             found = await asyncio.to_thread(identify.seen, self._places, self._launch, front)
@@ -118,41 +118,41 @@ class SandboxedAgent:
         if not self.lifecycle.sleeps:
             self._log_writer.note(found)
         for text in found.runtime.notices if found.runtime is not None and self._is_first else ():
-            self._tell(text)
+            self._notice(text)
         if not found.ok:
-            self._tell(f"Its confinement could not be verified: {'; '.join(found.mismatches)}.", is_bad=True)
+            self._notice(f"Its confinement could not be verified: {'; '.join(found.mismatches)}.", is_bad=True)
         return True
 
-    async def _hear(self) -> None:
+    async def _poll(self) -> None:
         while True:
             await asyncio.sleep(LISTEN_S)
             try:
-                self._heard(await asyncio.to_thread(self._listen))
-                await asyncio.to_thread(self._keep_current)
+                self._note_reports(await asyncio.to_thread(self._read_reports))
+                await asyncio.to_thread(self._update_context)
                 for text in await asyncio.to_thread(sandboxed_agent.apart, self._places, self._launch.session):
-                    self._tell(text)
+                    self._notice(text)
             except (KasmonError, OSError):
                 log.warning("the reports from the sandbox cannot be read", exc_info=True)
 
-    def _tell(self, text: str, *, is_bad: bool = False) -> None:
+    def _notice(self, text: str, *, is_bad: bool = False) -> None:
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error" if is_bad else "info"))
 
-    def _heard(self, notes: Sequence[ContextNote]) -> None:
+    def _note_reports(self, notes: Sequence[ContextNote]) -> None:
         for note in notes:
             frame = ReportContext(n=0, session=self._launch.session, waiting=note.waiting, done=note.done)
             self._log_writer.note(said(frame, time.time()))
 
-    def _listen(self) -> list[ContextNote]:
+    def _read_reports(self) -> list[ContextNote]:
         """Return the reports from the sandbox since the last call."""
         return self._notes.new(sandboxed_agent.notes_of(self._places, self._launch.session))
 
-    def _left(self) -> tuple[str, ...]:
+    def _remove_sandbox(self) -> tuple[str, ...]:
         is_lost = self._log_writer.session.state is SessionState.LOST  # it is no longer monitored: its snapshot stays
         return sandboxed_agent.left(self._places, self._launch.session, spares_memory=is_lost)
 
-    def _keep_current(self) -> None:
+    def _update_context(self) -> None:
         """Write the plan runner's latest entries for the sandboxed agents."""
         now = context(self._places, self._launch)
-        if now != self._told:
+        if now != self._written_context:
             AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).tell(now)
-            self._told = now
+            self._written_context = now

@@ -116,12 +116,12 @@ class EgressRequests:
         await asyncio.to_thread(self._apply, tuple(self._once))
 
     async def _watch(self) -> None:
-        await self._tried(asyncio.to_thread(self._apply, ()))  # what an earlier host allowed once has ended
+        await self._try(asyncio.to_thread(self._apply, ()))  # what an earlier host allowed once has ended
         while True:
             await asyncio.sleep(LOOK_S)
-            await self._tried(self._look())
+            await self._try(self._look())
 
-    async def _tried(self, work: Awaitable[None]) -> None:
+    async def _try(self, work: Awaitable[None]) -> None:
         try:
             await work
         except (KasmonError, OSError):  # it is paused or gone; the next look shows which
@@ -170,12 +170,12 @@ class EgressRequests:
             tier.allow(msgspec.structs.replace(policy, hosts=(*policy.hosts, *once)))
 
     async def _keep_in_policy(self, entry: str) -> None:
-        def kept() -> None:
+        def add_to_policy() -> None:
             policy = policy_of(self._places, self._session)
             wider = msgspec.structs.replace(policy, hosts=(*policy.hosts, entry))
             write_private(self._places.sandbox(self._session), msgspec.json.encode(wider))
 
-        await asyncio.to_thread(kept)
+        await asyncio.to_thread(add_to_policy)
 
 
 def _request(session: SessionId, denial: Denial) -> Request:

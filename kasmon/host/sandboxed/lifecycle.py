@@ -61,7 +61,7 @@ class SandboxLifecycle:
         self._end_agent = end_agent
         self._is_attached = is_attached
         self._used_at = 0.0
-        self._told_at = 0.0
+        self._noted_at = 0.0
         self._not_before = 0.0
         self._wanted_at = 0.0
         self.is_ending = False
@@ -104,11 +104,11 @@ class SandboxLifecycle:
             now = time.time()
             session = as_of(self._log_writer.session, now)
             if self.sleeps and is_at_work(session, now) and self._not_before <= now:  # it began as it was stopped
-                await self._woken(IN_TIME)
+                await self._resume(IN_TIME)
                 continue
-            look_at, step = self._told(session, now), self._due(session, now)
+            look_at, step = self._note_deadlines(session, now), self._due(session, now)
             if step is not None and step.at <= now:
-                await self._take()
+                await self._execute_due()
                 continue
             changes_at = (step.at if step else math.inf, rests_at(session), session.recheck_at or math.inf)
             look_at = min(look_at, now + LONGEST_LOOK_S, *(at for at in changes_at if at > now))
@@ -124,21 +124,21 @@ class SandboxLifecycle:
 
     # -- use
 
-    async def used(self, wish: object = None) -> None:
-        """Record use by the command *wish* or by attaching: the sandbox is awake when this returns.
+    async def used(self, command: object = None) -> None:
+        """Record use by *command*, or by attaching: the sandbox is awake when this returns.
 
         Raises:
             SessionEndedError: if its time is over.
             RefusedError: if it is paused, and use does not resume it.
             SandboxError: if it cannot be resumed.
         """
-        self._use()
+        self._record_use()
         async with self._moving:
-            if self.is_ending and not isinstance(wish, Stop):
+            if self.is_ending and not isinstance(command, Stop):
                 raise SessionEndedError(self._session)
             if not self.sleeps:
                 return
-            if not self._terms.auto_resume and not isinstance(wish, Resume | Stop):
+            if not self._terms.auto_resume and not isinstance(command, Resume | Stop):
                 raise RefusedError(
                     f"session {self._session!r} is paused, and `session.auto_resume` is off.",
                     hint=f"`kasmon sandbox resume {self._session}` resumes it.",
@@ -149,26 +149,26 @@ class SandboxLifecycle:
                 self._give_up(error)
                 raise
 
-    async def move(self, wish: Pause | Resume) -> None:
+    async def move(self, command: Pause | Resume) -> None:
         """Pause or resume it by the user's command; the log has the result when this returns.
 
         Raises:
             KasmonError: as `sleep` and `used`.
         """
         try:
-            if isinstance(wish, Pause):
-                await self.sleep("by user", to_disk=wish.to_disk)
+            if isinstance(command, Pause):
+                await self.sleep("by user", to_disk=command.to_disk)
             else:
-                await self.used(wish)
+                await self.used(command)
         finally:
             await self._log_writer.written(WRITTEN_S)
 
     def touched(self) -> None:
         """Record that a user attaches or types: resume it soon; typed keys wait in its terminal."""
-        self._use()
+        self._record_use()
         may_sleep = self.sleeps or self._moving.locked()
         if may_sleep and self._terms.auto_resume and (self._waking is None or self._waking.done()):
-            self._waking = asyncio.create_task(self._woken())
+            self._waking = asyncio.create_task(self._resume())
 
     async def sleep(self, why: str, *, to_disk: bool = False) -> None:
         """Pause it, its memory held or *to_disk*. No effect if it is paused in that way, or deeper.
@@ -195,12 +195,12 @@ class SandboxLifecycle:
             await self._steps.thaw()
         await self._steps.freeze(why, to_disk=to_disk)
 
-    def _use(self) -> None:
+    def _record_use(self) -> None:
         self._used_at = self._wanted_at = time.time()
         self._steps.terms = self._terms
         self._changed.set()
 
-    async def _woken(self, why: str = "") -> None:
+    async def _resume(self, why: str = "") -> None:
         async with self._moving:
             if self.sleeps and not self.is_ending:
                 await self._tried_to_thaw(why)
@@ -237,7 +237,7 @@ class SandboxLifecycle:
             return step
         return msgspec.structs.replace(step, at=max(step.at, self._wanted_at + QUIET_S, self._not_before))
 
-    def _told(self, session: Session, now: float) -> float:
+    def _note_deadlines(self, session: Session, now: float) -> float:
         """Note the coming deadlines, if they differ from those noted last; return when to check that again."""
         housing = self._steps.housing
         if (
@@ -254,14 +254,14 @@ class SandboxLifecycle:
             return math.inf
         shares = (each / 4 for each in (terms.standby_after_s, terms.idle_timeout_s) if each)
         known_at = last_used + min([TYPING_S, *shares])
-        is_only_typed = session.since <= self._told_at
-        if is_only_typed and now < known_at and now < self._told_at + LONGEST_LOOK_S:
+        is_only_typed = session.since <= self._noted_at
+        if is_only_typed and now < known_at and now < self._noted_at + LONGEST_LOOK_S:
             return known_at
-        self._told_at = now
-        self._steps.told(last_used)
+        self._noted_at = now
+        self._steps.note_deadlines(last_used)
         return math.inf
 
-    async def _take(self) -> None:
+    async def _execute_due(self) -> None:
         """Execute what is due, unless the sandbox was used meanwhile or a user is attached."""
         async with self._moving:
             now = time.time()
@@ -273,9 +273,9 @@ class SandboxLifecycle:
             if step.step is LifecycleStep.END:
                 await self._end(step.why)
             else:
-                await self._doze(step.why, to_disk=step.step is LifecycleStep.PAUSE)
+                await self._pause_when_due(step.why, to_disk=step.step is LifecycleStep.PAUSE)
 
-    async def _doze(self, why: str, *, to_disk: bool) -> None:
+    async def _pause_when_due(self, why: str, *, to_disk: bool) -> None:
         last_used = self._used_at
         try:
             await self._put_down(why, to_disk=to_disk)

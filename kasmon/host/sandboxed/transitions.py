@@ -51,7 +51,7 @@ class SandboxTransitions:
         self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._places, self._session)
         self.can_sleep = await asyncio.to_thread(sandboxed_agent.can_sleep, self._places, self._session)
 
-    def told(self, used_at: float) -> None:
+    def note_deadlines(self, used_at: float) -> None:
         """Note the deadlines after its last use at *used_at*, in seconds since the epoch."""
         self._journal.move(SandboxPhase.RUNNING, used_at=used_at)
 
@@ -76,7 +76,7 @@ class SandboxTransitions:
         except OSError as error:  # unknown how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
                 runtime = await asyncio.to_thread(sandboxed_agent.thaw, self._places, self._session, runtime)
-            self._journal.move(SandboxPhase.RUNNING, runtime=self._fronted(runtime))
+            self._journal.move(SandboxPhase.RUNNING, runtime=self._with_front(runtime))
             raise SandboxError("its sandbox was not paused", str(error)) from error
         except KasmonError:
             self._journal.move(SandboxPhase.RUNNING)
@@ -87,7 +87,7 @@ class SandboxTransitions:
         turn = self.housing.turn
         return sandboxed_agent.freeze(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
 
-    def _fronted(self, runtime: SandboxRuntime) -> SandboxRuntime:
+    def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
         """Return *runtime* with the front process recorded before."""
         known = self.housing.runtime
         return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
@@ -130,8 +130,8 @@ class SandboxTransitions:
         """Resume it and return its runtime."""
         slept = PauseResult(held=before.held, snapshot=before.snapshot) if before.phase is SandboxPhase.PAUSED else None
         try:
-            goes_on = await asyncio.to_thread(sandboxed_agent.thaw, self._places, self._session, runtime, slept)
-            return self._fronted(goes_on)
+            resumed = await asyncio.to_thread(sandboxed_agent.thaw, self._places, self._session, runtime, slept)
+            return self._with_front(resumed)
         except OSError as error:
             raise SandboxError("its sandbox cannot be resumed", str(error)) from error
 

@@ -37,15 +37,15 @@ class AnswerService:
                 await egress.answer(answer, await asyncio.to_thread(seat, peer_pid))
                 await self._log_writer.on_disk()
                 return
-            taken = await self._taken(answer, await asyncio.to_thread(seat, peer_pid))
+            taken = await self._accept(answer, await asyncio.to_thread(seat, peer_pid))
         if taken is not None:
             await self._log_writer.on_disk()
-            await self._tell(answer, taken)
+            await self._send(answer, taken)
 
-    async def _taken(self, answer: Answer, who: str) -> AcceptedAnswer | None:
+    async def _accept(self, answer: Answer, who: str) -> AcceptedAnswer | None:
         asks, policy = self._agent.asks, self._agent.policy
         request, asked = asks.checked(answer)
-        answer = self._whole(answer, asked)
+        answer = self._restore_secrets(answer, asked)
         if answer.decision not in STANDING:
             return asks.take(answer, who=who)
         rule = await asyncio.to_thread(policy.remember, request, answer)
@@ -57,7 +57,7 @@ class AnswerService:
                     await asyncio.to_thread(policy.forget, rule)
             raise
 
-    def _whole(self, answer: Answer, asked: Request) -> Answer:
+    def _restore_secrets(self, answer: Answer, asked: Request) -> Answer:
         """Return *answer* with the secrets restored in its edited input: the user edited only their marks.
 
         Raises:
@@ -67,7 +67,7 @@ class AnswerService:
             return answer
         try:
             return msgspec.structs.replace(
-                answer, input=self._log_writer.book.hiding.restored(answer.input, asked.input)
+                answer, input=self._log_writer.session_log.redactor.restored(answer.input, asked.input)
             )
         except ValueError as error:
             raise UsageError(
@@ -75,7 +75,7 @@ class AnswerService:
                 hint="Leave each ⟨hidden: …⟩ unchanged, or remove it.",
             ) from error
 
-    async def _tell(self, answer: Answer, taken: AcceptedAnswer) -> None:
+    async def _send(self, answer: Answer, taken: AcceptedAnswer) -> None:
         try:
             await self._agent.tell(taken.answer)
         except (RequestClosedError, StaleRequestError) as error:

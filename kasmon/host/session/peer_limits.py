@@ -23,10 +23,10 @@ WINDOW_S: Final = 60.0
 
 
 class PeerMessageLimiter:
-    """The recent messages of peers to the agent of *book*."""
+    """The recent messages of peers to the agent of *session_log*."""
 
-    def __init__(self, book: SessionLog) -> None:
-        self._came = deque(book.peers_at, MOST)
+    def __init__(self, session_log: SessionLog) -> None:
+        self._came = deque(session_log.peers_at, MOST)
 
     def admit(self, prompt: Prompt, name: str, now: float) -> Prompt:
         """Return *prompt* if admitted; one of a peer waits for the turn's end, whatever it requests.

@@ -65,10 +65,10 @@ class Prompts:
         self.is_leaving = False
         """Whether the host hands over: prompts that are not with the agent yet wait for the next host."""
         self._log_writer = log_writer
-        self._mail = PeerMessageLimiter(log_writer.book)
+        self._peer_limiter = PeerMessageLimiter(log_writer.session_log)
         self._give = give
-        self._handing = asyncio.Lock()
-        self._handed: list[ReceiptId] = []
+        self._delivering = asyncio.Lock()
+        self._delivered: list[ReceiptId] = []
         """The prompts that the agent got and began no turn with yet, in the order in which it takes them."""
         self._expecting: asyncio.TimerHandle | None = None
         """Runs while an idle agent has a prompt whose turn has not begun."""
@@ -94,7 +94,9 @@ class Prompts:
         """
         if not prompt.text.strip():
             raise UsageError("a prompt must not be empty.")
-        prompt = self._mail.admit(prompt, self._log_writer.session.name or self._log_writer.session.id, time.time())
+        prompt = self._peer_limiter.admit(
+            prompt, self._log_writer.session.name or self._log_writer.session.id, time.time()
+        )
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
             raise SessionBusyError(self._log_writer.session.name or self._log_writer.session.id, state)
@@ -102,7 +104,7 @@ class Prompts:
             return self.queue(prompt)
         if prompt.when == "now" and not self._steers and not self._is_open():
             return self.queue(prompt, NOT_STEERED)
-        async with self._handing:
+        async with self._delivering:
             if prompt.when == "interrupt" and self._state is not SessionState.IDLE:
                 await self._interrupt()
             try:
@@ -124,7 +126,7 @@ class Prompts:
         self._changed.set()
         return receipt
 
-    def requeue(self, wish: Requeue) -> Receipt:
+    def requeue(self, command: Requeue) -> Receipt:
         """Change, move or take back a queued prompt; return its receipt after that.
 
         Raises:
@@ -132,21 +134,21 @@ class Prompts:
             RefusedError: if its prompt is no longer queued; nothing changed then.
             UsageError: if it would be empty, or a redacted part of it was changed.
         """
-        receipt = next((known for known in self._log_writer.session.receipts if known.id == wish.receipt), None)
+        receipt = next((known for known in self._log_writer.session.receipts if known.id == command.receipt), None)
         if receipt is None:
-            raise NotFoundError(f"there is no prompt {wish.receipt!r}.", hint="`kasmon show` lists the receipts.")
+            raise NotFoundError(f"there is no prompt {command.receipt!r}.", hint="`kasmon show` lists the receipts.")
         if receipt.state is not R.QUEUED:
             raise RefusedError(f"the prompt {receipt.id!r} is {receipt.state}: it is no longer queued.")
-        if wish.text is not None and not wish.text.strip():
+        if command.text is not None and not command.text.strip():
             raise UsageError("a prompt must not be empty.", hint="Delete it from the queue instead.")
-        if wish.drop:
+        if command.drop:
             return self._step(receipt, R.REFUSED, TAKEN_BACK)
-        if wish.place is not None:
+        if command.place is not None:
             order = [waiting.id for waiting in self._in(R.QUEUED) if waiting.id != receipt.id]
-            order.insert(max(0, wish.place), receipt.id)
+            order.insert(max(0, command.place), receipt.id)
             self._log_writer.note(QueueOrdered(at=time.time(), receipts=tuple(order)))
-        if wish.text is not None:
-            text = self._log_writer.book.restored(receipt.id, wish.text)
+        if command.text is not None:
+            text = self._log_writer.session_log.restored(receipt.id, command.text)
             prompt = msgspec.structs.replace(self._prompt(receipt.id), text=text)
             changed = self._receipt(receipt.id, prompt, R.QUEUED)
             receipt = self._move(msgspec.structs.replace(receipt, text=changed.text, digest=changed.digest), prompt)
@@ -168,17 +170,17 @@ class Prompts:
     def heard(self, event: Event) -> None:
         """Move receipts according to *event*, after it was noted."""
         if isinstance(event, TurnStarted):
-            self._begun()
+            self._stop_expecting()
             if event.by != "agent" and (begins := self._beginning(event.prompt)) is not None:
-                self._passed_over(begins.id)
+                self._mark_passed_over(begins.id)
                 self._move(begins)
         elif isinstance(event, TurnEnded):
-            self._begun()
+            self._stop_expecting()
             for receipt in self._in(R.STARTED):
                 self._end(receipt, event)
             self._await_turn()
             for text in event.dropped:
-                if same := [receipt for receipt in self._in(*ON_THE_WAY) if receipt.text == _shown(text)]:
+                if same := [receipt for receipt in self._in(*ON_THE_WAY) if receipt.text == _first_line(text)]:
                     self._step(same[0], R.LOST, DROPPED)
         self._changed.set()
 
@@ -191,11 +193,11 @@ class Prompts:
     def _await_turn(self) -> None:
         """Mark prompts being delivered now as unsure if no turn comes of them within `BEGIN_S`."""
         if taken := {receipt.id for receipt in self._in(*ON_THE_WAY)}:
-            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, taken)
+            asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, taken)
 
-    def _no_turn_of(self, taken: set[ReceiptId]) -> None:
+    def _mark_unsure(self, taken: set[ReceiptId]) -> None:
         """Mark the *taken* prompts as unsure that are still being delivered, if no turn runs."""
-        if self._task.done() or self._handing.locked() or self.state is not SessionState.IDLE:
+        if self._task.done() or self._delivering.locked() or self.state is not SessionState.IDLE:
             return
         for receipt in self._in(*ON_THE_WAY):
             if receipt.id in taken:
@@ -207,18 +209,18 @@ class Prompts:
         """Return why it is unknown which turn carried the prompt of *receipt*."""
         return NO_TURN
 
-    def _passed_over(self, begins: ReceiptId) -> None:
+    def _mark_passed_over(self, begins: ReceiptId) -> None:
         """Mark prompts accepted before *begins* and never named as unsure: they may have joined another turn."""
-        if begins in self._handed:
-            place = self._handed.index(begins)
-            before, self._handed = self._handed[:place], self._handed[place + 1 :]
+        if begins in self._delivered:
+            place = self._delivered.index(begins)
+            before, self._delivered = self._delivered[:place], self._delivered[place + 1 :]
             for receipt in self._in(R.SUBMITTED):
                 if receipt.id in before:
                     self._step(receipt, R.UNSURE, TAKEN_IN)
 
     async def aclose(self) -> None:
         """Stop delivering. Idempotent."""
-        self._begun()
+        self._stop_expecting()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -228,7 +230,7 @@ class Prompts:
             await self._changed.wait()
             self._changed.clear()
             while self._log_writer.session.queue and self._is_free(queued=0):
-                async with self._handing:
+                async with self._delivering:
                     waiting = self._in(R.QUEUED)
                     if not waiting or self.state is not SessionState.IDLE:
                         break
@@ -262,7 +264,7 @@ class Prompts:
         """
         was_idle = self.state is SessionState.IDLE
         receipt = self._typed(prompt, waiting)
-        self._handed.insert(0 if prompt.when == "interrupt" else len(self._handed), receipt.id)
+        self._delivered.insert(0 if prompt.when == "interrupt" else len(self._delivered), receipt.id)
         try:
             await self._give(prompt)
         except TimedOutError as error:
@@ -303,17 +305,17 @@ class Prompts:
 
     def _is_open(self) -> bool:
         """Whether no turn runs, and none is about to begin."""
-        return self._state is SessionState.IDLE and self._expecting is None and not self._handing.locked()
+        return self._state is SessionState.IDLE and self._expecting is None and not self._delivering.locked()
 
     def _expect(self) -> None:
         self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._expected)
 
     def _expected(self) -> None:
         """Handle that no turn began in time."""
-        self._no_turn_of({receipt.id for receipt in self._in(*ON_THE_WAY)})
-        self._begun()
+        self._mark_unsure({receipt.id for receipt in self._in(*ON_THE_WAY)})
+        self._stop_expecting()
 
-    def _begun(self) -> None:
+    def _stop_expecting(self) -> None:
         if self._expecting is not None:
             self._expecting.cancel()
             self._expecting = None
@@ -344,7 +346,7 @@ class Prompts:
         return next((now for now in self._log_writer.session.receipts if now.id == receipt.id), receipt)
 
     def _prompt(self, receipt: ReceiptId) -> Prompt:
-        fact = self._log_writer.book.prompts[receipt]
+        fact = self._log_writer.session_log.prompts[receipt]
         return Prompt(text=fact.prompt, by=fact.by)
 
     def _receipt(self, receipt: ReceiptId, prompt: Prompt, state: ReceiptState) -> Receipt:
@@ -352,12 +354,12 @@ class Prompts:
             id=receipt,
             session=self._log_writer.session.id,
             state=state,
-            text=_shown(prompt.text),
+            text=_first_line(prompt.text),
             at=time.time(),
-            digest=prompt_digest(self._given(prompt.text)),
+            digest=prompt_digest(self._as_sent(prompt.text)),
         )
 
-    def _given(self, text: str) -> str:
+    def _as_sent(self, text: str) -> str:
         """Return *text* as the agent gets it."""
         return text
 
@@ -375,6 +377,6 @@ class Prompts:
         return receipt
 
 
-def _shown(text: str) -> str:
+def _first_line(text: str) -> str:
     line = next((line for line in text.splitlines() if line.strip()), "")
     return clean_line(line)[:SHOWN]

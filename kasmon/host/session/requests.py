@@ -43,11 +43,13 @@ class OpenRequest(NamedTuple):
 class RequestRegistry:
     """The requests of one agent. Backends choose their ids freely; in the log they are `<session>-<n>`."""
 
-    def __init__(self, log_writer: LogWriter, policy: SessionRules, told: Mapping[Decision, Decision] = ONCE) -> None:
-        """*told*: replaces decisions in what is sent to the agent."""
+    def __init__(
+        self, log_writer: LogWriter, policy: SessionRules, replacements: Mapping[Decision, Decision] = ONCE
+    ) -> None:
+        """*replacements*: replaces decisions in what is sent to the agent."""
         self._log_writer = log_writer
         self._policy = policy
-        self._told = told
+        self._replacements = replacements
         self._asked: dict[RequestId, Request] = {}
         """The log's id of each open request -> the request as the agent sent it."""
 
@@ -56,8 +58,8 @@ class RequestRegistry:
         if isinstance(event, RequestOpened):
             return self._opened(event.request, event.at)
         if isinstance(event, RequestAnswered | RequestWithdrawn | RequestSetAside):
-            ours = self._ours(event.request)
-            return None if ours is None else msgspec.structs.replace(event, request=ours)
+            log_id = self._log_id(event.request)
+            return None if log_id is None else msgspec.structs.replace(event, request=log_id)
         return event
 
     def open_own(self, request: Request) -> RequestId:
@@ -66,12 +68,12 @@ class RequestRegistry:
         An answer to it makes no standing rule, and is not sent to the agent.
         """
         session = self._log_writer.session
-        ours = session.next_request()
+        log_id = session.next_request()
         now = time.time()
-        opened = sealed(msgspec.structs.replace(request, id=ours, session=session.id, asked_at=now, by_host=True))
-        self._asked[ours] = opened
+        opened = sealed(msgspec.structs.replace(request, id=log_id, session=session.id, asked_at=now, by_host=True))
+        self._asked[log_id] = opened
         self._log_writer.note(RequestOpened(at=now, request=opened))
-        return ours
+        return log_id
 
     def is_own(self, request: RequestId) -> bool:
         """Whether the host itself opened *request*, and it is open."""
@@ -81,7 +83,7 @@ class RequestRegistry:
         """Forget requests that are no longer open, after each event."""
         if self._asked:
             still_open = {ask.id for ask in self._log_writer.session.asks}
-            self._asked = {ours: asked for ours, asked in self._asked.items() if ours in still_open}
+            self._asked = {log_id: asked for log_id, asked in self._asked.items() if log_id in still_open}
 
     def void(self, why: str, at: float) -> None:
         """Withdraw all open requests, whether the agent's backend reported that or not."""
@@ -138,25 +140,25 @@ class RequestRegistry:
             input=answer.input,
         )
         if answer.input is not None:
-            hiding = self._log_writer.book.hiding  # before the comparison, so that no part of a secret shows
+            hiding = self._log_writer.session_log.redactor  # before the comparison, so that no part of a secret shows
             answered = hiding.fact(answered)
             shown = hiding.fact(RequestOpened(at=answered.at, request=request)).request.input
             answered = msgspec.structs.replace(answered, diff=of_inputs(shown, answered.input or {}))
         self._log_writer.note(answered, durable=True)
         self.forget_closed()
-        return AcceptedAnswer(self.as_told(answer, asked), asked)
+        return AcceptedAnswer(self.for_agent(answer, asked), asked)
 
-    def as_told(self, answer: Answer, asked: Request) -> Answer:
+    def for_agent(self, answer: Answer, asked: Request) -> Answer:
         """Return *answer* as it is sent to the agent, for the agent's own request *asked*."""
-        decision = self._told.get(answer.decision, answer.decision)
+        decision = self._replacements.get(answer.decision, answer.decision)
         return msgspec.structs.replace(
             with_text_as_label(answer), request=asked.id, digest=asked.digest or answer.digest, decision=decision
         )
 
-    def ours(self, theirs: RequestId) -> Request | None:
-        """Return the open request that the agent calls *theirs*, as in the log."""
-        ours = self._ours(theirs)
-        return None if ours is None else self._log_writer.session.open_request(ours)
+    def log_id(self, agent_id: RequestId) -> Request | None:
+        """Return the open request that the agent calls *agent_id*, as in the log."""
+        log_id = self._log_id(agent_id)
+        return None if log_id is None else self._log_writer.session.open_request(log_id)
 
     def reopen(self, taken: AcceptedAnswer) -> None:
         """Open the same request again, under the next id: the agent did not accept the answer and still waits."""
@@ -165,24 +167,24 @@ class RequestRegistry:
 
     def _opened(self, asked: Request, at: float) -> RequestOpened | None:
         session = self._log_writer.session
-        ours = session.next_request()
+        log_id = session.next_request()
         named = msgspec.structs.replace(
-            asked, id=ours, session=session.id, asked_at=asked.asked_at or at, later=False, digest="", by_host=False
+            asked, id=log_id, session=session.id, asked_at=asked.asked_at or at, later=False, digest="", by_host=False
         )
         if named.kind is RequestKind.PLAN and not named.shown.strip():
             named = msgspec.structs.replace(named, shown=NO_PLAN)
         request = sealed(self._policy.offered(named))
-        before = self._ours(asked.id)
+        before = self._log_id(asked.id)
         if before is not None and (known := session.open_request(before)) is not None:
             if known.digest == request.digest:
                 return None
             self._log_writer.note(RequestWithdrawn(at=at, request=before, why=CHANGED))
             del self._asked[before]
-        self._asked[ours] = msgspec.structs.replace(asked, by_host=False)
+        self._asked[log_id] = msgspec.structs.replace(asked, by_host=False)
         return RequestOpened(at=at, request=request)
 
-    def _ours(self, theirs: RequestId) -> RequestId | None:
-        return next((ours for ours, asked in self._asked.items() if asked.id == theirs), None)
+    def _log_id(self, agent_id: RequestId) -> RequestId | None:
+        return next((log_id for log_id, asked in self._asked.items() if asked.id == agent_id), None)
 
     def _not_open(self, request: RequestId) -> RequestNotFoundError | RequestClosedError:
         session = self._log_writer.session

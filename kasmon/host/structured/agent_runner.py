@@ -49,9 +49,9 @@ class StructuredAgentRunner:
         """*call_s*: how long the agent may take to accept a command, in seconds."""
         self.has_ended = False
         self.opened = False
-        self.policy = SessionRules(log_writer.book.places, launch)
+        self.policy = SessionRules(log_writer.session_log.places, launch)
         self.asks = RequestRegistry(log_writer, self.policy)
-        self.live = LiveText(launch.session, log_writer.book.hiding, log_writer.note)
+        self.live = LiveText(launch.session, log_writer.session_log.redactor, log_writer.note)
         self.prompts = Prompts(log_writer, self.tell, steers=backend.abilities.steers)
         self.sandboxed_agent = _sandboxed_agent(log_writer, launch, lambda why: self.end(why, Stop().grace_s))
         self.egress = self._egress_requests(log_writer, launch)
@@ -69,10 +69,10 @@ class StructuredAgentRunner:
         self._in_a_hurry = asyncio.Event()
         self._settled = asyncio.Event()
         """Set once the agent is open, or opening has failed."""
-        self._told_why = ""
+        self._end_why = ""
         """Why it was requested to end; empty if it was not."""
 
-    async def live_through(self) -> None:
+    async def run_agent(self) -> None:
         """Open the agent and return when it has ended, and that is noted."""
         try:
             agent = await self._open()
@@ -82,10 +82,10 @@ class StructuredAgentRunner:
                 return
             self._agent, self.opened = agent, True
             if self.sandboxed_agent is not None:
-                self._log_writer.book.learn(self.sandboxed_agent.secrets)
+                self._log_writer.session_log.learn(self.sandboxed_agent.secrets)
         finally:
             self._settled.set()
-        self._output_monitor = asyncio.create_task(self._hear(agent))
+        self._output_monitor = asyncio.create_task(self._read_events(agent))
         await asyncio.wait([self._output_monitor])
         if self.egress is not None:
             await self.egress.aclose()
@@ -102,38 +102,38 @@ class StructuredAgentRunner:
         if self.has_ended:
             return
         if isinstance(event, SessionStarted):
-            event = await self._introduced(event)
-        elif isinstance(event, SessionEnded) and self._told_why:
-            event = msgspec.structs.replace(event, why=self._told_why)
+            event = await self._complete_start(event)
+        elif isinstance(event, SessionEnded) and self._end_why:
+            event = msgspec.structs.replace(event, why=self._end_why)
         elif isinstance(event, RequestOpened):
             await self._refresh_rules()
         try:
-            known = self.asks.heard(event)
-            if known is None:
+            translated = self.asks.heard(event)
+            if translated is None:
                 return
-            if isinstance(known, SessionEnded):
-                self.asks.void(GONE, known.at)
-            self.live.before(known)
-            self._log_writer.note(known, durable=must_be_on_disk(known))
+            if isinstance(translated, SessionEnded):
+                self.asks.void(GONE, translated.at)
+            self.live.before(translated)
+            self._log_writer.note(translated, durable=must_be_on_disk(translated))
         except (ValueError, TypeError, RecursionError) as error:
             self.notice(f"An event of the agent could not be logged ({type(event).__name__}): {error}", error)
             return
-        if isinstance(known, SessionStarted | SessionEnded):
-            self.prompts.is_ready = isinstance(known, SessionStarted)
-            self.has_ended = isinstance(known, SessionEnded)
+        if isinstance(translated, SessionStarted | SessionEnded):
+            self.prompts.is_ready = isinstance(translated, SessionStarted)
+            self.has_ended = isinstance(translated, SessionEnded)
         self.asks.forget_closed()
-        if isinstance(known, SessionStarted) and self.sandboxed_agent is not None and known.pid is not None:
-            self.sandboxed_agent.begin(known.pid)
-        if isinstance(known, SessionStarted) and self.egress is not None:
+        if isinstance(translated, SessionStarted) and self.sandboxed_agent is not None and translated.pid is not None:
+            self.sandboxed_agent.begin(translated.pid)
+        if isinstance(translated, SessionStarted) and self.egress is not None:
             self.egress.begin()
-        self.live.heard(known)
-        self.prompts.heard(known)
-        if isinstance(known, RequestOpened) and (rule := self.policy.decides(known.request)) is not None:
-            self._answering.add(task := asyncio.create_task(self._answer_by(rule, known.request)))
+        self.live.heard(translated)
+        self.prompts.heard(translated)
+        if isinstance(translated, RequestOpened) and (rule := self.policy.decides(translated.request)) is not None:
+            self._answering.add(task := asyncio.create_task(self._answer_by_rule(rule, translated.request)))
             task.add_done_callback(self._answering.discard)
 
-    async def tell(self, wish: Wish) -> None:
-        """Send the command *wish* to the agent.
+    async def tell(self, command: Wish) -> None:
+        """Send *command* to the agent.
 
         Raises:
             SessionEndedError: if it has ended.
@@ -142,11 +142,11 @@ class StructuredAgentRunner:
             KasmonError: if its backend failed.
         """
         agent = self._running()
-        if isinstance(wish, Prompt):
-            wish = msgspec.structs.replace(wish, when="now")
+        if isinstance(command, Prompt):
+            command = msgspec.structs.replace(command, when="now")
         try:
             async with asyncio.timeout(self._call_s):
-                await agent.send(wish)
+                await agent.send(command)
         except TimeoutError as error:
             raise TimedOutError(f"the agent did not accept it within {self._call_s:g} s.", hint=NOT_KNOWN) from error
         except KasmonError:
@@ -172,7 +172,7 @@ class StructuredAgentRunner:
         """Ask the agent to finish, and end it after *grace_s* seconds. Asking again can only shorten that."""
         if self.has_ended:
             return
-        self._told_why = self._told_why or why
+        self._end_why = self._end_why or why
         if self._agent is None:
             if self._opening is not None:
                 self._opening.cancel()
@@ -192,7 +192,7 @@ class StructuredAgentRunner:
         from kasmon.host.sandboxed.egress_requests import EgressRequests  # only needed with a sandbox
 
         keep = self._allow_for_good if launch.mode is Mode.INTERPRETER else None
-        return EgressRequests(log_writer.book.places, launch.session, self.asks, log_writer, keep)
+        return EgressRequests(log_writer.session_log.places, launch.session, self.asks, log_writer, keep)
 
     async def _allow_for_good(self, entry: str) -> None:
         await (await self.sandboxed()).keep(Allow(hosts=(entry,)))
@@ -210,30 +210,30 @@ class StructuredAgentRunner:
         if self.policy.trouble and self.policy.trouble != before:
             self.notice(f"No standing rule applies: {self.policy.trouble}")
 
-    async def _answer_by(self, rule: Rule, request: Request) -> None:
+    async def _answer_by_rule(self, rule: Rule, request: Request) -> None:
         """Answer *request* by *rule*; if that fails it waits for the user."""
         decision = Decision.ALLOW if rule.effect is RuleEffect.ALLOW else Decision.DENY
         reason = "" if rule.effect is RuleEffect.ALLOW else f"A standing rule denies {rule.words}."
         answer = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
         try:
-            taken = self.asks.take(answer, by="policy", rule=rule.id)
+            accepted = self.asks.take(answer, by="policy", rule=rule.id)
         except KasmonError:
             return  # the user was faster
-        assert taken is not None
+        assert accepted is not None
         await self._log_writer.on_disk()
         try:
-            await self.tell(taken.answer)
+            await self.tell(accepted.answer)
         except RefusedError as error:
             self.notice(f"The agent did not accept the answer of rule {rule.id} to {request.id}: {error.message}")
             if not self.has_ended:
-                self.asks.reopen(taken)
+                self.asks.reopen(accepted)
         except KasmonError as error:
             self.notice(f"It is unknown whether the agent received the answer to {request.id}: {error.message}")
 
     async def _open(self) -> Agent | None:
         """Return the agent; None if it could not be opened, or was ended before, which is then noted."""
-        if self._told_why:
-            await self.heard(SessionEnded(at=time.time(), why=self._told_why, never_began=True))
+        if self._end_why:
+            await self.heard(SessionEnded(at=time.time(), why=self._end_why, never_began=True))
             return None
         self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
         limit_s = self._launch.handshake_s
@@ -244,7 +244,7 @@ class StructuredAgentRunner:
             async with backoff:
                 return await self._opening
         except asyncio.CancelledError:
-            if not self._told_why:
+            if not self._end_why:
                 raise
         except KasmonError as error:
             why = str(error)
@@ -266,7 +266,7 @@ class StructuredAgentRunner:
         )
         return msgspec.structs.replace(self._launch, used=used)
 
-    async def _hear(self, agent: Agent) -> None:
+    async def _read_events(self, agent: Agent) -> None:
         """Note all events of the agent, until it ends, and its end."""
         why = "its backend ended without a message"
         events = agent.events()
@@ -277,7 +277,7 @@ class StructuredAgentRunner:
                     self.live.write(event)
                     continue
                 if isinstance(event, SecretsLearned):
-                    self._log_writer.book.learn(event.secrets)
+                    self._log_writer.session_log.learn(event.secrets)
                     continue
                 await self._log_writer.room()
                 await self.heard(event)
@@ -319,7 +319,7 @@ class StructuredAgentRunner:
         except Exception:  # its end is noted either way
             log.warning("the agent did not close", exc_info=True)
 
-    async def _introduced(self, started: SessionStarted) -> SessionStarted:
+    async def _complete_start(self, started: SessionStarted) -> SessionStarted:
         pid = started.pid
         born = started.pid_started
         if pid is not None and born is None:
@@ -345,4 +345,4 @@ def _sandboxed_agent(
         return None
     from kasmon.host.sandboxed.agent import SandboxedAgent  # only needed with a sandbox
 
-    return SandboxedAgent(log_writer.book.places, launch, log_writer, end_agent)
+    return SandboxedAgent(log_writer.session_log.places, launch, log_writer, end_agent)

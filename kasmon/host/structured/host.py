@@ -61,7 +61,7 @@ from kasmon.host.session.answers import AnswerService
 from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
 from kasmon.host.structured.agent_runner import StructuredAgentRunner
-from kasmon.host.structured.sandbox_commands import carried
+from kasmon.host.structured.sandbox_commands import execute
 from kasmon.host.structured.session_removal import removed
 from kasmon.model.commands import (
     Allow,
@@ -108,7 +108,7 @@ class StructuredHost:
         self._backend = backend
         self._limits = limits or Limits()
         self._id = launch.session
-        self._told = ""
+        self._end_why = ""
         self.leaves_sandbox = False
         """Whether it ended for the next host, which recovers the interpreters' sandbox: none of that may be closed."""
         self._handing_over: asyncio.Task[None] | None = None
@@ -121,23 +121,25 @@ class StructuredHost:
 
     async def run(self) -> bool:
         """Run until the agent has ended; false if there never was one."""
-        book = await asyncio.to_thread(SessionLog, self._places, self._id)
-        self._log_writer = LogWriter(book)
-        self._agent = StructuredAgentRunner(self._log_writer, self._this_time(book), self._backend, self._limits.call_s)
+        session_log = await asyncio.to_thread(SessionLog, self._places, self._id)
+        self._log_writer = LogWriter(session_log)
+        self._agent = StructuredAgentRunner(
+            self._log_writer, self._next_launch(session_log), self._backend, self._limits.call_s
+        )
         self._answers = AnswerService(self._log_writer, self._agent)
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
         self._server = server
-        vigil = StuckMonitor(self._log_writer, limits_of(self._limits), lambda: self._agent.live.written_at)
-        watching = asyncio.create_task(vigil.keep())
+        stuck_monitor = StuckMonitor(self._log_writer, limits_of(self._limits), lambda: self._agent.live.written_at)
+        watching = asyncio.create_task(stuck_monitor.keep())
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
         try:
             self._queue_first_prompt()
-            if self._told:
-                self._agent.end(self._told, 0)
-            if await self._listens(server):
-                await self._live_through()
+            if self._end_why:
+                self._agent.end(self._end_why, 0)
+            if await self._listen(server):
+                await self._run_agent()
         finally:
             if self._handing_over is not None:
                 self._handing_over.cancel()
@@ -148,18 +150,18 @@ class StructuredHost:
             await self._log_writer.written(WRITTEN_S)
             await server.aclose()
             await self._agent.prompts.aclose()
-            await self._log_writer.aclose(LAST_WORDS_S if self._told else None)
+            await self._log_writer.aclose(LAST_WORDS_S if self._end_why else None)
         return self._agent.opened
 
     def end(self, why: str) -> None:
         """End the agent cleanly, then this host; on a second call, at once."""
-        again, self._told = bool(self._told), self._told or why
+        again, self._end_why = bool(self._end_why), self._end_why or why
         if self._running:
-            self._agent.end(self._told, 0.0 if again else Stop().grace_s)
+            self._agent.end(self._end_why, 0.0 if again else Stop().grace_s)
 
-    async def _live_through(self) -> None:
+    async def _run_agent(self) -> None:
         """Run until the agent has ended, or its interpreter sandbox is left to the next host."""
-        living = asyncio.create_task(self._agent.live_through())
+        living = asyncio.create_task(self._agent.run_agent())
         leaving = asyncio.create_task(self._sandbox_left.wait())
         await asyncio.wait([living, leaving], return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
@@ -176,7 +178,7 @@ class StructuredHost:
         if kind is ControlKind.STOP:
             self._agent.end(STOPPED, Stop().grace_s)
         elif kind is ControlKind.HAND_OVER and self._handing_over is None:
-            self._must_come_back()
+            self._check_resumable()
             self._handing_over = asyncio.create_task(self._hand_over())
         state = self._log_writer.session.state
         return HostStatus(
@@ -189,7 +191,7 @@ class StructuredHost:
             is_leaving=self._handing_over is not None or self._agent.has_ended,
         )
 
-    def _must_come_back(self) -> None:
+    def _check_resumable(self) -> None:
         """Check that the next host could resume the agent's conversation.
 
         Raises:
@@ -225,7 +227,7 @@ class StructuredHost:
         """End when the session's folder was removed with its content."""
         await removed(self._places.folder(self._id))
         log.warning("the folder of session %s was removed: its agent is ended", self._id)
-        await self._log_writer.lose_its_place()
+        await self._log_writer.abandon()
         self.end(REMOVED)
 
     async def _leave_with_its_server(self) -> None:
@@ -233,17 +235,17 @@ class StructuredHost:
         if self._launch.mode is Mode.INTERPRETER and await server_gone(self._places, self._id, self._launch.name):
             self.end(GONE)
 
-    def _this_time(self, book: SessionLog) -> Launch:
+    def _next_launch(self, session_log: SessionLog) -> Launch:
         """Return the launch for this run: the next generation, resuming the conversation before."""
-        generation = max(self._launch.generation, book.session.generation + 1)
-        resume = self._launch.resume or (book.session.resume_id if generation > 1 else None)
+        generation = max(self._launch.generation, session_log.session.generation + 1)
+        resume = self._launch.resume or (session_log.session.resume_id if generation > 1 else None)
         prompt = self._launch.prompt if generation == 1 else ""
         return msgspec.structs.replace(
             self._launch,
             generation=generation,
             resume=resume,
             prompt=prompt,
-            remembers=book.last_prompt if resume and HIDDEN not in book.last_prompt else "",
+            remembers=session_log.last_prompt if resume and HIDDEN not in session_log.last_prompt else "",
             handshake_s=self._limits.handshake_s,
         )
 
@@ -255,7 +257,7 @@ class StructuredHost:
             prompt = Prompt(text=launch.prompt, when="idle", by="user" if launch.wave is None else "wave")
             self._agent.prompts.queue(prompt)
 
-    async def _listens(self, server: HostServer) -> bool:
+    async def _listen(self, server: HostServer) -> bool:
         try:
             await server.start()
         except OSError as error:
@@ -272,9 +274,9 @@ class StructuredHost:
             case ExecuteCommand():
                 if frame.session != self._id:
                     raise SessionNotFoundError(frame.session)
-                return self._do(connection, frame)
+                return self._execute(connection, frame)
             case ReportContext():
-                return self._say(frame)
+                return self._report_context(frame)
             case Watch():
                 self._agent.live.watch(connection, frame.rate_hz)
             case Unwatch():
@@ -292,7 +294,7 @@ class StructuredHost:
                 pass
         return None
 
-    async def _say(self, frame: ReportContext) -> CommandDone:
+    async def _report_context(self, frame: ReportContext) -> CommandDone:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
@@ -300,7 +302,7 @@ class StructuredHost:
         await self._log_writer.written(WRITTEN_S)
         return CommandDone(n=frame.n)
 
-    async def _do(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
+    async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
         receipt = None
         if (sandboxed_agent := self._agent.sandboxed_agent) is not None and isinstance(frame.wish, Pause | Resume):
             self._must_run()
@@ -337,21 +339,21 @@ class StructuredHost:
                 self._must_run()
                 self._check_settings(configure)
                 await self._agent.tell(configure)
-            case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as wish:
+            case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as command:
                 self._must_run()
-                if connection.as_agent and isinstance(wish, Allow):
+                if connection.as_agent and isinstance(command, Allow):
                     raise RefusedError("an agent cannot allow its own network access.")
-                done = await carried(await self._agent.sandboxed(), connection, frame.n, wish)
+                done = await execute(await self._agent.sandboxed(), connection, frame.n, command)
                 await self._log_writer.written(WRITTEN_S)
                 return done
         await self._log_writer.written(WRITTEN_S)
         return CommandDone(n=frame.n, receipt=receipt)
 
-    def _check_settings(self, wanted: Configure) -> None:
+    def _check_settings(self, configure: Configure) -> None:
         can = self._backend.abilities
         for value, able, what in (
-            (wanted.model, can.sets_model, "model"),
-            (wanted.permission_mode, can.sets_permission_mode, "permission mode"),
+            (configure.model, can.sets_model, "model"),
+            (configure.permission_mode, can.sets_permission_mode, "permission mode"),
         ):
             if value is not None and not able:
                 raise UnableError(f"the {what} of session {self._id!r} cannot be changed while it runs.")
@@ -399,8 +401,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
             return 0
-        launch, backend = _prepared(here, session)
-        return asyncio.run(_hosted(StructuredHost(here, launch, backend, in_force(here, log.warning).limits)))
+        launch, backend = _load_session(here, session)
+        return asyncio.run(_run_host(StructuredHost(here, launch, backend, in_force(here, log.warning).limits)))
     finally:
         lock.let_go()
 
@@ -412,7 +414,7 @@ def _has_grown(places: Paths, session: SessionId, since: Cursor) -> bool:
     return False
 
 
-def _prepared(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
+def _load_session(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
     """Return the launch and its backend; an error in either is raised when the agent is opened."""
     launch = Launch(session=session, name="", agent="", mode=Mode.SDK, backend="")
     try:
@@ -427,7 +429,7 @@ def _prepared(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
         return launch, UnavailableBackend(LaunchError(f"the backend {launch.backend!r} cannot be imported: {error!r}."))
 
 
-async def _hosted(host: StructuredHost) -> int:
+async def _run_host(host: StructuredHost) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, host.end, f"its host got {number.name}")

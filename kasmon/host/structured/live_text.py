@@ -36,17 +36,17 @@ PART_S = 1.0
 class LiveText:
     """The message and the thought that are being written, and the clients that watch them."""
 
-    def __init__(self, session: SessionId, hiding: Redactor, log: Callable[[Event], None]) -> None:
+    def __init__(self, session: SessionId, redactor: Redactor, log: Callable[[Event], None]) -> None:
         """
         Args:
             session: the session that writes.
-            hiding: redacts what is shown.
+            redactor: redacts what is shown.
             log: notes an event.
         """
         self.written_at = 0.0
         """When something was last written, in seconds since the epoch."""
         self._session = session
-        self._hiding = hiding
+        self._redactor = redactor
         self._log = log
         self._text = {False: "", True: ""}
         self._logged = {False: 0, True: 0}
@@ -111,7 +111,7 @@ class LiveText:
         if self._logged[thinking] == len(self._text[thinking]):
             return
         whole, start = self._text[thinking], self._logged[thinking]
-        text, self._logged[thinking] = self._hiding.next_part(whole, start, is_over=is_over)
+        text, self._logged[thinking] = self._redactor.next_part(whole, start, is_over=is_over)
         now = time.time()
         for start in range(0, len(text), PART_CHARACTERS):
             self._log(PartialTextWritten(at=now, text=text[start : start + PART_CHARACTERS], thinking=thinking))
@@ -127,7 +127,7 @@ class LiveText:
             watcher.show(thinking, lambda: self._written(thinking))
 
     def _written(self, thinking: bool) -> TextDelta:
-        text = self._hiding.unfinished(self._text[thinking])
+        text = self._redactor.unfinished(self._text[thinking])
         return TextDelta(session=self._session, text=text, thinking=thinking)
 
 

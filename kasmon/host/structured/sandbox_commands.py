@@ -16,17 +16,19 @@ SOON_S, LATE_S = 0.02, 0.1
 answer alone has the output."""
 
 
-async def carried(agent: SandboxedAgentControl, connection: ClientConnection, n: int, wish: SandboxWish) -> CommandDone:
-    """Execute *wish*, which *connection* numbered *n*, and return the answer.
+async def execute(
+    agent: SandboxedAgentControl, connection: ClientConnection, n: int, command: SandboxWish
+) -> CommandDone:
+    """Execute *command*, which *connection* numbered *n*, and return the answer.
 
     Raises:
         KasmonError: the agent's error.
     """
-    if not isinstance(wish, Run):
-        return CommandDone(n=n, told=await agent.keep(wish))
-    stream = RunStream(connection, wish.id)
+    if not isinstance(command, Run):
+        return CommandDone(n=n, told=await agent.keep(command))
+    stream = RunStream(connection, command.id)
     try:
-        ran = await agent.run(wish, stream.take)
+        ran = await agent.run(command, stream.take)
     finally:
         stream.close()
     return CommandDone(n=n, ran=ran)

@@ -79,7 +79,7 @@ class TerminalAgentRunner:
         self._settling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._last_words_s: float | None = None
-        self._output_monitor = asyncio.create_task(self._hear())
+        self._output_monitor = asyncio.create_task(self._read_events())
 
     @classmethod
     async def start(
@@ -120,7 +120,7 @@ class TerminalAgentRunner:
             if launch.sandbox is not None:
                 from kasmon.sandbox.agent.launch import secrets_of  # only needed with a sandbox
 
-                log_writer.book.learn(secrets_of(session))
+                log_writer.session_log.learn(secrets_of(session))
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
                 log_writer.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
@@ -178,8 +178,8 @@ class TerminalAgentRunner:
             agent.ready()
         return runner
 
-    async def do(self, wish: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
-        """Send *wish* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
+    async def do(self, command: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
+        """Send *command* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
 
         Raises:
             SessionEndedError: if it has ended.
@@ -188,16 +188,16 @@ class TerminalAgentRunner:
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
         if self.sandboxed_agent is not None:
-            await self.sandboxed_agent.lifecycle.used(wish)
+            await self.sandboxed_agent.lifecycle.used(command)
         try:
-            if isinstance(wish, Prompt):
-                return await self.prompts.take(wish)
-            if isinstance(wish, Requeue):
-                return self.prompts.requeue(wish)
-            if isinstance(wish, Answer):
-                await self._answers.carry(wish, peer_pid, is_agents=is_agents)
+            if isinstance(command, Prompt):
+                return await self.prompts.take(command)
+            if isinstance(command, Requeue):
+                return self.prompts.requeue(command)
+            if isinstance(command, Answer):
+                await self._answers.carry(command, peer_pid, is_agents=is_agents)
             else:
-                await self.agent.send(wish)
+                await self.agent.send(command)
             return None
         finally:
             await self._log_writer.written(WRITTEN_S)
@@ -231,12 +231,12 @@ class TerminalAgentRunner:
         self.agent.let_go()
         await asyncio.wait([self._output_monitor])
 
-    async def _hear(self) -> None:
+    async def _read_events(self) -> None:
         try:
             async for event in self.agent.events():
                 if not isinstance(event, Chunk):
                     await self._log_writer.room()
-                    await self._heard(event)
+                    await self._handle(event)
         finally:
             self._begun.set()
             for task in (self._settling, self._watching):
@@ -251,17 +251,17 @@ class TerminalAgentRunner:
         if self._is_cut:
             self._on_cut(self._launch)
 
-    async def _heard(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         if isinstance(event, SessionStarted | ConnectionRestored):
             since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
             of_boot = await asyncio.to_thread(boot)
             event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot)
             if isinstance(event, SessionStarted):
                 event = msgspec.structs.replace(event, host_pid=os.getpid())
-        known = self.asks.heard(event)
-        if known is None:
+        translated = self.asks.heard(event)
+        if translated is None:
             return
-        self._log_writer.note(known)
+        self._log_writer.note(translated)
         self.asks.forget_closed()
         match event:
             case SessionStarted() | ConnectionRestored():
@@ -300,7 +300,7 @@ def _egress(log_writer: LogWriter, launch: Launch, asks: RequestRegistry) -> "Eg
         return None
     from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
 
-    return EgressRequests(log_writer.book.places, launch.session, asks, log_writer)
+    return EgressRequests(log_writer.session_log.places, launch.session, asks, log_writer)
 
 
 def _pane_pid(session: Session) -> int | None:

@@ -117,7 +117,7 @@ class TmuxHost:
         self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
         self._terminals: dict[SessionId, TerminalSession] = {}
         self._tmux = ""
-        self._told_to_end = asyncio.Event()
+        self._end_requested = asyncio.Event()
         self._server: HostServer | None = None
         self._handing_over: asyncio.Task[None] | None = None
 
@@ -125,7 +125,7 @@ class TmuxHost:
         """Take over running agents, then serve clients until ended, or no longer needed. Agents run on."""
         line = self._backend.line
         line.on_lost = self._lost
-        server = HostServer(self._places.tmux_host_socket, self._receive, self._left, self._control)
+        server = HostServer(self._places.tmux_host_socket, self._receive, self._on_disconnected, self._control)
         self._server = server
         with contextlib.suppress(TmuxError):
             self._tmux = await asyncio.to_thread(line.server.version)
@@ -141,7 +141,7 @@ class TmuxHost:
 
     def end(self) -> None:
         """End this host, cleanly and soon; agents run on."""
-        self._told_to_end.set()
+        self._end_requested.set()
 
     # -- control requests, for clients of any version
 
@@ -155,7 +155,7 @@ class TmuxHost:
             kasmon=__version__,
             pid=os.getpid(),
             is_busy=not self._is_at_rest,
-            is_leaving=self._handing_over is not None or self._told_to_end.is_set(),
+            is_leaving=self._handing_over is not None or self._end_requested.is_set(),
         )
 
     @property
@@ -177,10 +177,10 @@ class TmuxHost:
     async def _serve(self, server: HostServer) -> None:
         """Return when ended, or idle for long. Nothing may be awaited from then until the server closes."""
         self._idleness.used(self._clock())
-        while not self._told_to_end.is_set():
+        while not self._end_requested.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._idle_s / LOOKS):
-                    await self._told_to_end.wait()
+                    await self._end_requested.wait()
             await self._tidy_foreigners()
             is_needed = server.is_busy or any(terminal.is_needed for terminal in self._terminals.values())
             if self._idleness.is_over(is_needed, self._clock()):
@@ -263,11 +263,11 @@ class TmuxHost:
     ) -> Frame:
         terminal = await self._found(frame.session)
         match frame:
-            case ExecuteCommand(wish=wish):
-                if isinstance(wish, SandboxWish):
-                    await terminal.move(wish)
+            case ExecuteCommand(wish=command):
+                if isinstance(command, SandboxWish):
+                    await terminal.move(command)
                     return CommandDone(n=frame.n)
-                return CommandDone(n=frame.n, receipt=await terminal.do(wish, connection))
+                return CommandDone(n=frame.n, receipt=await terminal.do(command, connection))
             case StartSession(variables=variables):
                 await terminal.start(decoded(variables))
             case ReleasePane():
@@ -313,7 +313,7 @@ class TmuxHost:
             raise RefusedError(f"session {session!r} is structured; it has its own host.")
         return launch
 
-    def _left(self, connection: ClientConnection) -> None:
+    def _on_disconnected(self, connection: ClientConnection) -> None:
         self._idleness.used(self._clock())
         for terminal in self._terminals.values():
             terminal.leave(connection)
@@ -330,21 +330,21 @@ def main() -> int:
     if not lock.take():
         return 0
     try:
-        _widen()
-        asyncio.run(_hosted(TmuxHost(here, in_force(here, log.warning))))
+        _raise_file_limit()
+        asyncio.run(_run_host(TmuxHost(here, in_force(here, log.warning))))
     finally:
         lock.let_go()
     return 0
 
 
-async def _hosted(host: TmuxHost) -> None:
+async def _run_host(host: TmuxHost) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, host.end)
     await host.run()
 
 
-def _widen() -> None:
+def _raise_file_limit() -> None:
     """Raise the limit of open files, if the system allows it: each running session needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)

@@ -68,7 +68,7 @@ class ReconnectSearch:
         self._look, self._attach = look, attach
         self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
-        self._sought: Launch | None = None
+        self._launch: Launch | None = None
         self._once_more = False
 
     @property
@@ -78,7 +78,7 @@ class ReconnectSearch:
 
     def begin(self, launch: Launch) -> None:
         """Start the search, or repeat a running one: an agent found a moment ago may be lost again."""
-        self._sought = launch
+        self._launch = launch
         if self.is_on:
             self._once_more = True
         else:
@@ -86,11 +86,11 @@ class ReconnectSearch:
 
     def stop(self) -> Launch | None:
         """Stop the search; return the launch that it was for, if any. Idempotent."""
-        sought, self._sought = self._sought, None
+        launch, self._launch = self._launch, None
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-        return sought
+        return launch
 
     async def finds(self, launch: Launch) -> bool:
         """Whether the agent is known at this moment to run there."""

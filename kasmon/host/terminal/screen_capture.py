@@ -53,15 +53,15 @@ class ScreenCapture(PaneListener):
         """Called when the pane no longer exists; its owner then closes the capture."""
         self.line = line
         self.pane = pane
-        self.sheet = StyledRows()
+        self.styled_rows = StyledRows()
         self.facts: ScreenFacts | None = None
         """None before the first screen."""
-        self.signs = EscapeScanner()
+        self.escape_scanner = EscapeScanner()
         self._viewers: dict[ScreenObserver, None] = {}
         self._loop = asyncio.get_running_loop()
         self._is_stale = True
         self._is_hurried = False
-        self._is_taking = self._is_taking_row = False
+        self._is_capturing = self._is_capturing_row = False
         self._taken_at = self._row_at = -math.inf
         self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -100,7 +100,7 @@ class ScreenCapture(PaneListener):
 
     def printed(self, data: bytes) -> None:
         self._is_stale = True
-        for clip in self.signs.feed(data):
+        for clip in self.escape_scanner.feed(data):
             for viewer in list(self._viewers):
                 viewer.clipped(clip.text)
         if self._viewers:
@@ -127,8 +127,8 @@ class ScreenCapture(PaneListener):
             gap_s = FOCUS_GAP_S if self._busy < BUSY else FLOOD_GAP_S
             if echo and self.facts is not None and self._busy < BUSY:
                 follow_s = FOLLOW_S
-                self._take_row(now)
-        if not self._is_taking:
+                self._capture_row(now)
+        if not self._is_capturing:
             self._at(max(now + follow_s, self._taken_at + gap_s), now)
 
     def _hurry(self) -> None:
@@ -145,37 +145,37 @@ class ScreenCapture(PaneListener):
             self._timer.cancel()
             self._timer = None
         if when <= now:
-            self._take()
+            self._capture()
         else:
-            self._timer = self._loop.call_at(when, self._take)
+            self._timer = self._loop.call_at(when, self._capture)
 
-    def _take(self) -> None:
+    def _capture(self) -> None:
         self._timer = None
-        self._is_taking, self._is_stale, self._taken_at = True, False, self._loop.time()
-        self.line.submit(ask.screen(self.pane), self._taken)
+        self._is_capturing, self._is_stale, self._taken_at = True, False, self._loop.time()
+        self.line.submit(ask.screen(self.pane), self._on_captured)
 
-    def _taken(self, screen: PaneScreen | KasmonError) -> None:
-        self._is_taking = False
+    def _on_captured(self, screen: PaneScreen | KasmonError) -> None:
+        self._is_capturing = False
         if isinstance(screen, KasmonError):
             return
         self.facts = screen.facts
-        self.sheet.take(screen.rows, screen.facts.height, screen.facts.joins)
+        self.styled_rows.take(screen.rows, screen.facts.height, screen.facts.joins)
         self._busy = self._busy + 1 if self._is_stale else 0
         self._show()
 
-    def _take_row(self, now: float) -> None:
+    def _capture_row(self, now: float) -> None:
         assert self.facts is not None
-        if not self._is_taking_row and now - self._row_at >= ROW_GAP_S:
-            self._is_taking_row, self._row_at = True, now
-            self.line.submit(ask.row(self.pane, self.facts.cursor_y), self._row_taken)
+        if not self._is_capturing_row and now - self._row_at >= ROW_GAP_S:
+            self._is_capturing_row, self._row_at = True, now
+            self.line.submit(ask.row(self.pane, self.facts.cursor_y), self._on_row_captured)
 
-    def _row_taken(self, row: PaneRow | KasmonError) -> None:
-        self._is_taking_row = False
+    def _on_row_captured(self, row: PaneRow | KasmonError) -> None:
+        self._is_capturing_row = False
         if isinstance(row, KasmonError) or self.facts is None:
             return
         if (row.facts.width, row.facts.height) == (self.facts.width, self.facts.height):
             self.facts = row.facts
-            self.sheet.take_row(row.y, row.row, row.facts.joins)
+            self.styled_rows.take_row(row.y, row.row, row.facts.joins)
             self._show()
 
     def _show(self) -> None:

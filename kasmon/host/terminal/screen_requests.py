@@ -32,12 +32,12 @@ class ScreenRequestRules(SessionRules):
 class ScreenAgent(Protocol):
     """The agent in its terminal."""
 
-    async def send(self, wish: Wish, /) -> None: ...
+    async def send(self, command: Wish, /) -> None: ...
 
 
 def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
     """Return the request registry for the agent of *launch*, in a terminal; "always" is its own menu's."""
-    return RequestRegistry(log_writer, ScreenRequestRules(log_writer.book.places, launch), told={})
+    return RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={})
 
 
 class ScreenAnswers:
@@ -66,14 +66,14 @@ class ScreenAnswers:
                 return
             request, asked = self._asks.checked(answer)
             if answer.decision is not Decision.LATER:
-                await self._tell(answer, asked)
+                await self._send(answer, asked)
             if self._log_writer.session.open_request(request.id) is not None:
                 self._asks.take(answer, who=who)
         await self._log_writer.on_disk()
 
-    async def _tell(self, answer: Answer, asked: Request) -> None:
+    async def _send(self, answer: Answer, asked: Request) -> None:
         try:
-            await self._agent.send(self._asks.as_told(answer, asked))
+            await self._agent.send(self._asks.for_agent(answer, asked))
         except PromptChangedError as error:
             raise PromptChangedError(answer.request) from error
         except RefusedError:

@@ -124,18 +124,18 @@ class ScreenStream:
     def _changes(self) -> TerminalRows | None:
         if self._screen_capture is None or self._screen_capture.facts is None:
             return None
-        sheet, facts, up = self._screen_capture.sheet, self._screen_capture.facts, 0
+        styled_rows, facts, up = self._screen_capture.styled_rows, self._screen_capture.facts, 0
         if self._history is not None and self._history.facts is not None:
-            sheet, facts, up = self._history.sheet, self._history.facts, self._history.up
+            styled_rows, facts, up = self._history.styled_rows, self._history.facts, self._history.up
         before, sent = self._sent, self._sent_rows
         full = before is None or (before.columns, before.height) != (facts.width, facts.height)
-        changed = tuple((y, row) for y, row in enumerate(sheet.rows) if full or sent[y] != row)
+        changed = tuple((y, row) for y, row in enumerate(styled_rows.rows) if full or sent[y] != row)
         rows = TerminalRows(
             session=self._session,
             columns=facts.width,
             height=facts.height,
             changed=changed,
-            cursor=cursor_of(facts, self._screen_capture.signs.shape),
+            cursor=cursor_of(facts, self._screen_capture.escape_scanner.shape),
             modes=modes_of(facts),
             full=full,
             scrolled=up,
@@ -143,7 +143,7 @@ class ScreenStream:
         )
         if before is not None and not changed and _beside(rows) == _beside(before):
             return None
-        self._sent, self._sent_rows = rows, list(sheet.rows)
+        self._sent, self._sent_rows = rows, list(styled_rows.rows)
         return rows
 
 
@@ -180,7 +180,7 @@ class ScrollbackHistory:
     """
 
     def __init__(self, screen_capture: ScreenCapture, on_change: Callable[[], None]) -> None:
-        self.sheet = StyledRows()
+        self.styled_rows = StyledRows()
         self.facts: ScreenFacts | None = None
         """None before the first capture."""
         self.up = 0
@@ -225,7 +225,7 @@ class ScrollbackHistory:
             self._take(tries)
             return
         self.facts, self.up = screen.facts, up
-        self.sheet.take(screen.rows, screen.facts.height, screen.facts.joins)
+        self.styled_rows.take(screen.rows, screen.facts.height, screen.facts.joins)
         self._on_change()
         if self._is_stale or grown:
             self.renew()

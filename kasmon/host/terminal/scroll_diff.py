@@ -87,22 +87,22 @@ class ScrolledOffLines:
 
     def __init__(self) -> None:
         self._shown: tuple[str, ...] = ()
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._returned: OrderedDict[str, None] = OrderedDict()
 
     def since(self, shown: Iterable[str]) -> list[str]:
         """Return the lines that are gone now that *shown* is the screen, from its top."""
         before, self._shown = self._shown, tuple(shown)
-        there = {_known_by(line) for line in self._shown}
+        there = {_normalise(line) for line in self._shown}
         gone: list[str] = []
         for line in before:
-            known_by = _known_by(line)
-            if known_by and known_by not in there and known_by not in self._told:
-                self._told[known_by] = None
+            key = _normalise(line)
+            if key and key not in there and key not in self._returned:
+                self._returned[key] = None
                 gone.append(line)
-        while len(self._told) > RECALLED:
-            self._told.popitem(last=False)
+        while len(self._returned) > RECALLED:
+            self._returned.popitem(last=False)
         return gone
 
 
-def _known_by(line: str) -> str:
+def _normalise(line: str) -> str:
     return _VARIES.sub(" ", line).strip()

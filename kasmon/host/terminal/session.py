@@ -167,7 +167,7 @@ class TerminalSession:
                 await self._runner.over()
             here, backend, session = self._places, self._backend, self.session
             runner = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
-            self._live(runner, is_new=True)
+            self._set_runner(runner, is_new=True)
         except BaseException:
             if self._has_lost_pane:
                 self.vacate(NO_PANE)
@@ -193,7 +193,7 @@ class TerminalSession:
             RefusedError: if another host has it.
         """
         runner = await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach)
-        self._live(runner)
+        self._set_runner(runner)
         if facts.says_how_it_ended:
             await runner.over()
 
@@ -222,23 +222,23 @@ class TerminalSession:
         if self._runner is not None:
             await self._runner.let_go()
 
-    async def do(self, wish: Wish | Requeue, sender: ClientConnection) -> Receipt | None:
-        """Send *wish* of *sender* to its agent; see `TerminalAgentRunner.do`."""
+    async def do(self, command: Wish | Requeue, sender: ClientConnection) -> Receipt | None:
+        """Send *command* of *sender* to its agent; see `TerminalAgentRunner.do`."""
         if self._runner is None:
             raise SessionEndedError(self.session)
-        return await self._runner.do(wish, sender.peer_pid, is_agents=sender.as_agent)
+        return await self._runner.do(command, sender.peer_pid, is_agents=sender.as_agent)
 
-    async def move(self, wish: SandboxWish) -> None:
+    async def move(self, command: SandboxWish) -> None:
         """Pause or resume the sandbox of its agent.
 
         Raises:
-            UnableError: if it has none, or *wish* is another command.
+            UnableError: if it has none, or *command* is another command.
             KasmonError: as `SandboxLifecycle.move`.
         """
         sandboxed_agent = None if self._runner is None else self._runner.sandboxed_agent
-        if sandboxed_agent is None or not isinstance(wish, Pause | Resume):
+        if sandboxed_agent is None or not isinstance(command, Pause | Resume):
             raise UnableError(f"session {self.session!r} is not an interpreter sandbox.")
-        await sandboxed_agent.lifecycle.move(wish)
+        await sandboxed_agent.lifecycle.move(command)
 
     async def say(self, frame: ReportContext) -> None:
         """Note its agent's own report of its progress; see `TerminalAgentRunner.say`."""
@@ -246,7 +246,7 @@ class TerminalSession:
             raise SessionEndedError(self.session)
         await self._runner.say(frame)
 
-    def _live(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
+    def _set_runner(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
         self._runner = runner
         runner.agent.is_watched = lambda: self._viewers.has_focus
         runner.watch_over(self._stuck)
@@ -383,7 +383,7 @@ class TerminalSession:
         if isinstance(frame, Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
-        self._tell_focus()
+        self._update_focus()
         if isinstance(frame, Blur) and self._runner is not None:
             self._runner.agent.state_monitor.begin()
 
@@ -402,8 +402,8 @@ class TerminalSession:
     def leave(self, connection: ClientConnection) -> None:
         """Remove the view of *connection*. Idempotent."""
         self._viewers.leave(connection)
-        self._tell_focus()
+        self._update_focus()
 
-    def _tell_focus(self) -> None:
+    def _update_focus(self) -> None:
         if self._window is not None:
             self._window.focus(self._viewers.has_focus)

@@ -58,20 +58,20 @@ class Takeover:
             log.warning("tmux cannot be used: %s", error)
             lost = ConnectionLost(at=time.time(), what="line to tmux", why=error.message)
         of_boot = await asyncio.to_thread(boot)
-        for left in survey_result.left:
-            if left.launch.adopted is not None:
-                await self._take_over_adopted(left)
+        for orphan in survey_result.left:
+            if orphan.launch.adopted is not None:
+                await self._take_over_adopted(orphan)
                 continue
-            session, facts = left.launch.session, panes.get(left.launch.session)
-            fated = outcome_of(left.session, facts, began, of_boot)
-            if left.launch.machine and fated is not TakeoverOutcome.FOUND:
-                await self._take_over_elsewhere(left, facts)
+            session, facts = orphan.launch.session, panes.get(orphan.launch.session)
+            outcome = outcome_of(orphan.session, facts, began, of_boot)
+            if orphan.launch.machine and outcome is not TakeoverOutcome.FOUND:
+                await self._take_over_elsewhere(orphan, facts)
                 continue
-            match fated:
+            match outcome:
                 case TakeoverOutcome.FOUND:
                     assert facts is not None
                     with contextlib.suppress(RefusedError):
-                        await self._terminal(session, left.launch).take_over(left.launch, facts)
+                        await self._terminal(session, orphan.launch).take_over(orphan.launch, facts)
                 case TakeoverOutcome.GONE:
                     await write_off(
                         self._places, session, SessionEnded(at=time.time(), why="its pane no longer exists")
@@ -80,12 +80,12 @@ class Takeover:
                     await write_off(self._places, session, lost, may_run=lost.what == "line to tmux")
                 case TakeoverOutcome.NOTHING:
                     if facts is not None:
-                        self._terminal(session, left.launch).settle(facts.pane_id, facts.window_id)
+                        self._terminal(session, orphan.launch).settle(facts.pane_id, facts.window_id)
         self._tidy(survey_result, panes)
 
-    async def _take_over_adopted(self, left: OrphanedSession) -> None:
+    async def _take_over_adopted(self, orphan: OrphanedSession) -> None:
         """Monitor an adopted pane again, if it still exists."""
-        launch, now = left.launch, left.session
+        launch, now = orphan.launch, orphan.session
         if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
             return
         try:
@@ -100,9 +100,9 @@ class Takeover:
         with contextlib.suppress(RefusedError):
             await self._terminal(launch.session, launch).take_over(launch, facts)
 
-    async def _take_over_elsewhere(self, left: OrphanedSession, facts: PaneFacts | None) -> None:
+    async def _take_over_elsewhere(self, orphan: OrphanedSession, facts: PaneFacts | None) -> None:
         """Search an agent on another machine, whatever happened to its local pane."""
-        launch, now = left.launch, left.session
+        launch, now = orphan.launch, orphan.session
         terminal = self._terminal(launch.session, launch)
         if facts is not None:
             terminal.settle(facts.pane_id, facts.window_id)

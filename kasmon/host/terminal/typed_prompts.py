@@ -66,7 +66,7 @@ WORDLESS: Final = frozenset({"output", "fallback", "launch"})
 class PromptTerminal(StartingAgent, Protocol):
     """The agent that is typed to."""
 
-    async def send(self, wish: Wish, /) -> None: ...
+    async def send(self, command: Wish, /) -> None: ...
     @property
     def completion(self) -> CommandCompletion | None: ...
     def resume_completion(self) -> CommandCompletion | None: ...
@@ -135,7 +135,7 @@ class TypedPrompts(Prompts):
         self._sending.add(sending)
         sending.add_done_callback(self._sent)
         await asyncio.wait([sending], timeout=max(0.0, until - asyncio.get_running_loop().time()))
-        if not sending.done() and (receipt := self._under_way()) is not None:
+        if not sending.done() and (receipt := self._receipt_in_typing()) is not None:
             return receipt
         receipt = await asyncio.shield(sending)
         if receipt.state is not ReceiptState.QUEUED:
@@ -144,7 +144,7 @@ class TypedPrompts(Prompts):
             if prompt.when != "idle":
                 self._at_ready.append(receipt.id)
             return receipt
-        return receipt if self._reports_state or receipt.reason else self._say_why(receipt)
+        return receipt if self._reports_state or receipt.reason else self._explain_queue(receipt)
 
     def first(self, prompt: Prompt) -> None:
         """Have *prompt* typed as soon as the agent is ready, if it is idle then or its state is unknown."""
@@ -162,9 +162,9 @@ class TypedPrompts(Prompts):
             if reports_state:
                 break  # the queue sees when it is idle
             if receipt.id not in self._at_ready:
-                self._say_why(receipt)
+                self._explain_queue(receipt)
                 continue
-            async with self._handing:
+            async with self._delivering:
                 try:
                     await self._hand_over(self._prompt(receipt.id), receipt)
                 except KasmonError:
@@ -176,7 +176,7 @@ class TypedPrompts(Prompts):
     def is_at_rest(self) -> bool:
         """Whether nothing is being typed, and no queued prompt is known to this host alone as due at the start."""
         at_ready = not self.is_ready and any(r.id in self._at_ready for r in self._in(ReceiptState.QUEUED))
-        return self._is_over or not (self._handing.locked() or self._sending or at_ready)
+        return self._is_over or not (self._delivering.locked() or self._sending or at_ready)
 
     def take_over(self) -> None:
         """Follow the prompts that an earlier host gave to the agent: their turn or command may be over by now."""
@@ -191,7 +191,7 @@ class TypedPrompts(Prompts):
             self._follow(taken[-1], completion)
             return
         submitted = {receipt.id for receipt in taken if receipt.state is ReceiptState.SUBMITTED}
-        asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, submitted)
+        asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, submitted)
 
     def end(self) -> None:
         """Stop typing: the agent has ended, or was lost."""
@@ -217,7 +217,7 @@ class TypedPrompts(Prompts):
         if signal.source == "program" or self._reports_state:
             self._in_turn = TURNS.get(session.state, self._in_turn and self._reports_state)
         if signal.prompt:
-            self._take_name(signal.prompt)
+            self._credit_named(signal.prompt)
         if self._in_turn and not was_in_turn:
             self._turns += 1
             self._ended = ()
@@ -241,8 +241,8 @@ class TypedPrompts(Prompts):
         """Credit a failed turn whose beginning was not observed, if a prompt was accepted since the last one."""
         if self._in(ReceiptState.SUBMITTED):
             self._ended = ()
-            if (begins := self._alone()) is not None:
-                self._begun()
+            if (begins := self._sole_candidate()) is not None:
+                self._stop_expecting()
                 self._move(begins)
 
     def _note_failure(self, error: str) -> None:
@@ -253,30 +253,30 @@ class TypedPrompts(Prompts):
                 self._ended = (*(known for known in self._ended if known != receipt.id), receipt.id)
                 self._step(receipt, ReceiptState.FAILED, error)
 
-    def _take_name(self, digest: str) -> None:
+    def _credit_named(self, digest: str) -> None:
         """Credit the turn that runs, or is about to, to the prompt with *digest*, which the agent named."""
         if (named := self._named(digest)) is None:
             return
         if named.id == self._being_typed:
             self._is_named = True
             return
-        self._begun()
+        self._stop_expecting()
         self._move(named)
         if not self._in_turn:  # its end may have been reported before it
             self._ended = ()
-            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, {named.id})
+            asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, {named.id})
 
     @property
-    def _is_hook_heard(self) -> bool:
+    def _has_hook_reports(self) -> bool:
         """Whether any hook of the agent reported since its start: its hooks may be off."""
         return any(signal.source == "hook" for signal in self._log_writer.session.signals)
 
     def _credit_unnamed(self) -> None:
         """Credit the turn that ends now, of an agent whose hooks never reported anything."""
-        if self._agent.has_hooks and not self._is_hook_heard and (begins := self._alone()) is not None:
+        if self._agent.has_hooks and not self._has_hook_reports and (begins := self._sole_candidate()) is not None:
             self._move(begins)
 
-    def _alone(self) -> Receipt | None:
+    def _sole_candidate(self) -> Receipt | None:
         """Return the receipt, as started, of the only prompt that can have begun the running turn."""
         waiting = [receipt for receipt in self._in(ReceiptState.SUBMITTED) if receipt.id != self._being_typed]
         if len(waiting) > 1:
@@ -295,7 +295,7 @@ class TypedPrompts(Prompts):
         try:
             doubt = await self._agent.deliver(prompt, entry)
         except KasmonError as error:
-            if (waits := self._not_taken(entry, error)) is None:
+            if (waits := self._handle_failure(entry, error)) is None:
                 raise
             return waits
         finally:
@@ -305,15 +305,15 @@ class TypedPrompts(Prompts):
         has_begun = self._turns > turns  # before it was seen to be accepted
         begins = self._started(receipt, "text") if is_named else None
         if has_begun and begins is None and not self._agent.has_hooks:
-            begins = self._alone()
+            begins = self._sole_candidate()
         if receipt.state is ReceiptState.SUBMITTED and begins is not None:
-            self._begun()
+            self._stop_expecting()
             receipt = self._move(begins)
             if has_begun and not self._in_turn:
                 self._ended = (receipt.id,)
                 receipt = self._end(receipt, self._turn_end(time.time()))
             elif not self._in_turn:
-                asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, {receipt.id})
+                asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, {receipt.id})
         if self._agent.completion is not None:
             self._follow(receipt, self._agent.completion)
         return receipt
@@ -328,7 +328,7 @@ class TypedPrompts(Prompts):
             if now.state in (*OPEN, ReceiptState.FINISHED, ReceiptState.FAILED, ReceiptState.UNSURE):
                 finished = self._stepped(now, ReceiptState.FINISHED, ended.why)
                 self._move(msgspec.structs.replace(finished, exit_code=ended.exit_code))
-            self._begun()  # the next one need not wait for a turn of this one
+            self._stop_expecting()  # the next one need not wait for a turn of this one
 
         self._running[receipt.id] = asyncio.create_task(follow())
 
@@ -360,7 +360,7 @@ class TypedPrompts(Prompts):
         """Record that all of a prompt's text was seen where it was typed."""
         self._step(self._now(receipt), ReceiptState.TYPED)
 
-    def _not_taken(self, entry: "_Entry", error: KasmonError) -> Receipt | None:
+    def _handle_failure(self, entry: "_Entry", error: KasmonError) -> Receipt | None:
         """Record why a prompt was not accepted; return its receipt, if it stays queued."""
         known = entry.receipt or entry.waiting
         if entry.receipt is not None and isinstance(error, PromptLostError):
@@ -390,29 +390,29 @@ class TypedPrompts(Prompts):
     def _is_free(self, queued: int | None = None) -> bool:
         return self._held is None and super()._is_free(queued)
 
-    def _given(self, text: str) -> str:
+    def _as_sent(self, text: str) -> str:
         return outgoing(text)
 
     def _beginning(self, text: str) -> Receipt | None:
-        return None if self._agent.has_hooks else self._alone()
+        return None if self._agent.has_hooks else self._sole_candidate()
 
     def _await_turn(self) -> None:
         if taken := {receipt.id for receipt in self._in(*OPEN)}:
-            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, taken)
+            asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, taken)
 
-    def _no_turn_of(self, taken: set[ReceiptId]) -> None:
-        super()._no_turn_of(taken)
+    def _mark_unsure(self, taken: set[ReceiptId]) -> None:
+        super()._mark_unsure(taken)
         if self.state is SessionState.IDLE and not self._in_turn and not self._is_over:
             for receipt in self._in(ReceiptState.STARTED):
                 if receipt.id in taken:
                     self._step(receipt, ReceiptState.UNSURE, END_UNSEEN)
 
     def _why_unsure(self, receipt: Receipt) -> str:
-        if self._agent.has_hooks and self._is_hook_heard:
+        if self._agent.has_hooks and self._has_hook_reports:
             return UNNAMED
         return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
 
-    def _under_way(self) -> Receipt | None:
+    def _receipt_in_typing(self) -> Receipt | None:
         """Return the receipt of the prompt being typed."""
         return next((known for known in self._in(ReceiptState.TYPED) if known.id == self._being_typed), None)
 
@@ -421,11 +421,11 @@ class TypedPrompts(Prompts):
         if not sending.cancelled():
             sending.exception()  # its receipt has the error
 
-    def _say_why(self, receipt: Receipt) -> Receipt:
+    def _explain_queue(self, receipt: Receipt) -> Receipt:
         """Return *receipt*, which is queued, with the reason why that may take long."""
-        told = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
-        self._log_writer.note(ReceiptMoved(at=told.at, receipt=told))
-        return told
+        explained = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
+        self._log_writer.note(ReceiptMoved(at=explained.at, receipt=explained))
+        return explained
 
 
 class _Entry:
