@@ -25,7 +25,7 @@ class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_sandbox(
-    places: Paths, launch: Launch, nonce: str, base_variables: Mapping[str, str], own: Mapping[str, str]
+    places: Paths, launch: Launch, nonce: str, base: Mapping[str, str], own: Mapping[str, str]
 ) -> AgentSandbox:
     """Prepare the sandbox of *launch*'s agent, with hooks that write their notes there. Blocks.
 
@@ -44,11 +44,11 @@ def prepare_sandbox(
     program = program_of(launch.argv, launch.agent)
     emit = sandboxed_agent.emit_of(places, launch.session)
     hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, emit)
-    variables = base_environment(dict(base_variables)) | dict(own) | dict(hooks.variables)
+    variables = base_environment(dict(base)) | dict(own) | dict(hooks.variables)
     variables |= {"KASMON_GENERATION": str(launch.generation), "KASMON_NONCE": nonce, "COLORTERM": "truecolor"}
     if supports_query(launch.argv):
         variables.setdefault("HISTCONTROL", "ignorespace")
-    made = sandboxed_agent.confined(places, launch, hooks.argv, variables, {**base_variables, **own})
+    made = sandboxed_agent.confined(places, launch, hooks.argv, variables, {**base, **own})
     return AgentSandbox(home=made.home, notes=made.notes, argv=made.command)
 
 

@@ -164,7 +164,7 @@ class TmuxBackend:
     ) -> TmuxAgent:
         """Return the agent in *pane*, monitored by every source that can report its state."""
         screen_reader, program = await self._load_screen_reader(), program_of(launch.argv, launch.agent)
-        self._process_scanner = process_scanner = self._process_scanner or ProcessScanner(screen_reader)
+        self._process_scanner = scanner = self._process_scanner or ProcessScanner(screen_reader)
         evidence = ProcessEvidence(
             program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, sandbox
         )
@@ -177,7 +177,7 @@ class TmuxBackend:
                 pane.pane_id,
                 evidence,
                 screen_reader,
-                process_scanner,
+                scanner,
                 emit,
                 signals,
             )

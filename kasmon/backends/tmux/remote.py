@@ -109,9 +109,7 @@ class RemoteAgent(TmuxAgent):
 
     async def _report_death(self, status: int | None, number: int | None) -> None:
         if number is not None or status in (None, LOST):
-            self._cut(
-                await self._ssh_message() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended")
-            )
+            self._cut(await self._ssh_end() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended"))
             return
         try:
             answer = await asyncio.to_thread(
@@ -121,7 +119,7 @@ class RemoteAgent(TmuxAgent):
             self._cut(error.why)
             return
         if answer.state == "runs":
-            self._cut(await self._ssh_message() or "the pane's connection ended")
+            self._cut(await self._ssh_end() or "the pane's connection ended")
         elif answer.state == "gone":
             why = self._why or f"it no longer exists on {self._machine.host!r}, and its exit status is unknown"
             self._end(SessionEnded(at=time.time(), why=why))
@@ -134,7 +132,7 @@ class RemoteAgent(TmuxAgent):
     def _cut(self, why: str) -> None:
         self._end(ConnectionLost(at=time.time(), what="remote line", why=why))
 
-    async def _ssh_message(self) -> str:
+    async def _ssh_end(self) -> str:
         """Return ssh's message about its end, if it is on the pane."""
         rows: list[bytes] = []
         with contextlib.suppress(KasmonError):

@@ -48,7 +48,7 @@ def spawn(
     places: Paths,
     launch: Launch,
     panes: Mapping[str, PaneFacts],
-    base_variables: Mapping[str, str] | None = None,
+    base: Mapping[str, str] | None = None,
     ssh: Sequence[str] = ("ssh",),
 ) -> SpawnedAgent:
     """Start *launch* in the background: in the pane it had, beside its parent, or in a tmux session of its own.
@@ -65,7 +65,7 @@ def spawn(
     if not launch.argv and not launch.machine:
         raise LaunchError(f"session {launch.name!r} has no program to run.")
     nonce = fresh_nonce()
-    argv, sandbox = _write_launch(server, places, launch, nonce, base_variables or os.environ, tuple(ssh))
+    argv, sandbox = _write_launch(server, places, launch, nonce, base or os.environ, tuple(ssh))
     had, parent = panes.get(launch.session), panes.get(launch.parent or "")
     if had is not None:
         pane = server.respawn(had.pane_id, argv)
@@ -83,47 +83,35 @@ def remove_launch_files(places: Paths, launch: Launch) -> None:
 
 
 def _write_launch(
-    server: TmuxServer,
-    places: Paths,
-    launch: Launch,
-    nonce: str,
-    base_variables: Mapping[str, str],
-    ssh: tuple[str, ...],
+    server: TmuxServer, places: Paths, launch: Launch, nonce: str, base: Mapping[str, str], ssh: tuple[str, ...]
 ) -> tuple[list[str], AgentSandbox | None]:
     """Write the launch files; return the pane's command, and the sandbox if there is one."""
     folder = places.folder(launch.session)
     if launch.machine:
         shown = attach_argv(RemoteMachine(launch.machine, ssh), launch.session, nonce)
-        return _write_display_launch(
-            folder, launch, PaneLaunch(argv=shown, workdir=Path("/"), base=base_variables)
-        ), None
+        return _write_view(folder, launch, PaneLaunch(argv=shown, workdir=Path("/"), base=base)), None
     if launch.sandbox is not None:
-        own = taken(own_prefixes(launch.argv), base_variables) | given(places, launch.session) | environment(launch)
-        sandbox = prepare_sandbox(places, launch, nonce, base_variables, own)
+        own = taken(own_prefixes(launch.argv), base) | given(places, launch.session) | environment(launch)
+        sandbox = prepare_sandbox(places, launch, nonce, base, own)
         spec = PaneLaunch(
-            argv=sandbox.argv,
-            workdir=Path("/"),
-            base=base_variables,
-            nonce=nonce,
-            program=server.program,
-            socket=server.socket,
+            argv=sandbox.argv, workdir=Path("/"), base=base, nonce=nonce, program=server.program, socket=server.socket
         )
-        return _write_display_launch(folder, launch, spec), sandbox
+        return _write_view(folder, launch, spec), sandbox
     program = program_of(launch.argv, launch.agent)
     given_hooks = hooked(program, launch.argv, folder, launch.generation, nonce)
     spec = PaneLaunch(
         argv=given_hooks.argv,
         workdir=Path(launch.workdir),
-        base=base_variables,
+        base=base,
         env_file=folder / VARIABLES,
         nonce=nonce,
         program=server.program,
         socket=server.socket,
     )
     try:
-        own = taken(own_prefixes(launch.argv), base_variables) | given(places, launch.session) | environment(launch)
+        own = taken(own_prefixes(launch.argv), base) | given(places, launch.session) | environment(launch)
         own |= given_hooks.variables
-        own["PATH"] = search_path(places, {**base_variables, **own})
+        own["PATH"] = search_path(places, {**base, **own})
         if supports_query(launch.argv):
             own.setdefault("HISTCONTROL", "ignorespace")  # kasmon's queries to a shell begin with a blank
         (folder / HOOKS).unlink(missing_ok=True)
@@ -134,7 +122,7 @@ def _write_launch(
     return launch_argv(folder / SPEC), None
 
 
-def _write_display_launch(folder: Path, launch: Launch, spec: PaneLaunch) -> list[str]:
+def _write_view(folder: Path, launch: Launch, spec: PaneLaunch) -> list[str]:
     """Return a pane's command to display a remote or sandboxed agent: the displaying program needs no variables."""
     try:
         write_spec(folder / SPEC, spec)
