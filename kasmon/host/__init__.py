@@ -1,1 +1,1 @@
-"""The processes that talk to agents, and the way to reach them."""
+"""The processes that run agents, and how to reach them."""

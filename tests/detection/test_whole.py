@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.backends.tmux.input.full_view import found_in
+from kasmon.backends.tmux.input.full_view import extract_lines
 from kasmon.detection.menu_answer import options, taken
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows, squeezed
 from kasmon.detection.reader import read
@@ -181,11 +181,11 @@ def test_the_agents_own_view_shows_the_whole_text(name: str) -> None:
     rule = rules_of(menu).menus[stands.name]
 
     assert not stands.is_whole
-    lines = found_in(screen_of(view).rows, rule)
+    lines = extract_lines(screen_of(view).rows, rule)
     assert lines is not None
     count = len(re.findall(r"step (\d+)", "\n".join(lines)))
     assert squeezed(steps(count)) in squeezed("\n".join(lines))
-    assert found_in(screen_of(menu).rows, rule) is None
+    assert extract_lines(screen_of(menu).rows, rule) is None
 
 
 def test_a_row_of_text_that_looks_like_the_end_of_a_view_is_no_end() -> None:
@@ -195,7 +195,7 @@ def test_a_row_of_text_that_looks_like_the_end_of_a_view_is_no_end() -> None:
     rows = rows_of(view)
     rows[10] = "~"
 
-    assert found_in(Screenshot(shown(rows).rows).rows, rule) is None
+    assert extract_lines(Screenshot(shown(rows).rows).rows, rule) is None
 
 
 PROOF = """

@@ -13,7 +13,7 @@ import pytest
 from kasmon.backends.common.environment import encoded
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.input import command_completion
-from kasmon.backends.tmux.input.command_completion import TYPED_SINCE, CommandCompletion, can_be_asked, question
+from kasmon.backends.tmux.input.command_completion import TYPED_SINCE, CommandCompletion, question, supports_query
 from kasmon.backends.tmux.input.pane_writer import PaneWriter
 from kasmon.detection.prompt_box import Composer
 from kasmon.detection.reader import ScreenReading
@@ -147,7 +147,7 @@ def test_a_question_takes_as_many_rows_off_the_screen_as_it_fills(columns: int, 
     ],
 )
 def test_only_a_shell_for_somebody_who_types_is_asked(argv: tuple[str, ...], can: bool) -> None:
-    assert can is can_be_asked(argv)
+    assert can is supports_query(argv)
 
 
 async def test_a_question_stays_out_of_the_history_of_bash(inn: Inn, link: HostLink) -> None:
@@ -191,17 +191,17 @@ async def test_a_shell_is_not_asked_before_it_has_taken_the_command(monkeypatch:
     asked = CommandCompletion(shell, cast("PaneWriter", shell), 1)
     ending = asyncio.create_task(asked.ended())
     for _ in range(50):
-        asked.heard(b"\x1b[?2004h")
+        asked.feed(b"\x1b[?2004h")
         await asyncio.sleep(0)
     assert 0 == shell.looks
 
-    asked.heard(b"read line\r\n")
+    asked.feed(b"read line\r\n")
     await auntil(lambda: shell.pressed)
     nonce = re.search(rb"_DONE_([0-9a-f]+) ", shell.pressed[0])
     assert nonce is not None
-    asked.heard(shell.pressed[0])
-    asked.heard(b"\x1b]1337;KASMON_DONE_" + nonce[1][:4])
-    asked.heard(nonce[1][4:] + b";42\x07$ ")
+    asked.feed(shell.pressed[0])
+    asked.feed(b"\x1b]1337;KASMON_DONE_" + nonce[1][:4])
+    asked.feed(nonce[1][4:] + b";42\x07$ ")
 
     assert (42, "") == await ending
 
@@ -228,7 +228,7 @@ async def test_a_command_has_finished_only_once_what_asked_the_shell_has_ended_t
     looks.clear()
     nonce = re.search(rb"_DONE_([0-9a-f]+) ", shell.pressed[0])
     assert nonce is not None
-    asked.heard(b"\x1b]1337;KASMON_DONE_" + nonce[1] + b";42\x07")
+    asked.feed(b"\x1b]1337;KASMON_DONE_" + nonce[1] + b";42\x07")
     await auntil(lambda: len(looks) > 3)
     assert (False, False) == (asked.over.is_set(), ending.done())
 

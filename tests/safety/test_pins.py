@@ -315,7 +315,7 @@ def test_each_of_them_is_made_so(monkeypatch: pytest.MonkeyPatch, made: str, mod
                     places = scratch_places(folder)
                     path = places.folder(claim.claim(places))
                 case _:
-                    host_server._bound(path).close()
+                    host_server._bind(path).close()
 
         assert guarded == (mode == stat.S_IMODE(path.stat().st_mode))
         assert guarded == ([] == open_to_others(folder))

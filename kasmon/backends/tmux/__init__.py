@@ -1,4 +1,4 @@
-"""Any agent in a terminal: a pane of our own tmux server."""
+"""Run any agent in a terminal: a pane of kasmon's own tmux server."""
 
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.backend import TmuxBackend, backend

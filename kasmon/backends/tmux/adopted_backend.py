@@ -1,4 +1,4 @@
-"""Agents in panes of the user's own tmux: found there, heard and typed to, never started, sized, named or ended."""
+"""Agents in panes of the user's own tmux: detected, read and typed to, but never started, resized, renamed or ended."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,44 +27,44 @@ KNOWN: Final = frozenset({"amp", "claude", "codex", "gemini", "opencode", "scrip
 
 
 class AdoptedConnection(ServerConnection):
-    """The connection to one server of the user's; open only while some pane of it is adopted."""
+    """The connection to one of the user's tmux servers; open only while a pane of it is adopted."""
 
     def __init__(self, server: ForeignServer) -> None:
         self._foreign = ForeignHub(server)
         super().__init__(server, self._foreign)
         self._owners: dict[str, str] = {}
-        """Pane -> the session that it was adopted as."""
+        """Pane -> the session that adopted it."""
 
     def adopt(self, session: str, pane: str) -> None:
-        """From now on hear *pane*, as that of *session*."""
+        """Receive the output of *pane* from now on, for *session*."""
         self._owners[pane] = session
         self._foreign.adopt(pane)
 
     def release(self, pane: str) -> None:
-        """Hear *pane* no more."""
+        """Stop receiving the output of *pane*."""
         self._owners.pop(pane, None)
         self._foreign.release(pane)
 
     async def open(self) -> None:
-        """Be attached to the server; idempotent.
+        """Attach to the server; idempotent.
 
         Raises:
             TmuxServerGoneError: if it does not run.
-            TmuxCommandError: if no adopted pane is there.
+            TmuxCommandError: if no adopted pane exists.
         """
         if not await self.attach():
             raise TmuxServerGoneError(str(self.server.socket))
 
     async def panes(self) -> dict[str, PaneFacts]:
-        """The adopted panes, by session id."""
+        """Return the adopted panes, by session id."""
         server = self.server
         assert isinstance(server, ForeignServer)
-        everywhere = await asyncio.to_thread(server.everywhere)
-        return {self._owners[facts.pane_id]: facts for facts in everywhere if facts.pane_id in self._owners}
+        all_panes = await asyncio.to_thread(server.everywhere)
+        return {self._owners[facts.pane_id]: facts for facts in all_panes if facts.pane_id in self._owners}
 
 
 class AdoptedBackend(TmuxBackend):
-    """All adopted sessions of one server, heard through one quiet control client."""
+    """All adopted sessions of one server, read through one passive control client."""
 
     owns = False
 
@@ -80,10 +80,10 @@ class AdoptedBackend(TmuxBackend):
     async def open(
         self, launch: Launch, /, variables: Mapping[str, str] | None = None, *, lives_on: bool = False
     ) -> TmuxAgent:
-        """Watch what runs in the pane that *launch* names.
+        """Monitor the program in the pane that *launch* names.
 
         Raises:
-            LaunchError: if it is no longer the pane that was meant: another server, or its program has ended.
+            LaunchError: if the pane belongs to another server now, or its program has ended.
             TmuxServerGoneError, TmuxCommandError: if there is no such server or pane.
         """
         facts = await self.pane(launch)
@@ -97,16 +97,16 @@ class AdoptedBackend(TmuxBackend):
         return agent
 
     async def pane(self, launch: Launch) -> PaneFacts | None:
-        """The pane of *launch*, listened to from now on; None if it is not there.
+        """Return the pane of *launch*, with its output received from now on; None if it does not exist.
 
         Raises:
-            TmuxServerGoneError: if its server is gone, or another one has its place.
-            TmuxError: if tmux does not tell.
+            TmuxServerGoneError: if its server is gone, or another one has replaced it.
+            TmuxError: if tmux does not answer.
         """
         adopted = launch.adopted
         assert adopted is not None
-        now = await asyncio.to_thread(self.line.server.process)
-        if now is None or now != ProcessIdentity(adopted.server_pid, adopted.server_started):
+        server_process = await asyncio.to_thread(self.line.server.process)
+        if server_process is None or server_process != ProcessIdentity(adopted.server_pid, adopted.server_started):
             raise TmuxServerGoneError(adopted.socket)
         self.line.adopt(launch.session, adopted.pane)
         facts = (await self.line.panes()).get(launch.session)
@@ -117,12 +117,12 @@ class AdoptedBackend(TmuxBackend):
         return facts
 
 
-def offered(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptablePane]]:
-    """The server at *socket* and its panes, with the agents that are recognised in them. Blocks.
+def list_adoptable_panes(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptablePane]]:
+    """Return the server at *socket* and its panes, with the agents recognised in them. Blocks.
 
     Raises:
         NotFoundError: if no tmux listens there.
-        TmuxError: if it does not tell.
+        TmuxError: if it does not answer.
     """
     server = ForeignServer(socket, turns)
     process = server.process()
@@ -131,26 +131,26 @@ def offered(socket: Path, turns: Path) -> tuple[ProcessIdentity, list[AdoptableP
             f"no tmux server listens at {str(socket)!r}.",
             hint="Pass its socket with --socket; `tmux -L NAME` has its own.",
         )
-    found = [msgspec.structs.replace(one, agent=recognised(one.pid)) for one in candidates(server)]
+    found = [msgspec.structs.replace(one, agent=recognise_agent(one.pid)) for one in candidates(server)]
     return process, found
 
 
-def recognised(pid: int) -> str:
-    """The agent that process *pid* is, or that runs below it; empty where none is known. Blocks."""
-    import psutil  # seldom wanted
+def recognise_agent(pid: int) -> str:
+    """Return the agent that runs as process *pid* or below it; empty if none is recognised. Blocks."""
+    import psutil  # rarely needed
 
     try:
         top = psutil.Process(pid)
-        family = [top, *top.children(recursive=True)]
+        processes = [top, *top.children(recursive=True)]
     except psutil.Error:
         return ""
-    for process in family:
+    for process in processes:
         try:
-            words = process.cmdline()
+            argv = process.cmdline()
             name = process.name()
         except psutil.Error:
             continue
-        for program in (program_of(words[:6]), name):
+        for program in (program_of(argv[:6]), name):
             if program in KNOWN:
                 return program
     return ""

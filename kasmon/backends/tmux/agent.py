@@ -1,4 +1,4 @@
-"""One agent in a pane: what it is heard to do, what is typed into it, and how it ends."""
+"""One agent in a pane: its events, its input and its end."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from kasmon.backends.tmux.evidence.pane_output import PaneOutput
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.input.answer_delivery import AnswerDelivery
-from kasmon.backends.tmux.input.command_completion import CommandCompletion, can_be_asked, has_terminal, program_name
+from kasmon.backends.tmux.input.command_completion import CommandCompletion, has_terminal, program_name, supports_query
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.input.interruption import interrupt
 from kasmon.backends.tmux.input.pane_writer import PaneWriter
@@ -52,16 +52,16 @@ from kasmon.tmux.process_identity import signal as send_signal
 from kasmon.tmux.requests import Lines
 
 YOUNG_S: Final = 1.0
-"""An agent that fails so soon after its start is said to have ended at once."""
+"""An agent that fails within this time after its start is reported as having ended at once."""
 CLOSE_GRACE_S: Final = 2.0
 TYPED_S: Final = 5.0
-"""Who typed into it so lately may go on."""
+"""A user who typed into the agent within this time counts as still typing."""
 BEFORE_S: Final = 2.0
-"""How long a command waits until the shell is asked how the one before it ended."""
+"""How long a new command waits before kasmon asks the shell how the previous one ended."""
 
 
 class TmuxAgent(PaneListener):
-    """The agent that *launch* describes, in *pane*; it listens from the moment it is made."""
+    """The agent that *launch* describes, in *pane*; it receives the pane's output from its construction on."""
 
     def __init__(
         self,
@@ -80,63 +80,63 @@ class TmuxAgent(PaneListener):
         self._launch = launch
         self._line = line
         self._process = process
-        """The agent's own, which leads a process group; None if it was gone when somebody looked."""
+        """The agent's process, which leads a process group; None if it had ended before it was identified."""
         self._sandboxed_agent: ProcessIdentity | None = None
-        """Its own where that is in a sandbox, which ends with it; until it is known, and where there is none, None."""
+        """The agent's process inside a sandbox, which ends with it; None without a sandbox, and until it is known."""
         self._loop = asyncio.get_running_loop()
-        self._is_old_at = -math.inf
-        """Before this moment it has only begun; infinity until it was ready."""
+        self._mature_at = -math.inf
+        """Until this moment it counts as just started; infinity until it was ready."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._ended = asyncio.Event()
         self._is_ending = False
         self._why = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self.state_monitor = make_state_monitor(self.say)
-        """What weighs all that is known of it."""
+        """Derives its state from all evidence."""
         self.brackets = BracketedPasteTracker()
-        """Whether it takes a paste as one, as far as it was heard."""
+        """Whether it accepts bracketed paste, according to the output received."""
         self.box_rule_now: Callable[[], ComposerRule | None] = lambda: None
-        """How the box that takes its prompts is read; None where nobody knows it."""
-        is_ours, called = launch.adopted is None, launch.name or launch.session
-        typed_into = PromptTarget(called, pane.pane_id, line, self.pane_writer, self.brackets, is_ours)
+        """How its input box is read; None if unknown."""
+        owns_pane, name = launch.adopted is None, launch.name or launch.session
+        target = PromptTarget(name, pane.pane_id, line, self.pane_writer, self.brackets, owns_pane)
         self.completion: CommandCompletion | None = None
-        """Of the last command that was given to it, if it is a shell."""
+        """The completion of the last command sent to it, if it is a shell."""
         self.has_hooks = False
-        """It was given hooks, which name each prompt that it takes."""
-        self._delivery = PromptDelivery(typed_into, self, self._loop.time)
+        """Whether it was started with hooks, which report each prompt that it accepts."""
+        self._delivery = PromptDelivery(target, self, self._loop.time)
         self.is_watched: Callable[[], bool] = lambda: False
-        """Whether a person sits at it now."""
-        if is_ours:
+        """Whether a user is focused on it now."""
+        if owns_pane:
             self.state_monitor.view = FullView(self.state_monitor, self.pane_writer, self._is_focused)
         self._answering = AnswerDelivery(self.state_monitor, self.pane_writer)
         line.listen(self.pane, self)
         self._pane_output = PaneOutput(output_monitor, line, self.pane, self.say, self._last_line)
         self.pane_writer.on_typed = self._pane_output.typed
 
-    # -- the agent's face
+    # -- interface of every backend's agent
 
     async def events(self) -> AsyncIterator[Event | Chunk]:
-        """Yield what happens, in order. Ends after `SessionEnded` or `ConnectionLost`, or once it was let go."""
+        """Yield its events in order. Ends after `SessionEnded` or `ConnectionLost`, or after `let_go`."""
         while (event := await self._events.get()) is not None:
             yield event
         self._events.put_nowait(None)
 
-    async def send(self, wish: Wish, /) -> None:
-        """Carry *wish* to the agent: a prompt as `deliver`; an interrupt is a key; a stop is signals.
+    async def send(self, command: Wish, /) -> None:
+        """Send *command* to the agent: a prompt as `deliver`, an interrupt as a key, a stop as signals.
 
         Raises:
             SessionEndedError: if it has ended.
             KasmonError: for a prompt, as `deliver`.
-            PaneDeadError, PasteRefusedError: if the pane takes no key now.
-            TimedOutError: if an answer was sent and not taken.
+            PaneDeadError, PasteRefusedError: if the pane accepts no key now.
+            TimedOutError: if an answer was sent and not accepted.
             PromptChangedError, UnableError: for an answer, as `AnswerDelivery.carry`.
-            RefusedError: if it is to be continued and is not stopped.
+            RefusedError: for a continue, if it is not stopped.
         """
         if self.has_ended:
             raise SessionEndedError(self._launch.session)
-        match wish:
+        match command:
             case Prompt():
-                await self.deliver(wish, _Plainly(wish.text))
+                await self.deliver(command, _SilentObserver(command.text))
             case Interrupt():
                 await interrupt(self._launch, self.pane_writer)
             case Continue():
@@ -144,22 +144,22 @@ class TmuxAgent(PaneListener):
             case Stop() if self._launch.adopted is not None:
                 raise not_ended(self._launch)
             case Stop():
-                self._stop("stopped", wish.grace_s)
+                self._stop("stopped", command.grace_s)
             case Answer():
-                await self._answering.carry(wish)
+                await self._answering.carry(command)
             case Configure():
                 raise UnableError(
                     f"the model and permission mode of {self._launch.name!r} cannot be changed from here.",
                     hint="Open its terminal and change them there.",
                 )
 
-    async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str:
-        """Type *prompt* and send it, telling *typing* how far it came; why nobody saw it taken, empty if somebody did.
+    async def deliver(self, prompt: Prompt, observer: EntryObserver) -> str:
+        """Type and submit *prompt*, reporting progress to *observer*; return why acceptance was not observed, or empty.
 
         Raises:
             SessionEndedError: if it has ended.
-            UsageError: if nothing is left of the prompt when it is cleaned.
-            KasmonError: as `PromptDelivery.carry`; but for `PromptLostError` nothing was typed.
+            UsageError: if the sanitized prompt is empty.
+            KasmonError: as `PromptDelivery.carry`; except for `PromptLostError`, nothing was typed.
         """
         if self.has_ended:
             raise SessionEndedError(self._launch.session)
@@ -171,40 +171,40 @@ class TmuxAgent(PaneListener):
         if await self._is_at_prompt():
             self.completion = CommandCompletion(self, self.pane_writer, self.pid, program_name(self._launch.argv))
         try:
-            return await self._delivery.carry(prompt, typing)
+            return await self._delivery.carry(prompt, observer)
         except KasmonError:
             self.completion = None
             raise
 
     async def _let_complete(self, before: CommandCompletion) -> None:
-        """Wait, where the shell is done with the command *before* or is asked about it, until its end is known."""
+        """Wait until the end of *before* is known, if its shell is at the prompt or was asked how the command ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BEFORE_S if await self._is_at_prompt() else 0):
                 await before.over.wait()
-        if before.has_asked:
+        if before.is_queried:
             await before.over.wait()
 
     def resume_completion(self) -> CommandCompletion | None:
-        """What tells how the command ends that an earlier host gave to it; None where it is no shell of ours here."""
-        if self._launch.adopted is None and not self._launch.machine and can_be_asked(self._launch.argv):
+        """Return the completion of a command that an earlier host sent; None unless it is kasmon's local shell."""
+        if self._launch.adopted is None and not self._launch.machine and supports_query(self._launch.argv):
             program = program_name(self._launch.argv)
             self.completion = CommandCompletion(self, self.pane_writer, self.pid, program, has_begun=True)
         return self.completion
 
     async def _is_at_prompt(self) -> bool:
-        """Whether it is a shell of ours that has its terminal to itself."""
-        is_shell = self._launch.adopted is None and can_be_asked(self._launch.argv)
+        """Whether it is a shell in kasmon's tmux that is in the foreground of its terminal."""
+        is_shell = self._launch.adopted is None and supports_query(self._launch.argv)
         return is_shell and await asyncio.to_thread(has_terminal, self.pid)
 
     async def _is_focused(self) -> bool:
-        """Whether somebody is focused on it, looks at it in tmux, or typed into it a moment ago."""
+        """Whether a user is focused on it, views it in tmux, or typed into it a moment ago."""
         if self.is_watched() or self._loop.time() - self.pane_writer.keyed_at < TYPED_S:
             return True
         facts = (await self._line.panes()).get(self._launch.session)
         return facts is None or facts.attached > 0
 
     async def aclose(self) -> None:
-        """End the agent if it runs; idempotent, 10 s at most. One of the user's own is only let go."""
+        """End the agent if it runs; idempotent, 10 s at most. An adopted agent is only released."""
         if not self.has_ended and self._launch.adopted is None:
             self._stop("closed", CLOSE_GRACE_S)
             with contextlib.suppress(TimeoutError):
@@ -213,72 +213,72 @@ class TmuxAgent(PaneListener):
             self._end(SessionEnded(at=time.time(), why="closed"))
         self.let_go()
 
-    # -- more than every backend has
+    # -- specific to terminal agents
 
     @property
     def has_ended(self) -> bool:
-        """Whether its end was told, or nobody watches it any more; nothing reaches it then."""
+        """Whether its end was reported, or it is no longer monitored; commands cannot reach it then."""
         return self._ended.is_set()
 
     @property
-    def has_word(self) -> bool:
-        """Whether anybody can tell what it does: the program itself, or what watches it."""
-        return self._pane_output.output_monitor.has_word or self.state_monitor.can_tell
+    def reports_state(self) -> bool:
+        """Whether any source reports its state: the program itself, or one that monitors it."""
+        return self._pane_output.output_monitor.reports_state or self.state_monitor.can_tell
 
     @property
     def printed_at(self) -> float:
-        """When it printed last, by the loop's clock; minus infinity before that."""
+        """When it last printed, by the loop's clock; minus infinity before that."""
         return self._pane_output.output_monitor.printed_at
 
     @property
     def keyed_at(self) -> float:
-        """When a person typed last, by the loop's clock; minus infinity before that."""
+        """When a user last typed, by the loop's clock; minus infinity before that."""
         return self.pane_writer.keyed_at
 
     @property
     def is_asking(self) -> bool:
-        """Whether it waits for an answer, which an Enter would give."""
+        """Whether it waits for an answer, which Enter would submit."""
         return self._pane_output.output_monitor.is_asking or self.state_monitor.verdict.state is SessionState.ASKING
 
     def _last_line(self, rows: Lines) -> str:
-        """What the list shows: the agent's last message or tool call, else the last of *rows* that says something."""
+        """Return the session list's text: the agent's last message or tool call, else the last non-empty row."""
         activity = self.state_monitor.last_activity()
         return last_line(rows) if activity is None else activity
 
     @property
     def box_rule(self) -> ComposerRule | None:
-        """How the box that takes its prompts is read."""
+        """How its input box is read."""
         return self.box_rule_now()
 
     async def see_now(self) -> ScreenObservation:
-        """What stands on its screen, from a look that is taken now.
+        """Capture its screen now and return the observation.
 
         Raises:
-            SessionEndedError: if it ends before that is taken.
-            TmuxError: if it cannot be looked at.
+            SessionEndedError: if it ends before the capture.
+            TmuxError: if the screen cannot be captured.
         """
         return await self.state_monitor.see_now()
 
     async def is_attached(self) -> bool:
-        """Whether somebody's terminal is attached to its pane; not known counts as yes."""
+        """Whether a terminal is attached to its pane; true if unknown."""
         try:
             facts = (await self._line.panes()).get(self._launch.session)
         except KasmonError:
             return True
         return facts is not None and facts.attached > 0
 
-    def settled_in(self, pid: int) -> None:
-        """*pid* is its own process, in a sandbox behind its pane's."""
+    def set_agent_process(self, pid: int) -> None:
+        """Record *pid* as the agent's process inside a sandbox, behind the pane's process."""
         self.pid = self.state_monitor.evidence.agent = pid
         self._sandboxed_agent = identify(pid)
 
     def end(self, why: str, grace_s: float) -> None:
-        """Begin to end it, for the reason *why*; it is ended after *grace_s* seconds. Nothing where it has ended."""
+        """Begin to end it, for the reason *why*; it has ended after *grace_s* seconds. No effect if it has ended."""
         if not self.has_ended:
             self._stop(why, grace_s)
 
     def let_go(self) -> None:
-        """Hear it no more, and leave it as it is. Idempotent."""
+        """Stop monitoring it and leave it running. Idempotent."""
         self._line.unlisten(self.pane, self)
         self.state_monitor.close()
         self._pane_output.close()
@@ -287,17 +287,17 @@ class TmuxAgent(PaneListener):
         self._events.put_nowait(None)
 
     def give_up(self) -> None:
-        """Its session is over, though it may run on: it was the user's own, and nobody watches it any more."""
+        """End its session but not its process: the agent is the user's own, and kasmon no longer monitors it."""
         self._end(SessionEnded(at=time.time(), why="stopped"))
 
     def lost(self, why: str) -> None:
-        """The tmux server is gone."""
+        """Report that the tmux server is gone."""
         self._end(ConnectionLost(at=time.time(), what="tmux server", why=why))
 
     def started(self, generation: int) -> SessionStarted:
-        """The fact that it runs, as of now."""
+        """Return the event of its start, as of now."""
         launch = self._launch
-        self._is_old_at = math.inf
+        self._mature_at = math.inf
         return SessionStarted(
             at=time.time(),
             generation=generation,
@@ -309,33 +309,33 @@ class TmuxAgent(PaneListener):
         )
 
     def ready(self) -> None:
-        """It announced that it becomes its program now."""
-        self._is_old_at = self._loop.time() + YOUNG_S
+        """Report that its launcher announced the start of the program, and begin monitoring."""
+        self._mature_at = self._loop.time() + YOUNG_S
         self.say(SignalSeen(at=time.time(), source="launch", value="command" if self._launch.is_command else "ready"))
         self.state_monitor.begin()
 
     def found(self, facts: PaneFacts) -> None:
-        """Take *facts*, looked up by somebody else, for its death, if they say how it died."""
+        """Report its death from *facts* that another part looked up, if they include an exit status or signal."""
         if facts.says_how_it_ended:
             self.died(facts.status, facts.signal)
 
     def say(self, event: Event) -> None:
-        """Have *event* among its events, now."""
+        """Add *event* to its events, now."""
         if not self.has_ended:
             self._events.put_nowait(event)
             if isinstance(event, SignalSeen):
                 self.state_monitor.noted(event)
 
-    # -- what the pane does
+    # -- pane events
 
     def printed(self, data: bytes) -> None:
         if data:
-            self.brackets.heard(data)
+            self.brackets.feed(data)
         else:
             self.brackets.skipped()
         self.state_monitor.printed(data)
         if self.completion is not None:
-            self.completion.heard(data)
+            self.completion.feed(data)
         self._pane_output.printed(data)
 
     def flooded(self, is_off: bool) -> None:
@@ -346,13 +346,13 @@ class TmuxAgent(PaneListener):
     def died(self, status: int | None, number: int | None) -> None:
         if not self.has_ended and not self._is_ending:
             self._is_ending = True
-            self._spawn(self._bury(status, number))
+            self._spawn(self._report_death(status, number))
 
     def closed(self) -> None:
         self._end(SessionEnded(at=time.time(), why=self._why or "its pane no longer exists"))
 
-    async def _bury(self, status: int | None, number: int | None) -> None:
-        is_young = self._loop.time() < self._is_old_at
+    async def _report_death(self, status: int | None, number: int | None) -> None:
+        is_young = self._loop.time() < self._mature_at
         rows: Lines = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-WRAPPED_ROWS, ansi=False, join=True))
@@ -370,16 +370,17 @@ class TmuxAgent(PaneListener):
         self._pane_output.close()
         self._line.unlisten(self.pane, self)
 
-    # -- what is done to it
+    # -- control
 
     async def _continue(self) -> None:
-        """Continue it where a stop signal stopped it.
+        """Continue it after a stop signal.
 
         tmux continues a pane's own program that stops. Claude then waits for SIGCONT all the same, so its screen counts
         as much as its process.
 
         Raises:
-            RefusedError: if it is not stopped, or runs in the user's own tmux, where a shell has to continue it.
+            RefusedError: if it is not stopped.
+            UnableError: if it runs in the user's own tmux, where a shell has to continue it.
         """
         name = self._launch.name or self._launch.session
         if self.state_monitor.verdict.why not in STOPPED_BY.values():
@@ -402,20 +403,20 @@ class TmuxAgent(PaneListener):
         task.add_done_callback(self._tasks.discard)
 
 
-class _Plainly:
-    """A prompt of which nobody keeps account."""
+class _SilentObserver:
+    """An entry observer that records nothing."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    async def begins(self) -> str:
+    async def begin(self) -> str:
         return self._text
 
-    def stands(self) -> None: ...
+    def mark_visible(self) -> None: ...
 
 
 def not_ended(launch: Launch) -> UnableError:
-    """Why nothing ends an agent of the user's own."""
+    """Return the error for stopping an adopted agent."""
     return UnableError(
         f"{launch.name!r} runs in your own tmux, where kasmon ends nothing.",
         hint=f"End it there, or release it with `kasmon rm {launch.session}`.",

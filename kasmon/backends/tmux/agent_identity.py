@@ -1,4 +1,4 @@
-"""Which agent a command line runs, by the name of its screens' file, and in which version."""
+"""Which agent a command line runs, by the name of its detection file, and in which version."""
 
 import contextlib
 import os
@@ -14,16 +14,16 @@ from kasmon.model.agent_program import SHELLS
 from kasmon.sanitize import clean_line
 
 VERSION_S: Final = 10.0
-"""How long a program may take to say its version, in seconds."""
+"""How long a program may take to print its version, in seconds."""
 SCRIPTED: Final = "kasmon.scripted"
 
 
 def program_of(argv: Sequence[str], agent: str = "") -> str:
-    """The agent that *argv* runs; by its first word that is no runner (`node`, `env`); in a shell it is *agent*."""
+    """Return the agent that *argv* runs: its first word that is no runner (`node`, `env`); in a shell, *agent*."""
     if SCRIPTED in argv:
         return "scripted"
     words = [PurePath(word).name for word in argv if not word.startswith("-") and "=" not in word]
-    agent = agent.partition("@")[0]  # on another machine it is the same one
+    agent = agent.partition("@")[0]  # on another machine the name is the same
     names = [word.removesuffix(".exe").removesuffix(".js").lower() for word in words]
     while names and names[0] in RUNNERS:
         names = names[1:]
@@ -32,9 +32,9 @@ def program_of(argv: Sequence[str], agent: str = "") -> str:
 
 
 def version_of(argv: Sequence[str]) -> str:
-    """What the program of *argv* answers to `--version`; empty where it does not, or is run by another. Blocks.
+    """Return what the program of *argv* prints for `--version`; empty if it fails or is started by a runner. Blocks.
 
-    A program is asked once, and again when its file has changed.
+    A program is run once, and again when its file has changed.
     """
     if not argv or not argv[0].startswith("/") or PurePath(argv[0]).name in RUNNERS:
         return ""
@@ -45,7 +45,7 @@ def version_of(argv: Sequence[str]) -> str:
 
 
 def advised(argv: Sequence[str]) -> str:
-    """What a person should know of the version of the agent that *argv* runs; empty of an unknown one. Blocks."""
+    """Return advice on the version of the agent that *argv* runs; empty for an unknown one. Blocks."""
     agent = program_of(argv)
     version = VERSION.search(version_of(argv)) if agent in TRIED else None
     return advice(agent, version[0]) if version else ""
@@ -55,6 +55,6 @@ def advised(argv: Sequence[str]) -> str:
 def _version(program: str, _changed: int) -> str:
     with contextlib.suppress(OSError):
         variables = {**base_environment(dict(os.environ)), "TERM": "dumb", "NO_COLOR": "1"}
-        told = answer((program, "--version"), "/", variables, VERSION_S)
-        return clean_line(told[:400].decode("utf-8", "replace").strip().partition("\n")[0])[:80]
+        output = answer((program, "--version"), "/", variables, VERSION_S)
+        return clean_line(output[:400].decode("utf-8", "replace").strip().partition("\n")[0])[:80]
     return ""

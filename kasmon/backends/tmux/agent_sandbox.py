@@ -1,4 +1,4 @@
-"""An agent in a pane and in a sandbox: what its pane runs, and where what it leaves for kasmon is found."""
+"""An agent in a pane and in a sandbox: the command of its pane, and where its files for kasmon are."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,53 +7,53 @@ import msgspec
 
 from kasmon.backends.tmux.agent_identity import program_of
 from kasmon.backends.tmux.evidence.hook_setup import hooked
-from kasmon.backends.tmux.input.command_completion import can_be_asked
+from kasmon.backends.tmux.input.command_completion import supports_query
 from kasmon.launch import base_environment
 from kasmon.model.commands import Launch
 from kasmon.paths import Paths
 
 
 class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one agent's sandbox."""
+    """One agent's sandbox."""
 
     home: Path
-    """What is its home folder inside."""
+    """The host path of its home folder."""
     notes: Path
-    """What its hooks write."""
+    """The file that its hooks write."""
     argv: tuple[str, ...] = ()
-    """What its pane runs."""
+    """The command that its pane runs."""
 
 
-def wrapped(
-    places: Paths, launch: Launch, nonce: str, around: Mapping[str, str], own: Mapping[str, str]
+def prepare_sandbox(
+    places: Paths, launch: Launch, nonce: str, base: Mapping[str, str], own: Mapping[str, str]
 ) -> AgentSandbox:
-    """The agent of *launch* inside, with hooks that leave their notes there. Blocks.
+    """Prepare the sandbox of *launch*'s agent, with hooks that write their notes there. Blocks.
 
     Args:
-        places: where its session is kept.
-        launch: what it is.
-        nonce: by which its notes are known.
-        around: the variables of whoever wants it.
+        places: the folders of its session.
+        launch: the agent's launch.
+        nonce: identifies its notes.
+        around: the variables of the requesting process.
         own: the agent's own variables.
 
     Raises:
         LaunchError: if it cannot be started there.
     """
-    from kasmon.sandbox.agent import launch as sandboxed_agent  # only where there is a sandbox
+    from kasmon.sandbox.agent import launch as sandboxed_agent  # only needed with a sandbox
 
     program = program_of(launch.argv, launch.agent)
     emit = sandboxed_agent.build_emit_command(places, launch.session)
     hooks = hooked(program, launch.argv, places.folder(launch.session), launch.generation, nonce, emit)
-    variables = base_environment(dict(around)) | dict(own) | dict(hooks.variables)
+    variables = base_environment(dict(base)) | dict(own) | dict(hooks.variables)
     variables |= {"KASMON_GENERATION": str(launch.generation), "KASMON_NONCE": nonce, "COLORTERM": "truecolor"}
-    if can_be_asked(launch.argv):
+    if supports_query(launch.argv):
         variables.setdefault("HISTCONTROL", "ignorespace")
-    made = sandboxed_agent.prepare_launch(places, launch, hooks.argv, variables, {**around, **own})
+    made = sandboxed_agent.prepare_launch(places, launch, hooks.argv, variables, {**base, **own})
     return AgentSandbox(home=made.home, notes=made.notes, argv=made.command)
 
 
-def known(places: Paths, launch: Launch) -> AgentSandbox | None:
-    """What is known of the sandbox of an agent that runs already; None where it has none."""
+def find_sandbox(places: Paths, launch: Launch) -> AgentSandbox | None:
+    """Return the sandbox of an agent that already runs; None if it has none."""
     if launch.sandbox is None:
         return None
     from kasmon.sandbox.agent import launch as sandboxed_agent

@@ -1,4 +1,4 @@
-"""Opens agents in panes of our tmux server, and finds those again that run there already."""
+"""Opens agents in panes of kasmon's tmux server, and recovers those that already run there."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from kasmon.backends.base import Abilities
 from kasmon.backends.common import handshake_timeout
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.agent_identity import program_of, version_of
-from kasmon.backends.tmux.agent_sandbox import AgentSandbox, known
+from kasmon.backends.tmux.agent_sandbox import AgentSandbox, find_sandbox
 from kasmon.backends.tmux.evidence.hook_setup import why_not
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
@@ -16,9 +16,9 @@ from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
 from kasmon.backends.tmux.evidence.screen_reader import ScreenReader
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.readiness import LIMIT_S, PaneReadiness
-from kasmon.backends.tmux.remote import RemoteAgent, begin_there
+from kasmon.backends.tmux.remote import RemoteAgent, start_remote_agent
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.backends.tmux.spawn import spawn, swept
+from kasmon.backends.tmux.spawn import remove_launch_files, spawn
 from kasmon.config import Remote, Tmux
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import ComposerRule
@@ -35,36 +35,36 @@ from kasmon.tmux.server import TmuxServer
 
 
 class TmuxBackend:
-    """All sessions of one kasmon in one tmux server, heard through one connection. For one running loop."""
+    """All sessions of one kasmon in one tmux server, read through one connection. For one running loop."""
 
     name = "tmux"
     owns = True
-    """Whether its panes are kasmon's own, to be sized, named and ended."""
+    """Whether its panes are kasmon's own, so that it resizes, renames and ends them."""
     abilities = Abilities(attaches=True, interrupts=True, continues=True, shares_host=True)
 
     def __init__(
         self, where: Paths | None = None, settings: Tmux | None = None, elsewhere: Remote | None = None
     ) -> None:
-        """*where* the server and the sessions' folders are; by default where the environment says, read when needed."""
+        """*where*: the server and the sessions' folders; by default taken from the environment when first needed."""
         self._where = where
         self._settings = settings or Tmux()
         self._elsewhere = elsewhere or Remote()
         self._line: ServerConnection | None = None
         self._readiness: PaneReadiness | None = None
         self._screen_reader: ScreenReader | None = None
-        self._rounds: ProcessScanner | None = None
+        self._process_scanner: ProcessScanner | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def places(self) -> Paths:
-        """Where its server and its sessions are."""
+        """The folders of its server and its sessions."""
         if self._where is None:
             self._where = places()
         return self._where
 
     @property
     def line(self) -> ServerConnection:
-        """The connection to our tmux server; not open before the first agent is."""
+        """The connection to kasmon's tmux server; not open before the first agent is."""
         if self._line is None:
             self._line = ServerConnection(
                 TmuxServer(self.places.tmux_socket, history_lines=self._settings.history_limit)
@@ -74,21 +74,21 @@ class TmuxBackend:
     async def open(
         self, launch: Launch, /, variables: Mapping[str, str] | None = None, *, lives_on: bool = False
     ) -> TmuxAgent:
-        """Start the agent that *launch* describes in the background, and our tmux server if it does not run.
+        """Start the agent that *launch* describes in the background, and kasmon's tmux server if it does not run.
 
-        *variables* are those of whoever wants it: what every agent gets of them and what is its own passes to it. None,
-        or none at all, are this process's.
+        *variables* are those of the requesting process: the agent gets the common ones and its own. None or empty means
+        those of this process.
 
         A session that had a pane gets it again, otherwise a window beside `launch.parent`'s, otherwise a tmux session
-        of its own. The agent is not ready yet: it says so among its events. *lives_on*: it runs on its machine, or did
-        lately; it is only shown again.
+        of its own. The agent is not ready yet: an event reports that. *lives_on*: it runs on its machine, or did
+        lately; it is only displayed again.
 
         Raises:
             LaunchError: if the launch names no program, or another machine does not start it.
-            RemoteUnreachableError: if that is not reached.
+            RemoteUnreachableError: if that machine cannot be reached.
             RefusedError: if the session's pane is in use.
             TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
-            TmuxCommandError, TmuxServerGoneError: if tmux does not do it.
+            TmuxCommandError, TmuxServerGoneError: if tmux fails.
         """
         await self.line.open()
         panes = await self.line.panes()
@@ -99,13 +99,13 @@ class TmuxBackend:
             self.line.forget(had.pane_id)
         if launch.machine and not lives_on:
             elsewhere, history = self._machine(launch), self._settings.history_limit
-            await asyncio.to_thread(begin_there, elsewhere, launch, self.places, history)
-        has_hooks = await asyncio.to_thread(_gets_hooks, launch)
-        await self._learned_to_read()  # from the start of its program on nothing may be awaited until it is heard
+            await asyncio.to_thread(start_remote_agent, elsewhere, launch, self.places, history)
+        has_hooks = await asyncio.to_thread(_has_hooks, launch)
+        await self._load_screen_reader()  # from the program's start on, await nothing until its pane is listened to
         ssh = self._elsewhere.ssh
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time())
-        agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, inside=made.inside)
+        agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, sandbox=made.sandbox)
         agent.has_hooks = has_hooks
         agent.brackets.begin()
         agent.say(ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
@@ -127,27 +127,28 @@ class TmuxBackend:
         return RemoteMachine(launch.machine, self._elsewhere.ssh)
 
     async def found(self, launch: Launch, facts: PaneFacts, signals: tuple[Signal, ...]) -> TmuxAgent:
-        """The agent that runs in the pane of *facts* already, started by a host before this one.
+        """Return the agent that already runs in the pane of *facts*, started by an earlier host.
 
-        *signals* are those in its log. What it has printed since then was not heard, so its own word may be void.
+        *signals* are those in its log. Output since then was not received, so the program's own reports may be
+        outdated.
         """
         process = await asyncio.to_thread(identify, facts.pid)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time(), signals)
-        inside = await asyncio.to_thread(known, self.places, launch)
-        agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, inside)
-        agent.has_hooks = await asyncio.to_thread(_gets_hooks, launch)
+        sandbox = await asyncio.to_thread(find_sandbox, self.places, launch)
+        agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, sandbox)
+        agent.has_hooks = await asyncio.to_thread(_has_hooks, launch)
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
             agent.printed(b"")
         agent.state_monitor.begin()
         return agent
 
     async def aclose(self) -> None:
-        """Hang up; all agents go on. Idempotent."""
+        """Close the connection; all agents keep running. Idempotent."""
         for task in self._tasks:
             task.cancel()
-        if self._rounds is not None:
-            await self._rounds.aclose()
-            self._rounds = None
+        if self._process_scanner is not None:
+            await self._process_scanner.aclose()
+            self._process_scanner = None
         if self._line is not None:
             await self._line.aclose()
 
@@ -159,18 +160,26 @@ class TmuxBackend:
         output_monitor: OutputMonitor,
         nonce: str,
         signals: tuple[Signal, ...] = (),
-        inside: AgentSandbox | None = None,
+        sandbox: AgentSandbox | None = None,
     ) -> TmuxAgent:
-        """The agent in *pane*, watched by everything that can tell what it does."""
-        screen_reader, program = await self._learned_to_read(), program_of(launch.argv, launch.agent)
-        self._rounds = rounds = self._rounds or ProcessScanner(screen_reader)
+        """Return the agent in *pane*, monitored by every source that can report its state."""
+        screen_reader, program = await self._load_screen_reader(), program_of(launch.argv, launch.agent)
+        self._process_scanner = scanner = self._process_scanner or ProcessScanner(screen_reader)
         evidence = ProcessEvidence(
-            program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, inside
+            program, pane.pid, self.places.folder(launch.session), launch.generation, nonce, sandbox
         )
 
-        def make_state_monitor(say: Callable[[Event], None]) -> StateMonitor:
+        def make_state_monitor(emit: Callable[[Event], None]) -> StateMonitor:
             return StateMonitor(
-                launch.session, program, self.line, pane.pane_id, evidence, screen_reader, rounds, say, signals
+                launch.session,
+                program,
+                self.line,
+                pane.pane_id,
+                evidence,
+                screen_reader,
+                scanner,
+                emit,
+                signals,
             )
 
         agent: TmuxAgent
@@ -186,8 +195,8 @@ class TmuxBackend:
         task.add_done_callback(self._tasks.discard)
         return agent
 
-    async def _learned_to_read(self) -> ScreenReader:
-        """The rules of all screens, read once."""
+    async def _load_screen_reader(self) -> ScreenReader:
+        """Return the reader with the rules of all screens, which are loaded once."""
         if self._screen_reader is None:
             screen_reader = ScreenReader((self.places.config / "screens",))
             await asyncio.to_thread(screen_reader.refresh)
@@ -195,7 +204,7 @@ class TmuxBackend:
         return self._screen_reader
 
     async def _learn_version(self, agent: TmuxAgent, launch: Launch) -> None:
-        """Ask its program, where there are rules that depend on it."""
+        """Ask the agent's program for its version, where rules depend on it."""
         if (
             self._screen_reader is not None
             and self._screen_reader.rules(program_of(launch.argv, launch.agent), "") is not None
@@ -206,12 +215,12 @@ class TmuxBackend:
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
         if isinstance(agent, RemoteAgent):
             await agent.until_connected()
-            await asyncio.to_thread(swept, self.places, launch)
+            await asyncio.to_thread(remove_launch_files, self.places, launch)
             return
         if self._readiness is None:
             self._readiness = PaneReadiness(self.line)
         facts = await self._readiness.of(launch.session, nonce)
-        await asyncio.to_thread(swept, self.places, launch)
+        await asyncio.to_thread(remove_launch_files, self.places, launch)
         if facts is None and not self.line.is_open:
             return
         if facts is None:
@@ -225,8 +234,8 @@ class TmuxBackend:
             agent.ready()
 
 
-def _gets_hooks(launch: Launch) -> bool:
-    """Whether the agent of *launch* is started with hooks of ours. Blocks: its program may be asked for its version."""
+def _has_hooks(launch: Launch) -> bool:
+    """Whether the agent of *launch* is started with kasmon's hooks. Blocks: its program may be run for its version."""
     is_ours = launch.adopted is None and not launch.machine
     return is_ours and not why_not(program_of(launch.argv, launch.agent), launch.argv)
 

@@ -1,4 +1,4 @@
-"""Keeps a hub going on a running loop: reads what tmux says, writes what waits for it, ticks once a second."""
+"""Drives a hub on a running loop: reads tmux's output, writes pending input, ticks once a second."""
 
 import asyncio
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from kasmon.tmux.hub import TICK_S, Hub
 
 REST_S: Final = 0.015
-"""Where nobody waits for an echo or an answer, what panes print is read so often: together it costs half."""
+"""The read interval while no echo or answer is awaited: batched reads cost half."""
 
 
 class HubPump:
@@ -14,11 +14,11 @@ class HubPump:
 
     def __init__(self, hub: Hub) -> None:
         self.asked = 0
-        """Questions that wait for an answer. Whoever changes it calls `stir`."""
+        """Requests that wait for an answer. Call `stir` after a change."""
         self.hurried = 0
-        """People who wait for each echo. Whoever changes it calls `stir`."""
+        """Users who wait for each echo. Call `stir` after a change."""
         self.has_read = False
-        """Set by whoever hears something from the hub."""
+        """Set by callbacks that receive something from the hub."""
         self._hub = hub
         self._loop: asyncio.AbstractEventLoop
         self._fds: tuple[int, int] | None = None
@@ -26,7 +26,7 @@ class HubPump:
         self._resting: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """The hub is open: keep it going."""
+        """Start to drive the hub, which is open."""
         self._loop = asyncio.get_running_loop()
         self._fds = self._hub.fileno(), self._hub.write_fileno()
         self.asked = 0
@@ -35,7 +35,7 @@ class HubPump:
         self._tick()
 
     def stop(self) -> None:
-        """The hub is gone, or will be closed. Idempotent."""
+        """Stop driving the hub: it is gone, or will be closed. Idempotent."""
         for timer in (self._ticking, self._resting):
             if timer is not None:
                 timer.cancel()
@@ -46,7 +46,7 @@ class HubPump:
             self._fds = None
 
     def stir(self) -> None:
-        """There is something to write, or somebody waits."""
+        """Write what is pending, and read at once if an answer is awaited."""
         if self._fds is None:
             return
         if self._hub.wants_write():

@@ -1,4 +1,4 @@
-"""What panes do, told on the loop to whoever listens to them, in whatever thread the hub is pumped."""
+"""Delivers pane events on the loop to their listeners, whatever thread the hub is pumped in."""
 
 import asyncio
 import threading
@@ -8,45 +8,45 @@ from kasmon.backends.tmux.hub_pump import HubPump
 from kasmon.tmux.hub import Hub
 
 KEPT_BYTES, KEPT_PANES = 1 << 14, 64
-"""So much of what so many panes print is kept until somebody listens to them."""
+"""The most output bytes retained for a pane without a listener, and the most such panes."""
 
 
 class PaneListener:
-    """Somebody who wants to know what one pane does. Its methods are called on the loop, and must not wait."""
+    """A listener to one pane's events. Its methods are called on the loop, and must not wait."""
 
     def printed(self, data: bytes) -> None:
-        """The pane printed *data*; empty data says that some output was not heard."""
+        """Handle *data* that the pane printed; empty if output was missed."""
 
     def died(self, status: int | None, number: int | None) -> None:
-        """Its program ended, with an exit code or a signal; with neither if tmux does not know."""
+        """Handle its program's end, with an exit code or a signal; with neither if tmux does not know."""
 
     def closed(self) -> None:
-        """The pane is not there any more."""
+        """Handle that the pane no longer exists."""
 
     def flooded(self, is_off: bool) -> None:
-        """It prints so much that its output is not heard while *is_off*."""
+        """Handle that its output is paused (*is_off*) because it floods, or resumed."""
 
 
 class PaneListeners:
-    """Who listens to which pane of *hub*, which *pump* drives."""
+    """The listeners of each pane of *hub*, which *pump* drives."""
 
     def __init__(self, hub: Hub, pump: HubPump) -> None:
         self._hub, self._pump = hub, pump
         hub.on_output, hub.on_death = self._printed, self._died
         hub.on_closed, hub.on_flood = self._closed, self._flooded
         self._listeners: dict[str, list[PaneListener]] = {}
-        self._unheard: dict[str, bytes] = {}
+        self._unclaimed: dict[str, bytes] = {}
         self._loop: asyncio.AbstractEventLoop
         self._thread = 0
 
     def listen(self, pane: str, listener: PaneListener) -> None:
-        """From now on tell *listener* what *pane* does, and first what it printed while nobody listened."""
-        if (said := self._unheard.pop(pane, b"")) and pane not in self._listeners:
-            self._loop.call_soon(listener.printed, said)  # not now: the listener may be half made
+        """Report events of *pane* to *listener* from now on, beginning with its output before the first listener."""
+        if (output := self._unclaimed.pop(pane, b"")) and pane not in self._listeners:
+            self._loop.call_soon(listener.printed, output)  # not now: the listener may be half constructed
         self._listeners.setdefault(pane, []).append(listener)
 
     def unlisten(self, pane: str, listener: PaneListener) -> None:
-        """Tell it no more; idempotent."""
+        """Stop reporting to *listener*; idempotent."""
         listeners = self._listeners.get(pane, [])
         if listener in listeners:
             listeners.remove(listener)
@@ -54,45 +54,45 @@ class PaneListeners:
             self._listeners.pop(pane, None)
 
     def forget(self, pane: str) -> None:
-        """What *pane* printed until now is nobody's: another program is about to run in it."""
-        self._unheard.pop(pane, None)
+        """Discard retained output of *pane*: another program is about to run in it."""
+        self._unclaimed.pop(pane, None)
 
     def _begin(self) -> None:
-        """This is the loop, and its thread the one in which listeners are told."""
+        """Record this loop, and its thread as the one in which listeners are called."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     @property
-    def _is_here(self) -> bool:
+    def _is_loop_thread(self) -> bool:
         """Whether this is the loop's thread."""
         return threading.get_ident() == self._thread
 
-    def _missed(self) -> None:
-        """Some output of each pane may not have been heard: say so."""
+    def _report_missed(self) -> None:
+        """Report to all listeners that some output may have been missed."""
         for pane in list(self._listeners):
             self._printed(pane, b"")
 
-    def _each(self, pane: str, tell: Callable[[PaneListener], None]) -> None:
-        if not self._is_here:
-            self._loop.call_soon_threadsafe(self._each, pane, tell)
+    def _each(self, pane: str, call: Callable[[PaneListener], None]) -> None:
+        if not self._is_loop_thread:
+            self._loop.call_soon_threadsafe(self._each, pane, call)
             return
         self._pump.has_read = True
         for listener in tuple(self._listeners.get(pane, ())):
-            tell(listener)
+            call(listener)
 
     def _printed(self, pane: str, data: bytes) -> None:
-        if not self._is_here:
+        if not self._is_loop_thread:
             self._loop.call_soon_threadsafe(self._printed, pane, data)
             return
         if pane not in self._listeners:
-            self._keep(pane, data)
+            self._retain(pane, data)
         self._each(pane, lambda listener: listener.printed(data))
 
-    def _keep(self, pane: str, data: bytes) -> None:
-        """Keep the first words of a pane that nobody listens to yet: its agent is being made."""
-        if len(kept := self._unheard.pop(pane, b"") + data) <= KEPT_BYTES:
-            self._unheard[pane] = kept
-        while len(self._unheard) > KEPT_PANES:
-            del self._unheard[next(iter(self._unheard))]
+    def _retain(self, pane: str, data: bytes) -> None:
+        """Retain the first output of a pane without a listener: its agent is being constructed."""
+        if len(retained := self._unclaimed.pop(pane, b"") + data) <= KEPT_BYTES:
+            self._unclaimed[pane] = retained
+        while len(self._unclaimed) > KEPT_PANES:
+            del self._unclaimed[next(iter(self._unclaimed))]
 
     def _died(self, pane: str, status: int | None, number: int | None) -> None:
         self._each(pane, lambda listener: listener.died(status, number))

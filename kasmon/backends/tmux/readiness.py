@@ -12,9 +12,9 @@ FIRST_S, LONGEST_S, LIMIT_S = 0.010, 0.500, 10.0
 
 
 class PaneReadiness:
-    """Looks at the panes that somebody waits for: after 10 ms, then at doubling distances up to 500 ms.
+    """Polls the awaited panes: after 10 ms, then at doubling intervals up to 500 ms.
 
-    Who begins to wait makes the distances short again, for everybody.
+    A new waiter resets the interval for all.
     """
 
     def __init__(self, line: ServerConnection) -> None:
@@ -24,9 +24,9 @@ class PaneReadiness:
         self._again = asyncio.Event()
 
     async def of(self, session: str, nonce: str) -> PaneFacts | None:
-        """The pane of *session* once it has announced *nonce*, or is dead for a reason that tmux knows.
+        """Return the pane of *session* once it has announced *nonce*, or is dead for a reason that tmux knows.
 
-        None if it did neither within 10 s, is not there any more, or if tmux does not tell.
+        None if it did neither within 10 s, no longer exists, or if tmux does not answer.
         """
         seen: asyncio.Future[PaneFacts | None] = asyncio.get_running_loop().create_future()
         self._awaited[session] = (nonce, seen)

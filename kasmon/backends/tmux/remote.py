@@ -1,7 +1,7 @@
-"""Agents on other machines: started there, shown by ssh in a pane of ours, and living on there when the line is cut.
+"""Agents on other machines: started there, shown by ssh in a local pane, and running on when ssh disconnects.
 
-What the pane's ssh does says nothing of the agent: when it ends, the machine is asked. Where that cannot be, the line
-is lost and the agent is not.
+The end of the pane's ssh shows nothing about the agent: the machine is asked. If that fails, the connection is lost
+and the agent is not.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from kasmon.tmux.requests import Lines
 
 LONGEST_MARKER: Final = 128
 SEARCHED: Final = 500
-"""So many lines that scrolled away are searched for a marker that was not heard."""
+"""How many scrolled-off lines are searched for a marker whose output was missed."""
 SAYS: Final = re.compile(
     r"(?:Timeout, server|Connection (?:to|closed|reset)|client_loop|ssh: |Read from remote|kex_|Host key|packet_"
     r"|[^ ]+: Permission denied|\[(?:detached|lost|server|terminated|too))"
@@ -44,7 +44,7 @@ SAYS: Final = re.compile(
 
 
 class RemoteAgent(TmuxAgent):
-    """The agent that *launch* describes, on *machine*; its pane shows it, once the marker of *nonce* was printed."""
+    """The agent that *launch* describes, on *machine*; its pane shows it once the marker of *nonce* was printed."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RemoteAgent(TmuxAgent):
         super().__init__(launch, line, pane, process, output_monitor, make_state_monitor)
 
     async def until_connected(self) -> None:
-        """Say that it is ready once its pane shows it, or that this takes long; return at its end too."""
+        """Report that it is ready once its pane shows it, or that this takes long; return at its end too."""
         over = [asyncio.create_task(event.wait()) for event in (self._connected, self._ended)]
         await asyncio.wait(over, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         for task in over:
@@ -75,25 +75,25 @@ class RemoteAgent(TmuxAgent):
             text = f"{self._machine.host!r} did not connect within {LIMIT_S:g} s."
             self.say(NoticeRaised(at=time.time(), text=text, level="warning"))
 
-    async def send(self, wish: Wish, /) -> None:
-        """As `TmuxAgent.send`; a stop goes to the other machine.
+    async def send(self, command: Wish, /) -> None:
+        """Send a command as `TmuxAgent.send`; a stop goes to the other machine.
 
         Raises:
-            RemoteUnreachableError: if that cannot be told.
+            RemoteUnreachableError: if the other machine cannot be reached.
         """
-        if isinstance(wish, Stop):
+        if isinstance(command, Stop):
             if self.has_ended:
                 raise SessionEndedError(self._launch.session)
-            await self._end_there(wish.grace_s)
+            await self._stop_remotely(command.grace_s)
             self._why = self._why or "stopped"
         else:
-            await super().send(wish)
+            await super().send(command)
 
     def printed(self, data: bytes) -> None:
         super().printed(data)
         if self._connected.is_set() or not self._nonce:
             return
-        if not data:  # something was not heard
+        if not data:  # output was missed
             self._line.submit(ask.capture(self.pane, start=-SEARCHED, ansi=False), self._find_marker)
             return
         self._tail += data
@@ -105,11 +105,11 @@ class RemoteAgent(TmuxAgent):
             self._connected.set()
 
     async def _is_at_prompt(self) -> bool:
-        return False  # a shell elsewhere is asked nothing: nobody here sees whether it has its terminal
+        return False  # a remote shell is not queried: its foreground is not visible from here
 
-    async def _bury(self, status: int | None, number: int | None) -> None:
+    async def _report_death(self, status: int | None, number: int | None) -> None:
         if number is not None or status in (None, LOST):
-            self._cut(await self._said() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended"))
+            self._cut(await self._ssh_end() or (f"ssh was ended by {signal_name(number)}" if number else "ssh ended"))
             return
         try:
             answer = await asyncio.to_thread(
@@ -119,7 +119,7 @@ class RemoteAgent(TmuxAgent):
             self._cut(error.why)
             return
         if answer.state == "runs":
-            self._cut(await self._said() or "the pane's connection ended")
+            self._cut(await self._ssh_end() or "the pane's connection ended")
         elif answer.state == "gone":
             why = self._why or f"it no longer exists on {self._machine.host!r}, and its exit status is unknown"
             self._end(SessionEnded(at=time.time(), why=why))
@@ -132,8 +132,8 @@ class RemoteAgent(TmuxAgent):
     def _cut(self, why: str) -> None:
         self._end(ConnectionLost(at=time.time(), what="remote line", why=why))
 
-    async def _said(self) -> str:
-        """What ssh says of its end, if it stands on the pane."""
+    async def _ssh_end(self) -> str:
+        """Return ssh's message about its end, if it is on the pane."""
         rows: list[bytes] = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=SCROLLED_BY_DEATH, ansi=False))
@@ -145,24 +145,24 @@ class RemoteAgent(TmuxAgent):
 
         async def stop() -> None:
             with contextlib.suppress(KasmonError):
-                await self._end_there(grace_s)
+                await self._stop_remotely(grace_s)
 
         self._spawn(stop())
 
-    async def _end_there(self, grace_s: float) -> None:
+    async def _stop_remotely(self, grace_s: float) -> None:
         await asyncio.to_thread(agent.stop, self._machine, self._launch.session, grace_s, ssh_environment())
 
 
-def begin_there(machine: RemoteMachine, launch: Launch, where: Paths, history_lines: int) -> None:
-    """Start the agent of *launch* there, unless it runs. Blocks.
+def start_remote_agent(machine: RemoteMachine, launch: Launch, where: Paths, history_lines: int) -> None:
+    """Start the agent of *launch* on *machine*, unless it runs. Blocks.
 
-    Of variables it gets its session's own and its place in kasmon, and none of this machine's.
+    Of variables it gets its session's own and kasmon's, and none of this machine's.
 
     Raises:
         RemoteUnreachableError: if there is no connection.
         LaunchError: if it cannot be started there.
     """
-    wanted = RemoteStart(
+    start = RemoteStart(
         session=launch.session,
         argv=launch.argv,
         folder=folder_of(launch.machine, launch.workdir),
@@ -170,6 +170,6 @@ def begin_there(machine: RemoteMachine, launch: Launch, where: Paths, history_li
         history_lines=history_lines,
     )
     try:
-        agent.start(machine, wanted, ssh_environment())
+        agent.start(machine, start, ssh_environment())
     except ValueError as error:
         raise LaunchError(f"session {launch.name!r} cannot be started: {error}.") from error

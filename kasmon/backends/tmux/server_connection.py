@@ -1,4 +1,4 @@
-"""Our tmux server on a running loop: questions are awaited, and the connection is made anew where tmux ends it."""
+"""The connection to a tmux server on a running loop, with awaitable requests and automatic reconnection."""
 
 import asyncio
 import contextlib
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 class ServerConnection(PaneListeners):
-    """The one control client of a tmux server. `open` starts the server where it does not run.
+    """The one control client of a tmux server. `open` starts the server if it does not run.
 
-    When tmux ends the connection, a new one is made; if the server itself is gone, or another one has its place,
+    When tmux ends the connection, a new one is made. If the server itself is gone, or another one has replaced it,
     `on_lost` is called and `open` is needed again.
     """
 
@@ -40,7 +40,7 @@ class ServerConnection(PaneListeners):
         self._hub.on_gone = self._gone
         self._watched: dict[str, int] = {}
         self._focused: list[str] = []
-        """The windows that a person has entered, the latest last."""
+        """The windows that a user has focused, the latest last."""
         self._opening = asyncio.Lock()
         self._is_open = False
         self._process: ProcessIdentity | None = None
@@ -48,16 +48,16 @@ class ServerConnection(PaneListeners):
 
     @property
     def is_open(self) -> bool:
-        """Whether tmux hears us now."""
+        """Whether the connection is open."""
         return self._is_open
 
     @property
     def process(self) -> ProcessIdentity | None:
-        """The tmux server that we are, or were last, attached to."""
+        """The tmux server that this is, or was last, attached to."""
         return self._process
 
     async def open(self) -> None:
-        """Have a server and be attached to it; idempotent.
+        """Start the server if needed and attach to it; idempotent.
 
         Raises:
             TmuxMissingError, TmuxTooOldError: if there is no usable tmux.
@@ -69,7 +69,7 @@ class ServerConnection(PaneListeners):
                 await self._attach()
 
     async def attach(self) -> bool:
-        """Be attached to the server if it runs; whether it does. A socket that was swept away is made anew.
+        """Attach to the server if it runs; whether it does. A deleted socket is recreated.
 
         Raises:
             TmuxMissingError: if there is no tmux.
@@ -83,7 +83,7 @@ class ServerConnection(PaneListeners):
             return self._is_open
 
     async def aclose(self) -> None:
-        """Hang up; the server and all its panes go on. Idempotent."""
+        """Close the connection; the server and all its panes keep running. Idempotent."""
         if self._reopening is not None:
             self._reopening.cancel()
             await asyncio.gather(self._reopening, return_exceptions=True)
@@ -92,67 +92,66 @@ class ServerConnection(PaneListeners):
             self._pump.stop()
             await asyncio.to_thread(self._hub.close)
 
-    # -- questions and acts
+    # -- requests and input
 
     def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
         """Send *request*; *on_done* gets the answer, or the error in its place, on the loop. Never waits."""
         if self._is_open:
-            self._hub.submit(request, self._awaited(on_done))
+            self._hub.submit(request, self._tracked(on_done))
             self._pump.stir()
         elif on_done is not None:
             on_done(TmuxServerGoneError(str(self.server.socket)))
 
     async def ask(self, request: TmuxRequest[Answer]) -> Answer:
-        """The answer to *request*.
+        """Return the answer to *request*.
 
         Raises:
             TmuxServerGoneError: if the connection ends first.
             TmuxCommandError: if tmux refuses, or does not answer within 10 s.
-            KasmonError: what the answer means, where it is a refusal.
+            KasmonError: the error that the answer stands for, if it is a refusal.
         """
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.submit(request, _settling(answered))
-        return await _in_time(answered, request.line[:200])
+        self.submit(request, _settle_with(answered))
+        return await _await_answer(answered, request.line[:200])
 
     async def panes(self) -> dict[str, PaneFacts]:
-        """The panes of all sessions of ours, by session id.
+        """Return the panes of all kasmon sessions, by session id.
 
         Raises:
-            TmuxError: if tmux does not tell.
+            TmuxError: if tmux does not answer.
         """
-        everywhere: list[PaneFacts] = await self.ask(ask.all_panes())
+        all_panes: list[PaneFacts] = await self.ask(ask.all_panes())
         by_session: dict[str, PaneFacts] = {}
-        for facts in distinct(everywhere):
+        for facts in distinct(all_panes):
             if facts.kasmon_id:
                 by_session.setdefault(facts.kasmon_id, facts)
         return by_session
 
     def keys(self, pane: str, data: bytes) -> None:
-        """Type *data* into *pane*, whatever it shows; at once, and nothing is told back."""
+        """Type *data* into *pane* at once, whatever it shows, without a reply."""
         for request in ask.keys(pane, data):
             self.submit(request)
 
     async def press(self, pane: str, data: bytes, unless: str = "") -> None:
-        """Type *data*, a key or two, into *pane*, or be refused; *unless* as `standing.changed` gives it.
+        """Type *data*, a key or two, into *pane*, or raise; *unless* as returned by `standing.changed`.
 
         Raises:
-            PaneDeadError, PasteRefusedError: if the pane takes no keys now; none was sent.
+            PaneDeadError, PasteRefusedError: if the pane accepts no keys now; none was sent.
             ScreenChangedError: if *unless* holds; none was sent.
-            TmuxError: if tmux does not take them.
+            TmuxError: if tmux fails.
         """
         await self.ask(ask.press(pane, data, unless))
 
     async def paste(self, pane: str, text: str, unless: str = "", *, as_typed: bool = False) -> None:
-        """Put *text* into *pane* as one paste, without control characters; the one act that starts a process.
+        """Put *text* into *pane* as one paste, without control characters; the one operation that starts a process.
 
-        Its line breaks become newlines, or stay as a terminal sent them where it is *as_typed*; *unless* as in `press`.
-
-        A text of which nothing is left is not sent.
+        Its line breaks become newlines, or remain as a terminal sent them if *as_typed*; *unless* as in `press`. A text
+        that is empty after sanitizing is not sent.
 
         Raises:
-            PaneDeadError, PasteRefusedError: if the pane takes no text now; nothing was sent.
+            PaneDeadError, PasteRefusedError: if the pane accepts no text now; nothing was sent.
             ScreenChangedError: if *unless* holds; nothing was sent.
-            TmuxError: if tmux does not take it.
+            TmuxError: if tmux fails.
         """
         content = ("\r".join(map(outgoing, text.split("\r"))) if as_typed else outgoing(text)).encode()
         if not content:
@@ -161,14 +160,14 @@ class ServerConnection(PaneListeners):
         if not self._is_open:
             raise TmuxServerGoneError(str(self.server.socket))
         pasted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._hub.paste_buffer(pane, buffer, self._awaited(_settling(pasted)), unless)
+        self._hub.paste_buffer(pane, buffer, self._tracked(_settle_with(pasted)), unless)
         self._pump.stir()
-        await _in_time(pasted, "paste-buffer")
+        await _await_answer(pasted, "paste-buffer")
 
-    # -- who looks on
+    # -- viewers
 
     def watch(self, pane: str, by: int) -> None:
-        """*pane* is looked at *by* more (or, negative, fewer) people: it is heard however much it prints."""
+        """Add *by* viewers of *pane* (negative: remove): its output is read however much it prints."""
         self._watched[pane] = self._watched.get(pane, 0) + by
         if self._watched[pane] <= 0:
             del self._watched[pane]
@@ -177,7 +176,7 @@ class ServerConnection(PaneListeners):
             self._pump.stir()
 
     def focus(self, window: str, *, is_focused: bool) -> None:
-        """A person has entered *window*, or has left it: a program in it that asked for focus events is told."""
+        """Record that a user focused *window* or left it: a program in it that requested focus events gets one."""
         if is_focused == (window in self._focused):
             return
         self._focused = [other for other in self._focused if other != window] + [window] * is_focused
@@ -186,7 +185,7 @@ class ServerConnection(PaneListeners):
             self._pump.stir()
 
     def hurry(self, by: int) -> None:
-        """*by* more (or fewer) people wait for each echo: what panes print is told at once."""
+        """Add *by* users who wait for each echo (negative: remove): output is then read at once."""
         self._pump.hurried += by
         self._pump.stir()
 
@@ -202,7 +201,7 @@ class ServerConnection(PaneListeners):
         self._pump.begin()
 
     def _gone(self) -> None:
-        if self._is_here and self._is_open:
+        if self._is_loop_thread and self._is_open:
             self._is_open = False
             self._pump.stop()
             self._reopening = self._loop.create_task(self._reopen())
@@ -219,10 +218,10 @@ class ServerConnection(PaneListeners):
             self.on_lost(why)
             return
         log.warning("tmux closed our connection; kasmon reconnected")
-        self._missed()
+        self._report_missed()
 
-    def _awaited(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
-        """*on_done* of a question that is asked now, called on the loop whatever thread the hub is pumped in."""
+    def _tracked(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
+        """Wrap *on_done* of a request sent now, to be called on the loop whatever thread the hub is pumped in."""
         self._pump.asked += 1
 
         def answered(answer: Answer | KasmonError) -> None:
@@ -230,17 +229,17 @@ class ServerConnection(PaneListeners):
             if on_done is not None:
                 on_done(answer)
 
-        def heard(answer: Answer | KasmonError) -> None:
-            if self._is_here:
+        def on_answer(answer: Answer | KasmonError) -> None:
+            if self._is_loop_thread:
                 answered(answer)
             else:
                 self._loop.call_soon_threadsafe(answered, answer)
 
-        return heard
+        return on_answer
 
 
-def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:
-    """What settles *future* with an answer or its error."""
+def _settle_with(future: asyncio.Future[Answer]) -> OnDone[Answer]:
+    """Return a callback that settles *future* with an answer or its error."""
 
     def settle(answer: Answer | KasmonError) -> None:
         if future.done():
@@ -253,7 +252,7 @@ def _settling(future: asyncio.Future[Answer]) -> OnDone[Answer]:
     return settle
 
 
-async def _in_time(answered: asyncio.Future[Answer], command: str) -> Answer:
+async def _await_answer(answered: asyncio.Future[Answer], command: str) -> Answer:
     try:
         async with asyncio.timeout(ANSWER_S):
             return await answered

@@ -1,4 +1,4 @@
-"""How an agent's process is ended, and what its pane says afterwards of why it did."""
+"""How an agent's process is ended, and why it ended, from the text on its pane."""
 
 import asyncio
 import contextlib
@@ -18,21 +18,21 @@ from kasmon.tmux.process_identity import signal as send
 from kasmon.tmux.requests import Lines
 
 DIE_S: Final = 2.0
-"""How long a killed process may take to be gone."""
+"""How long a killed process may take to disappear."""
 TMUX_SAYS: Final = "Pane is dead"
 """How tmux's own line on a dead pane begins."""
 OURS: Final = "kasmon: "
-"""How the words of a program of ours begin that stands before the agent."""
+"""How messages of kasmon's launchers begin."""
 CANNOT: Final = frozenset({125, 126, 127})
-"""How it ends where it could not start the agent."""
+"""Exit codes of a launcher that could not start the agent."""
 WRAPPED_ROWS: Final = 20
-"""So many rows above the screen may be a part of the last line, which is as long as it is."""
+"""How many rows above the screen may belong to the last line, if that wraps."""
 SCROLLED_BY_DEATH: Final = -1
-"""That line pushes the screen up by one row, into the history: the first row that an agent wrote is this one."""
+"""tmux's line pushes the screen up by one row, into the history: the agent's first row is this one."""
 COMPLAINT: Final = re.compile(
     r"\b(unknown|unrecognized|unexpected|invalid|no such) (option|argument|flag|command|subcommand)s?\b", re.IGNORECASE
 )
-"""How programs say that they do not understand their command line."""
+"""How programs report that they do not understand their command line."""
 
 
 async def end_group(
@@ -43,7 +43,7 @@ async def end_group(
 ) -> None:
     """End what *process* leads: HUP, as when a terminal is closed, then TERM, then KILL, until *ended* is set.
 
-    Where *sandboxed_agent* is the agent in a sandbox, only it is signalled: its launcher would end everything at once.
+    With *sandboxed_agent*, the agent in a sandbox, only that is signalled: its launcher would end everything at once.
     """
     steps = [(signal.SIGHUP, grace_s / 2), (signal.SIGTERM, grace_s / 2), (signal.SIGKILL, DIE_S)]
     for number, patience_s in steps if grace_s > 0 else steps[-1:]:
@@ -68,7 +68,7 @@ def signal_group(process: ProcessIdentity | None, number: int) -> bool:
 
 
 def continue_group(process: ProcessIdentity | None) -> bool:
-    """Send SIGCONT to the group that *process* leads and to the one in front of its terminal; false if it is gone."""
+    """Send SIGCONT to the group that *process* leads and to its terminal's foreground group; false if it is gone."""
     if process is None or not signal_group(process, signal.SIGCONT):
         return False
     if (front := foreground_of(process.pid)) > 0 and front != process.pid:
@@ -78,7 +78,7 @@ def continue_group(process: ProcessIdentity | None) -> bool:
 
 
 def signal_name(number: int | None) -> str | None:
-    """`SIGKILL` for 9; a number for a signal without a name."""
+    """Return `SIGKILL` for 9; a number for a signal without a name."""
     if number is None:
         return None
     try:
@@ -88,37 +88,36 @@ def signal_name(number: int | None) -> str | None:
 
 
 async def cause(launch: Launch, rows: Lines, status: int | None, number: int | None, *, is_young: bool) -> str:
-    """Why the agent of *launch* ended, with an exit code or a signal, by the last *rows* of its pane; empty where those
-    two say all there is. *is_young*: it had hardly begun.
-    """
+    """Return why the agent of *launch* ended, from an exit code or signal and the last *rows* of its pane; empty if the
+    code or signal is explanation enough. *is_young*: it had hardly started."""
     line = last_line(rows)
     if status and is_young:
         return await _at_once(launch, complaint(rows), line)
     if status in CANNOT and line.startswith(OURS):
-        return line.removeprefix(OURS)  # what stood in front of its sandbox came so far, and took its time
+        return line.removeprefix(OURS)  # its sandbox's launcher took longer than a young agent's time
     return "it ended; tmux has no exit status" if status is None and number is None else ""
 
 
 async def _at_once(launch: Launch, complaint: str, line: str) -> str:
-    """Why it ended as soon as it had begun: *complaint*, or else *line*, is what it said."""
-    said = (complaint or line).removeprefix(OURS)
-    why = f"{AT_ONCE}: {said}" if said else AT_ONCE
-    told = ""
+    """Return why it ended right after its start; its message is *complaint*, or else *line*."""
+    message = (complaint or line).removeprefix(OURS)
+    why = f"{AT_ONCE}: {message}" if message else AT_ONCE
+    advice = ""
     if complaint and not launch.machine:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HURRY_S):
-                told = await asyncio.to_thread(advised, launch.argv)
-    return f"{why.rstrip('.')}. {told}" if told else why
+                advice = await asyncio.to_thread(advised, launch.argv)
+    return f"{why.rstrip('.')}. {advice}" if advice else why
 
 
 def last_line(rows: Lines) -> str:
-    """The last row that says something, cleaned; tmux's own words on a dead pane aside."""
+    """Return the last non-empty row, sanitized, except tmux's own line on a dead pane."""
     lines = (_cleaned(row) for row in reversed(rows))
     return next((line for line in lines if line and not line.startswith(TMUX_SAYS)), "")
 
 
 def complaint(rows: Lines) -> str:
-    """The first row in which a program says that it does not understand its command line, cleaned; else empty."""
+    """Return the first row in which a program rejects its command line, sanitized; else empty."""
     return next((line for line in map(_cleaned, rows) if COMPLAINT.search(line)), "")
 
 

@@ -1,1 +1,1 @@
-"""What a host writes down: the session's log (`session_log`), in order, on disk and without secrets (`redaction`)."""
+"""What a host writes: the session's log (`session_log`), in order, on disk and without secrets (`redaction`)."""

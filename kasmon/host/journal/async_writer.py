@@ -1,4 +1,4 @@
-"""Writes a `SessionLog` from a loop: facts are noted at once and reach the disk, in order, from a thread."""
+"""Writes a `SessionLog` from a loop: events are noted at once and reach the disk, in order, from a thread."""
 
 import asyncio
 import time
@@ -10,75 +10,75 @@ from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.session import Session
 
 WRITTEN_S: Final = 2.0
-"""How long an answer to a client waits for the log. A full disk does not take live control away: it goes on then."""
+"""How long an answer to a client waits for the log. A full disk does not block live control: the wait ends then."""
 LAST_WORDS_S: Final = 30.0
-"""How long a host that ends tries to write down its last facts."""
+"""How long a host that ends tries to write its last events."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
-"""How long the pen waits before it tries again to write to a log that cannot be written; doubling in between."""
+"""The pause before another try to write to a log that cannot be written; doubling in between."""
 
 
 class LogWriter:
-    """The pen of one host. While the log cannot be written it keeps every fact, and tries again and again."""
+    """The log writer of one host. While the log cannot be written it retains every event and keeps trying."""
 
-    def __init__(self, book: SessionLog) -> None:
-        self.book = book
+    def __init__(self, session_log: SessionLog) -> None:
+        self.session_log = session_log
         self.on_noted: Callable[[], None] = lambda: None
-        """Called after each fact that was noted."""
+        """Called after each event that was noted."""
         self._wake = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task = asyncio.create_task(self._run())
 
     @property
     def session(self) -> Session:
-        """What the facts noted so far add up to."""
-        return self.book.session
+        """The session state after the events noted so far."""
+        return self.session_log.session
 
     def note(self, event: Event, *, durable: bool = False) -> None:
-        """Count *event* as a fact from now on; it is written soon.
+        """Apply *event* now and write it soon.
 
         Raises:
-            ValueError: if it cannot be written down at all; it is no fact then.
+            ValueError: if it cannot be encoded; it is not applied then.
         """
-        self.book.note(event, durable=durable)
+        self.session_log.note(event, durable=durable)
         self._wake.set()
         self.on_noted()
 
-    async def lose_its_place(self) -> None:
-        """Write nothing any more, and wait for nothing to be written: the session's folder was removed."""
-        self.book.lose_its_place()
+    async def abandon(self) -> None:
+        """Stop writing and discard what is pending: the session's folder was removed."""
+        self.session_log.abandon()
         await self._flushed()
 
     async def written(self, limit_s: float) -> bool:
-        """Whether all that was noted so far is in the log; waits for that as long as *limit_s* seconds."""
-        return await self._reached(self.book.noted, limit_s)
+        """Wait up to *limit_s* seconds until all events noted so far are in the log; whether they are."""
+        return await self._reached(self.session_log.noted, limit_s)
 
     async def on_disk(self) -> bool:
-        """Whether all that was noted so far is on disk. A slow disk is waited for; one that refuses to write is not."""
-        count = self.book.noted
+        """Wait until all events noted so far are on disk; true once they are. False if the disk refuses to write."""
+        count = self.session_log.noted
         while not await self._reached(count, WRITTEN_S):
-            if self.book.trouble:
+            if self.session_log.trouble:
                 return False
         return True
 
     async def room(self) -> None:
-        """Return when few enough facts wait for the log. Until then nothing more should be heard from the agent."""
-        while self.book.unwritten >= UNWRITTEN:
-            await self._reached(self.book.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)
+        """Wait until few enough events are unwritten. Until then read nothing more from the agent."""
+        while self.session_log.unwritten >= UNWRITTEN:
+            await self._reached(self.session_log.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)
 
     async def aclose(self, limit_s: float | None) -> bool:
-        """Stop writing once all is written, or *limit_s* seconds are over; false if something was left. Idempotent."""
-        done = await self._reached(self.book.noted, limit_s)
+        """Stop writing once all is written, or after *limit_s* seconds; false if something is unwritten. Idempotent."""
+        done = await self._reached(self.session_log.noted, limit_s)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         return done
 
     async def _reached(self, count: int, limit_s: float | None) -> bool:
-        if self.book.written >= count:
+        if self.session_log.written >= count:
             return True
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((count, reached))
         await asyncio.wait([reached], timeout=limit_s)
-        return self.book.written >= count
+        return self.session_log.written >= count
 
     async def _run(self) -> None:
         while True:
@@ -89,7 +89,7 @@ class LogWriter:
 
     async def _keep_trying(self) -> None:
         began_at, pause_s = time.monotonic(), FIRST_PAUSE_S
-        why = self.book.trouble
+        why = self.session_log.trouble
         while True:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -100,8 +100,8 @@ class LogWriter:
         self.note(NoticeRaised(at=time.time(), text=text, level="warning"))
 
     async def _flushed(self) -> bool:
-        done = await asyncio.to_thread(self.book.flush)
-        written = self.book.written
+        done = await asyncio.to_thread(self.session_log.flush)
+        written = self.session_log.written
         for count, reached in self._waiting:
             if count <= written and not reached.done():
                 reached.set_result(None)

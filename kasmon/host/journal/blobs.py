@@ -1,4 +1,4 @@
-"""Facts longer than a line of the log may be: their whole text goes to a file of its own, named by its SHA-256."""
+"""Events longer than a log line may be: their whole text is stored in a separate file named by its SHA-256."""
 
 from pathlib import Path
 from typing import Final
@@ -20,13 +20,13 @@ from kasmon.model.events import (
 from kasmon.paths import write_private
 
 KEPT: Final = 16 * 1024
-"""How many characters of each long text stay in the fact itself: six bytes each at most, two texts at most."""
+"""How many characters of each long text remain in the event itself: six bytes each at most, two texts at most."""
 
 
 def fitted(event: Event, blobs: Path | None = None) -> Event:
-    """*event* as it fits a line of the log. With *blobs* its whole text is kept in that folder.
+    """Return *event* shortened to fit a line of the log. With *blobs*, its whole text is stored in that folder.
 
-    Requests and queued prompts are never cut, however long: a person decides on the one, an agent gets the other.
+    Requests and queued prompts are never cut, however long: a user decides on the former, an agent gets the latter.
 
     Raises:
         OSError: if the folder cannot be written.
@@ -55,7 +55,7 @@ def _shortened(event: Event, blobs: Path | None) -> Event:
 
 
 def _kept(text: str, blobs: Path | None) -> str:
-    import hashlib  # only here: few facts are so long, and the library takes 4 ms to load
+    import hashlib  # only here: few events are so long, and the library takes 4 ms to load
 
     content = text.encode("utf-8", "replace")
     digest = hashlib.sha256(content).hexdigest()

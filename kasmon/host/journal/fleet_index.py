@@ -1,4 +1,4 @@
-"""The fleet's index, written by a process that has just read much of the logs, unless a dashboard keeps it."""
+"""The fleet's index, written by a process that has just read much of the logs, unless a dashboard maintains it."""
 
 import contextlib
 from typing import Final
@@ -10,11 +10,11 @@ from kasmon.store.fleet_cache import FleetCache, remember
 from kasmon.store.fleet_index import FleetIndex
 
 MUCH_BYTES: Final = 4 << 20
-"""Reading so much of the logs takes about 0.1 s; it is worth writing down what they add up to."""
+"""Reading this much of the logs takes about 0.1 s, enough to be worth indexing."""
 
 
 def save_index(places: Paths, fold: FleetIndex) -> bool:
-    """Write where *fold* stands into the index, unless another process holds `fleet.lock`; whether it was written."""
+    """Write the state of *fold* to the index, unless another process holds `fleet.lock`; whether it was written."""
     lock, index = HostLock(places.fleet_lock), FleetCache(places.index)
     try:
         return lock.take(wait_s=0) and index.write(fold, fold.sessions, ())
@@ -26,7 +26,7 @@ def save_index(places: Paths, fold: FleetIndex) -> bool:
 
 
 def refresh_index(places: Paths) -> None:
-    """Read what the logs have beyond the index, and write it down if that was much. Blocks."""
+    """Read what the logs have beyond the index, and update the index if that was much. Blocks."""
     fold = FleetIndex(places)
     remember(places.index, fold)
     with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""The words of prompts that wait and hold a secret: the log has a mark in its place, and the next host needs the words.
+"""The text of queued prompts that contain a secret: the log has a mark in its place, and the next host needs the text.
 
-They stand in a 0600 file of the runtime folder, beside the sockets, for as long as the prompt waits. That folder does
-not outlive the machine's boot: what waited then is refused, and never sent with the mark in it.
+They are in a 0600 file of the runtime folder, beside the sockets, for as long as the prompt is queued. That folder does
+not outlive the machine's boot: such a prompt is refused then, and never sent with the mark in it.
 """
 
 import contextlib
@@ -21,46 +21,46 @@ from kasmon.paths import Paths, write_private
 from kasmon.sanitize import HIDDEN_MARK
 
 FORGOTTEN: Final = "it contained a secret, so its text was not stored and was lost with the host; send it again"
-"""Why a prompt is refused whose words nobody has any more."""
+"""Why a prompt is refused whose text is lost."""
 
 log = logging.getLogger(__name__)
 
 
 class PendingPromptStore:
-    """The words of *session*'s prompts that wait and hold a secret. Blocks; one writer, who holds the host's lock."""
+    """The text of *session*'s queued prompts that contain a secret. Blocks; the one writer holds the host's lock."""
 
     def __init__(self, places: Paths, session: SessionId) -> None:
         self._places = places
         self._session = session
-        self._words: dict[ReceiptId, str] = {}
+        self._texts: dict[ReceiptId, str] = {}
         with contextlib.suppress(OSError, KasmonError, msgspec.DecodeError, UnicodeDecodeError):
-            self._words = msgspec.json.decode(self._path.read_bytes(), type=dict[ReceiptId, str])
+            self._texts = msgspec.json.decode(self._path.read_bytes(), type=dict[ReceiptId, str])
 
     def __getitem__(self, receipt: ReceiptId) -> str | None:
-        return self._words.get(receipt)
+        return self._texts.get(receipt)
 
     def before(self, event: Event, written: Event) -> None:
-        """Keep the words of *event*, where the log is to have them only as in *written*."""
+        """Store the text of *event* if the log gets it only redacted, as *written*."""
         if isinstance(event, ReceiptMoved) and isinstance(written, ReceiptMoved) and event.prompt:
-            words = {name: text for name, text in self._words.items() if name != event.receipt.id}
+            texts = {name: text for name, text in self._texts.items() if name != event.receipt.id}
             if event.prompt != written.prompt and event.receipt.state is ReceiptState.QUEUED:
-                words[event.receipt.id] = event.prompt
-            self._keep(words)
+                texts[event.receipt.id] = event.prompt
+            self._keep(texts)
 
     def after(self, event: Event) -> None:
-        """Forget the words of what waits no more after *event*."""
+        """Remove the text of prompts that are no longer queued after *event*."""
         if isinstance(event, SessionEnded):
             self._keep({})
         elif isinstance(event, ReceiptMoved) and event.receipt.state is not ReceiptState.QUEUED:
-            self._keep({name: text for name, text in self._words.items() if name != event.receipt.id})
+            self._keep({name: text for name, text in self._texts.items() if name != event.receipt.id})
 
-    def _keep(self, words: Mapping[ReceiptId, str]) -> None:
-        if words == self._words:
+    def _keep(self, texts: Mapping[ReceiptId, str]) -> None:
+        if texts == self._texts:
             return
-        self._words = dict(words)
+        self._texts = dict(texts)
         try:
-            if words:
-                write_private(self._path, msgspec.json.encode(words))
+            if texts:
+                write_private(self._path, msgspec.json.encode(texts))
             else:
                 self._path.unlink(missing_ok=True)
         except (OSError, KasmonError, UnicodeEncodeError) as error:
@@ -72,5 +72,5 @@ class PendingPromptStore:
 
 
 def has_mark(text: str) -> bool:
-    """Whether something was hidden in *text* when it was written down."""
+    """Whether *text* was redacted when it was written."""
     return re.search(HIDDEN_MARK, text) is not None

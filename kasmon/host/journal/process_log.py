@@ -1,6 +1,6 @@
-"""What a process of ours prints for itself, its log and its last tracebacks, without the secrets that it has heard of.
+"""A kasmon process's own output, its log and last tracebacks, without known secrets.
 
-It is one log for the whole process, so what is secret in any of its sessions is hidden in all of it.
+There is one log for the whole process, so a secret of any of its sessions is redacted everywhere in it.
 """
 
 import logging
@@ -16,31 +16,31 @@ from kasmon.host.journal.redaction import Redactor
 
 LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 LOG_BYTES: Final = 1 << 20
-"""An own log starts anew once it is longer than this."""
+"""A process log starts anew once it is longer than this."""
 
 log = logging.getLogger(__name__)
 _hiding = Redactor()
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats a record, its traceback included, and hides what `learn` was told."""
+    """Formats a record, its traceback included, and redacts the values passed to `learn`."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _hiding.line(super().format(record))
 
 
 def learn(secrets: Iterable[str]) -> None:
-    """Hide *secrets* too from now on. From any thread."""
+    """Redact *secrets* too from now on. From any thread."""
     _hiding.learn(secrets)
 
 
 def hidden(text: str) -> str:
-    """*text* without what `learn` was told, and without tokens."""
+    """Return *text* without tokens and the values passed to `learn`."""
     return _hiding.line(text)
 
 
 def keep(handler: logging.Handler | None = None) -> None:
-    """From now on log to *handler*, by default stderr, and nowhere else, uncaught errors included."""
+    """From now on log only to *handler*, by default stderr, uncaught errors included."""
     handler = handler or logging.StreamHandler()
     if handler.formatter is None:
         handler.setFormatter(RedactingFormatter(LINE))
@@ -52,7 +52,7 @@ def keep(handler: logging.Handler | None = None) -> None:
 
 
 def opened(path: Path) -> BinaryIO:
-    """The log at *path*, ours alone, to be written at its end; emptied where it was long.
+    """Open the log at *path* for appending, accessible to this user only; truncated if it was long.
 
     Raises:
         OSError: if it cannot be opened, or is a link.

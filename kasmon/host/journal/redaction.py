@@ -1,8 +1,8 @@
-"""Secrets stay out of what is written down: in their place stands how long they are.
+"""Redacts secrets from what is written: a mark with their length replaces them.
 
-Secrets are the values that the session knows as such, where they are long enough and no path of this machine, and what
-is a token by its shape. An agent may say them all the same, in a command, an output, an error; what goes to the agent
-is never changed.
+Secrets are the session's known secret values, if they are long enough and not an existing path of this machine, and
+whatever has the shape of a token. An agent may still print them, in a command, an output, an error; what is sent to
+the agent is never changed.
 """
 
 import os
@@ -46,14 +46,14 @@ WORDS: Final = frozenset(
         "why",
     }
 )
-"""Fields of facts that hold words; in the others stand ids, times and kinds, by which facts are known."""
+"""Fields of events that hold text; the others hold ids, times and kinds, which identify events."""
 LINE_LENGTH: Final = 16
-"""A line of a secret of several lines that has so many characters is a secret too."""
+"""A line of a multi-line secret with at least this many characters is a secret too."""
 TOKEN_LENGTH: Final = 8192
-"""So long is a token at most that is still being written."""
+"""The most characters of a token that is still being written."""
 
 BEGUN: Final = "⟨hidden"
-"""What is left of a mark that somebody broke."""
+"""The beginning of a mark, also of a broken one."""
 
 _TOKEN_BEGINS: Final = re.compile(
     r"\b(?:sk-|gh[opsur]_|github_pat_|glpat-|AKIA|ASIA|AIza|xox|npm_|pypi-|hf_|eyJ)|-----BEGIN"
@@ -79,7 +79,7 @@ _SIGNS: Final = (
 _SIGN_BEGINS: Final = re.compile(
     rf"(?<![A-Za-z0-9_])(?:{'|'.join(sorted({re.escape(s[:n]) for s in _SIGNS for n in range(1, len(s))}))})\Z"
 )
-"""What may become the beginning of a token."""
+"""The possible beginning of a token."""
 _KEY_BEGINS: Final = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -87,15 +87,15 @@ ValueT = TypeVar("ValueT")
 
 
 class Redactor:
-    """Hides *secrets* in facts and in lines of text."""
+    """Redacts *secrets* in events and in lines of text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._marks: dict[str, str] = {}
-        """Each form of each secret -> what stands in its place; the longest first."""
+        """Each form of each secret -> the mark that replaces it; the longest first."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Hide *secrets* too from now on. From any thread."""
+        """Redact *secrets* too from now on. From any thread."""
         known = {value for value in secrets if len(value) >= KNOWN_LENGTH and not _is_path(value)}
         marks = self._marks | {
             form: hidden_mark(len(part)) for value in known for part in _parts(value) for form in _forms(part)
@@ -103,52 +103,52 @@ class Redactor:
         self._marks = dict(sorted(marks.items(), key=lambda item: -len(item[0])))
 
     def fact(self, fact: StructT) -> StructT:
-        """*fact* without the secrets; itself where it holds none.
+        """Return *fact* without secrets; the same object if it contains none.
 
-        Nobody can pretend in a request that something was hidden. One that tries cannot be edited: whoever did would
-        send the agent what stands there instead.
+        An agent cannot forge a redaction mark in a request. A request with a forged mark cannot be edited: an edit
+        would send the agent the mark instead.
         """
         if not isinstance(fact, RequestOpened):
-            return self._within(fact, self.line)
-        honest = self._within(fact, _unmarked)
+            return self._redact_struct(fact, self.line)
+        honest = self._redact_struct(fact, _unmarked)
         if honest is not fact:
             choices = tuple(choice for choice in honest.request.choices if choice is not Decision.EDIT)
             request = msgspec.structs.replace(honest.request, choices=choices)
             honest = msgspec.structs.replace(honest, request=request)
-        return self._within(honest, self.line)
+        return self._redact_struct(honest, self.line)
 
     def line(self, text: str) -> str:
-        """*text* without the secrets."""
+        """Return *text* without secrets."""
         pieces: list[str] = []
         at = 0
-        for start, end, mark in self._found(text):
+        for start, end, mark in self._find_secrets(text):
             pieces += (text[at:start], mark)
             at = end
         return "".join((*pieces, text[at:])) if pieces else text
 
     def unfinished(self, text: str) -> str:
-        """*text*, which is still being written, without the secrets and without an end that may become one."""
-        return self.line(text[: self._settled(text)])
+        """Return *text*, which is still being written, without secrets and without an end that may become one."""
+        return self.line(text[: self._settled_length(text)])
 
     def next_part(self, text: str, start: int, *, is_over: bool = False) -> tuple[str, int]:
-        """What follows in *text*, which is still being written, from *start* on, as `unfinished` hides it; its end.
+        """Return the next part of *text*, which is still being written, redacted as by `unfinished`; and its end.
 
         Args:
             text: all of it so far.
             start: 0, or the end that the part before returned: no secret begins before it and ends behind it.
-            is_over: nothing follows, so only what tells `REVEALING` characters of a secret is held back.
+            is_over: nothing follows, so only an end that reveals `REVEALING` characters of a secret is held back.
         """
-        end = self._settled(text, is_over=is_over)
+        end = self._settled_length(text, is_over=is_over)
         pieces: list[str] = []
         at = start
-        for first, last, mark in self._found(text[:end]):
+        for first, last, mark in self._find_secrets(text[:end]):
             if first >= at:
                 pieces += (text[at:first], mark)
             at = max(at, last)
         return "".join((*pieces, text[at:end])), max(at, end, start)
 
-    def _settled(self, text: str, *, is_over: bool = False) -> int:
-        """How much of *text*, which is still being written, holds no beginning of a secret at its end."""
+    def _settled_length(self, text: str, *, is_over: bool = False) -> int:
+        """Return how much of *text*, which is still being written, has no beginning of a secret at its end."""
         end = _token_begun(text)
         if end == len(text) and not is_over:
             end -= len(sign[0]) if (sign := _SIGN_BEGINS.search(text, max(0, end - SIGN_LENGTH))) else 0
@@ -158,14 +158,14 @@ class Redactor:
         return end
 
     def restored(self, edited: ValueT, before: Any) -> ValueT:
-        """*edited*, which somebody made of *before* without its secrets, with them where their marks stand.
+        """Return *edited*, a user's edit of the redacted *before*, with the secrets in place of their marks.
 
-        Both are texts, or what JSON has. Hidden parts may be taken out, and moved where no two of them look alike.
+        Both are texts, or JSON values. Redacted parts may be removed, and moved if no two of them look alike.
 
         Raises:
-            ValueError: if it cannot be told what belongs into a hidden part.
+            ValueError: if a redacted part is ambiguous.
         """
-        known = [(mark, text[start:end]) for text in _texts(before) for start, end, mark in self._found(text)]
+        known = [(mark, text[start:end]) for text in _texts(before) for start, end, mark in self._find_secrets(text)]
         marks = [mark for text in _texts(edited) for mark in re.findall(HIDDEN_MARK, text)]
         if not known or not any(BEGUN in text for text in _texts(edited)):
             return edited
@@ -181,8 +181,8 @@ class Redactor:
         restored: ValueT = _mapped(edited, lambda text: re.sub(HIDDEN_MARK, lambda mark: next(secrets), text))
         return restored
 
-    def _found(self, text: str) -> list[tuple[int, int, str]]:
-        """Where secrets stand in *text*, and what is to stand there; in order, none within another."""
+    def _find_secrets(self, text: str) -> list[tuple[int, int, str]]:
+        """Return where secrets are in *text*, each with its mark; in order, none within another."""
         spans = [(start, end, hidden_mark(end - start)) for start, end in tokens(text)]
         for form, mark in self._marks.items():
             at = text.find(form)
@@ -199,26 +199,26 @@ class Redactor:
                 found[-1] = (found[-1][0], end, hidden_mark(end - found[-1][0]))
         return found
 
-    def _within(self, struct: StructT, hide: Callable[[str], str]) -> StructT:
+    def _redact_struct(self, struct: StructT, hide: Callable[[str], str]) -> StructT:
         changed: dict[str, Any] = {}
         for name in struct.__struct_fields__:
             before = getattr(struct, name)
-            after = _mapped(before, hide) if name in WORDS else self._below(before, hide)
+            after = _mapped(before, hide) if name in WORDS else self._redact_nested(before, hide)
             if after is not before:
                 changed[name] = after
         return msgspec.structs.replace(struct, **changed) if changed else struct
 
-    def _below(self, value: Any, hide: Callable[[str], str]) -> Any:
-        """*value*, which is no text to hide in, but may hold structs with some."""
+    def _redact_nested(self, value: Any, hide: Callable[[str], str]) -> Any:
+        """Return *value*, which is not itself redacted, with the structs in it redacted."""
         if isinstance(value, msgspec.Struct):
-            return self._within(value, hide)
+            return self._redact_struct(value, hide)
         if isinstance(value, tuple):
-            return _same(value, tuple(self._below(member, hide) for member in value))
+            return _same(value, tuple(self._redact_nested(member, hide) for member in value))
         return value
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in *value*, which is one or what JSON has, in order."""
+    """Yield the strings in *value*, a string or JSON value, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
@@ -231,7 +231,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """*value* with each of its `_texts` changed; itself where none was."""
+    """Return *value* with each of its `_texts` changed; the same object if none was."""
     if isinstance(value, str):
         return _same(value, change(value))
     if isinstance(value, list | tuple):
@@ -242,14 +242,14 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _parts(value: str) -> list[str]:
-    """*value* without its line's end, and each of its lines that is long enough."""
+    """Return *value* without surrounding whitespace, and each of its lines that is long enough."""
     plain = value.strip()
     lines = [line.strip() for line in plain.splitlines()]
     return [plain, *(line for line in lines if len(lines) > 1 and len(line) >= LINE_LENGTH)]
 
 
 def _forms(plain: str) -> set[str]:
-    """*plain* as it may stand in a text: itself; as JSON and Python write it, also one in the other; in an address."""
+    """Return the forms of *plain* in a text: itself; quoted as in JSON or Python, also one in the other; in a URL."""
     forms = {plain}
     for _ in range(2):
         forms |= {written for form in forms for written in _quoted(form)}
@@ -258,7 +258,7 @@ def _forms(plain: str) -> set[str]:
 
 
 def _quoted(text: str) -> set[str]:
-    import json  # only here: where nothing is to be hidden nobody loads it
+    import json  # only here: without secrets it is never loaded
 
     return {repr(text)[1:-1], *(json.dumps(text, ensure_ascii=plain_ascii)[1:-1] for plain_ascii in (True, False))}
 
@@ -269,12 +269,12 @@ def _in_address(byte: int) -> str:
 
 
 def _unmarked(text: str) -> str:
-    """*text*, which is an agent's, so that nothing in it looks like a mark of ours."""
+    """Return an agent's *text* with everything that looks like a redaction mark changed."""
     return re.sub(HIDDEN_MARK, lambda mark: f"⟨U+27E8⟩{mark[0][1:]}", text) if HIDDEN in text else text
 
 
 def _token_begun(text: str) -> int:
-    """Where in *text* a token begins that reaches to the end, and may go on; the end where there is none."""
+    """Return where in *text* an unfinished token begins that reaches to the end; the end if there is none."""
     tail = max(0, len(text) - TOKEN_LENGTH)
     if (key := _KEY_BEGINS.search(text, tail)) is not None and "-----END" not in text[key.end() :]:
         return key.start()
@@ -289,7 +289,7 @@ def _token_begun(text: str) -> int:
 
 
 def _overlap(text: str, form: str) -> int:
-    """How many characters at the end of *text* may be the beginning of *form*, and not yet all of it."""
+    """Return how many characters at the end of *text* may be the beginning of *form*, without being all of it."""
     longest = min(len(form) - 1, len(text))
     return next((length for length in range(longest, 0, -1) if text.endswith(form[:length])), 0)
 

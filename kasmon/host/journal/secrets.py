@@ -1,4 +1,4 @@
-"""Which values of a session nobody may see: those of its own variables, and what its agent got beside them."""
+"""The secret values of a session: those of its own variables, and what its agent inherits."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from kasmon.paths import Paths
 def secrets_of(
     places: Paths, session: str, argv: Sequence[str] = (), variables: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """The values of the variables of *session*, but for public ones, and what its agent inherits that is secret.
+    """Return the secret values among *session*'s own variables and those its agent inherits.
 
     Args:
-        places: where the session's variables are kept.
-        session: whose.
-        argv: the command of its agent, which says what it inherits.
-        variables: of whom; default `os.environ`.
+        places: where the session's variables are stored.
+        session: the session's id.
+        argv: its agent's command, which determines what it inherits.
+        variables: the inherited environment; default `os.environ`.
     """
     try:
         given = given_secrets(places, SessionId(session))
@@ -28,8 +28,8 @@ def secrets_of(
 
 
 def secrets_in(pid: int) -> tuple[str, ...]:
-    """What is secret by its name among the variables of process *pid*; nothing where the system does not tell."""
-    import psutil  # heavy, and only who finds an agent that another host started needs it
+    """Return values with secret names among the variables of process *pid*; empty if they are not readable."""
+    import psutil  # heavy, and only needed for an agent that another host started
 
     try:
         return secret_values(psutil.Process(pid).environ())

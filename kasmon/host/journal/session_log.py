@@ -1,4 +1,4 @@
-"""The host's pen: the facts of one session go through here into its log, in order; a full disk loses none."""
+"""Writes one session's events to its log, in order; a full disk loses none."""
 
 import threading
 import time
@@ -23,48 +23,48 @@ from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
 
 UNWRITTEN = 10_000
-"""How many facts wait for a log that cannot be written before the host should stop hearing its agent."""
+"""How many events may be unwritten before the host should stop reading from its agent."""
 INDEX_BYTES = 4 << 20
-"""How much a log grows before the fleet's index is refreshed; folding so much takes about 0.1 s."""
+"""How much a log grows before the fleet's index is refreshed; indexing this much takes about 0.1 s."""
 PEERS = 100
-"""So many messages of peers are remembered, by when they came."""
+"""How many messages of peers are remembered, by their time."""
 
 
 class SessionLog:
-    """The log of one session, and the session that its facts add up to. One writer per log: hold the host's lock.
+    """The log of one session, and the session state of its events. One writer per log: hold the host's lock.
 
-    No secret of the session is written; what was noted is folded as it is.
+    No secret of the session is written; the state is computed from the unredacted events.
 
     `append` is all that a synchronous host needs. A host on a loop calls `note` there, which touches no file, and
-    `flush` in a thread. A fact counts from the moment it is noted; where the log cannot be written it is kept, in
+    `flush` in a thread. An event takes effect when it is noted. If the log cannot be written, the event is retained in
     order, and the next `append` or `flush` tries again.
     """
 
     def __init__(self, places: Paths, session: SessionId, secrets: Iterable[str] = ()) -> None:
-        """*secrets*: what must not be written beside the values of the session's own variables."""
+        """*secrets*: redacted in addition to the values of the session's own variables."""
         self.places = places
         self.trouble = ""
         """Why the log cannot be written at the moment; empty while it can."""
         self.written = 0
-        """How many of the facts noted here are in the log."""
+        """How many of the events noted here are in the log."""
         self.noted = 0
         self.prompts: dict[ReceiptId, ReceiptMoved] = {}
-        """The first fact, which holds the prompt, of each receipt that waits in the queue, oldest first."""
+        """The first event, which holds the prompt, of each queued receipt, oldest first."""
         self.peers_at: deque[float] = deque(maxlen=PEERS)
-        """When the last messages of its peers came."""
+        """When the last messages of its peers arrived."""
         self.last_prompt = ""
-        """What the agent was last prompted with by somebody, by which its conversation is known."""
+        """The last prompt not sent by an agent, which identifies the agent's conversation."""
         self._log = EventLog(places.log(session))
         self._blobs = places.blobs(session)
-        self.hiding = Redactor()
-        """What no line of the log may show."""
+        self.redactor = Redactor()
+        """Redacts the lines of the log."""
         self.learn((*secrets, *secrets_of(places, session, _argv(places, session))))
         self._waiting = PendingPromptStore(places, session)
         self._indexed_at = START
         self._indexing: threading.Thread | None = None
         self._unwritten: deque[tuple[Event, bool]] = deque()
         self._writing = threading.Lock()
-        self._has_no_place = False
+        self._is_abandoned = False
         self.session = begun(places, session)
         try:
             for event, _ in self._log.read():
@@ -77,23 +77,23 @@ class SessionLog:
 
     @property
     def unwritten(self) -> int:
-        """How many facts wait for the log."""
+        """How many events are noted but not written."""
         return self.noted - self.written
 
     def append(self, event: Event, *, durable: bool = False) -> bool:
         """Note *event* and write it; False if it has to wait because the log cannot be written.
 
         Args:
-            durable: the disk has it when this returns true.
+            durable: the event is on disk when this returns true.
         """
         self.note(event, durable=durable)
         return self.flush()
 
     def note(self, event: Event, *, durable: bool = False) -> None:
-        """Count *event* as a fact from now on, to be written by the next `flush`. Touches no file.
+        """Apply *event* now, to be written by the next `flush`. Touches no file.
 
         Raises:
-            ValueError: if it cannot be written down at all; it is no fact then.
+            ValueError: if it cannot be encoded; it is not applied then.
         """
         try:
             fit = fitted(event)
@@ -104,15 +104,15 @@ class SessionLog:
         self._unwritten.append((event, durable))
 
     def flush(self) -> bool:
-        """Write what was noted, in order; false, with `trouble`, if some of it has to wait. May run in a thread."""
+        """Write the noted events, in order; false, with `trouble`, if some remain unwritten. May run in a thread."""
         with self._writing:
-            if self._has_no_place:
+            if self._is_abandoned:
                 self._unwritten.clear()
                 self.written = self.noted
             while self._unwritten:
                 event, durable = self._unwritten[0]
                 try:
-                    hidden = self.hiding.fact(event)
+                    hidden = self.redactor.fact(event)
                     self._waiting.before(event, hidden)
                     self._refresh_index(self._log.append(fitted(hidden, self._blobs), durable=durable))
                     self._waiting.after(event)
@@ -125,37 +125,36 @@ class SessionLog:
             return True
 
     def _refresh_index(self, end: Cursor) -> None:
-        """Have the fleet's index brought up to date once the log, now up to *end*, grew much since: listing it stays
-        cheap without any dashboard."""
+        """Refresh the fleet's index if the log, now up to *end*, grew much: listing stays cheap without a dashboard."""
         if end - self._indexed_at >= INDEX_BYTES and (self._indexing is None or not self._indexing.is_alive()):
             self._indexed_at = end
             self._indexing = threading.Thread(target=_refresh_index, args=(self.places,), name="refreshes the index")
             self._indexing.start()
 
-    def lose_its_place(self) -> None:
-        """Write nothing any more, and count all as written: there is no folder to write in, and will be none."""
-        self._has_no_place = True
+    def abandon(self) -> None:
+        """Discard pending events and write nothing more, counting all as written: the session's folder is removed."""
+        self._is_abandoned = True
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Write none of *secrets* from now on, neither here nor into this process's own log."""
+        """Redact *secrets* from now on, here and in this process's own log."""
         secrets = tuple(secrets)
-        self.hiding.learn(secrets)
+        self.redactor.learn(secrets)
         process_log.learn(secrets)
 
     def restored(self, receipt: ReceiptId, text: str) -> str:
-        """*text*, made of what the log has of a prompt that waits, with its secrets back in their places.
+        """Return *text*, an edit of a queued prompt as the log has it, with its secrets in place of their marks.
 
         Raises:
-            UsageError: if some of what is hidden in it was changed.
+            UsageError: if a redacted part of it was changed.
         """
         try:
-            return self.hiding.restored(text, self.prompts[receipt].prompt)
+            return self.redactor.restored(text, self.prompts[receipt].prompt)
         except ValueError as error:
             hint = "Leave each ⟨hidden: …⟩ unchanged and in place, or write the whole prompt again."
             raise UsageError(f"the prompt {receipt!r} cannot be changed like this: {error}.", hint=hint) from error
 
     def _recall(self) -> None:
-        """Put the words back into prompts that wait; what nobody knows the words of is refused."""
+        """Restore the text of queued prompts; refuse those whose text is lost."""
         for receipt in self.session.receipts:
             fact = self.prompts.get(receipt.id)
             if receipt.state is not ReceiptState.QUEUED or fact is None or not has_mark(fact.prompt):
@@ -188,7 +187,7 @@ def _argv(places: Paths, session: SessionId) -> tuple[str, ...]:
 
 
 def begun(places: Paths, session: SessionId) -> Session:
-    """The session before its first fact, as its `launch.json` describes it; without one, only its id."""
+    """Return the session before its first event, as its `launch.json` describes it; without one, only its id."""
     try:
         launch = wanted(places, session)
     except LaunchError:
@@ -197,7 +196,7 @@ def begun(places: Paths, session: SessionId) -> Session:
 
 
 def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
-    """*session* with the facts of its log after *since*, and the cursor behind them. Reads only; no log, no facts."""
+    """Return *session* with its log's events after *since*, and the cursor behind them. The log may be missing."""
     try:
         for event, cursor in EventLog(places.log(session.id)).read(since):
             session, since = apply(session, event), cursor
@@ -207,7 +206,7 @@ def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Se
 
 
 def wanted(places: Paths, session: SessionId) -> Launch:
-    """How the session is to be started, from its `launch.json`.
+    """Return the session's launch, from its `launch.json`.
 
     Raises:
         LaunchError: if that cannot be read.

@@ -1,2 +1,1 @@
-"""Clients and hosts: frames on a socket, the host's lock, its server (`server`) and its client (`client`,
-`connect`)."""
+"""Clients and hosts: frames on a socket, the host's lock, its server (`server`) and client (`client`, `connect`)."""

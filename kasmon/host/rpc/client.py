@@ -1,4 +1,4 @@
-"""One open connection to a host, from the client's side: ask, tell, hear what is pushed."""
+"""One open connection to a host, from the client's side: requests, unanswered frames, pushed frames."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from kasmon.host.rpc.frames import (
 )
 
 GOODBYE_S = 1.0
-"""How long a closing link waits for what is not sent yet."""
+"""How long a closing link waits for unsent data."""
 READ_BYTES = 256 * 1024
 GONE = "it exited; it is unknown whether this was done"
 
@@ -38,7 +38,7 @@ class HostLink:
 
     def __init__(self, connected: socket.socket, name: str) -> None:
         self.on_push: Callable[[FromHost], None] = lambda frame: None
-        """Called on the loop with each frame that no question asked for."""
+        """Called on the loop with each frame that is no answer."""
         self._on_close: Callable[[], None] = lambda: None
         self.welcome = Welcome(n=0, pid=0)
         self.is_open = True
@@ -59,24 +59,24 @@ class HostLink:
         return self._on_close
 
     @on_close.setter
-    def on_close(self, told: Callable[[], None]) -> None:
-        self._on_close = told
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._on_close = callback
         if not self.is_open:
-            self._loop.call_soon(told)
+            self._loop.call_soon(callback)
 
     @classmethod
     async def open(cls, socket_path: Path, limit_s: float = ANSWER_S, *, as_agent: bool = False) -> "HostLink":
         """Connect to the host that listens at *socket_path* and greet it.
 
         Raises:
-            HostUnreachableError: if nobody listens there.
+            HostUnreachableError: if no host listens there.
             TimedOutError: if it does not greet within *limit_s* seconds.
             ProtocolVersionError: if it speaks another version.
-            RefusedError: if it does not let us in.
+            RefusedError: if it refuses the connection.
         """
         name = socket_path.stem
         try:
-            connected = await _connected(socket_path, limit_s)
+            connected = await _connect(socket_path, limit_s)
         except TimeoutError as error:
             raise TimedOutError(f"the host {name!r} did not accept the connection within {limit_s:g} s.") from error
         except OSError as error:
@@ -92,7 +92,7 @@ class HostLink:
             raise
         except KasmonError as error:
             await link.aclose()
-            raise await _explained(socket_path, pid, error) from error
+            raise await _explain_error(socket_path, pid, error) from error
         except BaseException:
             await link.aclose()
             raise
@@ -101,13 +101,13 @@ class HostLink:
     async def ask(self, frame: Numbered, limit_s: float | None = None) -> FromHost:
         """Send *frame* under a number of its own and return the answer.
 
-        It is waited for *limit_s* seconds; by default as long as the host says that it may take.
+        The wait is *limit_s* seconds; by default as long as the host's welcome allows.
 
         Raises:
-            KasmonError: what the host answered, as the error it was there.
-            UsageError: if *frame* holds what cannot be sent; nothing was.
-            TimedOutError: if no answer came within *limit_s* seconds; whether it was done is then not known.
-            HostUnreachableError: if the host went away meanwhile; likewise.
+            KasmonError: the host's own error, rebuilt.
+            UsageError: if *frame* contains what cannot be sent; nothing was sent.
+            TimedOutError: if no answer came within *limit_s* seconds; it may still have been executed.
+            HostUnreachableError: if the host exited meanwhile; likewise.
         """
         if not self.is_open:
             raise HostUnreachableError(self._name, "it is gone")
@@ -133,7 +133,7 @@ class HostLink:
     def tell(self, frame: Frame) -> None:
         """Send *frame* at once, from any thread; never blocks. Does nothing on a closed link.
 
-        What cannot be sent is left out, and our log says so.
+        A frame that cannot be sent is dropped and logged.
         """
         try:
             self._send(pack(frame))
@@ -160,7 +160,7 @@ class HostLink:
                 self._unsent += data[sent:]
 
     async def aclose(self) -> None:
-        """Hang up; idempotent. What was told before and is not sent yet gets a moment to leave."""
+        """Close the link; idempotent. Unsent frames get `GOODBYE_S` to leave."""
         if self._unsent and self.is_open:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
@@ -211,7 +211,7 @@ class HostLink:
         try:
             frame = from_host.decode(body)
         except msgspec.DecodeError:
-            return  # a newer host's word that this version has no use for
+            return  # a newer host's frame, unknown to this version
         asked = self._asked.get(frame.n) if isinstance(frame, Numbered) else None
         if asked is not None:
             if not asked.done():
@@ -219,7 +219,7 @@ class HostLink:
         elif not isinstance(frame, Numbered):
             try:
                 self.on_push(frame)
-            except Exception as error:  # noqa: BLE001 - a listener's mistake must not cut the line; the loop reports it
+            except Exception as error:  # noqa: BLE001 - a listener's error must not close the link; the loop reports it
                 self._loop.call_exception_handler({"message": "on_push failed", "exception": error})
 
     def _hang_up(self) -> None:
@@ -238,11 +238,11 @@ class HostLink:
         self._on_close()
 
 
-async def _explained(path: Path, pid: int, error: KasmonError) -> KasmonError:
-    """The error to raise instead of *error*, with which the host at *path* did not let us in.
+async def _explain_error(path: Path, pid: int, error: KasmonError) -> KasmonError:
+    """Return the error to raise instead of *error*, with which the host at *path* refused the connection.
 
-    That is a `ProtocolVersionError` if the host says by the control greeting that it is of another version, or knows no
-    such greeting and refused ours. One that only hung up may be on its way out.
+    That is a `ProtocolVersionError` if the host's control status shows another version, or if it refused without
+    knowing control frames. A host that only closed the connection may be exiting.
     """
     try:
         other = await asyncio.to_thread(control.version_error, path, pid)
@@ -255,10 +255,11 @@ async def _explained(path: Path, pid: int, error: KasmonError) -> KasmonError:
     return other
 
 
-async def _connected(path: Path, limit_s: float) -> socket.socket:
-    """
+async def _connect(path: Path, limit_s: float) -> socket.socket:
+    """Connect to the socket at *path*.
+
     Raises:
-        OSError: if nobody listens at *path*, or there is no socket left for us; TimeoutError among them.
+        OSError: if no host listens at *path*, or no socket can be created; TimeoutError among them.
     """
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.setblocking(False)

@@ -19,35 +19,36 @@ from_host: msgspec.msgpack.Decoder[FromHost] = msgspec.msgpack.Decoder(FromHost)
 
 
 class WireError(Exception):
-    """The other side sent what is no frame; the connection cannot go on."""
+    """The other side sent an invalid frame; the connection cannot be used any more."""
 
 
 class FromClientDecoder:
-    """Reads what a client sent."""
+    """Decodes frames of clients."""
 
     def decode(self, body: bytes) -> FromClient:
-        """
+        """Return the frame in *body*.
+
         Raises:
-            msgspec.DecodeError: if it is no frame of a client's.
+            msgspec.DecodeError: if it is no client frame.
         """
         frame = _from_client.decode(body)
         if not (isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.edited):
             return frame
         try:
-            wish = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
+            command = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
         except (ValueError, RecursionError) as error:
             raise msgspec.DecodeError(f"the changed input cannot be read: {error}") from error
-        return msgspec.structs.replace(frame, wish=wish, edited=b"")
+        return msgspec.structs.replace(frame, wish=command, edited=b"")
 
 
 from_client = FromClientDecoder()
 
 
 def pack(frame: Frame) -> bytes:
-    """*frame* as it goes on the wire, its length in front.
+    """Return *frame* as bytes, its length in front.
 
     Raises:
-        UsageError: if what it holds cannot be sent: it is too long or too deep, or holds half of a character.
+        UsageError: if its content cannot be sent: it is too long or too deep, or holds half of a character.
     """
     name = type(frame).__struct_config__.tag
     try:
@@ -71,7 +72,7 @@ def _packable(frame: Frame) -> Frame:
 
 
 class Unpacker:
-    """Bytes in, frame bodies out; keeps what is incomplete. Sans-IO."""
+    """Bytes in, frame bodies out; retains incomplete frames. Sans-IO."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -80,7 +81,7 @@ class Unpacker:
         """Yield each complete body.
 
         Raises:
-            WireError: if a frame claims to be longer than `FRAME_BYTES`.
+            WireError: if a frame's length exceeds `FRAME_BYTES`.
         """
         self._pending += data
         while len(self._pending) >= 4:

@@ -1,4 +1,4 @@
-"""Reach the host of a session, and start it where that is wanted."""
+"""Connects to the host of a session, and starts the host if requested."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ __all__ = ["HostLink", "link", "link_running_tmux_host", "spawn"]
 REACH_S = 10.0
 """How long a host may take from its start to its first answer."""
 TRIES = 3
-"""How often a host is started that leaves without a word, before that is called a failure."""
+"""How often a host that exits without an error is started before that is a failure."""
 LONGEST_PAUSE_S = 0.1
 
 
@@ -37,23 +37,23 @@ async def link(
     only_looks: bool = False,
     limit_s: float = REACH_S,
 ) -> HostLink:
-    """An open link to the host that talks to *session*'s agent.
+    """Return an open link to the host that runs *session*'s agent.
 
-    The shared tmux host is started if it is not there. A structured session's host is started only where that cannot
-    start an agent by accident: when *start* says so, or when its `launch.json` wants a generation that was never tried.
-    With *only_looks* it never is. One of interpreters finds the sandbox again that its last host left, so it is started
-    as long as the session has not ended.
+    The shared tmux host is started if it does not run. A structured session's host is started only where that cannot
+    start an agent by accident: with *start*, or when its `launch.json` requests a generation that was never tried.
+    With *only_looks* it never is. An interpreter session's host recovers the sandbox of the host before it, so it is
+    started as long as the session has not ended.
 
-    A host of an older version that leaves its agents as they are (the tmux host, one of interpreters) is told to hand
+    A host of an older version that leaves its agents running (the tmux host, or one of interpreters) is asked to hand
     over, and replaced. One of a newer version is not: two versions in use would replace each other's hosts for ever.
 
     Raises:
         SessionEndedError: if the agent has ended, and *start* was not given; or if it ended as soon as it was started.
         LaunchError: if the agent was to be started and could not be. A host may answer before that is known; the log
-            tells then.
+            has the error then.
         HostUnreachableError: if there is no host and none was to be started, or it does not come up; or if the system
-            does not let us look.
-        UnsafeFolderError: if a folder that it needs is not ours alone.
+            denies access.
+        UnsafeFolderError: if a folder that it needs is accessible to others.
         TimedOutError: if it did not answer within *limit_s* seconds.
         ProtocolVersionError: if it speaks another version, and is not replaced.
     """
@@ -63,11 +63,11 @@ async def link(
     try:
         return await search.run(deadline)
     except OSError as error:
-        raise HostUnreachableError(search.name, _told(error)) from error
+        raise HostUnreachableError(search.name, _describe_error(error)) from error
 
 
 async def link_running_tmux_host(places: Paths) -> HostLink:
-    """An open link to the shared tmux host; none is started, except in place of one of an older version.
+    """Return a link to the running shared tmux host; none is started, except to replace one of an older version.
 
     Raises:
         KasmonError: as `link` does.
@@ -79,7 +79,7 @@ async def link_running_tmux_host(places: Paths) -> HostLink:
 
 
 class _Search:
-    """The way to the shared tmux host. Any number may search at once: the host's lock decides which process is it."""
+    """The search for the shared tmux host. Any number may run at once: the host's lock decides which process it is."""
 
     def __init__(self, places: Paths, name: str) -> None:
         self.places = places
@@ -91,17 +91,18 @@ class _Search:
         self.child: subprocess.Popen[bytes] | None = None
         self.started = 0
         self.replaces = True
-        """Whether the next host takes up what this one leaves, so that an older one can be told to hand over."""
+        """Whether the next host recovers what this one leaves, so that an older one can be asked to hand over."""
         self.handing_over = 0
-        """The pid of the host that was told to."""
+        """The pid of the host that was asked to hand over."""
         self.cursor: Cursor | None = None
-        """How far the session's log was read."""
+        """The position to which the session's log was read."""
 
     async def run(self, deadline: float) -> HostLink:
-        """
+        """Return a link to the host, starting or replacing it where that is allowed.
+
         Raises:
             KasmonError: as `link` does.
-            OSError: if the system does not let us look.
+            OSError: if the system denies access.
         """
         pause_s = 0.005
         await asyncio.to_thread(_refuse_link, self.places)
@@ -112,7 +113,7 @@ class _Search:
                 why = unreachable.why
             except ProtocolVersionError as other:
                 why = "the host of another version has not exited yet"
-                if await self._told_to_hand_over(other):
+                if await self._request_hand_over(other):
                     deadline = max(deadline, time.monotonic() + control.HAND_OVER_S + REACH_S)
             if await asyncio.to_thread(lock_holder, self.lock) is None:
                 await self._start()
@@ -124,44 +125,44 @@ class _Search:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
-    async def _told_to_hand_over(self, other: ProtocolVersionError) -> bool:
-        """Have the host of an older version leave; whether it was told only now.
+    async def _request_hand_over(self, other: ProtocolVersionError) -> bool:
+        """Ask the host of an older version to hand over; whether it was asked only now.
 
         Raises:
-            ProtocolVersionError: if it is newer, cannot hand over, or nobody would take up what it leaves.
+            ProtocolVersionError: if it is newer, cannot hand over, or no next host could recover its agents.
         """
         if not self.replaces or other.host_version is None or other.host_version > VERSION:
             raise other
         if self.handing_over == other.pid:
             return False
         self.handing_over = other.pid
-        with contextlib.suppress(HostUnreachableError):  # it has left already
+        with contextlib.suppress(HostUnreachableError):  # it has exited already
             await asyncio.to_thread(control.request, self.socket, control.ControlKind.HAND_OVER)
         return True
 
     async def _start(self) -> None:
-        """Start the host, unless one that we started is still on its way."""
+        """Start the host, unless one started here is still coming up."""
         if self.child is not None and self.child.poll() is None:
             return
         await self._may_start()
         if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
-            said = await asyncio.to_thread(last_words, self.log)
-            raise HostUnreachableError(self.name, said or f"it ended with exit code {self.child.returncode}")
+            last_output = await asyncio.to_thread(last_words, self.log)
+            raise HostUnreachableError(self.name, last_output or f"it ended with exit code {self.child.returncode}")
         self.started += 1
         try:
             self.child = await asyncio.to_thread(spawn, self.places, self.session, self.cursor)
         except OSError as error:
-            raise HostUnreachableError(self.name, f"it cannot be started: {_told(error)}") from error
+            raise HostUnreachableError(self.name, f"it cannot be started: {_describe_error(error)}") from error
 
     async def _may_start(self) -> None:
-        """Raise what speaks against starting it; the tmux host starts no agent, so nothing does."""
+        """Raise the reason against starting the host; the tmux host starts no agent, so there is none."""
 
 
 class _SessionSearch(_Search):
-    """The way to a structured session's host, whose start is its agent's start."""
+    """The search for a structured session's host, whose start is its agent's start."""
 
     def __init__(self, places: Paths, session: SessionId, start: bool, only_looks: bool, finds: bool) -> None:
-        """*finds*: its host takes up again what the one before left."""
+        """*finds*: its host recovers what the host before it left."""
         super().__init__(places, session)
         self.only_looks = only_looks
         self.finds = finds
@@ -175,17 +176,17 @@ class _SessionSearch(_Search):
 
     async def run(self, deadline: float) -> HostLink:
         if self.start:
-            await self._let_the_last_one_leave(deadline)
+            await self._await_last_host(deadline)
         return await super().run(deadline)
 
-    async def _let_the_last_one_leave(self, deadline: float) -> None:
-        """Wait while the host of an agent that has ended says goodbye; it takes no wishes any more."""
-        while (await self._look()).state is SessionState.ENDED and time.monotonic() < deadline:
+    async def _await_last_host(self, deadline: float) -> None:
+        """Wait while the host of an agent that has ended exits; it accepts no commands any more."""
+        while (await self._read_session()).state is SessionState.ENDED and time.monotonic() < deadline:
             if await asyncio.to_thread(lock_holder, self.lock) is None:
                 return
             await asyncio.sleep(LONGEST_PAUSE_S / 10)
 
-    async def _look(self) -> Session:
+    async def _read_session(self) -> Session:
         if self.now is None:
             self.now = await asyncio.to_thread(begun, self.places, SessionId(self.name))
         now: Session = self.now
@@ -194,19 +195,20 @@ class _SessionSearch(_Search):
         return now
 
     async def _may_start(self) -> None:
-        """
+        """Raise the reason against starting the host.
+
         Raises:
-            SessionEndedError: if the agent has ended, also since we started it.
-            LaunchError: if its host, which we started, could not start it, or nothing says how to.
-            HostUnreachableError: if it runs no more, and nobody asked to start it again.
+            SessionEndedError: if the agent has ended, also since its start here.
+            LaunchError: if its host, started here, could not start it, or its launch cannot be read.
+            HostUnreachableError: if it no longer runs, and no restart was requested.
         """
         session, before, seen_before = SessionId(self.name), self.now, self.cursor
-        now = await self._look()
+        now = await self._read_session()
         if self.child is not None and before and self.cursor != seen_before and now.state is SessionState.ENDED:
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)
-        launch, wanted_at = await asyncio.to_thread(_wanted, self.places, session)
+        launch, wanted_at = await asyncio.to_thread(_load_launch, self.places, session)
         was_tried = now.state is SessionState.ENDED and now.since >= wanted_at
         if self.start or (launch.generation > now.generation and not was_tried and not self.only_looks):
             return
@@ -220,25 +222,26 @@ class _SessionSearch(_Search):
 
 
 def _refuse_link(places: Paths) -> None:
-    """
+    """Refuse a runtime folder that is a symlink.
+
     Raises:
-        UnsafeFolderError: if the runtime folder is a link: no host of ours listens in one.
+        UnsafeFolderError: if the runtime folder is a link: no host of kasmon listens in one.
     """
     if places.has_runtime and places.runtime.is_symlink():
         private_folder(places.runtime)
 
 
-def _wanted(places: Paths, session: SessionId) -> tuple[Launch, float]:
-    """How the session is to be started, and since when, in seconds since the epoch.
+def _load_launch(places: Paths, session: SessionId) -> tuple[Launch, float]:
+    """Return the session's launch, and when it was written, in seconds since the epoch.
 
     Raises:
-        LaunchError: if nothing says how to.
+        LaunchError: if it cannot be read.
     """
     launch = wanted(places, session)
     return launch, places.launch(session).stat().st_mtime
 
 
-def _told(error: OSError) -> str:
-    """What the system said, and of which file."""
+def _describe_error(error: OSError) -> str:
+    """Return the system's message, with the file that it is about."""
     why = error.strerror or str(error)
     return f"{str(error.filename)!r}: {why}" if error.filename else why

@@ -1,4 +1,4 @@
-"""One client of a host, from the host's side: of our own user, and never waited for."""
+"""One client of a host, from the host's side: a process of the same user; the host never waits for it."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from kasmon.host.rpc.frames import Frame, Numbered
 from kasmon.host.rpc.peer import PeerProcess, is_ours, peer_of
 
 SEND_BUFFER_BYTES = 64 * 1024
-"""How much the system keeps for a reader that is behind; what comes later waits here and can still be replaced."""
+"""How much the system buffers for a slow reader; later frames wait here and can still be replaced."""
 
 Push: TypeAlias = Frame | Callable[[], Frame | None]
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionOwner(Protocol):
-    """Whose client it is."""
+    """The server that a client connected to."""
 
     is_closing: bool
     connections: "set[ClientConnection]"
@@ -37,34 +37,34 @@ class ConnectionOwner(Protocol):
 class ClientConnection(asyncio.Protocol):
     """One client of this host."""
 
-    def __init__(self, house: ConnectionOwner) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self.as_agent = False
-        """It said itself that an agent speaks here."""
+        """Whether the client declared itself an agent."""
         self.greeted = False
         self.closed = asyncio.get_running_loop().create_future()
-        self._house = house
+        self._owner = owner
         self._peer = PeerProcess(-1, 0)
         self._transport: asyncio.Transport | None = None
         self._unpacker = Unpacker()
         self._first: bytes | None = b""
-        """What came so far, until it is known whether a control frame comes; None once it is another one."""
+        """The bytes so far, until it is known whether a control frame comes; None once it is another one."""
         self._paused = False
         self._waiting: dict[Hashable, Push] = {}
 
     @property
     def peer_pid(self) -> int:
-        """The process that connected; 0 where the system does not tell."""
+        """The process that connected; 0 if the system does not report it."""
         return self._peer.pid
 
     @property
     def is_open(self) -> bool:
-        """Whether what is pushed can still get there."""
+        """Whether pushed frames can still reach the client."""
         return self._transport is not None and not self._transport.is_closing()
 
     def push(self, frame: Push, key: Hashable | None = None) -> None:
-        """Send *frame*, or what calling it gives at the moment of sending.
+        """Send *frame*, or the result of calling it at the moment of sending.
 
-        A client that does not keep up gets only the newest of all pushes with the same *key*; without a key, each.
+        A slow client gets only the newest of all pushes with the same *key*; without a key, each.
         """
         if not self.is_open:
             return
@@ -77,13 +77,13 @@ class ClientConnection(asyncio.Protocol):
             self._waiting[key] = frame
 
     def send_control(self, frame: bytes) -> None:
-        """Send a control frame, then hang up."""
+        """Send a control frame, then close the connection."""
         if self._transport is not None and self.is_open:
             self._transport.write(frame)
             self._transport.close()
 
     def close(self) -> None:
-        """Send what is waiting, then hang up."""
+        """Send what is waiting, then close the connection."""
         if self._transport is None:
             return
         for frame in self._waiting.values():
@@ -92,20 +92,20 @@ class ClientConnection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Hang up at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def _write(self, frame: Push) -> None:
-        made = frame() if callable(frame) else frame
-        if made is None or self._transport is None:
+        built = frame() if callable(frame) else frame
+        if built is None or self._transport is None:
             return
         try:
-            self._transport.write(pack(made))
+            self._transport.write(pack(built))
         except UsageError as error:
             log.warning("%s", error)
-            if isinstance(made, Numbered):
-                self._transport.write(pack(failed(made.n, RefusedError(error.message))))
+            if isinstance(built, Numbered):
+                self._transport.write(pack(failed(built.n, RefusedError(error.message))))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -117,7 +117,7 @@ class ClientConnection(asyncio.Protocol):
             log.warning("a client was refused: the system does not report its user")
             transport.abort()
             return
-        if self._house.is_closing:
+        if self._owner.is_closing:
             transport.abort()
             return
         if not is_ours(self._peer):
@@ -125,21 +125,21 @@ class ClientConnection(asyncio.Protocol):
             transport.abort()
             return
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        self._house.connections.add(self)
+        self._owner.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self._first is not None:
             self._first += data
             if control.MAGIC.startswith(self._first[: len(control.MAGIC)]):
                 if (kind := control.parse_request(self._first)) is not None and self.is_open:
-                    self._house.handle_control(self, kind)
+                    self._owner.handle_control(self, kind)
                 return
             data, self._first = self._first, None
         try:
             for body in self._unpacker.feed(data):
                 if not self.is_open:
                     return
-                self._house.handle(self, body)
+                self._owner.handle(self, body)
         except WireError as error:
             log.warning("a client was dropped: %s", error)
             self.abort()
@@ -157,4 +157,4 @@ class ClientConnection(asyncio.Protocol):
         self._waiting.clear()
         if not self.closed.done():
             self.closed.set_result(None)
-        self._house.forget(self)
+        self._owner.forget(self)

@@ -1,6 +1,6 @@
-"""The greeting that every version of a host understands: status, hand over, stop. Its bytes never change.
+"""The control protocol that every version of a host understands: status, hand over, stop. Its bytes never change.
 
-The frames of `wire` belong to one protocol version; these do not. A frame is 8 bytes and a payload:
+The frames of `frames` belong to one protocol version; these do not. A frame is 8 bytes and a payload:
 
 | bytes | value |
 |---|---|
@@ -10,16 +10,16 @@ The frames of `wire` belong to one protocol version; these do not. A frame is 8 
 | 2 | the payload's length, big-endian |
 | n | the payload: a JSON object in UTF-8, or nothing |
 
-A client sends one such frame first on a new connection to the host's socket; the host answers with one and hangs up.
-A request has no payload. `done` carries a `HostStatus`, `refused` an object with `error`. Fields are only added.
-`KSMN` as a length is beyond what any version takes, so a host without this greeting hangs up.
+A client sends one such frame first on a new connection to the host's socket; the host answers with one and closes. A
+request has no payload. `done` carries a `HostStatus`, `refused` an object with `error`. Fields are only added. `KSMN`
+as a length exceeds every version's limit, so a host without this protocol closes the connection.
 
 - *status* changes nothing.
-- *hand over*: the host leaves the session to the next one, and ends. The tmux host first finishes what is being typed;
+- *hand over*: the host leaves the session to the next one, and exits. The tmux host first finishes typed prompts;
   agents in tmux run on. A structured host first lets the turn end, then ends its agent, which is resumed by its id.
-- *stop*: the host ends now; a structured agent ends with it, agents in tmux run on.
+- *stop*: the host exits now; a structured agent ends with it, agents in tmux run on.
 
-The answer comes at once. The host has left when its lock (`alive`) is free.
+The answer comes at once. The host has exited when its lock (`host_lock`) is free.
 """
 
 import contextlib
@@ -44,14 +44,14 @@ HEADER: Final = struct.Struct(">4sBBH")
 ANSWER_S: Final = 5.0
 """How long an answer may take, in seconds."""
 HAND_OVER_S: Final = 40.0
-"""How long a host that has nothing to finish but what is being typed may take to leave, in seconds."""
+"""How long a host that has only typed prompts to finish may take to exit, in seconds."""
 TRIES: Final = 3
 RETRY_S: Final = 0.05
-"""A host that hangs up may only be on its way out: it is asked again after so long, `TRIES` times in all."""
+"""A host that closes the connection may be exiting: it is asked again after this time, `TRIES` times in all."""
 
 
 class ControlKind(IntEnum):
-    """What a control frame means; the numbers never change."""
+    """The kind of a control frame; the numbers never change."""
 
     STATUS = 1
     HAND_OVER = 2
@@ -61,7 +61,7 @@ class ControlKind(IntEnum):
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host of any version says of itself."""
+    """The status that a host of any version reports."""
 
     protocol: int
     kasmon: str
@@ -69,30 +69,30 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     """The id of its session; empty for the shared tmux host."""
     is_busy: bool = False
-    """It has to finish something before it can hand over."""
+    """Whether it has to finish something before it can hand over."""
     is_asking: bool = False
-    """What it has to finish waits for a person's answer, which only a client of its own version can give."""
+    """Whether that waits for a user's answer, which only a client of the host's own version can give."""
     is_leaving: bool = False
-    """It was told to hand over."""
+    """Whether it was asked to hand over."""
 
 
 def build_frame(kind: int, payload: bytes = b"") -> bytes:
-    """One control frame."""
+    """Return one control frame."""
     return HEADER.pack(MAGIC, kind, 0, len(payload)) + payload
 
 
 def build_answer(status: HostStatus) -> bytes:
-    """The frame that answers a request which is carried out."""
+    """Return the answer to a request that is executed."""
     return build_frame(ControlKind.DONE, msgspec.json.encode(status))
 
 
 def build_refusal(error: str) -> bytes:
-    """The frame that answers a request which is not carried out."""
+    """Return the answer to a request that is refused."""
     return build_frame(ControlKind.REFUSED, json.dumps({"error": error}).encode())
 
 
 def parse_request(data: bytes) -> int | None:
-    """The kind of the request that *data* begins with; None while it is not complete."""
+    """Return the kind of the request that *data* begins with; None while it is not complete."""
     if len(data) < HEADER.size:
         return None
     _, kind, _, length = HEADER.unpack_from(data)
@@ -100,10 +100,10 @@ def parse_request(data: bytes) -> int | None:
 
 
 def request(path: Path, kind: ControlKind, limit_s: float = ANSWER_S) -> HostStatus | None:
-    """Send *kind* to the host that listens at *path*; None if it does not know this greeting. Blocks.
+    """Send *kind* to the host that listens at *path*; None if it does not know control frames. Blocks.
 
     Raises:
-        RefusedError: why the host does not do it.
+        RefusedError: the host's reason for a refusal.
         HostUnreachableError: if no host listens there.
         TimedOutError: if no answer came within *limit_s* seconds.
     """
@@ -121,9 +121,9 @@ def request(path: Path, kind: ControlKind, limit_s: float = ANSWER_S) -> HostSta
 
 
 def version_error(path: Path, pid: int) -> ProtocolVersionError | None:
-    """The error that says which other version the host at *path* speaks; None if it speaks ours. Blocks.
+    """Return the error for a host at *path* of another version; None if its version is this one. Blocks.
 
-    *pid*: the host's, for one that does not know this greeting.
+    *pid*: the host's, for one that does not know control frames.
 
     Raises:
         HostUnreachableError, TimedOutError: as `request`.
@@ -137,19 +137,19 @@ def version_error(path: Path, pid: int) -> ProtocolVersionError | None:
 
 
 def host_name(path: Path) -> str:
-    """What the host that listens at *path* is called: its session's id, or `tmux` for the shared one."""
+    """Return the name of the host that listens at *path*: its session's id, or `tmux` for the shared one."""
     return "tmux" if path.name == TMUX_HOST_SOCKET else path.stem
 
 
 def peer_pid(connected: socket.socket) -> int:
-    """The process at the other end; 0 where the system does not tell."""
+    """Return the process at the other end; 0 if the system does not report it."""
     with contextlib.suppress(OSError):
         return peer_of(connected).pid
     return 0
 
 
 def _exchange(path: Path, frame: bytes, limit_s: float) -> bytes:
-    """What the host at *path* answers to *frame*; empty if it hung up instead."""
+    """Return the answer of the host at *path* to *frame*; empty if it closed the connection instead."""
     deadline, answer = time.monotonic() + limit_s, b""
     with socket.socket(socket.AF_UNIX) as connected:
         connected.settimeout(limit_s)
@@ -170,7 +170,7 @@ def _is_complete(answer: bytes) -> bool:
 
 
 def _parse_answer(path: Path, answer: bytes) -> HostStatus | None:
-    """The status in *answer*; None if it is no control frame."""
+    """Return the status in *answer*; None if it is no control frame."""
     magic, kind, _, length = HEADER.unpack_from(answer)
     payload = answer[HEADER.size : HEADER.size + length]
     if magic != MAGIC or kind not in (ControlKind.DONE, ControlKind.REFUSED):

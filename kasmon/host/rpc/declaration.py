@@ -1,4 +1,4 @@
-"""What an agent says of itself by `kasmon ctx` over its host's socket, as a fact."""
+"""An agent's own report by `kasmon ctx` over its host's socket, as an event."""
 
 from kasmon.host.rpc.frames import ReportContext
 from kasmon.model.events import ContextReported
@@ -6,5 +6,5 @@ from kasmon.model.task import declared
 
 
 def said(frame: ReportContext, at: float) -> ContextReported:
-    """The fact that *frame* tells of."""
+    """Return the event that *frame* reports."""
     return declared(frame.waiting, frame.done, at)

@@ -7,15 +7,15 @@ from kasmon.host.journal.process_log import hidden
 from kasmon.host.rpc.frames import Failed
 
 CARRIED = (str, int, float, bool, type(None))
-"""What a field may be to travel as it is; a tuple of strings does too."""
+"""The field types that are sent unchanged; a tuple of strings is too."""
 
 
 def failed(n: int, error: KasmonError) -> Failed:
-    """*error* as the answer to frame *n*, without the secrets that this host knows."""
+    """Return *error* as the answer to frame *n*, without the secrets that this host knows."""
     fields = {
-        name: _hidden(value)
+        name: _redact_value(value)
         for name, value in vars(error).items()
-        if name not in ("message", "hint") and (isinstance(value, CARRIED) or _is_words(value))
+        if name not in ("message", "hint") and (isinstance(value, CARRIED) or _is_strings(value))
     }
     return Failed(
         n=n,
@@ -29,9 +29,9 @@ def failed(n: int, error: KasmonError) -> Failed:
 
 
 def rebuilt(frame: Failed) -> KasmonError:
-    """The error that *frame* tells of: of the same class, with the same message, hint and fields.
+    """Return the error in *frame*: of the same class, with the same message, hint and fields.
 
-    A class that this version does not know becomes the most general one with its code, else with its exit code.
+    A class unknown to this version becomes the most general one with its code, else with its exit code.
     """
     known = list(_tree(KasmonError))
     fits: tuple[Callable[[type[KasmonError]], bool], ...] = (
@@ -48,18 +48,18 @@ def rebuilt(frame: Failed) -> KasmonError:
 
 
 def _tree(kind: type[KasmonError]) -> Iterator[type[KasmonError]]:
-    """*kind* and its subclasses, the general before the special."""
+    """Yield *kind* and its subclasses, the general before the special."""
     level = [kind]
     while level:
         yield from level
         level = [below for above in level for below in above.__subclasses__()]
 
 
-def _hidden(value: object) -> object:
+def _redact_value(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(map(hidden, value))
     return hidden(value) if isinstance(value, str) else value
 
 
-def _is_words(value: object) -> bool:
+def _is_strings(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(word, str) for word in value)

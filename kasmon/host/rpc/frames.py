@@ -1,7 +1,7 @@
-"""What travels on a host's socket: frames, the values; how they become bytes stands in `codec`.
+"""The frames on a host's socket, as values; `codec` converts them to bytes.
 
-Facts never travel here; they are in the log. A client sends wishes and says what it looks at; a host answers each
-numbered frame once and pushes what is shown and forgotten: rows of a terminal, text as it is written.
+Events are not sent here; they are in the log. A client sends commands and what it views; a host answers each
+numbered frame once and pushes what is shown and not stored: rows of a terminal, text as it is written.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -15,32 +15,32 @@ from kasmon.model.sandbox.policy import RunResult
 
 VERSION = 1
 ANSWER_S = 10.0
-"""How long an answer may take where its host does not say otherwise."""
+"""How long an answer may take unless the host's welcome gives another time."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
-    """Anything on the wire."""
+    """Any frame."""
 
 
 class Numbered(Frame, frozen=True, kw_only=True):
     """A frame that is answered, or an answer."""
 
     n: int
-    """Chosen by the client; the answer carries it back."""
+    """Chosen by the client; repeated in the answer."""
 
 
 class Hello(Numbered, frozen=True, kw_only=True, tag="hello"):
-    """The client's first frame; answered by `Welcome`, or by `Failed` where the versions do not fit."""
+    """The client's first frame; answered by `Welcome`, or by `Failed` if the versions do not fit."""
 
     version: int = VERSION
     as_agent: bool = False
 
 
 class ExecuteCommand(Numbered, frozen=True, kw_only=True, tag="do"):
-    """Carry this wish to the session's agent; answered by `CommandDone` or `Failed`.
+    """Send this command to the session's agent; answered by `CommandDone` or `Failed`.
 
-    A prompt's answer has a receipt, a run's what came of it, a checkpoint's its id. What a run prints is pushed to
-    whoever asked for it.
+    The answer to a prompt has a receipt, to a run its result, to a checkpoint its id. A run's output is pushed to the
+    client that requested the run.
     """
 
     session: SessionId
@@ -50,34 +50,34 @@ class ExecuteCommand(Numbered, frozen=True, kw_only=True, tag="do"):
 
 
 class StartSession(Numbered, frozen=True, kw_only=True, tag="start"):
-    """The shared tmux host: start the session as its `launch.json` says. Answered by `CommandDone`."""
+    """The shared tmux host: start the session by its `launch.json`. Answered by `CommandDone`."""
 
     session: SessionId
     variables: bytes = b""
-    """What passes to the agent of its starter's environment, as `surroundings.encoded` writes it; empty: the host's."""
+    """The starter's variables for the agent, encoded by `backends.common.environment`; empty: the host's."""
 
 
 class ReleasePane(Numbered, frozen=True, kw_only=True, tag="forget"):
-    """Let go of an ended session's pane. Answered by `CommandDone`."""
+    """Release an ended session's pane. Answered by `CommandDone`."""
 
     session: SessionId
 
 
 class RenameWindow(Numbered, frozen=True, kw_only=True, tag="rename"):
-    """Show this name on the session's window. Answered by `CommandDone`."""
+    """Set this name on the session's window. Answered by `CommandDone`."""
 
     session: SessionId
     name: str
 
 
 class ListForeignPanes(Numbered, frozen=True, kw_only=True, tag="foreign"):
-    """The shared tmux host: which panes has the user's own tmux at this socket? Answered by `ForeignPanes`."""
+    """The shared tmux host: list the panes of the user's own tmux at this socket. Answered by `ForeignPanes`."""
 
     socket: str
 
 
 class ReportContext(Numbered, frozen=True, kw_only=True, tag="say"):
-    """Note how the session's agent says that it stands; see `ContextReported`. Answered by `CommandDone`."""
+    """Record the agent's own report of its progress; see `ContextReported`. Answered by `CommandDone`."""
 
     session: SessionId
     waiting: str | None = None
@@ -103,7 +103,7 @@ class DescribePane(Numbered, frozen=True, kw_only=True, tag="look"):
 
     session: SessionId
     attaching: bool = False
-    """Somebody is going to sit down at it: an agent that sleeps in its sandbox is woken."""
+    """Whether a user is about to attach: an agent that sleeps in its sandbox is woken."""
 
 
 class Watch(Frame, frozen=True, kw_only=True, tag="watch"):
@@ -111,7 +111,7 @@ class Watch(Frame, frozen=True, kw_only=True, tag="watch"):
 
     session: SessionId
     rate_hz: float = 20.0
-    """At most so many pushes a second; 0 pushes each change at once (focus)."""
+    """The most pushes a second; 0 pushes each change at once (focus)."""
 
 
 class Unwatch(Frame, frozen=True, kw_only=True, tag="unwatch"):
@@ -121,7 +121,7 @@ class Unwatch(Frame, frozen=True, kw_only=True, tag="unwatch"):
 
 
 class Focus(Frame, frozen=True, kw_only=True, tag="focus"):
-    """The client's keys go to this session, its window takes this size, its rows come at once."""
+    """Send the client's keys to this session, resize its window to this size, push its rows at once."""
 
     session: SessionId
     columns: int
@@ -129,7 +129,7 @@ class Focus(Frame, frozen=True, kw_only=True, tag="focus"):
 
 
 class Blur(Frame, frozen=True, kw_only=True, tag="blur"):
-    """The client's keys go there no more."""
+    """End the client's focus on this session."""
 
     session: SessionId
 
@@ -142,7 +142,7 @@ class SendKeys(Frame, frozen=True, kw_only=True, tag="keys"):
 
 
 class Paste(Frame, frozen=True, kw_only=True, tag="paste"):
-    """Text for the pane by tmux's own paste, bracketed if the program asked for that; no answer."""
+    """Text for the pane by tmux's own paste, bracketed if the program requested that; no answer."""
 
     session: SessionId
     text: str
@@ -156,11 +156,11 @@ class Scroll(Frame, frozen=True, kw_only=True, tag="scroll"):
 
 
 class Quit(Numbered, frozen=True, kw_only=True, tag="quit"):
-    """End the host; agents in tmux go on, a structured agent ends with its host. Answered by `CommandDone`."""
+    """End the host; agents in tmux run on, a structured agent ends with its host. Answered by `CommandDone`."""
 
 
 class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
-    """The answer to `Hello`: who the host is."""
+    """The answer to `Hello`: identifies the host."""
 
     pid: int
     version: int = VERSION
@@ -172,17 +172,17 @@ class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
 
 
 class CommandDone(Numbered, frozen=True, kw_only=True, tag="done"):
-    """It was done; what came of it, where something did."""
+    """The command was executed; with its result, if it has one."""
 
     receipt: Receipt | None = None
     ran: RunResult | None = None
-    """What came of a run."""
+    """The result of a run."""
     told: str = ""
-    """The id of a checkpoint; for what else was wished of a sandbox, what was lost by that."""
+    """The id of a checkpoint; for another sandbox command, what was lost by it."""
 
 
 class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
-    """Why not; `error` is an error's stable `code`."""
+    """The command failed; `error` is an error's stable `code`."""
 
     error: str
     exit_code: int
@@ -191,7 +191,7 @@ class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
     kind: str = ""
     """The error's class, since several share a code."""
     fields: dict[str, Any] = {}
-    """What the error carries beside its message."""
+    """The error's fields besides its message."""
 
 
 class TerminalText(Numbered, frozen=True, kw_only=True, tag="text"):
@@ -201,7 +201,7 @@ class TerminalText(Numbered, frozen=True, kw_only=True, tag="text"):
 
 
 class ForeignPanes(Numbered, frozen=True, kw_only=True, tag="foreign-panes"):
-    """The panes that somebody may adopt, and which process their server is, as in `AdoptedPane`."""
+    """The panes that can be adopted, and which process their server is, as in `AdoptedPane`."""
 
     server_pid: int
     server_started: str
@@ -209,7 +209,7 @@ class ForeignPanes(Numbered, frozen=True, kw_only=True, tag="foreign-panes"):
 
 
 class PaneSeen(Numbered, frozen=True, kw_only=True, tag="pane-seen"):
-    """What tmux says of a session's pane; titles and paths are cleaned."""
+    """tmux's facts of a session's pane; titles and paths are sanitized."""
 
     width: int
     height: int
@@ -221,11 +221,11 @@ class PaneSeen(Numbered, frozen=True, kw_only=True, tag="pane-seen"):
     attach: tuple[str, ...]
     """The command line that attaches another terminal."""
     agent_version: str = ""
-    """What the agent in it says of its version; empty where nobody knows."""
+    """The version that its agent reports; empty if unknown."""
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Where the cursor of a terminal stands, in cells from its upper left, and how it looks."""
+    """A terminal's cursor: its position in cells from the upper left, and its look."""
 
     x: int = 0
     y: int = 0
@@ -234,19 +234,19 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TerminalModes(msgspec.Struct, frozen=True, array_like=True):
-    """What the program in the pane asked its terminal for."""
+    """The modes that the program in the pane set."""
 
     mouse: Literal["", "standard", "button", "all"] = ""
     mouse_sgr: bool = False
     cursor_keys: bool = False
     keypad: bool = False
-    """Asked by nobody; it keeps the place of those behind it in what hosts of other versions tell."""
+    """Never set; keeps the position of the fields behind it in what hosts of other versions send."""
     alternate: bool = False
     copy_mode: bool = False
 
 
 class TerminalRows(Frame, frozen=True, kw_only=True, tag="rows"):
-    """The rows of a terminal that changed since the last push to this client; SGR sequences inside, nothing else."""
+    """The rows of a terminal that changed since the last push to this client; they contain only SGR sequences."""
 
     session: SessionId
     columns: int
@@ -255,16 +255,16 @@ class TerminalRows(Frame, frozen=True, kw_only=True, tag="rows"):
     cursor: Cursor
     modes: TerminalModes
     full: bool = False
-    """Every row is in `changed`; what was known before is void."""
+    """Whether every row is in `changed` and replaces all earlier rows."""
     scrolled: int = 0
-    """How many lines above the bottom this is; history behind it has `history` lines."""
+    """How many lines above the bottom this is; the history has `history` lines."""
     history: int = 0
 
 
 class ClipboardCopy(Frame, frozen=True, kw_only=True, tag="clipped"):
-    """The program in a terminal that has this client's focus puts *text* on the clipboard; None where it is too long.
+    """The program in a terminal with this client's focus copies *text* to the clipboard; None if it is too long.
 
-    Nothing is on any clipboard yet: whether it gets there is for the client to decide.
+    Nothing is on any clipboard yet: the client decides whether to put it there.
     """
 
     session: SessionId
@@ -280,18 +280,18 @@ class TextDelta(Frame, frozen=True, kw_only=True, tag="written"):
 
 
 class RunOutputChunk(Frame, frozen=True, kw_only=True, tag="printed"):
-    """What a run wrote since the last such push, to whoever asked for it."""
+    """A run's output since the last such push, for the client that requested the run."""
 
     run: str
-    """The run's id, as its wish has it."""
+    """The run's id, as in its command."""
     stdout: str = ""
     stderr: str = ""
     skipped: int = 0
-    """So many characters before this were not shown: the client was behind. What came of the run has them."""
+    """How many characters before this were skipped because the client was behind. The run's result has them."""
 
 
 class SubscriptionEnded(Frame, frozen=True, kw_only=True, tag="gone"):
-    """There is nothing to watch any more."""
+    """The session can no longer be watched."""
 
     session: SessionId
     why: str = ""
@@ -330,4 +330,4 @@ FromHost: TypeAlias = (
     | SubscriptionEnded
 )
 FromTerminal: TypeAlias = TerminalRows | ClipboardCopy | SubscriptionEnded
-"""What a host tells of terminals unasked."""
+"""The frames about terminals that a host pushes."""

@@ -1,6 +1,6 @@
 """Which hosts are alive, by the lock they hold.
 
-A host holds the flock on its session's `host.lock` for life, so the system itself says when it is gone.
+A host holds the flock on its session's `host.lock` until it exits, so the system itself reports its exit.
 """
 
 import fcntl
@@ -9,21 +9,21 @@ import time
 from pathlib import Path
 
 PROBE_S = 0.2
-"""How long a look at a lock may hold it at most."""
+"""How long a probe of a lock may hold it at most."""
 
 
 class HostLock:
-    """The lock that a host holds for life. Closing it, or dying, lets it go."""
+    """The lock that a host holds until it exits. Closing it, or exiting, releases it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._handle: int | None = None
 
     def take(self, wait_s: float = PROBE_S) -> bool:
-        """Take it; False if another process holds it. Our pid is written into it, for people.
+        """Acquire it; False if another process holds it. This process's pid is written into it, for people.
 
-        Who only looks (`lock_holder`) holds it for a moment, so it is tried for *wait_s* seconds before that counts as
-        held.
+        A probe (`lock_holder`) holds it for a moment, so the attempt is repeated for *wait_s* seconds before that
+        counts as held.
         """
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         until = time.monotonic() + wait_s
@@ -42,17 +42,17 @@ class HostLock:
         return True
 
     def let_go(self) -> None:
-        """Let it go; idempotent."""
+        """Release it; idempotent."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
 def lock_holder(path: Path) -> int | None:
-    """The pid of the process that holds the lock at *path*; None if nobody does. 0 if it did not say who it is.
+    """Return the pid of the process that holds the lock at *path*; None if it is free, 0 if the pid is not readable.
 
     Raises:
-        OSError: if it cannot be looked at (no file handles left, say): then it is not known, and nobody is "gone".
+        OSError: if it cannot be probed (no file handles left, say): then nothing is known about the host.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

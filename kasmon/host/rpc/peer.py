@@ -1,4 +1,4 @@
-"""Who is at the other end of a local socket, by the system's word."""
+"""The process at the other end of a local socket, as the system reports it."""
 
 import asyncio
 import os
@@ -15,17 +15,17 @@ SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
 
 
 class PeerProcess(NamedTuple):
-    """The process that connected, and whose it is; `pid` is 0 where the system does not tell."""
+    """The process that connected, and its user; `pid` is 0 if the system does not report it."""
 
     uid: int
     pid: int
 
 
 def peer_of(connection: socket.socket) -> PeerProcess:
-    """The process at the other end of *connection*, as it was when it connected.
+    """Return the process at the other end of *connection*, as it was when it connected.
 
     Raises:
-        OSError: if the system does not say.
+        OSError: if the system does not report it.
     """
     if hasattr(socket, "SO_PEERCRED"):
         pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -38,15 +38,15 @@ def peer_of(connection: socket.socket) -> PeerProcess:
 
 
 def is_ours(peer: PeerProcess) -> bool:
-    """Whether the peer runs under our own user."""
+    """Whether the peer runs under this process's user."""
     return peer.uid == os.geteuid()
 
 
 async def must_be_a_person(pid: int, agent: int | None, *, is_agents: bool) -> None:
-    """Nothing, unless process *pid* belongs to an agent, of which process *agent* is one, or *is_agents* by its word.
+    """Refuse process *pid* if it belongs to an agent, of which process *agent* is one, or declares so (*is_agents*).
 
     Raises:
-        RefusedError: if it does; the hint says what shows it.
+        RefusedError: if it does; the hint contains the evidence.
     """
     agents = {agent} if agent and agent != os.getpid() else set()
     shown = "it says so itself" if is_agents else await asyncio.to_thread(evidence, pid, agents)
@@ -58,7 +58,7 @@ async def must_be_a_person(pid: int, agent: int | None, *, is_agents: bool) -> N
 
 
 def seat(pid: int) -> str:
-    """Where the person behind process *pid* sits, in words: its terminal and its id; empty where it cannot be told."""
+    """Return the terminal and pid of the user behind process *pid*, as text; empty if unknown."""
     import psutil  # only here: a host that is never answered does without
 
     try:

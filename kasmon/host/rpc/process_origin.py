@@ -1,9 +1,9 @@
-"""Whether a process belongs to an agent or to kasmon's machinery, by what the system says of where it came from.
+"""Whether a process belongs to an agent or to kasmon's machinery, from the system's data on its origin.
 
-Only positive evidence counts, so that a person in a tmux, screen, container or ssh of their own is never locked out:
+Only positive evidence counts, so a user in their own tmux, screen, container or ssh is never locked out:
 
-- its ancestors: an agent, this host, or a process that carries a mark in its environment;
-- the leaders of its and their sessions and process groups, which tell also after a double fork;
+- its ancestors: an agent, this host, or a process with a mark in its environment;
+- the leaders of its and their sessions and process groups, which also reveal a double fork;
 - the tmux server that its environment names, if that server is kasmon's;
 - where a leader has ended, the other members of that session or group;
 - a control group that was made for an agent: a member is the child of a host or tmux server of kasmon's that is
@@ -22,46 +22,46 @@ from kasmon.process_identity import HAS_PROC, fields
 SESSION: Final = "KASMON_SESSION"
 """Every agent gets this variable."""
 MARKS: Final = (SESSION, RUN, MACHINERY)
-"""Variables that only agents, kasmon's hosts and its tmux server have, and what these start."""
+"""Variables that only agents, kasmon's hosts and its tmux server have, and the processes that these start."""
 TMUX_SOCKET: Final = "t.sock"
-"""What the socket of kasmon's own tmux server is called (`paths.Paths.tmux_socket`)."""
+"""The file name of the socket of kasmon's own tmux server (`paths.Paths.tmux_socket`)."""
 MOST: Final = 512
-"""How many processes are looked at on the way."""
+"""The most processes inspected in one search."""
 
 
 class ProcessFacts(NamedTuple):
-    """What the system says of one process."""
+    """The system's data on one process."""
 
     parent: int
     group: int
     session: int
     has_ended: bool
-    """It is a zombie."""
+    """Whether it is a zombie."""
     mark: str
-    """The first of `MARKS` that it carries; empty if none."""
+    """The first of `MARKS` in its environment; empty if none."""
     tmux_server: int
-    """The process id of the tmux server that it says it runs in, if the socket's name is that of ours; 0 if none."""
+    """The pid of the tmux server in its environment, if the socket has the name of kasmon's; 0 if none."""
 
 
 def evidence(pid: int, agents: Collection[int] = ()) -> str:
-    """What shows that process *pid* belongs to an agent or to kasmon, in words; empty if nothing does.
+    """Return the evidence that process *pid* belongs to an agent or to kasmon, as text; empty if there is none.
 
-    A process that cannot be looked at counts as an agent's. One that took care to lose its parents, its session and
+    A process that cannot be inspected counts as an agent's. One that deliberately loses its parents, its session and
     its environment is not recognised.
 
     Args:
-        pid: who is asked about. This process itself is nobody's.
-        agents: the ids of processes that are known to be agents, whether they still run or not.
+        pid: the process in question. This process itself belongs to no agent.
+        agents: the pids of known agents, running or not.
     """
-    ours, todo = set(agents), [pid]
+    agent_pids, todo = set(agents), [pid]
     seen: set[int] = set()
     leaderless: set[int] = set()
     while todo and len(seen) < MOST:
         each = todo.pop()
-        if each in seen or (each <= 0 and each != pid):  # 0 is what stands outside of this pid namespace
+        if each in seen or (each <= 0 and each != pid):  # 0 is a process outside this pid namespace
             continue
         seen.add(each)
-        if each in ours or (each == os.getpid() and each != pid):
+        if each in agent_pids or (each == os.getpid() and each != pid):
             return f"process {each} is an agent or its host"
         facts = _look(each)
         if facts is None and each == pid:
@@ -76,7 +76,7 @@ def evidence(pid: int, agents: Collection[int] = ()) -> str:
 
 
 def _by_company(pid: int, leaderless: Collection[int]) -> str:
-    """What those show who share a session or group of *leaderless*, or the control group, with process *pid*."""
+    """Return the evidence from processes in a session or group of *leaderless*, or in *pid*'s control group."""
     control_group = _control_group(pid)
     if not leaderless and not control_group:
         return ""
@@ -104,7 +104,7 @@ def _pids() -> Iterator[int]:
 
 
 def _control_group(pid: int) -> bytes:
-    """Which control group *pid* is in, in the system's words; empty where there are none."""
+    """Return the control group of *pid*, as the system writes it; empty if there is none."""
     try:
         return Path(f"/proc/{pid}/cgroup").read_bytes() if HAS_PROC else b""
     except OSError:
@@ -112,18 +112,18 @@ def _control_group(pid: int) -> bytes:
 
 
 def _look(pid: int) -> ProcessFacts | None:
-    """What the system says of *pid*; None if it is not there."""
+    """Return the system's data on *pid*; None if it does not exist."""
     if pid <= 0:
         return None
     if HAS_PROC:
-        if (told := fields(pid)) is None:
+        if (stat_fields := fields(pid)) is None:
             return None
-        parent, group, session = (int(number) for number in told[1:4])
+        parent, group, session = (int(number) for number in stat_fields[1:4])
         variables: dict[str, str] = {}
         with contextlib.suppress(OSError):  # another user's, for example init
             entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             variables = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries)
-        return ProcessFacts(parent, group, session, told[0] in (b"Z", b"X"), *_said(variables))
+        return ProcessFacts(parent, group, session, stat_fields[0] in (b"Z", b"X"), *_parse_variables(variables))
     import psutil  # only here, where there is no /proc
 
     try:
@@ -133,13 +133,13 @@ def _look(pid: int) -> ProcessFacts | None:
     except (psutil.Error, OSError):
         return None
     try:
-        return ProcessFacts(parent, group, session, has_ended, *_said(process.environ()))
+        return ProcessFacts(parent, group, session, has_ended, *_parse_variables(process.environ()))
     except (psutil.Error, OSError):
         return ProcessFacts(parent, group, session, has_ended, "", 0)
 
 
-def _said(variables: dict[str, str]) -> tuple[str, int]:
-    """The mark among *variables*, and the process id of kasmon's tmux server that they name."""
+def _parse_variables(variables: dict[str, str]) -> tuple[str, int]:
+    """Return the mark among *variables*, and the pid of kasmon's tmux server that they name."""
     socket, _, rest = variables.get("TMUX", "").partition(",")
     server = rest.partition(",")[0]
     is_ours = socket.rpartition("/")[2] == TMUX_SOCKET and server.isascii() and server.isdecimal()

@@ -1,7 +1,7 @@
-"""What a host gets from its starter that no process list shows: variables, in an unlinked file in place of its stdin.
+"""The variables that a host gets from its starter secretly, in an unlinked file in place of its stdin.
 
-Anybody of the same user, any agent among them, can read the environment that a process was started with, as long as it
-lives. So a host starts with what it needs itself; its agent's variables it only keeps in its memory.
+Every process of the same user, agents among them, can read the environment that a process was started with, as long as
+it lives. So a host starts only with what it needs itself; its agent's variables are only in its memory.
 """
 
 import os
@@ -16,19 +16,19 @@ from kasmon.paths import Paths
 
 
 def handed(places: Paths, variables: Mapping[str, str]) -> IO[bytes]:
-    """A file without a name that holds *variables*, to be the stdin of a host.
+    """Return an unnamed file that contains *variables*, to be the stdin of a host.
 
     Raises:
         OSError: if it cannot be written.
     """
-    file = tempfile.TemporaryFile(dir=places.runtime)  # noqa: SIM115 - the host reads it after us
+    file = tempfile.TemporaryFile(dir=places.runtime)  # noqa: SIM115 - the host reads it later
     file.write(encoded(variables))
     file.seek(0)
     return file
 
 
 def take() -> None:
-    """Make what was handed to this process part of `os.environ`; stdin is empty then. Nothing where nothing was."""
+    """Add the variables on stdin to `os.environ` and make stdin empty. No effect if stdin is no regular file."""
     try:
         if not stat.S_ISREG(os.fstat(0).st_mode):
             return

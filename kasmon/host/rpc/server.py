@@ -1,4 +1,4 @@
-"""A host's socket: it lets in its own user only, answers each numbered frame once, never waits for a slow reader."""
+"""A host's socket: accepts only its own user, answers each numbered frame once, never waits for a slow reader."""
 
 import asyncio
 import contextlib
@@ -22,23 +22,24 @@ from kasmon.host.rpc.frames import VERSION, Frame, FromClient, Hello, Numbered, 
 
 BACKLOG = 128
 ACCEPTING = 3
-"""How many turns of the loop it takes to make a connection that was accepted. One that is made while the server closes
+"""How many loop iterations it takes to set up an accepted connection. One that is set up while the server closes
 would hang: python/cpython#109564, open."""
 GOODBYE_S = 2.0
-"""How long a closing server waits for what is under way."""
+"""How long a closing server waits for requests in progress."""
 
 Control: TypeAlias = Callable[[ControlKind], HostStatus]
-"""Carries out a request of any version; raises `RefusedError` where it does not."""
+"""Executes a request of any version; raises `RefusedError` if it does not."""
 Receive: TypeAlias = Callable[[ClientConnection, FromClient], Awaitable[Frame | None] | Frame | None]
 
 log = logging.getLogger(__name__)
 
 
 class HostServer:
-    """The socket of one host. `receive` gets each frame as it comes; `lost` each client that is gone.
+    """The socket of one host. `receive` gets each frame on arrival; `lost` each client that has disconnected.
 
-    `receive` is called at once. It gives the answer, None for none, or an awaitable of either, which then runs beside.
-    A `KasmonError` becomes the answer `Failed`. A frame before `Hello`, or of another version, gets no further.
+    `receive` is called at once. It returns the answer, None for none, or an awaitable of either, which then runs
+    beside. A `KasmonError` becomes the answer `Failed`. A frame before `Hello`, or of another version, is not passed
+    on.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class HostServer:
     ) -> None:
         self.connections: set[ClientConnection] = set()
         self.is_closing = False
-        """Who connects from now on is not let in, and sees that: the line ends before any greeting."""
+        """Whether new connections are refused, visibly: they are closed before any greeting."""
         self._path = socket
         self._receive = receive
         self._control = control
@@ -56,28 +57,28 @@ class HostServer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a client is there, or something is under way for one that left."""
+        """Whether a client is connected, or a request is in progress, also of a client that disconnected."""
         return bool(self.connections or self._tasks)
 
     @property
     def is_working(self) -> bool:
-        """Whether a request of a client is under way."""
+        """Whether a request of a client is in progress."""
         return bool(self._tasks)
 
     async def start(self) -> None:
-        """Listen. A socket that was left there is removed first: whoever calls this holds the host's lock.
+        """Listen. An old socket is removed first: the caller holds the host's lock.
 
         Raises:
-            OSError: if the socket cannot be made.
+            OSError: if the socket cannot be created.
         """
-        listening = await asyncio.to_thread(_bound, self._path)
+        listening = await asyncio.to_thread(_bind, self._path)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: ClientConnection(self), sock=listening, backlog=BACKLOG)
 
     async def aclose(self) -> None:
-        """Stop listening, let what is under way end, send what is waiting, hang up. Idempotent and bounded.
+        """Stop listening, finish requests in progress, send what is waiting, close connections. Idempotent and bounded.
 
-        Nobody is let in from the moment of the call, before anything is awaited.
+        Connections are refused from the moment of the call, before anything is awaited.
         """
         self.is_closing = True
         if self._server is None:
@@ -101,7 +102,7 @@ class HostServer:
             connection.abort()
 
     def handle(self, connection: ClientConnection, body: bytes) -> None:
-        """Take one frame from *connection*."""
+        """Process one frame from *connection*."""
         try:
             frame = from_client.decode(body)
         except msgspec.DecodeError as error:
@@ -114,20 +115,20 @@ class HostServer:
             raise WireError("a client that did not say hello")
         try:
             answer = self._receive(connection, frame)
-        except Exception as error:  # noqa: BLE001 - one client's frame must not take the host down; `_stumbled` records it
-            _stumbled(connection, frame, error)
+        except Exception as error:  # noqa: BLE001 - a client's frame must not end the host; `_answer_error` records it
+            _answer_error(connection, frame, error)
             return
         if isinstance(answer, Frame):
             connection.push(answer)
         elif answer is not None:
-            task = asyncio.ensure_future(_answered(connection, frame, answer))
+            task = asyncio.ensure_future(_answer_later(connection, frame, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif isinstance(frame, Hello):
             connection.push(Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__))
 
     def handle_control(self, connection: ClientConnection, kind: int) -> None:
-        """Carry out a request that clients of every version can make, answer it, and hang up."""
+        """Execute a request that clients of every version can make, answer it, and close the connection."""
         connection.send_control(self._control_answer(kind))
 
     def _control_answer(self, kind: int) -> bytes:
@@ -141,19 +142,19 @@ class HostServer:
             return control.build_answer(self._control(known))
         except KasmonError as error:
             return control.build_refusal(str(error))
-        except Exception as error:  # one client's request must not take the host down; the log records it
+        except Exception as error:  # one client's request must not end the host; the log records it
             log.error("the host failed to carry out %s", known.name, exc_info=error)
             return control.build_refusal(f"the host failed: {error!r}.")
 
     def forget(self, connection: ClientConnection) -> None:
-        """*connection* is gone."""
+        """Remove *connection*, which has closed."""
         if connection in self.connections:
             self.connections.discard(connection)
             self._lost(connection)
 
 
-def _bound(path: Path) -> socket.socket:
-    """A socket at *path* that only we can reach. It appears there once it listens: who finds it is not refused."""
+def _bind(path: Path) -> socket.socket:
+    """Return a socket at *path* for this user only. It appears there once it listens, so it refuses no connection."""
     unfinished = path.with_name(f".{path.stem}.new")
     unfinished.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -172,17 +173,17 @@ def _bound(path: Path) -> socket.socket:
     return listening
 
 
-async def _answered(connection: ClientConnection, frame: FromClient, answer: Awaitable[Frame | None]) -> None:
+async def _answer_later(connection: ClientConnection, frame: FromClient, answer: Awaitable[Frame | None]) -> None:
     try:
-        made = await answer
+        answered = await answer
     except asyncio.CancelledError:
-        _stumbled(connection, frame, RefusedError("the host ended before this was done.", hint="See its log."))
+        _answer_error(connection, frame, RefusedError("the host ended before this was done.", hint="See its log."))
         raise
     except Exception as error:  # noqa: BLE001 - likewise
-        _stumbled(connection, frame, error)
+        _answer_error(connection, frame, error)
         return
-    if made is not None:
-        connection.push(made)
+    if answered is not None:
+        connection.push(answered)
 
 
 def _greet(connection: ClientConnection, hello: Hello) -> bool:
@@ -199,7 +200,7 @@ def _greet(connection: ClientConnection, hello: Hello) -> bool:
 
 
 def _answer_unreadable(connection: ClientConnection, body: bytes, error: msgspec.DecodeError) -> None:
-    """Tell the client that its frame says nothing to this version; without a number to answer, hang up."""
+    """Report an unreadable frame to the client; without a number to answer, raise."""
     n = None
     with contextlib.suppress(msgspec.DecodeError, AttributeError):
         n = msgspec.msgpack.decode(body).get("n")
@@ -208,7 +209,7 @@ def _answer_unreadable(connection: ClientConnection, body: bytes, error: msgspec
     connection.push(failed(n, RefusedError(f"the host does not understand this: {error}.")))
 
 
-def _stumbled(connection: ClientConnection, frame: FromClient, error: BaseException) -> None:
+def _answer_error(connection: ClientConnection, frame: FromClient, error: BaseException) -> None:
     if not isinstance(error, KasmonError):
         log.error("the host stumbled over %s", type(frame).__name__, exc_info=error)
         error = KasmonError(f"the host failed: {error!r}.", hint="See its log.")

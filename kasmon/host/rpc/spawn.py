@@ -1,4 +1,4 @@
-"""Start a host as a process of its own, which outlives whoever started it."""
+"""Starts a host as a separate process, which outlives its starter."""
 
 import os
 import subprocess
@@ -16,22 +16,22 @@ from kasmon.paths import Paths
 from kasmon.store.event_log import Cursor
 
 OF_ONE_SESSION = ("KASMON_SESSION", "KASMON_TASK", "KASMON_WAVE", "KASMON_PEERS", "KASMON_PLAN", "TMUX", "TMUX_PANE")
-"""Variables that say where their process runs; a host runs somewhere else."""
+"""Variables that describe where their process runs; a host runs elsewhere."""
 RUNNING = ("KASMON_", "PYTHON", "LD_", "DYLD_", "COVERAGE_", "VIRTUAL_ENV")
-"""How the variables begin that a host itself runs by, beside those that every agent gets."""
+"""Prefixes of the variables that a host itself needs, in addition to those that every agent gets."""
 SERVICES = ("E2B_",)
-"""Likewise those by which it reaches sandboxes that are kept elsewhere; it gets them in memory only."""
+"""Prefixes of the variables for sandboxes on a remote service; a host gets them in memory only."""
 
 
 def spawn(places: Paths, session: SessionId | None, since: Cursor | None = None) -> subprocess.Popen[bytes]:
     """Start the host of *session*, or the shared tmux host for None, detached; do not wait for its socket.
 
-    What it prints goes to its host log. Several at once do no harm: one takes the lock, the others leave.
+    Its output goes to its host log. Several at once do no harm: one gets the lock, the others exit.
 
     Args:
-        places: where it finds its session.
-        session: whose agent it starts.
-        since: what its starter had read of the session's log. A host that finds more there has come too late, and
+        places: the folders of its session.
+        session: the session whose agent it starts.
+        since: the starter's position in the session's log. A host that finds more there has come too late, and
             starts nothing.
 
     Raises:
@@ -43,9 +43,9 @@ def spawn(places: Paths, session: SessionId | None, since: Cursor | None = None)
 
 
 def spawn_runner(places: Paths, plan: str) -> subprocess.Popen[bytes]:
-    """Start the process that runs *plan*, detached; it passes what is ours of the environment on to its agents.
+    """Start the process that runs *plan*, detached; it passes kasmon's variables on to its agents.
 
-    Several at once do no harm: one takes the lock, the others leave.
+    Several at once do no harm: one gets the lock, the others exit.
 
     Raises:
         OSError: if no process could be started.
@@ -54,7 +54,7 @@ def spawn_runner(places: Paths, plan: str) -> subprocess.Popen[bytes]:
 
 
 def _detached(places: Paths, what: Sequence[str], log: Path, *, keeps: bool) -> subprocess.Popen[bytes]:
-    """`kasmon host` with the arguments *what*; with *keeps* it has all our variables, most of them in memory only."""
+    """Start `kasmon host` with the arguments *what*; with *keeps* it has all variables, most of them in memory only."""
     places.make()
     shown, kept = surroundings(places, os.environ)
     kept = kept if keeps else {name: value for name, value in kept.items() if name.startswith(SERVICES)}
@@ -74,10 +74,10 @@ def _detached(places: Paths, what: Sequence[str], log: Path, *, keeps: bool) -> 
 
 
 def surroundings(places: Paths, variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """What a host gets of *variables*: what it is started with, and what only goes into its memory, for its agent.
+    """Return the part of *variables* that a host is started with, and the part kept in its memory, for its agent.
 
-    Not among either are those that say where the starter itself runs. A shared host needs none for its agents: they
-    come with each wish to start one.
+    Neither has those that describe where the starter itself runs. A shared host needs none for its agents: they come
+    with each command to start one.
     """
     kept = {
         name: value
@@ -90,7 +90,7 @@ def surroundings(places: Paths, variables: Mapping[str, str]) -> tuple[dict[str,
 
 
 def last_words(log: Path) -> str:
-    """The last line that a host printed; empty if it was silent."""
+    """Return the last line that a host printed; empty if there is none."""
     try:
         lines = log.read_bytes()[-4096:].decode("utf-8", "replace").splitlines()
     except OSError:

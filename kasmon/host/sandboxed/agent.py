@@ -1,4 +1,4 @@
-"""The host's part in an agent inside a sandbox: see how it is confined, hear it, keep it, clear up behind it."""
+"""The host's side of a sandboxed agent: checks confinement, reads reports, keeps the sandbox, cleans up."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from kasmon.sandbox.agent.notes import ContextNote, ContextNotes
 from kasmon.sandbox.managed.lifecycle import terms_of
 
 LISTEN_S: Final = 1.0
-"""How often it is looked for notes of those inside, in seconds."""
+"""How often reports from the sandbox are read, in seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -46,67 +46,67 @@ class SandboxedAgent:
     ) -> None:
         """
         Args:
-            places: where its session is kept.
-            launch: what it is.
-            log_writer: what writes it down.
-            end_agent: begins to end the agent, for the reason that it is given.
-            on_agent: hears which process the agent is.
-            is_attached: whether somebody sits at it, though it does nothing.
+            places: the folders of its session.
+            launch: the agent's launch.
+            log_writer: writes its events.
+            end_agent: begins to end the agent, for the given reason.
+            on_agent: called with the pid of the agent's process.
+            is_attached: whether a user is attached to it, though it does nothing.
         """
         self._places = places
         self._launch = launch
         self._log_writer = log_writer
         self._on_agent = on_agent
         self.lifecycle = SandboxLifecycle(places, launch, log_writer, end_agent, is_attached)
-        """How long it is kept."""
+        """Pauses, resumes and ends its sandbox."""
         self._notes = ContextNotes()
-        self._told = b""
+        self._written_context = b""
         self._is_first = True
         self._work: asyncio.Task[None] | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What nobody may see of what it was given."""
+        """The secrets that it was given."""
         return sandboxed_agent.secrets_of(self._launch.session)
 
     def begin(self, front: int, *, is_new: bool = True) -> None:
-        """Look behind process *front*, its pane's or its host's child, and listen from then on.
+        """Inspect the sandbox behind process *front*, its pane's or its host's child, and read reports from then on.
 
-        *is_new*: it was started just now, so people are told how.
+        *is_new*: it was started just now, so its start is announced.
         """
         self._is_first = is_new
         if self._work is None:
-            self._work = asyncio.create_task(self._live(front))
+            self._work = asyncio.create_task(self._run(front))
 
     async def aclose(self, *, is_over: bool) -> None:
-        """Stop that; where its agent *is_over*, leave nothing of its sandbox but its home. Idempotent."""
+        """Stop that; if its agent *is_over*, remove its sandbox except its home. Idempotent."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
         await self.lifecycle.aclose()
         if is_over:
             try:
-                self._heard(await asyncio.to_thread(self._listen))
-                for text in await asyncio.to_thread(self._left):
-                    self._tell(text)
+                self._note_reports(await asyncio.to_thread(self._read_reports))
+                for text in await asyncio.to_thread(self._remove_sandbox):
+                    self._notice(text)
             except (KasmonError, OSError) as error:
-                self._tell(f"Its sandbox was not cleaned up: {error}", is_bad=True)
+                self._notice(f"Its sandbox was not cleaned up: {error}", is_bad=True)
 
-    # -- what it is, and what it says
+    # -- inspection and reports
 
-    async def _live(self, front: int) -> None:
+    async def _run(self, front: int) -> None:
         session = (await asyncio.to_thread(in_force, self._places, log.warning)).session
         self.lifecycle.begin(terms_of(session))
         if not self._is_first:
             await self.lifecycle.settle()
-        if self.lifecycle.is_ending or not await self._seen(front):
+        if self.lifecycle.is_ending or not await self._inspect(front):
             return
         async with asyncio.TaskGroup() as group:
             group.create_task(self.lifecycle.keep())
-            group.create_task(self._hear())
+            group.create_task(self._poll())
 
-    async def _seen(self, front: int) -> bool:
-        """Look behind process *front*, and note what is there; whether an agent was."""
+    async def _inspect(self, front: int) -> bool:
+        """Inspect the sandbox behind process *front* and note the result; whether an agent was there."""
         try:
             found = await asyncio.to_thread(identify.identify_agent, self._places, self._launch, front)
         except (KasmonError, OSError) as error:
@@ -118,43 +118,45 @@ class SandboxedAgent:
         if not self.lifecycle.sleeps:
             self._log_writer.note(found)
         for text in found.runtime.notices if found.runtime is not None and self._is_first else ():
-            self._tell(text)
+            self._notice(text)
         if not found.ok:
-            self._tell(f"Its confinement could not be verified: {'; '.join(found.mismatches)}.", is_bad=True)
+            self._notice(f"Its confinement could not be verified: {'; '.join(found.mismatches)}.", is_bad=True)
         return True
 
-    async def _hear(self) -> None:
+    async def _poll(self) -> None:
         while True:
             await asyncio.sleep(LISTEN_S)
             try:
-                self._heard(await asyncio.to_thread(self._listen))
-                await asyncio.to_thread(self._keep_current)
-                for text in await asyncio.to_thread(sandboxed_agent.describe_differences, self._places, self._launch.session):
-                    self._tell(text)
+                self._note_reports(await asyncio.to_thread(self._read_reports))
+                await asyncio.to_thread(self._update_context)
+                for text in await asyncio.to_thread(
+                    sandboxed_agent.describe_differences, self._places, self._launch.session
+                ):
+                    self._notice(text)
             except (KasmonError, OSError):
                 log.warning("the reports from the sandbox cannot be read", exc_info=True)
 
-    def _tell(self, text: str, *, is_bad: bool = False) -> None:
+    def _notice(self, text: str, *, is_bad: bool = False) -> None:
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error" if is_bad else "info"))
 
-    def _heard(self, notes: Sequence[ContextNote]) -> None:
+    def _note_reports(self, notes: Sequence[ContextNote]) -> None:
         for note in notes:
             frame = ReportContext(n=0, session=self._launch.session, waiting=note.waiting, done=note.done)
             self._log_writer.note(said(frame, time.time()))
 
-    def _listen(self) -> list[ContextNote]:
-        """What those inside have said since the last time."""
+    def _read_reports(self) -> list[ContextNote]:
+        """Return the reports from the sandbox since the last call."""
         return self._notes.new(sandboxed_agent.notes_of(self._places, self._launch.session))
 
-    def _left(self) -> tuple[str, ...]:
-        is_lost = (
-            self._log_writer.session.state is SessionState.LOST
-        )  # nobody sees it any more: what sleeps on disk stays
+    def _remove_sandbox(self) -> tuple[str, ...]:
+        is_lost = self._log_writer.session.state is SessionState.LOST  # it is no longer monitored: its snapshot stays
         return sandboxed_agent.clean_up(self._places, self._launch.session, spares_memory=is_lost)
 
-    def _keep_current(self) -> None:
-        """Let those inside know what their plan's runner has written down since."""
+    def _update_context(self) -> None:
+        """Write the plan runner's latest entries for the sandboxed agents."""
         now = context(self._places, self._launch)
-        if now != self._told:
-            AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).write_context(now)
-            self._told = now
+        if now != self._written_context:
+            AgentContextFiles(sandboxed_agent.notes_of(self._places, self._launch.session).parent.parent).write_context(
+                now
+            )
+            self._written_context = now

@@ -1,4 +1,4 @@
-"""Requests for hosts that a sandbox was refused: opened in the inbox, and carried out as a person answers."""
+"""Requests for hosts that a sandbox was refused: opened in the inbox, and executed as the user answers."""
 
 import asyncio
 import logging
@@ -26,20 +26,20 @@ from kasmon.sandbox.network.presets import PRESETS
 LOOK_S: Final = 1.0
 """How often the refusals are read, in seconds."""
 ONCE_S: Final = 600.0
-"""How long a host is allowed by "once", in seconds: the attempt that was refused has failed, so it is made again."""
+"""How long "once" allows a host, in seconds: the refused attempt has failed and must be repeated."""
 TOOL: Final = "Network"
 MOST: Final = 10
-"""So many such requests are open at once at most, since code inside chooses the hosts."""
+"""The most such requests open at once, since sandboxed code chooses the hosts."""
 AT_REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE})
-"""In any other state a host of a preset (npm, pypi, github) is asked about although its policy refuses it without a
-request: the agent's work may need it, and not only its program."""
+"""In other states, a preset's host (npm, pypi, github) is asked about although the policy refuses it silently:
+the agent's work may need it, and not only its program."""
 CHOICES: Final = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY)
 
 log = logging.getLogger(__name__)
 
 
 class EgressRequests:
-    """Asks for the hosts that the sandbox of one session was refused, each once while it is open or was denied."""
+    """Opens requests for the hosts that one session's sandbox was refused; none while one is open or was denied."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class EgressRequests:
     ) -> None:
         """
         Args:
-            places: where the session is kept.
-            session: whose sandbox it is.
-            asks: what opens the requests.
-            log_writer: what writes it down.
-            keep: adds an entry to the sandbox's list for good; None: to its policy's file.
-            now: a clock, in seconds, by which "once" is over.
+            places: the folders of the session.
+            session: the session with the sandbox.
+            asks: opens the requests.
+            log_writer: writes the events.
+            keep: adds an entry to the sandbox's list permanently; None: to its policy's file.
+            now: a clock, in seconds, for the end of "once".
         """
         self._places = places
         self._session = session
@@ -68,7 +68,7 @@ class EgressRequests:
         self._entries: dict[RequestId, str] = {}
         self._denied: set[str] = set()
         self._once: dict[str, float] = {}
-        """The entries that are allowed once -> until when, by the clock that it was given."""
+        """The entries that are allowed once -> until when, by the clock *now*."""
         self._since = time.time()
         self._task: asyncio.Task[None] | None = None
 
@@ -84,10 +84,10 @@ class EgressRequests:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def answer(self, answer: Answer, who: str) -> None:
-        """Take *answer* of the person at *who* to one of these requests, and do what it says.
+        """Accept *answer* of the user at terminal *who* to one of these requests, and execute it.
 
         Raises:
-            UsageError: if it has a scope beyond this sandbox; nothing was done then.
+            UsageError: if its scope exceeds this sandbox; nothing was done then.
             KasmonError: as `RequestRegistry.take`; or if the sandbox's list cannot be changed, which is noted too.
         """
         if answer.decision is Decision.ALWAYS and answer.scope != "session":
@@ -116,15 +116,15 @@ class EgressRequests:
         await asyncio.to_thread(self._apply, tuple(self._once))
 
     async def _watch(self) -> None:
-        await self._tried(asyncio.to_thread(self._apply, ()))  # what a host before this one allowed once is over
+        await self._try(asyncio.to_thread(self._apply, ()))  # what an earlier host allowed once has ended
         while True:
             await asyncio.sleep(LOOK_S)
-            await self._tried(self._look())
+            await self._try(self._look())
 
-    async def _tried(self, work: Awaitable[None]) -> None:
+    async def _try(self, work: Awaitable[None]) -> None:
         try:
             await work
-        except (KasmonError, OSError):  # it sleeps, or is gone; the next look tells
+        except (KasmonError, OSError):  # it is paused or gone; the next look shows which
             log.debug("the refusals of sandbox %s cannot be read", self._session, exc_info=True)
 
     async def _look(self) -> None:
@@ -146,7 +146,7 @@ class EgressRequests:
         self._entries[opened] = denial.entry
 
     def _refusals(self, since: float) -> list[Denial]:
-        """The refusals after *since* that are to be asked about. Blocks."""
+        """Return the refusals after *since* that need a request. Blocks."""
         policy = policy_of(self._places, self._session)
         denials = getattr(tiers.load(policy.tier, self._places), "denials", None)  # as `supervisor.sandboxes.history`
         if denials is None:
@@ -163,19 +163,19 @@ class EgressRequests:
         ]
 
     def _apply(self, once: tuple[str, ...]) -> None:
-        """Let its way out lead whither its policy says, and to *once*. Blocks."""
+        """Allow the hosts of its policy, and *once*. Blocks."""
         policy = policy_of(self._places, self._session)
         tier = tiers.load(policy.tier, self._places)
         if policy.hosts and isinstance(tier, EgressTier):
             tier.allow(msgspec.structs.replace(policy, hosts=(*policy.hosts, *once)))
 
     async def _keep_in_policy(self, entry: str) -> None:
-        def kept() -> None:
+        def add_to_policy() -> None:
             policy = policy_of(self._places, self._session)
             wider = msgspec.structs.replace(policy, hosts=(*policy.hosts, entry))
             write_private(self._places.sandbox(self._session), msgspec.json.encode(wider))
 
-        await asyncio.to_thread(kept)
+        await asyncio.to_thread(add_to_policy)
 
 
 def _request(session: SessionId, denial: Denial) -> Request:

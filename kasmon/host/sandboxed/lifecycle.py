@@ -1,7 +1,6 @@
-"""How long the sandbox of an agent inside is kept: put to sleep by the clock, woken by use, ended by the clock.
+"""The lifecycle of an agent's sandbox: paused after idle time, resumed on use, ended at its limit.
 
-What a host before this one was killed in the midst of: what was half put to sleep or half woken goes on, and what was
-to end ends.
+The work of an earlier, killed host is completed: a half-done pause or resume ends in a resume, an expired sandbox ends.
 """
 
 import asyncio
@@ -26,18 +25,18 @@ from kasmon.sandbox.managed.lifecycle import DueStep, LifecycleStep, LifetimeTer
 from kasmon.sandbox.managed.monotonic_age import MonotonicAge
 
 QUIET_S: Final = 2.0
-"""So long after somebody wanted something of it, in seconds, nothing ends it: what it was told may not show yet."""
+"""How long after a command, in seconds, nothing ends the sandbox: the command's effect may not show yet."""
 LONGEST_LOOK_S: Final = 60.0
-"""The clock is looked at this often at least; and what could not be done is tried again after so long."""
+"""The longest interval between checks; also the delay before a failed step is tried again."""
 TYPING_S: Final = 10.0
-"""How long nobody types until it is noted when somebody last did, in seconds."""
+"""How long no user types until the time of the last typing is noted, in seconds."""
 FOUND: Final = "found again"
 IN_TIME: Final = "it was working"
 LOST: Final = "its memory is lost; its conversation and files are kept"
 
 
 class SandboxLifecycle:
-    """Keeps the sandbox of the agent of *launch* for as long as its session's host is there."""
+    """Keeps the sandbox of the agent of *launch* while its session's host runs."""
 
     def __init__(
         self,
@@ -49,11 +48,11 @@ class SandboxLifecycle:
     ) -> None:
         """
         Args:
-            places: where its session is kept.
-            launch: what it is.
-            log_writer: what writes it down.
-            end_agent: begins to end the agent, for the reason that it is given.
-            is_attached: whether somebody sits at it, though it does nothing.
+            places: the folders of its session.
+            launch: the agent's launch.
+            log_writer: writes its events.
+            end_agent: begins to end the agent, for the given reason.
+            is_attached: whether a user is attached to it, though it does nothing.
         """
         self._terms = FOREVER
         self._session = launch.session
@@ -62,11 +61,11 @@ class SandboxLifecycle:
         self._end_agent = end_agent
         self._is_attached = is_attached
         self._used_at = 0.0
-        self._told_at = 0.0
+        self._noted_at = 0.0
         self._not_before = 0.0
         self._wanted_at = 0.0
         self.is_ending = False
-        """Its time is over, and its agent is being ended."""
+        """Whether its time is over, and its agent is being ended."""
         self._moving = asyncio.Lock()
         self._changed = asyncio.Event()
         self._clock = MonotonicAge()
@@ -74,15 +73,15 @@ class SandboxLifecycle:
 
     @property
     def sleeps(self) -> bool:
-        """Whether it is known to sleep."""
+        """Whether it is known to be paused."""
         return self._steps.housing.is_asleep
 
     def begin(self, terms: LifetimeTerms) -> None:
-        """Keep it as *terms* say; for ever until this was called."""
+        """Apply *terms*; before this call, there are no limits."""
         self._terms = self._steps.terms = terms
 
     async def settle(self) -> None:
-        """Bring to its end, or back, what a host before this one began. Nothing where it left nothing half done."""
+        """Complete or undo what an earlier host began. No effect if nothing was left half done."""
         async with self._moving:
             housing = self._steps.housing
             if housing.runtime is None or not housing.is_intended:
@@ -93,7 +92,7 @@ class SandboxLifecycle:
                 await self._tried_to_thaw(FOUND)
 
     async def keep(self) -> None:
-        """Do what is due until it ends."""
+        """Execute what is due until the sandbox ends."""
         await self._steps.learn()
         if not self._steps.can_sleep:
             self.begin(msgspec.structs.replace(self._terms, standby_after_s=0.0))
@@ -105,11 +104,11 @@ class SandboxLifecycle:
             now = time.time()
             session = as_of(self._log_writer.session, now)
             if self.sleeps and is_at_work(session, now) and self._not_before <= now:  # it began as it was stopped
-                await self._woken(IN_TIME)
+                await self._resume(IN_TIME)
                 continue
-            look_at, step = self._told(session, now), self._due(session, now)
+            look_at, step = self._note_deadlines(session, now), self._due(session, now)
             if step is not None and step.at <= now:
-                await self._take()
+                await self._execute_due()
                 continue
             changes_at = (step.at if step else math.inf, rests_at(session), session.recheck_at or math.inf)
             look_at = min(look_at, now + LONGEST_LOOK_S, *(at for at in changes_at if at > now))
@@ -118,28 +117,28 @@ class SandboxLifecycle:
                     await self._changed.wait()
 
     async def aclose(self) -> None:
-        """Wake nobody any more. Idempotent."""
+        """Stop resuming. Idempotent."""
         if self._waking is not None:
             self._waking.cancel()
             await asyncio.gather(self._waking, return_exceptions=True)
 
     # -- use
 
-    async def used(self, wish: object = None) -> None:
-        """Somebody wants *wish* of it, or to sit down at it: it is awake when this returns.
+    async def used(self, command: object = None) -> None:
+        """Record use by *command*, or by attaching: the sandbox is awake when this returns.
 
         Raises:
             SessionEndedError: if its time is over.
-            RefusedError: if it sleeps, and use is not to wake it.
-            SandboxError: if it cannot be woken.
+            RefusedError: if it is paused, and use does not resume it.
+            SandboxError: if it cannot be resumed.
         """
-        self._use()
+        self._record_use()
         async with self._moving:
-            if self.is_ending and not isinstance(wish, Stop):
+            if self.is_ending and not isinstance(command, Stop):
                 raise SessionEndedError(self._session)
             if not self.sleeps:
                 return
-            if not self._terms.auto_resume and not isinstance(wish, Resume | Stop):
+            if not self._terms.auto_resume and not isinstance(command, Resume | Stop):
                 raise RefusedError(
                     f"session {self._session!r} is paused, and `session.auto_resume` is off.",
                     hint=f"`kasmon sandbox resume {self._session}` resumes it.",
@@ -150,34 +149,34 @@ class SandboxLifecycle:
                 self._give_up(error)
                 raise
 
-    async def move(self, wish: Pause | Resume) -> None:
-        """Put it to sleep, or wake it, as a person wishes; the log has what came of it when this returns.
+    async def move(self, command: Pause | Resume) -> None:
+        """Pause or resume it by the user's command; the log has the result when this returns.
 
         Raises:
             KasmonError: as `sleep` and `used`.
         """
         try:
-            if isinstance(wish, Pause):
-                await self.sleep("by user", to_disk=wish.to_disk)
+            if isinstance(command, Pause):
+                await self.sleep("by user", to_disk=command.to_disk)
             else:
-                await self.used(wish)
+                await self.used(command)
         finally:
             await self._log_writer.written(WRITTEN_S)
 
     def touched(self) -> None:
-        """Somebody sits down at it, or types: wake it soon, what is typed waits in its terminal."""
-        self._use()
+        """Record that a user attaches or types: resume it soon; typed keys wait in its terminal."""
+        self._record_use()
         may_sleep = self.sleeps or self._moving.locked()
         if may_sleep and self._terms.auto_resume and (self._waking is None or self._waking.done()):
-            self._waking = asyncio.create_task(self._woken())
+            self._waking = asyncio.create_task(self._resume())
 
     async def sleep(self, why: str, *, to_disk: bool = False) -> None:
-        """Put it to sleep, its memory held or *to_disk*. Nothing where it sleeps so, or deeper.
+        """Pause it, its memory held or *to_disk*. No effect if it is paused in that way, or deeper.
 
         Raises:
-            RefusedError: if it is at work, or waits for an answer.
-            UnableError: for *to_disk*, where that cannot be.
-            SandboxError: if it cannot be; it goes on then.
+            RefusedError: if it works, or waits for an answer.
+            UnableError: for *to_disk*, if that is not possible.
+            SandboxError: if pausing fails; it runs on then.
         """
         async with self._moving:
             session = as_of(self._log_writer.session, time.time())
@@ -191,17 +190,17 @@ class SandboxLifecycle:
             await self._put_down(why, to_disk=to_disk)
 
     async def _put_down(self, why: str, *, to_disk: bool) -> None:
-        """Put it to sleep; from memory to disk it goes by being awake."""
+        """Pause it; from memory to disk it is resumed in between."""
         if self.sleeps:
             await self._steps.thaw()
         await self._steps.freeze(why, to_disk=to_disk)
 
-    def _use(self) -> None:
+    def _record_use(self) -> None:
         self._used_at = self._wanted_at = time.time()
         self._steps.terms = self._terms
         self._changed.set()
 
-    async def _woken(self, why: str = "") -> None:
+    async def _resume(self, why: str = "") -> None:
         async with self._moving:
             if self.sleeps and not self.is_ending:
                 await self._tried_to_thaw(why)
@@ -216,17 +215,17 @@ class SandboxLifecycle:
             self._steps.warn(f"It cannot be resumed: {error.message}")
 
     def _give_up(self, error: SnapshotRefusedError) -> None:
-        """Its memory cannot be gone on from: its agent ends, and the next one goes on by its conversation's id."""
+        """End its agent, because its snapshot cannot be resumed; the next agent resumes the conversation by its id."""
         self.is_ending = True
         self._end_agent(f"{LOST}: {error.message}")
 
-    # -- what the clock says
+    # -- deadlines
 
     def _last_used(self, session: Session) -> float:
         return max(used_at(session), self._used_at)
 
     def _due(self, session: Session, now: float) -> DueStep | None:
-        """What is due when, however the clock on the wall was set meanwhile; None while it does not rest."""
+        """Return the next due step and its time, despite changes of the wall clock; None while it does not rest."""
         housing = self._steps.housing
         if housing.runtime is None or rests_at(session) > now:
             return None
@@ -238,8 +237,8 @@ class SandboxLifecycle:
             return step
         return msgspec.structs.replace(step, at=max(step.at, self._wanted_at + QUIET_S, self._not_before))
 
-    def _told(self, session: Session, now: float) -> float:
-        """Note what comes when, if that is not what was noted last; when that is to be looked at again."""
+    def _note_deadlines(self, session: Session, now: float) -> float:
+        """Note the coming deadlines, if they differ from those noted last; return when to check that again."""
         housing = self._steps.housing
         if (
             session.state is not SessionState.IDLE
@@ -255,15 +254,15 @@ class SandboxLifecycle:
             return math.inf
         shares = (each / 4 for each in (terms.standby_after_s, terms.idle_timeout_s) if each)
         known_at = last_used + min([TYPING_S, *shares])
-        is_only_typed = session.since <= self._told_at
-        if is_only_typed and now < known_at and now < self._told_at + LONGEST_LOOK_S:
+        is_only_typed = session.since <= self._noted_at
+        if is_only_typed and now < known_at and now < self._noted_at + LONGEST_LOOK_S:
             return known_at
-        self._told_at = now
-        self._steps.told(last_used)
+        self._noted_at = now
+        self._steps.note_deadlines(last_used)
         return math.inf
 
-    async def _take(self) -> None:
-        """Do what is due, unless somebody used it meanwhile or sits at it."""
+    async def _execute_due(self) -> None:
+        """Execute what is due, unless the sandbox was used meanwhile or a user is attached."""
         async with self._moving:
             now = time.time()
             if await self._is_attached():
@@ -274,13 +273,13 @@ class SandboxLifecycle:
             if step.step is LifecycleStep.END:
                 await self._end(step.why)
             else:
-                await self._doze(step.why, to_disk=step.step is LifecycleStep.PAUSE)
+                await self._pause_when_due(step.why, to_disk=step.step is LifecycleStep.PAUSE)
 
-    async def _doze(self, why: str, *, to_disk: bool) -> None:
+    async def _pause_when_due(self, why: str, *, to_disk: bool) -> None:
         last_used = self._used_at
         try:
             await self._put_down(why, to_disk=to_disk)
-        except KasmonError as error:  # it is not tried again until it was used, and ends all the same
+        except KasmonError as error:  # not tried again until it was used; the end comes all the same
             terms = msgspec.structs.replace(self._terms, standby_after_s=0.0)
             self._steps.terms = msgspec.structs.replace(terms, on_timeout="end") if to_disk else terms
             self._steps.warn(error.message)
@@ -289,7 +288,7 @@ class SandboxLifecycle:
             await self._tried_to_thaw("")
 
     async def _end(self, why: str) -> None:
-        """Begin to end its agent; its sandbox goes with it."""
+        """Begin to end its agent; its sandbox ends with it."""
         try:
             await self._steps.expire(why)
         except KasmonError as error:

@@ -1,6 +1,6 @@
-"""Which `kasmon mcp` a sandbox ends with, by the sandbox's name, and whether that server still lives.
+"""Which `kasmon mcp` server a sandbox ends with, by the sandbox's name, and whether that server still runs.
 
-What ends with one server is called `mcp-1a2b3c4d/...`, after the server, which holds a lock for life.
+What ends with a server is called `mcp-1a2b3c4d/...`, after the server, which holds a lock until it exits.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ from kasmon.store.event_log import EventLog
 
 OWN: Final = re.compile(r"(mcp-[0-9a-f]{8})/")
 LOOK_S: Final = 5.0
-"""How often a host looks whether the server of its session lives, in seconds."""
+"""How often a host checks whether the server of its session runs, in seconds."""
 GONE: Final = "its `kasmon mcp` has ended"
 
 
 def server_of(name: str) -> str:
-    """The server that a sandbox called *name* ends with; empty where it is none's."""
+    """Return the server that a sandbox called *name* ends with; empty if there is none."""
     found = OWN.match(name)
     return found[1] if found else ""
 
 
 def lock_of(places: Paths, server: str) -> Path:
-    """The file on which *server* holds a lock for life."""
+    """Return the file on which *server* holds a lock until it exits."""
     return places.mcp / f"{server}.lock"
 
 
 async def server_gone(places: Paths, session: SessionId, name: str) -> bool:
-    """Return once the server that *session*, first called *name*, ends with is gone: true; false where it has none."""
+    """Wait until the server that *session*, first called *name*, ends with has exited: true; false if it has none."""
     while server := server_of(name):
         await asyncio.sleep(LOOK_S)
         if not await asyncio.to_thread(_is_gone, places, server):
@@ -41,7 +41,7 @@ async def server_gone(places: Paths, session: SessionId, name: str) -> bool:
         now = await asyncio.to_thread(_renamed, places, session, name)
         if now == name:
             return True
-        name = now  # one that was made ahead, and is kept for a client by now
+        name = now  # a pre-provisioned one, assigned to a client by now
     return False
 
 
@@ -53,7 +53,7 @@ def _is_gone(places: Paths, server: str) -> bool:
 
 
 def _renamed(places: Paths, session: SessionId, name: str) -> str:
-    """What *session*, first called *name*, is called by now."""
+    """Return the current name of *session*, first called *name*."""
     try:
         for event, _ in EventLog(places.fleet_log).read():
             if isinstance(event, SessionRenamed) and event.session == session:

@@ -1,6 +1,6 @@
-"""The sandbox of an agent inside is put to sleep, woken, ended: each step is noted before it is taken, and once it was.
+"""The steps to pause, resume and end an agent's sandbox: each is noted before it is taken, and when it is done.
 
-So a host that comes after one that was killed in between knows what may have been done.
+So a host that follows one that was killed in between knows what may have been done.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ FOREVER: Final = LifetimeTerms(standby_after_s=0.0, idle_timeout_s=0.0, max_life
 
 
 class SandboxTransitions:
-    """The steps of the sandbox of *launch*. One at a time, please."""
+    """The steps of the sandbox of *launch*. Call one at a time."""
 
     def __init__(self, places: Paths, launch: Launch, log_writer: LogWriter) -> None:
         self.terms = FOREVER
-        """How long it is kept, by which it is told what comes next."""
+        """The terms that determine the deadlines."""
         self.keeps_memory = False
         """Whether it can be paused to disk."""
         self.can_sleep = True
-        """Whether it can be put to sleep at all."""
+        """Whether it can be paused at all."""
         self._tier: LoggedTier = launch.sandbox or "jail"
         self._places = places
         self._session = launch.session
@@ -43,29 +43,29 @@ class SandboxTransitions:
 
     @property
     def housing(self) -> SandboxState:
-        """The sandbox by the facts so far."""
+        """The sandbox's state by the events so far."""
         return self._log_writer.session.housing or SandboxState()
 
     async def learn(self) -> None:
-        """Look whether it can be paused to disk, and sleep at all."""
+        """Find out whether it can be paused to disk, and paused at all."""
         self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._places, self._session)
         self.can_sleep = await asyncio.to_thread(sandboxed_agent.can_pause, self._places, self._session)
 
-    def told(self, used_at: float) -> None:
-        """Note what comes next now that it was last used at *used_at*, in seconds since the epoch."""
+    def note_deadlines(self, used_at: float) -> None:
+        """Note the deadlines after its last use at *used_at*, in seconds since the epoch."""
         self._journal.move(SandboxPhase.RUNNING, used_at=used_at)
 
     def warn(self, text: str) -> None:
-        """Note *text* for people."""
+        """Note *text* for the user."""
         self._journal.tell(text)
 
     async def freeze(self, why: str, *, to_disk: bool = False) -> None:
-        """Put it to sleep, its memory held; or *to_disk*, and no process of it is left.
+        """Pause it, its memory held; or *to_disk*, without any process left.
 
         Raises:
-            RefusedError: if it is not known where it lives.
-            UnableError: for *to_disk*, where that cannot be.
-            SandboxError: if it was not put to sleep; it goes on.
+            RefusedError: if its runtime is not known yet.
+            UnableError: for *to_disk*, if that is not possible.
+            SandboxError: if it was not paused; it runs on.
         """
         runtime, held = self._runtime(), not to_disk
         self._journal.move(SandboxPhase.PAUSING, intended=True, held=held, why=why)
@@ -73,10 +73,10 @@ class SandboxTransitions:
             if not await self._log_writer.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not paused", "the log is not writable")
             slept = await asyncio.to_thread(self._freeze, runtime, to_disk)
-        except OSError as error:  # nobody knows how far it came, as on a full disk
+        except OSError as error:  # unknown how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
                 runtime = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime)
-            self._journal.move(SandboxPhase.RUNNING, runtime=self._fronted(runtime))
+            self._journal.move(SandboxPhase.RUNNING, runtime=self._with_front(runtime))
             raise SandboxError("its sandbox was not paused", str(error)) from error
         except KasmonError:
             self._journal.move(SandboxPhase.RUNNING)
@@ -87,18 +87,18 @@ class SandboxTransitions:
         turn = self.housing.turn
         return sandboxed_agent.pause(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
 
-    def _fronted(self, runtime: SandboxRuntime) -> SandboxRuntime:
-        """*runtime* behind the process that stands in front of it."""
+    def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
+        """Return *runtime* with the front process recorded before."""
         known = self.housing.runtime
         return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
 
     async def thaw(self, why: str = "") -> None:
-        """Let it go on. Where nothing can be written down it does so all the same: nothing is lost by that.
+        """Resume it, even if the log cannot be written: nothing is lost by that.
 
         Raises:
-            RefusedError: if it is not known where it lives.
-            SnapshotRefusedError: if its memory on disk may not be gone on from.
-            SandboxError: if it cannot; it sleeps on.
+            RefusedError: if its runtime is not known yet.
+            SnapshotRefusedError: if its snapshot must not be resumed.
+            SandboxError: if resuming fails; it stays paused.
         """
         before = self.housing
         runtime, held, snapshot = self._runtime(), before.held, before.snapshot
@@ -112,11 +112,11 @@ class SandboxTransitions:
         self._journal.move(SandboxPhase.RUNNING, runtime=runtime, why=why)
 
     async def expire(self, why: str) -> None:
-        """Make ready for its end, for the reason *why*: whoever is in it hears signals when this returns.
+        """Prepare its end, for the reason *why*: its processes can receive signals when this returns.
 
         Raises:
-            RefusedError: if it is not known where it lives.
-            SandboxError: if nothing can be written down; it is as it was. Or if those inside still stand still.
+            RefusedError: if its runtime is not known yet.
+            SandboxError: if the log cannot be written, and nothing changed; or if its processes are still frozen.
         """
         runtime, before = self._runtime(), self.housing
         self._journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
@@ -127,17 +127,17 @@ class SandboxTransitions:
             await self._wake(runtime, before)
 
     async def _wake(self, runtime: SandboxRuntime, before: SandboxState) -> SandboxRuntime:
-        """Where it lives once it goes on."""
+        """Resume it and return its runtime."""
         slept = PauseResult(held=before.held, snapshot=before.snapshot) if before.phase is SandboxPhase.PAUSED else None
         try:
-            goes_on = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime, slept)
-            return self._fronted(goes_on)
+            resumed = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime, slept)
+            return self._with_front(resumed)
         except OSError as error:
             raise SandboxError("its sandbox cannot be resumed", str(error)) from error
 
     @property
     def _journal(self) -> SandboxJournal:
-        """What the pen knows by now, and writes down."""
+        """The journal over the current state, which writes to the session's log."""
 
         def write(event: Event) -> None:
             self._log_writer.note(event, durable=must_be_on_disk(event))

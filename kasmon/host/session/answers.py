@@ -1,4 +1,4 @@
-"""A person's answer on its way to the agent: checked, kept as a rule where it is one, written down, then told."""
+"""Delivers a user's answer to the agent: checked, stored as a rule if it is one, logged, then sent."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from kasmon.model.permission import Request
 
 
 class AnswerService:
-    """The answers to one agent's requests, one after the other: of two to the same request exactly one wins."""
+    """The answers to one agent's requests, one after the other: of two to the same request exactly one is accepted."""
 
     def __init__(self, log_writer: LogWriter, agent: StructuredAgentRunner) -> None:
         self._log_writer = log_writer
@@ -24,11 +24,11 @@ class AnswerService:
         self._turn = asyncio.Lock()
 
     async def carry(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
-        """Take *answer*, which process *peer_pid* sent, and tell the agent.
+        """Accept *answer*, which process *peer_pid* sent, and send it to the agent.
 
         Raises:
-            RefusedError: if an agent sent it, or it is not what its request takes; nothing was sent then.
-            KasmonError: if a rule could not be kept, or the agent could not be told.
+            RefusedError: if an agent sent it, or its request does not take it; nothing was sent then.
+            KasmonError: if a rule could not be stored, or the agent could not be reached.
         """
         await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
         egress = self._agent.egress
@@ -37,15 +37,15 @@ class AnswerService:
                 await egress.answer(answer, await asyncio.to_thread(seat, peer_pid))
                 await self._log_writer.on_disk()
                 return
-            taken = await self._taken(answer, await asyncio.to_thread(seat, peer_pid))
+            taken = await self._accept(answer, await asyncio.to_thread(seat, peer_pid))
         if taken is not None:
             await self._log_writer.on_disk()
-            await self._tell(answer, taken)
+            await self._send(answer, taken)
 
-    async def _taken(self, answer: Answer, who: str) -> AcceptedAnswer | None:
+    async def _accept(self, answer: Answer, who: str) -> AcceptedAnswer | None:
         asks, policy = self._agent.asks, self._agent.policy
         request, asked = asks.checked(answer)
-        answer = self._whole(answer, asked)
+        answer = self._restore_secrets(answer, asked)
         if answer.decision not in STANDING:
             return asks.take(answer, who=who)
         rule = await asyncio.to_thread(policy.remember, request, answer)
@@ -57,17 +57,17 @@ class AnswerService:
                     await asyncio.to_thread(policy.forget, rule)
             raise
 
-    def _whole(self, answer: Answer, asked: Request) -> Answer:
-        """*answer* with the secrets back in its edited input: whoever edited it saw only where they stand.
+    def _restore_secrets(self, answer: Answer, asked: Request) -> Answer:
+        """Return *answer* with the secrets restored in its edited input: the user edited only their marks.
 
         Raises:
-            UsageError: if it cannot be told what belongs into a hidden part; nothing was sent then.
+            UsageError: if a redacted part is ambiguous; nothing was sent then.
         """
         if answer.input is None:
             return answer
         try:
             return msgspec.structs.replace(
-                answer, input=self._log_writer.book.hiding.restored(answer.input, asked.input)
+                answer, input=self._log_writer.session_log.redactor.restored(answer.input, asked.input)
             )
         except ValueError as error:
             raise UsageError(
@@ -75,7 +75,7 @@ class AnswerService:
                 hint="Leave each ⟨hidden: …⟩ unchanged, or remove it.",
             ) from error
 
-    async def _tell(self, answer: Answer, taken: AcceptedAnswer) -> None:
+    async def _send(self, answer: Answer, taken: AcceptedAnswer) -> None:
         try:
             await self._agent.tell(taken.answer)
         except (RequestClosedError, StaleRequestError) as error:

@@ -1,7 +1,7 @@
-"""What other agents tell this one is bounded where it arrives, whoever sent it: how long, how often, and when.
+"""Limits on messages from other agents, applied at the receiving host: length, rate, and timing.
 
-A message of a peer is a prompt at a turn's end. The host counts those that its log has, so that neither a sender that
-counts differently nor a host that begins anew takes more.
+A message of a peer is a prompt at a turn's end. The host counts those in its log, so that neither a sender that
+counts differently nor a restarted host accepts more.
 """
 
 from collections import deque
@@ -14,31 +14,31 @@ from kasmon.host.journal.session_log import SessionLog
 from kasmon.model.commands import Prompt
 
 LONGEST: Final = 8_000
-"""How many characters a message may have, without the words in front of it that say whose it is."""
+"""How many characters a message may have, without the preface that names its sender."""
 PREFACE: Final = 400
-"""How many those words may have."""
+"""How many characters the preface may have."""
 MOST: Final = 6
 """How many messages of peers an agent may get within `WINDOW_S`."""
 WINDOW_S: Final = 60.0
 
 
 class PeerMessageLimiter:
-    """What peers told the agent of *book* of late."""
+    """The recent messages of peers to the agent of *session_log*."""
 
-    def __init__(self, book: SessionLog) -> None:
-        self._came = deque(book.peers_at, MOST)
+    def __init__(self, session_log: SessionLog) -> None:
+        self._came = deque(session_log.peers_at, MOST)
 
     def admit(self, prompt: Prompt, name: str, now: float) -> Prompt:
-        """*prompt* as it may go on; one of a peer waits for the turn's end, whatever it says itself.
+        """Return *prompt* if admitted; one of a peer waits for the turn's end, whatever it requests.
 
         Args:
-            prompt: anybody's.
-            name: what the session is called.
+            prompt: a prompt of any sender.
+            name: the session's name.
             now: in seconds since the epoch.
 
         Raises:
             UsageError: if it is a peer's and too long.
-            RefusedError: if it is a peer's and too many came of late; nothing was kept of it then.
+            RefusedError: if it is a peer's and too many arrived recently; nothing of it was stored then.
         """
         if prompt.by != "peer":
             return prompt

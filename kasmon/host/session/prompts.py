@@ -1,10 +1,10 @@
-"""Prompts on their way to the agent: which may go, which waits, and the receipt of each.
+"""Delivers prompts to the agent: which are sent now, which are queued, and the receipt of each.
 
-A receipt's steps in the log: `queued` (waits for the turn to end), `typed` (being handed over), `submitted` (the agent
-took it), `started`, then `finished` or, where its turn ended in an error, `failed`. A turn is credited to the prompt
-whose text the agent names; a prompt of which no turn is known to have come is `unsure`. A queue survives its host: what
-was `queued` is handed over by the next one. What was `typed` is not, since nobody knows whether the agent has it:
-nothing is ever prompted twice.
+A receipt's states in the log: `queued` (waits for the turn to end), `typed` (being delivered), `submitted` (the agent
+accepted it), `started`, then `finished` or, if its turn ended in an error, `failed`. A turn is credited to the prompt
+whose text the agent names; a prompt of which no turn is known to have come is `unsure`. A queue survives its host: the
+next host delivers what was `queued`. It does not deliver what was `typed`, since the agent may have it: no prompt is
+ever delivered twice.
 """
 
 import asyncio
@@ -34,42 +34,42 @@ from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line
 
 QUEUE: Final = 100
-"""How many prompts may wait."""
+"""How many prompts may be queued."""
 BEGIN_S: Final = 10.0
-"""How long a prompt that an idle agent took may take to begin its turn, before the next may go."""
+"""How long the turn of a prompt that an idle agent accepted may take to begin, before the next may be sent."""
 SHOWN: Final = 200
 TAKEN_IN = "the agent accepted it but never confirmed it: it may have become part of another turn"
 DROPPED = "the turn ended before the agent had accepted it"
 TAKEN_BACK = "taken back"
 REST_LOOK_S: Final = 0.1
-"""How often a host that hands over looks whether a turn has ended, in seconds."""
+"""How often a host that hands over checks whether the turn has ended, in seconds."""
 NOT_STEERED = "this agent accepts nothing during a turn; the prompt is queued until it ends"
 LIMITED = "its usage limit was reached"
 ON_THE_WAY = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
 CREDITABLE = (*ON_THE_WAY, ReceiptState.UNSURE)
-"""Receipts whose prompt an agent may still name."""
+"""The states of receipts whose prompt an agent may still name."""
 ASLEEP = (SessionState.STANDBY, SessionState.PAUSED)
-"""A prompt wakes it."""
+"""The states in which a prompt resumes the sandbox."""
 
 R = ReceiptState
 
 
 class Prompts:
-    """The prompts of one agent; `give` carries a wish to it."""
+    """The prompts of one agent; `give` sends a command to it."""
 
     def __init__(self, log_writer: LogWriter, give: Callable[[Wish], Awaitable[None]], *, steers: bool = True) -> None:
         """*steers*: a prompt can go to the agent while a turn runs; else it waits for the turn's end."""
         self._steers = steers
         self.is_ready = False
-        """The agent runs and has said so; until then every prompt waits."""
+        """Whether the agent has reported that it runs; until then every prompt is queued."""
         self.is_leaving = False
-        """The host hands over: what is not with the agent yet waits for the next host."""
+        """Whether the host hands over: prompts that are not with the agent yet wait for the next host."""
         self._log_writer = log_writer
-        self._mail = PeerMessageLimiter(log_writer.book)
+        self._peer_limiter = PeerMessageLimiter(log_writer.session_log)
         self._give = give
-        self._handing = asyncio.Lock()
-        self._handed: list[ReceiptId] = []
-        """What the agent was given and began no turn with yet, in the order in which it takes them."""
+        self._delivering = asyncio.Lock()
+        self._delivered: list[ReceiptId] = []
+        """The prompts that the agent got and began no turn with yet, in the order in which it takes them."""
         self._expecting: asyncio.TimerHandle | None = None
         """Runs while an idle agent has a prompt whose turn has not begun."""
         self._changed = asyncio.Event()
@@ -77,24 +77,26 @@ class Prompts:
 
     @property
     def state(self) -> SessionState:
-        """What it does, as far as prompts go: an agent that sleeps is woken by one, so it is idle."""
+        """The session's state for prompts: idle for an agent in a paused sandbox, since a prompt resumes it."""
         if not self.is_ready:
             return SessionState.STARTING
         state = self._log_writer.session.state
         return SessionState.IDLE if state in ASLEEP else state
 
     async def take(self, prompt: Prompt) -> Receipt:
-        """Carry *prompt* to the agent as its `when` says; the receipt tells how far it came.
+        """Send *prompt* to the agent as its `when` requires; the receipt shows how far it came.
 
         Raises:
             UsageError: if it is empty, or a peer's and too long.
-            SessionBusyError: if the agent is busy and *prompt* is not to disturb it.
-            RefusedError: if too many wait already, too many came of peers of late, or the agent does not take it.
-            TimedOutError: if the agent did not react; it is not known then whether it has the prompt.
+            SessionBusyError: if the agent is busy and *prompt* is not to interrupt it.
+            RefusedError: if too many are queued, too many came from peers recently, or the agent does not accept it.
+            TimedOutError: if the agent did not react; it is then unknown whether it has the prompt.
         """
         if not prompt.text.strip():
             raise UsageError("a prompt must not be empty.")
-        prompt = self._mail.admit(prompt, self._log_writer.session.name or self._log_writer.session.id, time.time())
+        prompt = self._peer_limiter.admit(
+            prompt, self._log_writer.session.name or self._log_writer.session.id, time.time()
+        )
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
             raise SessionBusyError(self._log_writer.session.name or self._log_writer.session.id, state)
@@ -102,7 +104,7 @@ class Prompts:
             return self.queue(prompt)
         if prompt.when == "now" and not self._steers and not self._is_open():
             return self.queue(prompt, NOT_STEERED)
-        async with self._handing:
+        async with self._delivering:
             if prompt.when == "interrupt" and self._state is not SessionState.IDLE:
                 await self._interrupt()
             try:
@@ -111,10 +113,10 @@ class Prompts:
                 self._changed.set()
 
     def queue(self, prompt: Prompt, why: str = "") -> Receipt:
-        """Keep *prompt* until the agent is idle; *why* tells its sender the reason, where it is no plain one.
+        """Queue *prompt* until the agent is idle; *why* explains an unusual reason to its sender.
 
         Raises:
-            RefusedError: if too many wait already.
+            RefusedError: if too many are queued already.
         """
         session = self._log_writer.session
         if session.queue >= QUEUE:
@@ -124,29 +126,29 @@ class Prompts:
         self._changed.set()
         return receipt
 
-    def requeue(self, wish: Requeue) -> Receipt:
-        """Change, move or take back a prompt that waits; its receipt after that.
+    def requeue(self, command: Requeue) -> Receipt:
+        """Change, move or take back a queued prompt; return its receipt after that.
 
         Raises:
             NotFoundError: if there is no such receipt.
-            RefusedError: if its prompt waits no more; nothing changed then.
-            UsageError: if it would be empty, or some of what is hidden in it was changed.
+            RefusedError: if its prompt is no longer queued; nothing changed then.
+            UsageError: if it would be empty, or a redacted part of it was changed.
         """
-        receipt = next((known for known in self._log_writer.session.receipts if known.id == wish.receipt), None)
+        receipt = next((known for known in self._log_writer.session.receipts if known.id == command.receipt), None)
         if receipt is None:
-            raise NotFoundError(f"there is no prompt {wish.receipt!r}.", hint="`kasmon show` lists the receipts.")
+            raise NotFoundError(f"there is no prompt {command.receipt!r}.", hint="`kasmon show` lists the receipts.")
         if receipt.state is not R.QUEUED:
             raise RefusedError(f"the prompt {receipt.id!r} is {receipt.state}: it is no longer queued.")
-        if wish.text is not None and not wish.text.strip():
+        if command.text is not None and not command.text.strip():
             raise UsageError("a prompt must not be empty.", hint="Delete it from the queue instead.")
-        if wish.drop:
+        if command.drop:
             return self._step(receipt, R.REFUSED, TAKEN_BACK)
-        if wish.place is not None:
+        if command.place is not None:
             order = [waiting.id for waiting in self._in(R.QUEUED) if waiting.id != receipt.id]
-            order.insert(max(0, wish.place), receipt.id)
+            order.insert(max(0, command.place), receipt.id)
             self._log_writer.note(QueueOrdered(at=time.time(), receipts=tuple(order)))
-        if wish.text is not None:
-            text = self._log_writer.book.restored(receipt.id, wish.text)
+        if command.text is not None:
+            text = self._log_writer.session_log.restored(receipt.id, command.text)
             prompt = msgspec.structs.replace(self._prompt(receipt.id), text=text)
             changed = self._receipt(receipt.id, prompt, R.QUEUED)
             receipt = self._move(msgspec.structs.replace(receipt, text=changed.text, digest=changed.digest), prompt)
@@ -158,7 +160,7 @@ class Prompts:
         return self._is_open()
 
     async def rest(self) -> None:
-        """Give the agent nothing any more, and return when what it has is finished."""
+        """Send nothing more to the agent, and return when what it has is finished."""
         self.is_leaving = True
         while True:
             if self.is_at_rest:
@@ -166,36 +168,36 @@ class Prompts:
             await asyncio.sleep(REST_LOOK_S)
 
     def heard(self, event: Event) -> None:
-        """Move receipts by what the agent did, after *event* was noted."""
+        """Move receipts according to *event*, after it was noted."""
         if isinstance(event, TurnStarted):
-            self._begun()
+            self._stop_expecting()
             if event.by != "agent" and (begins := self._beginning(event.prompt)) is not None:
-                self._passed_over(begins.id)
+                self._mark_passed_over(begins.id)
                 self._move(begins)
         elif isinstance(event, TurnEnded):
-            self._begun()
+            self._stop_expecting()
             for receipt in self._in(R.STARTED):
                 self._end(receipt, event)
             self._await_turn()
             for text in event.dropped:
-                if same := [receipt for receipt in self._in(*ON_THE_WAY) if receipt.text == _shown(text)]:
+                if same := [receipt for receipt in self._in(*ON_THE_WAY) if receipt.text == _first_line(text)]:
                     self._step(same[0], R.LOST, DROPPED)
         self._changed.set()
 
     def _end(self, receipt: Receipt, event: TurnEnded) -> Receipt:
-        """*receipt* after its turn ended as *event* says."""
+        """Return *receipt* after its turn ended by *event*."""
         if event.reason in ("error", "limit"):
             return self._step(receipt, R.FAILED, event.error or (LIMITED if event.reason == "limit" else event.reason))
         return self._step(receipt, R.FINISHED, "" if event.reason == "done" else event.error or event.reason)
 
     def _await_turn(self) -> None:
-        """Note what is on its way now as unsure if no turn has come of it in `BEGIN_S`."""
+        """Mark prompts being delivered now as unsure if no turn comes of them within `BEGIN_S`."""
         if taken := {receipt.id for receipt in self._in(*ON_THE_WAY)}:
-            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, taken)
+            asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, taken)
 
-    def _no_turn_of(self, taken: set[ReceiptId]) -> None:
-        """Note what was *taken* a while ago as unsure, if it is on its way still and no turn runs."""
-        if self._task.done() or self._handing.locked() or self.state is not SessionState.IDLE:
+    def _mark_unsure(self, taken: set[ReceiptId]) -> None:
+        """Mark the *taken* prompts as unsure that are still being delivered, if no turn runs."""
+        if self._task.done() or self._delivering.locked() or self.state is not SessionState.IDLE:
             return
         for receipt in self._in(*ON_THE_WAY):
             if receipt.id in taken:
@@ -204,44 +206,44 @@ class Prompts:
         self._changed.set()
 
     def _why_unsure(self, receipt: Receipt) -> str:
-        """Why it is not known which turn carried the prompt of *receipt*."""
+        """Return why it is unknown which turn carried the prompt of *receipt*."""
         return NO_TURN
 
-    def _passed_over(self, begins: ReceiptId) -> None:
-        """What the agent took before the prompt *begins*, and never named, may have been taken in with another turn."""
-        if begins in self._handed:
-            place = self._handed.index(begins)
-            before, self._handed = self._handed[:place], self._handed[place + 1 :]
+    def _mark_passed_over(self, begins: ReceiptId) -> None:
+        """Mark prompts accepted before *begins* and never named as unsure: they may have joined another turn."""
+        if begins in self._delivered:
+            place = self._delivered.index(begins)
+            before, self._delivered = self._delivered[:place], self._delivered[place + 1 :]
             for receipt in self._in(R.SUBMITTED):
                 if receipt.id in before:
                     self._step(receipt, R.UNSURE, TAKEN_IN)
 
     async def aclose(self) -> None:
-        """Hand nothing over any more. Idempotent."""
-        self._begun()
+        """Stop delivering. Idempotent."""
+        self._stop_expecting()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        """Hand over what waits, one prompt for each time that the agent is idle."""
+        """Deliver queued prompts, one for each time that the agent is idle."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             while self._log_writer.session.queue and self._is_free(queued=0):
-                async with self._handing:
+                async with self._delivering:
                     waiting = self._in(R.QUEUED)
                     if not waiting or self.state is not SessionState.IDLE:
                         break
                     try:
                         await self._hand_over(self._prompt(waiting[0].id), waiting[0])
                     except KasmonError:
-                        continue  # its receipt says so
+                        continue  # its receipt has the error
 
     async def _interrupt(self) -> None:
         """End the running turn and wait until it has ended.
 
         Raises:
-            TimedOutError: if it goes on; nothing was prompted then.
+            TimedOutError: if it continues; nothing was prompted then.
         """
         await self._give(Interrupt())
         try:
@@ -255,14 +257,14 @@ class Prompts:
             self._changed.set()
 
     async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
-        """Give *prompt*, new or that of the receipt *waiting*, to the agent; its receipt then.
+        """Send *prompt*, new or of the queued receipt *waiting*, to the agent; return its receipt then.
 
         Raises:
-            KasmonError: if it did not take it; the receipt says so too.
+            KasmonError: if the agent did not accept it; the receipt has the error too.
         """
         was_idle = self.state is SessionState.IDLE
         receipt = self._typed(prompt, waiting)
-        self._handed.insert(0 if prompt.when == "interrupt" else len(self._handed), receipt.id)
+        self._delivered.insert(0 if prompt.when == "interrupt" else len(self._delivered), receipt.id)
         try:
             await self._give(prompt)
         except TimedOutError as error:
@@ -276,14 +278,14 @@ class Prompts:
         return self._submitted(receipt, was_idle=was_idle)
 
     def _typed(self, prompt: Prompt, waiting: Receipt | None, reason: str = "") -> Receipt:
-        """The receipt of *prompt*, new or *waiting* until now, which is being handed over from here on."""
+        """Return the receipt of *prompt*, new or queued as *waiting*, in the state `typed`."""
         if waiting is not None:
             return self._step(waiting, R.TYPED, reason)
         receipt = self._receipt(self._log_writer.session.next_receipt(), prompt, R.TYPED)
         return self._move(msgspec.structs.replace(receipt, reason=reason), prompt)
 
     def _submitted(self, receipt: Receipt, reason: str = "", *, was_idle: bool) -> Receipt:
-        """The receipt after the agent took the prompt."""
+        """Return the receipt after the agent accepted the prompt."""
         now = self._now(receipt)
         if now.state is R.TYPED:
             now = self._step(now, R.SUBMITTED, reason)
@@ -302,27 +304,27 @@ class Prompts:
         return not waits and not self.is_leaving and self.state is SessionState.IDLE and self._is_open()
 
     def _is_open(self) -> bool:
-        """No turn runs, and none is about to begin."""
-        return self._state is SessionState.IDLE and self._expecting is None and not self._handing.locked()
+        """Whether no turn runs, and none is about to begin."""
+        return self._state is SessionState.IDLE and self._expecting is None and not self._delivering.locked()
 
     def _expect(self) -> None:
         self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._expected)
 
     def _expected(self) -> None:
-        """No turn began in time."""
-        self._no_turn_of({receipt.id for receipt in self._in(*ON_THE_WAY)})
-        self._begun()
+        """Handle that no turn began in time."""
+        self._mark_unsure({receipt.id for receipt in self._in(*ON_THE_WAY)})
+        self._stop_expecting()
 
-    def _begun(self) -> None:
+    def _stop_expecting(self) -> None:
         if self._expecting is not None:
             self._expecting.cancel()
             self._expecting = None
         self._changed.set()
 
     def _beginning(self, text: str) -> Receipt | None:
-        """The receipt of the prompt *text* whose turn begins, as it is from now on; None where it is none of them.
+        """Return the receipt of the prompt *text* whose turn begins, in its new state; None if there is none.
 
-        That is the oldest with this text. A turn whose agent names no text is that of the only prompt on its way.
+        That is the oldest with this text. A turn whose agent names no text is that of the only prompt being delivered.
         """
         if text:
             return self._named(prompt_digest(text))
@@ -330,7 +332,7 @@ class Prompts:
         return self._started(on_the_way[0], "alone") if len(on_the_way) == 1 else None
 
     def _named(self, digest: str) -> Receipt | None:
-        """The oldest receipt of the prompt with *digest* that has no turn yet, as it is when its turn begins."""
+        """Return the oldest receipt with *digest* that has no turn yet, in its state at the turn's beginning."""
         same = [receipt for receipt in self._in(*CREDITABLE) if receipt.digest == digest]
         return self._started(same[0], "text") if same else None
 
@@ -344,7 +346,7 @@ class Prompts:
         return next((now for now in self._log_writer.session.receipts if now.id == receipt.id), receipt)
 
     def _prompt(self, receipt: ReceiptId) -> Prompt:
-        fact = self._log_writer.book.prompts[receipt]
+        fact = self._log_writer.session_log.prompts[receipt]
         return Prompt(text=fact.prompt, by=fact.by)
 
     def _receipt(self, receipt: ReceiptId, prompt: Prompt, state: ReceiptState) -> Receipt:
@@ -352,13 +354,13 @@ class Prompts:
             id=receipt,
             session=self._log_writer.session.id,
             state=state,
-            text=_shown(prompt.text),
+            text=_first_line(prompt.text),
             at=time.time(),
-            digest=prompt_digest(self._given(prompt.text)),
+            digest=prompt_digest(self._as_sent(prompt.text)),
         )
 
-    def _given(self, text: str) -> str:
-        """*text* as the agent gets it."""
+    def _as_sent(self, text: str) -> str:
+        """Return *text* as the agent gets it."""
         return text
 
     def _stepped(self, receipt: Receipt, state: ReceiptState, reason: str = "") -> Receipt:
@@ -375,6 +377,6 @@ class Prompts:
         return receipt
 
 
-def _shown(text: str) -> str:
+def _first_line(text: str) -> str:
     line = next((line for line in text.splitlines() if line.strip()), "")
     return clean_line(line)[:SHOWN]

@@ -1,4 +1,4 @@
-"""What the agent asks, between its own ids and the log's: each request is answered once, and only as it was shown."""
+"""The agent's requests, mapped between its own ids and the log's: each is answered once, and only as displayed."""
 
 import time
 from collections.abc import Mapping
@@ -25,78 +25,80 @@ CHANGED = "the agent has a different request now"
 
 
 class AcceptedAnswer(NamedTuple):
-    """An answer that was accepted: as the agent is told it, and what the agent had asked."""
+    """An accepted answer as it is sent to the agent, and the agent's request."""
 
     answer: Answer
     asked: Request
 
 
 class OpenRequest(NamedTuple):
-    """A request that waits."""
+    """An open request."""
 
     request: Request
-    """As the log has it."""
+    """As in the log."""
     asked: Request
-    """As the agent gave it."""
+    """As the agent sent it."""
 
 
 class RequestRegistry:
-    """The requests of one agent. Backends name them as they like; in the log they are `<session>-<n>`."""
+    """The requests of one agent. Backends choose their ids freely; in the log they are `<session>-<n>`."""
 
-    def __init__(self, log_writer: LogWriter, policy: SessionRules, told: Mapping[Decision, Decision] = ONCE) -> None:
-        """*told*: what the agent is told in the place of a decision."""
+    def __init__(
+        self, log_writer: LogWriter, policy: SessionRules, replacements: Mapping[Decision, Decision] = ONCE
+    ) -> None:
+        """*replacements*: replaces decisions in what is sent to the agent."""
         self._log_writer = log_writer
         self._policy = policy
-        self._told = told
+        self._replacements = replacements
         self._asked: dict[RequestId, Request] = {}
-        """Our id of each open request -> the request as the agent gave it."""
+        """The log's id of each open request -> the request as the agent sent it."""
 
     def heard(self, event: Event) -> Event | None:
-        """*event* with our request ids in the place of the agent's; None if it says nothing new."""
+        """Return *event* with the log's request ids in place of the agent's; None if nothing has changed."""
         if isinstance(event, RequestOpened):
             return self._opened(event.request, event.at)
         if isinstance(event, RequestAnswered | RequestWithdrawn | RequestSetAside):
-            ours = self._ours(event.request)
-            return None if ours is None else msgspec.structs.replace(event, request=ours)
+            log_id = self._log_id(event.request)
+            return None if log_id is None else msgspec.structs.replace(event, request=log_id)
         return event
 
     def open_own(self, request: Request) -> RequestId:
-        """Open *request* of the host itself; the id that it has in the log.
+        """Open *request* of the host itself; return its id in the log.
 
-        No standing rule comes of an answer to it, and no agent is told of it.
+        An answer to it makes no standing rule, and is not sent to the agent.
         """
         session = self._log_writer.session
-        ours = session.next_request()
+        log_id = session.next_request()
         now = time.time()
-        opened = sealed(msgspec.structs.replace(request, id=ours, session=session.id, asked_at=now, by_host=True))
-        self._asked[ours] = opened
+        opened = sealed(msgspec.structs.replace(request, id=log_id, session=session.id, asked_at=now, by_host=True))
+        self._asked[log_id] = opened
         self._log_writer.note(RequestOpened(at=now, request=opened))
-        return ours
+        return log_id
 
     def is_own(self, request: RequestId) -> bool:
         """Whether the host itself opened *request*, and it is open."""
         return (asked := self._asked.get(request)) is not None and asked.by_host
 
     def forget_closed(self) -> None:
-        """Let go of what is no longer open, after each fact."""
+        """Forget requests that are no longer open, after each event."""
         if self._asked:
             still_open = {ask.id for ask in self._log_writer.session.asks}
-            self._asked = {ours: asked for ours, asked in self._asked.items() if ours in still_open}
+            self._asked = {log_id: asked for log_id, asked in self._asked.items() if log_id in still_open}
 
     def void(self, why: str, at: float) -> None:
-        """Nobody waits for an answer any more, whether the agent's backend said so or not."""
+        """Withdraw all open requests, whether the agent's backend reported that or not."""
         for request in self._log_writer.session.asks:
             self._log_writer.note(RequestWithdrawn(at=at, request=request.id, why=why))
         self.forget_closed()
 
     def checked(self, answer: Answer) -> OpenRequest:
-        """The open request that *answer* may answer.
+        """Return the open request that *answer* may answer.
 
         Raises:
             RequestNotFoundError: if there never was a request of that id.
             RequestClosedError: if it was answered or withdrawn before.
-            StaleRequestError: if it says something else than what was answered.
-            UnableError: if the agent cannot be told this.
+            StaleRequestError: if it differs from the request that was answered.
+            UnableError: if the agent cannot receive this answer.
             RefusedError: if the request does not take this decision.
             UsageError: if the answer lacks what its decision needs, or carries what would be ignored.
         """
@@ -111,12 +113,12 @@ class RequestRegistry:
         return OpenRequest(request, asked)
 
     def take(self, answer: Answer, by: str = "user", who: str = "", rule: str = "") -> AcceptedAnswer | None:
-        """Accept *answer*: its request is closed from now on, and the log says so. None for LATER: it stays open.
+        """Accept *answer*: close its request now, and log that. None for LATER: the request stays open.
 
         Args:
-            answer: from whom it may concern.
-            by: `user`, or `policy` where a rule answers.
-            who: at which screen the person sits.
+            answer: the answer of a user or a rule.
+            by: `user`, or `policy` if a rule answers.
+            who: the user's terminal.
             rule: the id of the rule that it makes, or that answers.
 
         Raises:
@@ -138,51 +140,51 @@ class RequestRegistry:
             input=answer.input,
         )
         if answer.input is not None:
-            hiding = self._log_writer.book.hiding  # before the comparison, so that no part of a secret shows
+            hiding = self._log_writer.session_log.redactor  # before the comparison, so that no part of a secret shows
             answered = hiding.fact(answered)
             shown = hiding.fact(RequestOpened(at=answered.at, request=request)).request.input
             answered = msgspec.structs.replace(answered, diff=of_inputs(shown, answered.input or {}))
         self._log_writer.note(answered, durable=True)
         self.forget_closed()
-        return AcceptedAnswer(self.as_told(answer, asked), asked)
+        return AcceptedAnswer(self.for_agent(answer, asked), asked)
 
-    def as_told(self, answer: Answer, asked: Request) -> Answer:
-        """*answer* as the agent is told it, to the request that it gave as *asked*."""
-        decision = self._told.get(answer.decision, answer.decision)
+    def for_agent(self, answer: Answer, asked: Request) -> Answer:
+        """Return *answer* as it is sent to the agent, for the agent's own request *asked*."""
+        decision = self._replacements.get(answer.decision, answer.decision)
         return msgspec.structs.replace(
             with_text_as_label(answer), request=asked.id, digest=asked.digest or answer.digest, decision=decision
         )
 
-    def ours(self, theirs: RequestId) -> Request | None:
-        """The open request that the agent calls *theirs*, as the log has it."""
-        ours = self._ours(theirs)
-        return None if ours is None else self._log_writer.session.open_request(ours)
+    def log_id(self, agent_id: RequestId) -> Request | None:
+        """Return the open request that the agent calls *agent_id*, as in the log."""
+        log_id = self._log_id(agent_id)
+        return None if log_id is None else self._log_writer.session.open_request(log_id)
 
     def reopen(self, taken: AcceptedAnswer) -> None:
-        """The agent did not take the answer, so it waits on: the same request again, under the next id."""
+        """Open the same request again, under the next id: the agent did not accept the answer and still waits."""
         if (opened := self._opened(taken.asked, time.time())) is not None:
             self._log_writer.note(opened)
 
     def _opened(self, asked: Request, at: float) -> RequestOpened | None:
         session = self._log_writer.session
-        ours = session.next_request()
+        log_id = session.next_request()
         named = msgspec.structs.replace(
-            asked, id=ours, session=session.id, asked_at=asked.asked_at or at, later=False, digest="", by_host=False
+            asked, id=log_id, session=session.id, asked_at=asked.asked_at or at, later=False, digest="", by_host=False
         )
         if named.kind is RequestKind.PLAN and not named.shown.strip():
             named = msgspec.structs.replace(named, shown=NO_PLAN)
         request = sealed(self._policy.offered(named))
-        before = self._ours(asked.id)
+        before = self._log_id(asked.id)
         if before is not None and (known := session.open_request(before)) is not None:
             if known.digest == request.digest:
                 return None
             self._log_writer.note(RequestWithdrawn(at=at, request=before, why=CHANGED))
             del self._asked[before]
-        self._asked[ours] = msgspec.structs.replace(asked, by_host=False)
+        self._asked[log_id] = msgspec.structs.replace(asked, by_host=False)
         return RequestOpened(at=at, request=request)
 
-    def _ours(self, theirs: RequestId) -> RequestId | None:
-        return next((ours for ours, asked in self._asked.items() if asked.id == theirs), None)
+    def _log_id(self, agent_id: RequestId) -> RequestId | None:
+        return next((log_id for log_id, asked in self._asked.items() if asked.id == agent_id), None)
 
     def _not_open(self, request: RequestId) -> RequestNotFoundError | RequestClosedError:
         session = self._log_writer.session

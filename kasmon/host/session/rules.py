@@ -1,4 +1,4 @@
-"""What a person's standing rules say to the requests of one session, and which rule an answer would add."""
+"""How the user's standing rules decide one session's requests, and which rule an answer would add."""
 
 import logging
 import time
@@ -17,15 +17,15 @@ from kasmon.sanitize import has_hidden, redact
 from kasmon.store.rules import RuleBook
 
 STANDING: Final = {Decision.ALWAYS: RuleEffect.ALLOW, Decision.NEVER: RuleEffect.DENY}
-"""Answers that make a rule, and what it says."""
+"""Decisions that make a rule, and the rule's effect."""
 ONCE: Final = {Decision.ALWAYS: Decision.ALLOW, Decision.NEVER: Decision.DENY}
-"""What the agent is told with them: rules are kasmon's own, so that they can be listed and revoked."""
+"""The decision sent to the agent instead: rules are kasmon's own, so they can be listed and revoked."""
 
 log = logging.getLogger(__name__)
 
 
 class SessionRules:
-    """The rules that hold for the session of *launch*; `refresh` reads them anew, from a thread."""
+    """The rules that apply to the session of *launch*; `refresh` reads them anew, from a thread."""
 
     def __init__(self, places: Paths, launch: Launch) -> None:
         self._book = RuleBook(places.rules)
@@ -35,7 +35,7 @@ class SessionRules:
         self._secrets: tuple[str, ...] = ()
         self.where = RequestSource(launch.session, launch.plan, launch.workdir, launch.workdir)
         self.trouble = ""
-        """Why no rule holds at the moment; empty while they can be read."""
+        """Why no rule applies at the moment; empty while they can be read."""
 
     def refresh(self) -> None:
         """Read the rules and the session's secrets; rules that cannot be read answer nothing."""
@@ -48,7 +48,7 @@ class SessionRules:
             self._rules, self.trouble = (), str(error)
 
     def offered(self, request: Request) -> Request:
-        """*request* with "always" and "never" where a rule can say exactly that and holds no secret, else without."""
+        """Return *request* with "always" and "never" if a rule can match it exactly without a secret."""
         others = tuple(choice for choice in request.choices if choice not in STANDING)
         plain = msgspec.structs.replace(request, choices=others, rule="")
         can_decide = request.kind is RequestKind.PERMISSION and request.answerable and Decision.ALLOW in others
@@ -64,15 +64,15 @@ class SessionRules:
         return msgspec.structs.replace(plain, choices=choices, rule=rule)
 
     def decides(self, request: Request) -> Rule | None:
-        """The rule that answers *request* for the person who made it."""
+        """Return the rule that answers *request* in place of the user."""
         return decide(request, self._rules, self.where)
 
     def remember(self, request: Request, answer: Answer) -> Rule:
-        """Keep the rule that *answer* to *request* makes. Blocks.
+        """Store the rule that *answer* to *request* makes. Blocks.
 
         Raises:
             UnableError: if there is no such rule to make.
-            KasmonError: if it cannot be kept; nothing was answered then.
+            KasmonError: if it cannot be stored; nothing was answered then.
         """
         says, of = drawn(request, self.where.workdir), self.where.of(answer.scope)
         if says is None:
@@ -104,10 +104,10 @@ class SessionRules:
         return kept
 
     def forget(self, rule: Rule) -> None:
-        """Take *rule* back. Blocks.
+        """Remove *rule*. Blocks.
 
         Raises:
-            KasmonError: if it cannot be taken back.
+            KasmonError: if it cannot be removed.
         """
         try:
             self._book.remove(rule.id)
@@ -116,9 +116,9 @@ class SessionRules:
 
 
 def project_of(workdir: str) -> str:
-    """The folder that counts as the project of *workdir*: the nearest one above it that is under git, else itself.
+    """Return the project folder of *workdir*: the nearest folder at or above it that is under git, else itself.
 
-    What cannot be a folder at all, or is one of another machine, is its own project.
+    An invalid path, or one on another machine, is its own project.
     """
     if not Path(workdir).is_absolute():
         return workdir

@@ -1,6 +1,6 @@
-"""Effects of an agent's work that no fact tells of: files written where it works, and work that its children do.
+"""Effects of an agent's work without events: files written in its folder, and work of its child processes.
 
-Both are looked at from outside, blocking and bounded: call them in a thread.
+Both are observed from outside, blocking and bounded: call them in a thread.
 """
 
 import os
@@ -10,15 +10,15 @@ from typing import Final
 
 ENTRIES: Final = 20_000
 LOOK_S: Final = 0.2
-"""A look into a folder ends after so many entries, or so many seconds; what lies nearest is looked at first."""
+"""The limits of one folder scan: entries and seconds; the nearest entries are scanned first."""
 PASSED_BY: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".cache", "objects", "target"})
-"""Folders in which much is written and little is work."""
+"""Folders with many writes and little work."""
 BUSY: Final = 0.02
-"""Children that took so much of one core since the last look did something."""
+"""The share of one core since the last look from which children count as working."""
 
 
 def written_since(folder: str, since: float) -> float | None:
-    """When something in *folder* was written after *since*, in seconds since the epoch; None if nothing was seen.
+    """Return when something in *folder* was written after *since*, in seconds since the epoch; None if nothing was.
 
     Links are not followed. What cannot be read counts as unwritten.
     """
@@ -42,14 +42,14 @@ def written_since(folder: str, since: float) -> float | None:
 
 
 class ChildActivity:
-    """What the children of one process do, from look to look."""
+    """The work of one process's children, from look to look."""
 
     def __init__(self) -> None:
         self._before: tuple[int, float, float] | None = None
-        """Whose they were, how long they had worked, and when that was, by the monotonic clock."""
+        """Their parent, how long they had worked, and when that was, by the monotonic clock."""
 
     def work(self, pid: int) -> bool | None:
-        """Whether the children of process *pid* worked since the last look; None at the first, which cannot tell."""
+        """Whether the children of process *pid* worked since the last look; None at the first, which cannot decide."""
         now, spent = time.monotonic(), _spent(pid)
         before, self._before = self._before, (pid, spent, now)
         if before is None or before[0] != pid:
@@ -57,13 +57,13 @@ class ChildActivity:
         return spent - before[1] >= BUSY * (now - before[2])
 
     def forget(self) -> None:
-        """The next look is the first."""
+        """Make the next look the first."""
         self._before = None
 
 
 def _spent(pid: int) -> float:
-    """The processor time of all that descends from *pid*, also of what has ended, in seconds."""
-    import psutil  # not before somebody may be stuck: hosts are small
+    """Return the processor time of all descendants of *pid*, also of ended ones, in seconds."""
+    import psutil  # only once a session may be stuck: hosts are small
 
     try:
         agent = psutil.Process(pid)

@@ -1,4 +1,4 @@
-"""Looks now and then whether anything comes of an agent's work, and notes it as a fact when that changes."""
+"""Checks periodically whether the agent's work has any effect, and notes changes of that as events."""
 
 import asyncio
 import logging
@@ -16,20 +16,20 @@ from kasmon.model.session_state import SessionState
 from kasmon.model.stuck import StuckLimits, quiet_since, stuck
 
 LOOKS: Final = 20
-"""How often it is looked within the time after which a session is stuck."""
+"""How many checks are made within the time after which a session is stuck."""
 SHORTEST_S, LONGEST_S = 0.05, 15.0
-"""How far apart two looks are, in seconds."""
+"""The shortest and longest interval of checks, in seconds."""
 
 log = logging.getLogger(__name__)
 
 
 class StuckMonitor:
-    """One session's watch. Outside of its facts it is looked at only once they have told of nothing for a while."""
+    """Monitors one session. Beyond its events, it is checked only when there were none for a while."""
 
     def __init__(
         self, log_writer: LogWriter, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0
     ) -> None:
-        """*written_at*: when text was last being written, which is no fact yet; in seconds since the epoch."""
+        """*written_at*: when text was last being written, which is no event yet; in seconds since the epoch."""
         self._log_writer = log_writer
         self._limits = limits
         self._written_at = written_at
@@ -37,7 +37,7 @@ class StuckMonitor:
         self._seen_at = 0.0
 
     async def keep(self) -> None:
-        """Watch until cancelled."""
+        """Monitor until cancelled."""
         pause_s = LONGEST_S
         if self._limits.after_s > 0:
             pause_s = min(max(self._limits.after_s / LOOKS, SHORTEST_S), LONGEST_S)
@@ -45,7 +45,7 @@ class StuckMonitor:
             await asyncio.sleep(rest_s(self._log_writer.session.state, pause_s))
             try:
                 await self._look()
-            except Exception:  # a look that fails says nothing of the agent, and the next one may not
+            except Exception:  # a failed check shows nothing about the agent, and the next one may succeed
                 log.exception("could not look whether the agent is stuck")
 
     async def _look(self) -> None:
@@ -65,9 +65,9 @@ class StuckMonitor:
             self._log_writer.note(StuckSeen(at=now, why=why))
 
     def _look_outside(self, session: Session, since: float) -> float | None:
-        """When an effect was seen after *since*, 0 if none was; None if that cannot be told, or not yet. Blocks."""
+        """Return when an effect was seen after *since*, 0 if none was; None if that is not known (yet). Blocks."""
         if machine_of(session.agent):
-            return None  # what it writes, and what its children do, is seen by nobody here
+            return None  # a remote agent's files and child processes are not visible here
         works = self._children.work(session.pid) if session.pid is not None else False
         if works:
             return time.time()
@@ -78,10 +78,10 @@ class StuckMonitor:
 
 
 def rest_s(state: SessionState, pause_s: float) -> float:
-    """Until the next look. The sessions of one host that do not work are looked at together: one waking for all."""
+    """Return the pause to the next check. All idle sessions of one host are checked together: one wake-up for all."""
     return pause_s if state is SessionState.WORKING else pause_s - asyncio.get_running_loop().time() % pause_s
 
 
 def limits_of(limits: Limits) -> StuckLimits:
-    """The limits of the config."""
+    """Return the limits in the config."""
     return StuckLimits(after_s=limits.stuck_after_minutes * 60, calls=limits.stuck_after_calls)

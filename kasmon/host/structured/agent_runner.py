@@ -1,4 +1,4 @@
-"""One agent with a protocol, and its host's part in its life: open it, hear it, tell it, end it; say why it ended."""
+"""Runs one agent with a protocol: opens it, notes its events, sends it commands, ends it and logs why it ended."""
 
 import asyncio
 import contextlib
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from kasmon.host.sandboxed.egress_requests import EgressRequests
 
 NET_S: Final = 2.0
-"""How much longer than it may an agent's introduction is waited for: its backend knows better why it did not come."""
+"""How much longer than the handshake limit to wait for the agent's start: its backend knows better why it failed."""
 LODGED_S: Final = 190.0
-"""Likewise, where a sandbox has to begin first that is no jail."""
+"""Likewise, if a sandbox other than a jail has to start first."""
 CLOSING_S: Final = 12.0
-"""How long ending an agent may take: what its backend promises, and a little."""
+"""How long ending an agent may take: its backend's promise, and a margin."""
 WRITTEN_S: Final = 2.0
 GONE: Final = "the agent ended"
 NOT_KNOWN = "It is unknown whether it still will."
@@ -43,19 +43,19 @@ log = logging.getLogger(__name__)
 
 
 class StructuredAgentRunner:
-    """The agent of one session, in one generation. What it says is noted; where it fails it ends, with the reason."""
+    """The agent of one session, in one generation. Its events are noted; if it fails it ends, with the reason."""
 
     def __init__(self, log_writer: LogWriter, launch: Launch, backend: Backend, call_s: float) -> None:
-        """*call_s*: how long the agent may take to take a wish, in seconds."""
+        """*call_s*: how long the agent may take to accept a command, in seconds."""
         self.has_ended = False
         self.opened = False
-        self.policy = SessionRules(log_writer.book.places, launch)
+        self.policy = SessionRules(log_writer.session_log.places, launch)
         self.asks = RequestRegistry(log_writer, self.policy)
-        self.live = LiveText(launch.session, log_writer.book.hiding, log_writer.note)
+        self.live = LiveText(launch.session, log_writer.session_log.redactor, log_writer.note)
         self.prompts = Prompts(log_writer, self.tell, steers=backend.abilities.steers)
         self.sandboxed_agent = _sandboxed_agent(log_writer, launch, lambda why: self.end(why, Stop().grace_s))
         self.egress = self._egress_requests(log_writer, launch)
-        """What asks for the hosts that its sandbox was refused; None where it is in none."""
+        """Opens requests for hosts that its sandbox was refused; None without a sandbox."""
         self._log_writer = log_writer
         self._launch = launch
         self._backend = backend
@@ -65,15 +65,15 @@ class StructuredAgentRunner:
         self._output_monitor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
-        """Answers by rule on their way to the agent."""
+        """Answers by rule that are being sent to the agent."""
         self._in_a_hurry = asyncio.Event()
         self._settled = asyncio.Event()
-        """There is an agent, or there will be none."""
-        self._told_why = ""
-        """Why it was told to end; empty while nobody told it."""
+        """Set once the agent is open, or opening has failed."""
+        self._end_why = ""
+        """Why it was requested to end; empty if it was not."""
 
-    async def live_through(self) -> None:
-        """Open the agent and stay with it until it has ended, and that is noted."""
+    async def run_agent(self) -> None:
+        """Open the agent and return when it has ended, and that is noted."""
         try:
             agent = await self._open()
             if agent is None:
@@ -82,10 +82,10 @@ class StructuredAgentRunner:
                 return
             self._agent, self.opened = agent, True
             if self.sandboxed_agent is not None:
-                self._log_writer.book.learn(self.sandboxed_agent.secrets)
+                self._log_writer.session_log.learn(self.sandboxed_agent.secrets)
         finally:
             self._settled.set()
-        self._output_monitor = asyncio.create_task(self._hear(agent))
+        self._output_monitor = asyncio.create_task(self._read_events(agent))
         await asyncio.wait([self._output_monitor])
         if self.egress is not None:
             await self.egress.aclose()
@@ -98,65 +98,65 @@ class StructuredAgentRunner:
             await self.sandboxed_agent.aclose(is_over=True)
 
     async def heard(self, event: Event) -> None:
-        """Note *event*, with what the host knows better than the agent, and act on it."""
+        """Note *event*, with the host's own data added, and act on it."""
         if self.has_ended:
             return
         if isinstance(event, SessionStarted):
-            event = await self._introduced(event)
-        elif isinstance(event, SessionEnded) and self._told_why:
-            event = msgspec.structs.replace(event, why=self._told_why)
+            event = await self._complete_start(event)
+        elif isinstance(event, SessionEnded) and self._end_why:
+            event = msgspec.structs.replace(event, why=self._end_why)
         elif isinstance(event, RequestOpened):
             await self._refresh_rules()
         try:
-            known = self.asks.heard(event)
-            if known is None:
+            translated = self.asks.heard(event)
+            if translated is None:
                 return
-            if isinstance(known, SessionEnded):
-                self.asks.void(GONE, known.at)
-            self.live.before(known)
-            self._log_writer.note(known, durable=must_be_on_disk(known))
+            if isinstance(translated, SessionEnded):
+                self.asks.void(GONE, translated.at)
+            self.live.before(translated)
+            self._log_writer.note(translated, durable=must_be_on_disk(translated))
         except (ValueError, TypeError, RecursionError) as error:
             self.notice(f"An event of the agent could not be logged ({type(event).__name__}): {error}", error)
             return
-        if isinstance(known, SessionStarted | SessionEnded):
-            self.prompts.is_ready = isinstance(known, SessionStarted)
-            self.has_ended = isinstance(known, SessionEnded)
+        if isinstance(translated, SessionStarted | SessionEnded):
+            self.prompts.is_ready = isinstance(translated, SessionStarted)
+            self.has_ended = isinstance(translated, SessionEnded)
         self.asks.forget_closed()
-        if isinstance(known, SessionStarted) and self.sandboxed_agent is not None and known.pid is not None:
-            self.sandboxed_agent.begin(known.pid)
-        if isinstance(known, SessionStarted) and self.egress is not None:
+        if isinstance(translated, SessionStarted) and self.sandboxed_agent is not None and translated.pid is not None:
+            self.sandboxed_agent.begin(translated.pid)
+        if isinstance(translated, SessionStarted) and self.egress is not None:
             self.egress.begin()
-        self.live.heard(known)
-        self.prompts.heard(known)
-        if isinstance(known, RequestOpened) and (rule := self.policy.decides(known.request)) is not None:
-            self._answering.add(task := asyncio.create_task(self._answer_by(rule, known.request)))
+        self.live.heard(translated)
+        self.prompts.heard(translated)
+        if isinstance(translated, RequestOpened) and (rule := self.policy.decides(translated.request)) is not None:
+            self._answering.add(task := asyncio.create_task(self._answer_by_rule(rule, translated.request)))
             task.add_done_callback(self._answering.discard)
 
-    async def tell(self, wish: Wish) -> None:
-        """Carry *wish* to the agent.
+    async def tell(self, command: Wish) -> None:
+        """Send *command* to the agent.
 
         Raises:
             SessionEndedError: if it has ended.
-            RefusedError: if it is not there yet, or does not take it.
-            TimedOutError: if it did not react in time; nothing is known then.
+            RefusedError: if it is still starting, or does not accept it.
+            TimedOutError: if it did not react in time; the result is unknown then.
             KasmonError: if its backend failed.
         """
         agent = self._running()
-        if isinstance(wish, Prompt):
-            wish = msgspec.structs.replace(wish, when="now")
+        if isinstance(command, Prompt):
+            command = msgspec.structs.replace(command, when="now")
         try:
             async with asyncio.timeout(self._call_s):
-                await agent.send(wish)
+                await agent.send(command)
         except TimeoutError as error:
             raise TimedOutError(f"the agent did not accept it within {self._call_s:g} s.", hint=NOT_KNOWN) from error
         except KasmonError:
             raise
-        except Exception as error:  # a backend's mistake must not take the host down; the notice records it
+        except Exception as error:  # a backend's error must not take the host down; the notice records it
             self.notice(f"The agent's backend failed: {error!r}", error)
             raise KasmonError(f"the command could not be sent to the agent: {error!r}.", hint=NOT_KNOWN) from error
 
     async def sandboxed(self) -> SandboxedAgentControl:
-        """The agent, where it runs code in a sandbox of its own; waits until it is there.
+        """Return the agent, if it runs code in a sandbox of its own; waits until it is open.
 
         Raises:
             SessionEndedError: if it has ended.
@@ -172,7 +172,7 @@ class StructuredAgentRunner:
         """Ask the agent to finish, and end it after *grace_s* seconds. Asking again can only shorten that."""
         if self.has_ended:
             return
-        self._told_why = self._told_why or why
+        self._end_why = self._end_why or why
         if self._agent is None:
             if self._opening is not None:
                 self._opening.cancel()
@@ -182,17 +182,17 @@ class StructuredAgentRunner:
             self._ending = asyncio.create_task(self._end(Stop(grace_s=grace_s)))
 
     def notice(self, text: str, error: BaseException | None = None) -> None:
-        """Note what went wrong, for people; *error* goes to the host's own log."""
+        """Note the problem *text* for the user; *error* goes to the host's own log."""
         log.warning("%s", text, exc_info=error)
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error"))
 
     def _egress_requests(self, log_writer: LogWriter, launch: Launch) -> "EgressRequests | None":
         if launch.sandbox is None:
             return None
-        from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
+        from kasmon.host.sandboxed.egress_requests import EgressRequests  # only needed with a sandbox
 
         keep = self._allow_for_good if launch.mode is Mode.INTERPRETER else None
-        return EgressRequests(log_writer.book.places, launch.session, self.asks, log_writer, keep)
+        return EgressRequests(log_writer.session_log.places, launch.session, self.asks, log_writer, keep)
 
     async def _allow_for_good(self, entry: str) -> None:
         await (await self.sandboxed()).keep(Allow(hosts=(entry,)))
@@ -210,30 +210,30 @@ class StructuredAgentRunner:
         if self.policy.trouble and self.policy.trouble != before:
             self.notice(f"No standing rule applies: {self.policy.trouble}")
 
-    async def _answer_by(self, rule: Rule, request: Request) -> None:
-        """Answer *request* as *rule* says; where that fails it waits for a person."""
+    async def _answer_by_rule(self, rule: Rule, request: Request) -> None:
+        """Answer *request* by *rule*; if that fails it waits for the user."""
         decision = Decision.ALLOW if rule.effect is RuleEffect.ALLOW else Decision.DENY
         reason = "" if rule.effect is RuleEffect.ALLOW else f"A standing rule denies {rule.words}."
         answer = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
         try:
-            taken = self.asks.take(answer, by="policy", rule=rule.id)
+            accepted = self.asks.take(answer, by="policy", rule=rule.id)
         except KasmonError:
-            return  # a person was faster
-        assert taken is not None
+            return  # the user was faster
+        assert accepted is not None
         await self._log_writer.on_disk()
         try:
-            await self.tell(taken.answer)
+            await self.tell(accepted.answer)
         except RefusedError as error:
             self.notice(f"The agent did not accept the answer of rule {rule.id} to {request.id}: {error.message}")
             if not self.has_ended:
-                self.asks.reopen(taken)
+                self.asks.reopen(accepted)
         except KasmonError as error:
             self.notice(f"It is unknown whether the agent received the answer to {request.id}: {error.message}")
 
     async def _open(self) -> Agent | None:
-        """The agent; None if it could not be opened, or was told to end before, which is then noted."""
-        if self._told_why:
-            await self.heard(SessionEnded(at=time.time(), why=self._told_why, never_began=True))
+        """Return the agent; None if it could not be opened, or was ended before, which is then noted."""
+        if self._end_why:
+            await self.heard(SessionEnded(at=time.time(), why=self._end_why, never_began=True))
             return None
         self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
         limit_s = self._launch.handshake_s
@@ -244,11 +244,11 @@ class StructuredAgentRunner:
             async with backoff:
                 return await self._opening
         except asyncio.CancelledError:
-            if not self._told_why:
+            if not self._end_why:
                 raise
         except KasmonError as error:
             why = str(error)
-        except Exception as error:  # noqa: BLE001 - a backend's mistake is no silent death; the notice records it
+        except Exception as error:  # noqa: BLE001 - a backend's error must not be silent; the notice records it
             late = backoff.expired() and f"it did not initialise within {limit_s:g} s"
             why = late or f"its backend failed: {error!r}"
             self.notice(f"The agent could not be started: {why}", error)
@@ -256,7 +256,7 @@ class StructuredAgentRunner:
         return None
 
     def _with_figures(self) -> Launch:
-        """How the agent is opened, with what its session has used so far."""
+        """Return the launch with the session's usage so far."""
         session = self._log_writer.session
         tokens = session.tokens
         used = (
@@ -266,8 +266,8 @@ class StructuredAgentRunner:
         )
         return msgspec.structs.replace(self._launch, used=used)
 
-    async def _hear(self, agent: Agent) -> None:
-        """Note all that the agent says, until it ends, and that it ended."""
+    async def _read_events(self, agent: Agent) -> None:
+        """Note all events of the agent, until it ends, and its end."""
         why = "its backend ended without a message"
         events = agent.events()
         try:
@@ -277,14 +277,14 @@ class StructuredAgentRunner:
                     self.live.write(event)
                     continue
                 if isinstance(event, SecretsLearned):
-                    self._log_writer.book.learn(event.secrets)
+                    self._log_writer.session_log.learn(event.secrets)
                     continue
                 await self._log_writer.room()
                 await self.heard(event)
                 if self.has_ended:
                     break
                 while must_be_on_disk(event) and not await self._log_writer.written(WRITTEN_S):
-                    pass  # its agent does nothing before it is, and gives up by itself
+                    pass  # its agent does nothing before it is written, and gives up by itself
         except Exception as error:  # noqa: BLE001 - likewise
             why = f"its backend failed: {error!r}"
             self.notice(f"The agent's backend failed: {error!r}", error)
@@ -294,7 +294,7 @@ class StructuredAgentRunner:
                 await events.aclose()
 
     async def _end(self, stop: Stop) -> None:
-        """See the agent to its end: asked, then closed, then no longer waited for."""
+        """End the agent: asked, then closed, then no longer waited for."""
         assert self._agent is not None
         assert self._output_monitor is not None
         asking = asyncio.create_task(self._ask_to_finish(stop))
@@ -312,14 +312,14 @@ class StructuredAgentRunner:
             await self.tell(stop)
 
     async def _close(self, agent: Agent) -> None:
-        """End the agent's process and whatever it holds; idempotent and bounded."""
+        """End the agent's process and its resources; idempotent and bounded."""
         try:
             async with asyncio.timeout(CLOSING_S):
                 await agent.aclose()
         except Exception:  # its end is noted either way
             log.warning("the agent did not close", exc_info=True)
 
-    async def _introduced(self, started: SessionStarted) -> SessionStarted:
+    async def _complete_start(self, started: SessionStarted) -> SessionStarted:
         pid = started.pid
         born = started.pid_started
         if pid is not None and born is None:
@@ -340,9 +340,9 @@ class StructuredAgentRunner:
 def _sandboxed_agent(
     log_writer: LogWriter, launch: Launch, end_agent: Callable[[str], None]
 ) -> "SandboxedAgent | None":
-    """The host's part in the sandbox of an agent inside; None where it is not in one."""
+    """Return the controller of the agent's sandbox; None without one."""
     if launch.sandbox is None or launch.mode is not Mode.SDK:
         return None
-    from kasmon.host.sandboxed.agent import SandboxedAgent  # only where there is a sandbox
+    from kasmon.host.sandboxed.agent import SandboxedAgent  # only needed with a sandbox
 
-    return SandboxedAgent(log_writer.book.places, launch, log_writer, end_agent)
+    return SandboxedAgent(log_writer.session_log.places, launch, log_writer, end_agent)

@@ -1,4 +1,4 @@
-"""The host of one structured session: a process that talks to its agent, writes down what it says, and hears wishes."""
+"""The host of one structured session: a process that runs its agent, logs its events, and executes commands."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ from kasmon.host.session.answers import AnswerService
 from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
 from kasmon.host.structured.agent_runner import StructuredAgentRunner
-from kasmon.host.structured.sandbox_commands import carried
+from kasmon.host.structured.sandbox_commands import execute
 from kasmon.host.structured.session_removal import removed
 from kasmon.model.commands import (
     Allow,
@@ -92,7 +92,7 @@ from kasmon.store.event_log import Cursor, EventLog
 ANSWER_MARGIN_S: Final = 5.0
 """How much longer than its agent this host may take to answer."""
 STOPPED = "stopped"
-"""Why a session ended that a person stopped; `Session.stopped` reads it."""
+"""The `end_why` of a session that the user stopped; `Session.stopped` reads it."""
 REMOVED = "its folder was removed"
 ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
 
@@ -108,9 +108,9 @@ class StructuredHost:
         self._backend = backend
         self._limits = limits or Limits()
         self._id = launch.session
-        self._told = ""
+        self._end_why = ""
         self.leaves_sandbox = False
-        """It ended for the next host, which finds the sandbox of interpreters again: nothing of it may be closed."""
+        """Whether it ended for the next host, which recovers the interpreters' sandbox: none of that may be closed."""
         self._handing_over: asyncio.Task[None] | None = None
         self._sandbox_left = asyncio.Event()
         self._server: HostServer
@@ -120,24 +120,26 @@ class StructuredHost:
         self._running = False
 
     async def run(self) -> bool:
-        """Live as long as the agent does; false if there never was one."""
-        book = await asyncio.to_thread(SessionLog, self._places, self._id)
-        self._log_writer = LogWriter(book)
-        self._agent = StructuredAgentRunner(self._log_writer, self._this_time(book), self._backend, self._limits.call_s)
+        """Run until the agent has ended; false if there never was one."""
+        session_log = await asyncio.to_thread(SessionLog, self._places, self._id)
+        self._log_writer = LogWriter(session_log)
+        self._agent = StructuredAgentRunner(
+            self._log_writer, self._next_launch(session_log), self._backend, self._limits.call_s
+        )
         self._answers = AnswerService(self._log_writer, self._agent)
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
         self._server = server
-        vigil = StuckMonitor(self._log_writer, limits_of(self._limits), lambda: self._agent.live.written_at)
-        watching = asyncio.create_task(vigil.keep())
+        stuck_monitor = StuckMonitor(self._log_writer, limits_of(self._limits), lambda: self._agent.live.written_at)
+        watching = asyncio.create_task(stuck_monitor.keep())
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
         try:
             self._queue_first_prompt()
-            if self._told:
-                self._agent.end(self._told, 0)
-            if await self._listens(server):
-                await self._live_through()
+            if self._end_why:
+                self._agent.end(self._end_why, 0)
+            if await self._listen(server):
+                await self._run_agent()
         finally:
             if self._handing_over is not None:
                 self._handing_over.cancel()
@@ -148,18 +150,18 @@ class StructuredHost:
             await self._log_writer.written(WRITTEN_S)
             await server.aclose()
             await self._agent.prompts.aclose()
-            await self._log_writer.aclose(LAST_WORDS_S if self._told else None)
+            await self._log_writer.aclose(LAST_WORDS_S if self._end_why else None)
         return self._agent.opened
 
     def end(self, why: str) -> None:
-        """End the agent cleanly, then this host; a second time, at once."""
-        again, self._told = bool(self._told), self._told or why
+        """End the agent cleanly, then this host; on a second call, at once."""
+        again, self._end_why = bool(self._end_why), self._end_why or why
         if self._running:
-            self._agent.end(self._told, 0.0 if again else Stop().grace_s)
+            self._agent.end(self._end_why, 0.0 if again else Stop().grace_s)
 
-    async def _live_through(self) -> None:
-        """Live as long as the agent, or until its sandbox of interpreters is left to the next host."""
-        living = asyncio.create_task(self._agent.live_through())
+    async def _run_agent(self) -> None:
+        """Run until the agent has ended, or its interpreter sandbox is left to the next host."""
+        living = asyncio.create_task(self._agent.run_agent())
         leaving = asyncio.create_task(self._sandbox_left.wait())
         await asyncio.wait([living, leaving], return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
@@ -168,7 +170,7 @@ class StructuredHost:
             await living
 
     def _control(self, kind: ControlKind) -> HostStatus:
-        """Do what a client of any version wants.
+        """Execute a control request of a client of any version.
 
         Raises:
             RefusedError: if the agent's conversation would be lost by that.
@@ -176,7 +178,7 @@ class StructuredHost:
         if kind is ControlKind.STOP:
             self._agent.end(STOPPED, Stop().grace_s)
         elif kind is ControlKind.HAND_OVER and self._handing_over is None:
-            self._must_come_back()
+            self._check_resumable()
             self._handing_over = asyncio.create_task(self._hand_over())
         state = self._log_writer.session.state
         return HostStatus(
@@ -189,10 +191,11 @@ class StructuredHost:
             is_leaving=self._handing_over is not None or self._agent.has_ended,
         )
 
-    def _must_come_back(self) -> None:
-        """
+    def _check_resumable(self) -> None:
+        """Check that the next host could resume the agent's conversation.
+
         Raises:
-            RefusedError: if nobody could resume the agent's conversation.
+            RefusedError: if no host could.
         """
         session = self._log_writer.session
         if self._launch.mode is Mode.INTERPRETER or not session.turns:
@@ -208,7 +211,7 @@ class StructuredHost:
         return not self._server.is_working and (self._launch.mode is Mode.INTERPRETER or self._agent.prompts.is_at_rest)
 
     async def _hand_over(self) -> None:
-        """Leave the session to a host of another version, once the turn has ended and nothing is under way."""
+        """Leave the session to a host of another version, once the turn has ended and no request is in progress."""
         if self._launch.mode is not Mode.INTERPRETER:
             await self._agent.prompts.rest()
         while True:
@@ -221,40 +224,40 @@ class StructuredHost:
             self.end(HANDED_OVER)
 
     async def _leave_once_removed(self) -> None:
-        """End when somebody has removed the session's folder, with all that it holds."""
+        """End when the session's folder was removed with its content."""
         await removed(self._places.folder(self._id))
         log.warning("the folder of session %s was removed: its agent is ended", self._id)
-        await self._log_writer.lose_its_place()
+        await self._log_writer.abandon()
         self.end(REMOVED)
 
     async def _leave_with_its_server(self) -> None:
-        """End when the `kasmon mcp` is gone that it belongs to: one that was killed ends nothing itself."""
+        """End when its `kasmon mcp` server has exited: a killed server cannot end its sessions itself."""
         if self._launch.mode is Mode.INTERPRETER and await server_gone(self._places, self._id, self._launch.name):
             self.end(GONE)
 
-    def _this_time(self, book: SessionLog) -> Launch:
-        """How the agent is opened now: the next generation, going on with the conversation before."""
-        generation = max(self._launch.generation, book.session.generation + 1)
-        resume = self._launch.resume or (book.session.resume_id if generation > 1 else None)
+    def _next_launch(self, session_log: SessionLog) -> Launch:
+        """Return the launch for this run: the next generation, resuming the conversation before."""
+        generation = max(self._launch.generation, session_log.session.generation + 1)
+        resume = self._launch.resume or (session_log.session.resume_id if generation > 1 else None)
         prompt = self._launch.prompt if generation == 1 else ""
         return msgspec.structs.replace(
             self._launch,
             generation=generation,
             resume=resume,
             prompt=prompt,
-            remembers=book.last_prompt if resume and HIDDEN not in book.last_prompt else "",
+            remembers=session_log.last_prompt if resume and HIDDEN not in session_log.last_prompt else "",
             handshake_s=self._limits.handshake_s,
         )
 
     def _queue_first_prompt(self) -> None:
-        """The launch's own prompt is the first of the first generation, and is queued once."""
+        """Queue the launch's own prompt, once, as the first of the first generation."""
         session, launch = self._log_writer.session, self._launch
         is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
         if is_first and launch.prompt.strip():
             prompt = Prompt(text=launch.prompt, when="idle", by="user" if launch.wave is None else "wave")
             self._agent.prompts.queue(prompt)
 
-    async def _listens(self, server: HostServer) -> bool:
+    async def _listen(self, server: HostServer) -> bool:
         try:
             await server.start()
         except OSError as error:
@@ -271,9 +274,9 @@ class StructuredHost:
             case ExecuteCommand():
                 if frame.session != self._id:
                     raise SessionNotFoundError(frame.session)
-                return self._do(connection, frame)
+                return self._execute(connection, frame)
             case ReportContext():
-                return self._say(frame)
+                return self._report_context(frame)
             case Watch():
                 self._agent.live.watch(connection, frame.rate_hz)
             case Unwatch():
@@ -291,7 +294,7 @@ class StructuredHost:
                 pass
         return None
 
-    async def _say(self, frame: ReportContext) -> CommandDone:
+    async def _report_context(self, frame: ReportContext) -> CommandDone:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
@@ -299,7 +302,7 @@ class StructuredHost:
         await self._log_writer.written(WRITTEN_S)
         return CommandDone(n=frame.n)
 
-    async def _do(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
+    async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
         receipt = None
         if (sandboxed_agent := self._agent.sandboxed_agent) is not None and isinstance(frame.wish, Pause | Resume):
             self._must_run()
@@ -336,21 +339,21 @@ class StructuredHost:
                 self._must_run()
                 self._check_settings(configure)
                 await self._agent.tell(configure)
-            case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as wish:
+            case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as command:
                 self._must_run()
-                if connection.as_agent and isinstance(wish, Allow):
+                if connection.as_agent and isinstance(command, Allow):
                     raise RefusedError("an agent cannot allow its own network access.")
-                done = await carried(await self._agent.sandboxed(), connection, frame.n, wish)
+                done = await execute(await self._agent.sandboxed(), connection, frame.n, command)
                 await self._log_writer.written(WRITTEN_S)
                 return done
         await self._log_writer.written(WRITTEN_S)
         return CommandDone(n=frame.n, receipt=receipt)
 
-    def _check_settings(self, wanted: Configure) -> None:
+    def _check_settings(self, configure: Configure) -> None:
         can = self._backend.abilities
         for value, able, what in (
-            (wanted.model, can.sets_model, "model"),
-            (wanted.permission_mode, can.sets_permission_mode, "permission mode"),
+            (configure.model, can.sets_model, "model"),
+            (configure.permission_mode, can.sets_permission_mode, "permission mode"),
         ):
             if value is not None and not able:
                 raise UnableError(f"the {what} of session {self._id!r} cannot be changed while it runs.")
@@ -361,7 +364,7 @@ class StructuredHost:
 
 
 class UnavailableBackend:
-    """In the place of a backend that is not there: opening an agent says why."""
+    """Replaces a backend that cannot be loaded: opening an agent raises the reason."""
 
     name = ""
     abilities = Abilities()
@@ -376,8 +379,8 @@ class UnavailableBackend:
 def main(argv: Sequence[str]) -> int:
     """Host the session whose id is the first argument, until its agent ends.
 
-    0 also if it has a host already, or had one meanwhile: `--since CURSOR` says how much of its log was known to
-    whoever started this one.
+    Return 0 also if it has a host already, or had one meanwhile: `--since CURSOR` is the position to which the starter
+    had read its log.
     """
     arguments = ARGUMENTS.fullmatch(" ".join(argv))
     if arguments is None:
@@ -398,8 +401,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
             return 0
-        launch, backend = _prepared(here, session)
-        return asyncio.run(_hosted(StructuredHost(here, launch, backend, in_force(here, log.warning).limits)))
+        launch, backend = _load_session(here, session)
+        return asyncio.run(_run_host(StructuredHost(here, launch, backend, in_force(here, log.warning).limits)))
     finally:
         lock.let_go()
 
@@ -411,8 +414,8 @@ def _has_grown(places: Paths, session: SessionId, since: Cursor) -> bool:
     return False
 
 
-def _prepared(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
-    """What to launch and with which backend; what is wrong with either is told by opening it."""
+def _load_session(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
+    """Return the launch and its backend; an error in either is raised when the agent is opened."""
     launch = Launch(session=session, name="", agent="", mode=Mode.SDK, backend="")
     try:
         launch = wanted(here, session)
@@ -421,18 +424,18 @@ def _prepared(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
         return launch, load(launch.backend)
     except KasmonError as error:
         return launch, UnavailableBackend(error)
-    except Exception as error:  # a backend that cannot be imported is the session's end, and says so
+    except Exception as error:  # an import error of the backend ends the session, with the reason
         log.exception("the backend %r cannot be imported", launch.backend)
         return launch, UnavailableBackend(LaunchError(f"the backend {launch.backend!r} cannot be imported: {error!r}."))
 
 
-async def _hosted(host: StructuredHost) -> int:
+async def _run_host(host: StructuredHost) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, host.end, f"its host got {number.name}")
     opened = await host.run()
     if host.leaves_sandbox:
-        os._exit(0)  # a proper end would end what the next host is to find; all facts are on disk
+        os._exit(0)  # a proper end would end what the next host is to find; all events are on disk
     return 0 if opened else LaunchError.exit_code
 
 

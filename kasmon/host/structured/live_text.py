@@ -1,7 +1,7 @@
-"""What a structured agent is writing at this moment: shown to clients that watch, and logged in parts.
+"""The text that a structured agent is writing: shown to watching clients, and logged in parts.
 
-The parts bound what is lost with the host, and let readers without a host see the text; the block's own event, once it
-comes, supersedes them (`model.partial_text`). A text that is complete before its first part is due has none.
+The parts limit what is lost with the host, and let readers without a host see the text. The block's own event
+supersedes them (`model.partial_text`). A text that is complete before its first part is due has none.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from kasmon.model.events import (
 from kasmon.model.permission import SessionId
 
 RATE_HZ = 30.0
-"""The most pushes a second, whoever watches."""
+"""The most pushes a second to one watcher."""
 PART_CHARACTERS = 4096
-"""A part is logged once so much text is unlogged; none is longer."""
+"""A part is logged once this much text is unlogged; none is longer."""
 PART_S = 1.0
 """How long text stays unlogged at most."""
 
 
 class LiveText:
-    """The text and the thought that are being written, and who watches them grow."""
+    """The message and the thought that are being written, and the clients that watch them."""
 
-    def __init__(self, session: SessionId, hiding: Redactor, log: Callable[[Event], None]) -> None:
+    def __init__(self, session: SessionId, redactor: Redactor, log: Callable[[Event], None]) -> None:
         """
         Args:
-            session: whose text it is.
-            hiding: what nobody is to see of it, not even for a moment.
+            session: the session that writes.
+            redactor: redacts what is shown.
             log: notes an event.
         """
         self.written_at = 0.0
         """When something was last written, in seconds since the epoch."""
         self._session = session
-        self._hiding = hiding
+        self._redactor = redactor
         self._log = log
         self._text = {False: "", True: ""}
         self._logged = {False: 0, True: 0}
@@ -55,7 +55,7 @@ class LiveText:
         self._watchers: dict[ClientConnection, _Watcher] = {}
 
     def watch(self, connection: ClientConnection, rate_hz: float) -> None:
-        """Show *connection* what is being written, and all that comes."""
+        """Show *connection* what is being written, now and from now on."""
         self.unwatch(connection)
         self._watchers[connection] = _Watcher(connection, min(rate_hz, RATE_HZ) if rate_hz > 0 else RATE_HZ)
         for thinking, text in self._text.items():
@@ -63,12 +63,12 @@ class LiveText:
                 self._show(thinking)
 
     def unwatch(self, connection: ClientConnection) -> None:
-        """Show *connection* nothing any more. Idempotent."""
+        """Stop showing text to *connection*. Idempotent."""
         if (watcher := self._watchers.pop(connection, None)) is not None:
             watcher.close()
 
     def write(self, chunk: Chunk) -> None:
-        """*chunk* was written."""
+        """Append *chunk*, which the agent wrote."""
         self.written_at = time.time()
         self._text[chunk.thinking] += chunk.text
         self._show(chunk.thinking)
@@ -78,21 +78,21 @@ class LiveText:
             self._part_due = asyncio.get_running_loop().call_later(PART_S, self._log_parts)
 
     def before(self, event: Event) -> None:
-        """Log what is not in parts yet, where *event* ends what would have completed it; call before it is noted."""
+        """Log the rest of both texts if *event* ends the turn or session; call before it is noted."""
         if isinstance(event, TurnStarted | TurnEnded | SessionStarted | SessionEnded):
             self._log_parts(is_over=True)
 
     def heard(self, event: Event) -> None:
-        """Forget what *event* has made a fact, or void."""
+        """Discard the text that *event* contains or supersedes."""
         if isinstance(event, MessageWritten | TurnStarted | TurnEnded | SessionStarted):
             self._forget(False)
-        if isinstance(event, ToolFinished) and event.exit_code is not None:  # a run of code: what it printed is in it
+        if isinstance(event, ToolFinished) and event.exit_code is not None:  # a run of code: its output is in the event
             self._forget(False)
         if isinstance(event, ThoughtWritten | MessageWritten | TurnStarted | TurnEnded | SessionStarted):
             self._forget(True)
 
     def end(self, why: str) -> None:
-        """Tell who watches that there is nothing to watch any more."""
+        """Send the end of the subscription to all watchers."""
         if self._part_due is not None:
             self._part_due.cancel()
         for connection in list(self._watchers):
@@ -111,7 +111,7 @@ class LiveText:
         if self._logged[thinking] == len(self._text[thinking]):
             return
         whole, start = self._text[thinking], self._logged[thinking]
-        text, self._logged[thinking] = self._hiding.next_part(whole, start, is_over=is_over)
+        text, self._logged[thinking] = self._redactor.next_part(whole, start, is_over=is_over)
         now = time.time()
         for start in range(0, len(text), PART_CHARACTERS):
             self._log(PartialTextWritten(at=now, text=text[start : start + PART_CHARACTERS], thinking=thinking))
@@ -127,12 +127,12 @@ class LiveText:
             watcher.show(thinking, lambda: self._written(thinking))
 
     def _written(self, thinking: bool) -> TextDelta:
-        text = self._hiding.unfinished(self._text[thinking])
+        text = self._redactor.unfinished(self._text[thinking])
         return TextDelta(session=self._session, text=text, thinking=thinking)
 
 
 class _Watcher:
-    """One who watches, at a rate of its own."""
+    """One watching client, with its own rate."""
 
     def __init__(self, connection: ClientConnection, rate_hz: float) -> None:
         self._connection = connection
@@ -142,7 +142,7 @@ class _Watcher:
         self._timer: asyncio.TimerHandle | None = None
 
     def show(self, thinking: bool, make: Callable[[], TextDelta]) -> None:
-        """Push what *make* gives as soon as the rate allows it."""
+        """Push the result of *make* as soon as the rate allows it."""
         self._wanted[thinking] = make
         if self._timer is None:
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What is wished of a sandbox on its way to the agent, and what its code prints on the way back, never waited for."""
+"""Sends sandbox commands to the agent, and streams a run's output to the client without waiting for it."""
 
 import asyncio
 import threading
@@ -10,30 +10,32 @@ from kasmon.host.rpc.frames import CommandDone, RunOutputChunk
 from kasmon.model.commands import Run, SandboxWish
 
 BEHIND: Final = 256 * 1024
-"""So many characters of each stream wait for a client; of what is more it gets the newest, and how much was skipped."""
+"""How many characters of each stream wait for a client; of more it gets the newest, and how much was skipped."""
 SOON_S, LATE_S = 0.02, 0.1
-"""What a run prints is pushed that often, while there is more and while there is not. Of one that was over before, the
-answer alone tells all."""
+"""How often a run's output is pushed, while there is more and while there is not. For a run that ends sooner, the
+answer alone has the output."""
 
 
-async def carried(agent: SandboxedAgentControl, connection: ClientConnection, n: int, wish: SandboxWish) -> CommandDone:
-    """The answer to *wish*, which *connection* numbered *n*.
+async def execute(
+    agent: SandboxedAgentControl, connection: ClientConnection, n: int, command: SandboxWish
+) -> CommandDone:
+    """Execute *command*, which *connection* numbered *n*, and return the answer.
 
     Raises:
-        KasmonError: what the agent says.
+        KasmonError: the agent's error.
     """
-    if not isinstance(wish, Run):
-        return CommandDone(n=n, told=await agent.keep(wish))
-    stream = RunStream(connection, wish.id)
+    if not isinstance(command, Run):
+        return CommandDone(n=n, told=await agent.keep(command))
+    stream = RunStream(connection, command.id)
     try:
-        ran = await agent.run(wish, stream.take)
+        ran = await agent.run(command, stream.take)
     finally:
         stream.close()
     return CommandDone(n=n, ran=ran)
 
 
 class RunStream:
-    """What one run prints, on its way to one client. `take` may be called from any thread."""
+    """One run's output for one client. `take` may be called from any thread."""
 
     def __init__(self, connection: ClientConnection, run: str) -> None:
         self._connection = connection
@@ -46,14 +48,14 @@ class RunStream:
         self._timer = asyncio.get_running_loop().call_later(SOON_S, self._push)
 
     def take(self, name: str, text: str) -> None:
-        """*text* was written to the stream called *name*."""
+        """Add *text*, which was written to the stream *name*."""
         with self._lock:
             waiting = self._waiting.get(name, "") + text
             self._skipped += max(0, len(waiting) - BEHIND)
             self._waiting[name] = waiting[-BEHIND:]
 
     def close(self) -> None:
-        """Push what is left of something that was shown in parts."""
+        """Push the rest of an output that was shown in parts."""
         self._timer.cancel()
         if self._is_live:
             self._connection.push(self._printed, key=("printed", self._run))

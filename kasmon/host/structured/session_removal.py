@@ -1,15 +1,15 @@
-"""Whether the folder of a host's session was removed: nobody finds the host then, and it has nowhere to write."""
+"""Whether the folder of a host's session was removed: the host cannot be found then, and cannot write."""
 
 import asyncio
 from pathlib import Path
 from typing import Final
 
 LOOK_S: Final = 5.0
-"""How often it is looked for. Only what is missing at two looks was removed: a folder may be missing for a moment."""
+"""The interval of checks. Only a folder missing in two checks was removed: it may be missing for a moment."""
 
 
 async def removed(folder: Path) -> None:
-    """Return once *folder* was removed. One that cannot be looked at is taken to be there."""
+    """Return once *folder* was removed. One that cannot be checked counts as existing."""
     missing = 0
     while missing < 2:
         await asyncio.sleep(LOOK_S)

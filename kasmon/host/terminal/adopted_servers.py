@@ -1,4 +1,4 @@
-"""The tmux servers of the user's own in which something was adopted: one quiet connection each."""
+"""The user's own tmux servers with adopted panes: one passive connection each."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon.backends.tmux import TmuxBackend
-from kasmon.backends.tmux.adopted_backend import AdoptedBackend, offered
+from kasmon.backends.tmux.adopted_backend import AdoptedBackend, list_adoptable_panes
 from kasmon.config import Tmux
 from kasmon.errors import RefusedError
 from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
@@ -16,7 +16,7 @@ from kasmon.paths import Paths
 
 
 class AdoptedServers:
-    """By socket, who watches there. *on_lost* is told whose server is gone, and why."""
+    """The backends of these servers, by socket. *on_lost* is called with a backend whose server is gone, and why."""
 
     def __init__(self, places: Paths, settings: Tmux, on_lost: Callable[[AdoptedBackend, str], None]) -> None:
         self._places = places
@@ -25,7 +25,7 @@ class AdoptedServers:
         self._backends: dict[str, AdoptedBackend] = {}
 
     def of(self, launch: Launch) -> AdoptedBackend:
-        """Who watches the server that *launch*, of an adopted session, names."""
+        """Return the backend of the server that *launch*, of an adopted session, names."""
         assert launch.adopted is not None
         socket = launch.adopted.socket
         if socket not in self._backends:
@@ -35,7 +35,8 @@ class AdoptedServers:
         return self._backends[socket]
 
     async def panes(self, frame: ListForeignPanes, adopted: Mapping[tuple[str, str], str]) -> ForeignPanes:
-        """What could be adopted at the socket of *frame*; *adopted* is what is, by socket and pane.
+        """Return the panes that could be adopted at the socket of *frame*; *adopted* has those that are, by socket and
+        pane.
 
         Raises:
             RefusedError: if that is kasmon's own tmux.
@@ -44,18 +45,18 @@ class AdoptedServers:
         socket = Path(frame.socket)
         if socket == self._places.tmux_socket:
             raise RefusedError("this is kasmon's own tmux: its sessions are already listed.")
-        process, found = await asyncio.to_thread(offered, socket, self._places.runtime)
+        process, found = await asyncio.to_thread(list_adoptable_panes, socket, self._places.runtime)
         panes = tuple(msgspec.structs.replace(one, adopted=adopted.get((frame.socket, one.pane), "")) for one in found)
         return ForeignPanes(n=frame.n, server_pid=process.pid, server_started=process.started, panes=panes)
 
     async def tidy(self, needed: Collection[TmuxBackend]) -> None:
-        """Hang up wherever nothing is watched any more: of all who watch, only those *needed* stay."""
+        """Close all connections except those *needed*."""
         for socket, backend in list(self._backends.items()):
             if backend not in needed:
                 del self._backends[socket]
                 await backend.aclose()
 
     async def aclose(self) -> None:
-        """Hang up everywhere; all that runs there goes on. Idempotent."""
+        """Close all connections; the servers run on. Idempotent."""
         for backend in self._backends.values():
             await backend.aclose()

@@ -1,4 +1,4 @@
-"""The agent of one session in a terminal while it runs: heard, written down, typed to."""
+"""Runs the agent of one terminal session: receives its events, logs them, and types to it."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ ANEW: Final = "its host was restarted"
 
 
 class TerminalAgentRunner:
-    """An agent with its host's lock on the session, its pen and its prompts. Over when the agent is, or let go."""
+    """An agent with its host's lock on the session, its log writer and its prompts, until it ends or is released."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class TerminalAgentRunner:
     ) -> None:
         """
         Args:
-            launch: how it was started.
+            launch: the launch that started it.
             lock: its host's lock on the session, taken.
-            log_writer: what writes it down.
+            log_writer: writes its events.
             agent: the agent.
-            on_cut: called when it is over and its agent may live on another machine.
-            sandboxed_agent: its part in a sandbox, where it has one.
+            on_cut: called when it is over and its agent may still run on another machine.
+            sandboxed_agent: controls its sandbox, if it has one.
         """
         self.agent = agent
         self.prompts = TypedPrompts(log_writer, agent)
         self.asks = screen_asks(log_writer, launch)
-        """What stands on its screen and wants an answer."""
+        """The requests on its screen."""
         self._on_cut = on_cut
         self._is_cut = False
         self.sandboxed_agent = sandboxed_agent
-        """Its part in a sandbox; None where it has none."""
+        """Controls its sandbox; None if it has none."""
         self._answers = ScreenAnswers(log_writer, self.asks, agent)
         self._answers.egress = self._egress = _egress(log_writer, launch, self.asks)
         self._launch = launch
@@ -79,7 +79,7 @@ class TerminalAgentRunner:
         self._settling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._last_words_s: float | None = None
-        self._output_monitor = asyncio.create_task(self._hear())
+        self._output_monitor = asyncio.create_task(self._read_events())
 
     @classmethod
     async def start(
@@ -92,19 +92,19 @@ class TerminalAgentRunner:
         again: bool = True,
         on_cut: Callable[[Launch], None] = lambda _: None,
     ) -> "TerminalAgentRunner":
-        """Start the agent as the session's `launch.json` says; its start stands in the log when this returns.
+        """Start the agent by the session's `launch.json`; its start is in the log when this returns.
 
-        One on another machine that was lost and runs on is found again instead.
+        A lost one on another machine that still runs is reconnected instead.
 
         Args:
-            variables: of whoever wants it, see `TmuxBackend.open`.
-            again: whether one that was lost, and does not run any more, is started again.
+            variables: the requesting process's, see `TmuxBackend.open`.
+            again: whether a lost one that no longer runs is started again.
             on_cut: see `TerminalAgentRunner`.
 
         Raises:
             RefusedError: if another host has the session, or its agent runs.
-            LaunchError, TmuxError: if it cannot be started; the log says so too.
-            RemoteUnreachableError: if its machine is not reached.
+            LaunchError, TmuxError: if it cannot be started; the log has the reason too.
+            RemoteUnreachableError: if its machine cannot be reached.
         """
         launch = await asyncio.to_thread(wanted, places, session)
         lock, log_writer = await _opened(places, session, secret_values(variables))
@@ -118,9 +118,9 @@ class TerminalAgentRunner:
             )
             agent = await backend.open(launch, variables, lives_on=lives_on)
             if launch.sandbox is not None:
-                from kasmon.sandbox.agent.launch import secrets_of  # only where there is a sandbox
+                from kasmon.sandbox.agent.launch import secrets_of  # only needed with a sandbox
 
-                log_writer.book.learn(secrets_of(session))
+                log_writer.session_log.learn(secrets_of(session))
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
                 log_writer.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
@@ -143,7 +143,7 @@ class TerminalAgentRunner:
         facts: PaneFacts,
         on_cut: Callable[[Launch], None] = lambda _: None,
     ) -> "TerminalAgentRunner":
-        """Go on with the agent in the pane of *facts*, which a host before us started and left.
+        """Recover the agent in the pane of *facts*, which an earlier host started and left.
 
         Raises:
             RefusedError: if another host has the session.
@@ -153,14 +153,14 @@ class TerminalAgentRunner:
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
         runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
-        runner.asks.void(ANEW, time.time())  # the first look opens again what still stands there
+        runner.asks.void(ANEW, time.time())  # the first reading opens again what is still on the screen
         if now.state is SessionState.LOST:
             log_writer.note(ConnectionRestored(at=time.time()))
         is_same = facts.pid == _pane_pid(now) and (
             facts.is_dead or await asyncio.to_thread(is_running, now.pid, now.pid_started, now.pid_boot)
         )
         if is_same and facts.pid != now.pid and now.pid is not None:
-            agent.settled_in(now.pid)
+            agent.set_agent_process(now.pid)
         if not is_same:
             agent.say(agent.started(now.generation + 1))
             await runner._begun.wait()
@@ -173,41 +173,41 @@ class TerminalAgentRunner:
             agent.found(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
             runner.prompts.take_over()
-            await runner.prompts.begin(agent.has_word)
-        elif facts.ready or launch.machine:  # one elsewhere is connected by now, or is lost soon
+            await runner.prompts.begin(agent.reports_state)
+        elif facts.ready or launch.machine:  # a remote one is connected by now, or is lost soon
             agent.ready()
         return runner
 
-    async def do(self, wish: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
-        """Carry *wish* of process *peer_pid* to the agent; the receipt of a prompt. *is_agents*: an agent sent it.
+    async def do(self, command: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
+        """Send *command* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
 
         Raises:
             SessionEndedError: if it has ended.
-            KasmonError: what `TmuxAgent.send`, `Prompts.take` and `ScreenAnswers.carry` say.
+            KasmonError: as `TmuxAgent.send`, `Prompts.take` and `ScreenAnswers.carry`.
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
         if self.sandboxed_agent is not None:
-            await self.sandboxed_agent.lifecycle.used(wish)
+            await self.sandboxed_agent.lifecycle.used(command)
         try:
-            if isinstance(wish, Prompt):
-                return await self.prompts.take(wish)
-            if isinstance(wish, Requeue):
-                return self.prompts.requeue(wish)
-            if isinstance(wish, Answer):
-                await self._answers.carry(wish, peer_pid, is_agents=is_agents)
+            if isinstance(command, Prompt):
+                return await self.prompts.take(command)
+            if isinstance(command, Requeue):
+                return self.prompts.requeue(command)
+            if isinstance(command, Answer):
+                await self._answers.carry(command, peer_pid, is_agents=is_agents)
             else:
-                await self.agent.send(wish)
+                await self.agent.send(command)
             return None
         finally:
             await self._log_writer.written(WRITTEN_S)
 
     def watch_over(self, limits: StuckLimits) -> None:
-        """Note from now on when nothing comes of its work."""
+        """Run the stuck monitor from now on."""
         self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits).keep())
 
     async def say(self, frame: ReportContext) -> None:
-        """Note how the agent says that it stands.
+        """Note the agent's own report of its progress.
 
         Raises:
             SessionEndedError: if it has ended.
@@ -218,25 +218,25 @@ class TerminalAgentRunner:
         await self._log_writer.written(WRITTEN_S)
 
     async def over(self) -> None:
-        """Return when all of it is written and the session's lock is free."""
+        """Return when all events are written and the session's lock is free."""
         await asyncio.wait([self._output_monitor])
 
     async def rest(self) -> None:
-        """Type nothing more, and return when nothing is being typed."""
+        """Stop typing prompts, and return when none is being typed."""
         await self.prompts.rest()
 
     async def let_go(self) -> None:
-        """Leave the agent as it is, and the session to the next host. Idempotent, 30 s at most."""
+        """Leave the agent running, and the session to the next host. Idempotent, 30 s at most."""
         self._last_words_s = LAST_WORDS_S
         self.agent.let_go()
         await asyncio.wait([self._output_monitor])
 
-    async def _hear(self) -> None:
+    async def _read_events(self) -> None:
         try:
             async for event in self.agent.events():
                 if not isinstance(event, Chunk):
                     await self._log_writer.room()
-                    await self._heard(event)
+                    await self._handle(event)
         finally:
             self._begun.set()
             for task in (self._settling, self._watching):
@@ -251,17 +251,17 @@ class TerminalAgentRunner:
         if self._is_cut:
             self._on_cut(self._launch)
 
-    async def _heard(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         if isinstance(event, SessionStarted | ConnectionRestored):
             since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
             of_boot = await asyncio.to_thread(boot)
             event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot)
             if isinstance(event, SessionStarted):
                 event = msgspec.structs.replace(event, host_pid=os.getpid())
-        known = self.asks.heard(event)
-        if known is None:
+        translated = self.asks.heard(event)
+        if translated is None:
             return
-        self._log_writer.note(known)
+        self._log_writer.note(translated)
         self.asks.forget_closed()
         match event:
             case SessionStarted() | ConnectionRestored():
@@ -283,7 +283,7 @@ class TerminalAgentRunner:
 
 
 def _sandboxed_agent(places: Paths, launch: Launch, log_writer: LogWriter, agent: TmuxAgent) -> "SandboxedAgent | None":
-    """The host's part in its sandbox; None where it has none."""
+    """Return the controller of its sandbox; None if it has none."""
     if launch.sandbox is None:
         return None
     from kasmon.host.sandboxed.agent import SandboxedAgent  # only where there is a sandbox
@@ -291,26 +291,26 @@ def _sandboxed_agent(places: Paths, launch: Launch, log_writer: LogWriter, agent
     def end_agent(why: str) -> None:
         agent.end(why, Stop().grace_s)
 
-    return SandboxedAgent(places, launch, log_writer, end_agent, agent.settled_in, agent.is_attached)
+    return SandboxedAgent(places, launch, log_writer, end_agent, agent.set_agent_process, agent.is_attached)
 
 
 def _egress(log_writer: LogWriter, launch: Launch, asks: RequestRegistry) -> "EgressRequests | None":
-    """What asks for the hosts that its sandbox was refused; None where it has none."""
+    """Return what opens requests for hosts that its sandbox was refused; None without a sandbox."""
     if launch.sandbox is None:
         return None
     from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
 
-    return EgressRequests(log_writer.book.places, launch.session, asks, log_writer)
+    return EgressRequests(log_writer.session_log.places, launch.session, asks, log_writer)
 
 
 def _pane_pid(session: Session) -> int | None:
-    """The process that its pane runs: its agent's, or what stands in front of that one's sandbox."""
+    """Return the pid of its pane's process: the agent's, or that of the sandbox's front process."""
     runtime = session.housing.runtime if session.housing is not None else None
     return runtime.front if runtime is not None and runtime.front else session.pid
 
 
 async def write_off(places: Paths, session: SessionId, event: Event, *, may_run: bool = False) -> None:
-    """Note *event*, the end of a session that no agent is left of; of one that *may_run* nothing is taken away."""
+    """Note *event*, the end of a session without a running agent; if it *may_run*, its sandbox is left alone."""
     with contextlib.suppress(RefusedError):
         lock, log_writer = await _opened(places, session)
         log_writer.note(event)
@@ -320,9 +320,9 @@ async def write_off(places: Paths, session: SessionId, event: Event, *, may_run:
 
 
 async def _cleared(places: Paths, session: SessionId, *, spares_memory: bool = False) -> None:
-    """Leave nothing of the sandbox of an agent that did not begin, or is gone; nothing where it has none.
+    """Remove the sandbox of an agent that did not begin, or is gone; no effect without one.
 
-    *spares_memory*: what sleeps on disk stays.
+    *spares_memory*: keep a snapshot on disk.
     """
     if not await asyncio.to_thread(places.sandbox(session).exists):
         return
@@ -333,7 +333,7 @@ async def _cleared(places: Paths, session: SessionId, *, spares_memory: bool = F
 
 
 async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()) -> tuple[HostLock, LogWriter]:
-    """The session's lock, taken, and its pen, which writes none of *secrets*.
+    """Return the session's lock, taken, and its log writer, which redacts *secrets*.
 
     Raises:
         RefusedError: if another host has the lock.

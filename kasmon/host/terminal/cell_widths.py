@@ -1,8 +1,8 @@
-"""Which cells of a pane a text fills: tmux counts in its own way, and a screen that counts otherwise would be off.
+"""The width of a text in pane cells: tmux counts in its own way, and a different count would shift the screen.
 
-tmux before 3.4 gives each character the cells that it has by itself: a heart with VS16 has one, a thumb with a skin
-colour four. Later ones, and the dashboard, count what is seen as one: two cells each. What is shown of a pane is
-therefore written so that everybody counts the same, with as much of each character as fits its cells.
+tmux before 3.4 gives each character its own cells: a heart with VS16 has one, a thumb with a skin colour four. Later
+versions, and the dashboard, count what looks like one character as one: two cells each. So a pane's text is rewritten
+to have the same width for all, with as much of each character as fits its cells.
 """
 
 import re
@@ -20,7 +20,7 @@ _UNPLAIN: Final = re.compile(
     "\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff9f\ufffd\U0001f300-\U0001f3fa\U0001f400-\U0001f6d7\U0001f7e0-\U0001f7eb"
     "\U0001f90c-\U0001f9ff\U00020000-\U0002a6df]"
 )
-"""Beyond these, characters join others, or are counted differently."""
+"""Other characters join their neighbours, or are counted differently."""
 _VARIATION: Final = frozenset(map(chr, range(0xFE00, 0xFE10)))
 _EMOJI_STYLE, _JOINER, _HANGUL_FILLER = "\ufe0f", "\u200d", "\u3164"
 _SIGNS: Final = frozenset("\xad\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
@@ -30,14 +30,14 @@ _FLAGS: Final = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 def placed(text: str, joins: bool = False) -> str:
-    """*text* of a pane, harmless and as wide for everybody as it is there; *joins* for a tmux since 3.4."""
+    """Return a pane's *text*, sanitized and of the same width everywhere; *joins* for a tmux since 3.4."""
     if not _UNPLAIN.search(text):
         return text
     return "".join(_fitted(cell, width) for cell, width in _with_flags(cells(text, joins)))
 
 
 def cells(text: str, joins: bool = False) -> Iterator[tuple[str, int]]:
-    """What stands in one place, and how many cells wide that is, from left to right."""
+    """Yield each cell's text with its width in cells, from left to right."""
     cell, width = "", 0
     for character in text:
         own = _width(character)
@@ -54,7 +54,7 @@ def cells(text: str, joins: bool = False) -> Iterator[tuple[str, int]]:
 
 
 def _with_flags(places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-    """*places*, the two halves of a flag as one: they are as wide together, and nothing is seen of one alone."""
+    """Yield *places* with the two halves of a flag as one of their summed width: one half alone is not visible."""
     half: tuple[str, int] | None = None
     for cell, width in places:
         if half is not None and cell in _FLAGS:
@@ -83,7 +83,7 @@ def _belongs(cell: str, character: str, width: int, joins: bool) -> bool:
 
 
 def _width(character: str) -> int:
-    """How many cells tmux gives to *character* by itself: what the C library says."""
+    """Return how many cells tmux gives to *character* by itself: the C library's width."""
     code = ord(character)
     if 0x1160 <= code <= 0x11FF or 0xD7B0 <= code <= 0xD7FF:  # vowels and finals of Hangul
         return 0
@@ -99,8 +99,8 @@ def _width(character: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _fitted(cell: str, width: int) -> str:
-    """As much of *cell* as everybody takes for *width* cells; U+FFFD where that is nothing."""
-    from wcwidth import wcswidth  # only for what is unusual
+    """Return as much of *cell* as has exactly *width* cells everywhere; U+FFFD if nothing has."""
+    from wcwidth import wcswidth  # only for unusual characters
 
     if cell[0] in _SKINS or cell[0] == _HANGUL_FILLER:
         return " " * width

@@ -1,7 +1,7 @@
-"""What a pane's output asks of its terminal that tmux keeps to itself: clipboard and cursor shape. Sans-IO.
+"""A pane's terminal requests that tmux does not forward: clipboard and cursor shape. Sans-IO.
 
-Our tmux neither sets the clipboard of whoever is attached nor tells (before 3.6) what the cursor looks like: both are
-picked out of what the pane prints. A question for the clipboard's content is never answered.
+kasmon's tmux neither sets the clipboard of attached terminals nor reports (before 3.6) the cursor's shape: both are
+read from the pane's output. A query for the clipboard's content is never answered.
 """
 
 import base64
@@ -23,7 +23,7 @@ _SHAPES: Final = {b"3": "underline", b"4": "underline", b"5": "bar", b"6": "bar"
 
 
 class ClipboardText(NamedTuple):
-    """A text for the clipboard; None where it is longer than allowed."""
+    """A text for the clipboard; None if it is longer than allowed."""
 
     text: str | None
 
@@ -33,11 +33,11 @@ class EscapeScanner:
 
     def __init__(self) -> None:
         self.shape = ""
-        """`underline`, `bar`, or `block`; empty before the program said anything."""
+        """`underline`, `bar`, or `block`; empty until the program set it."""
         self._scanner = SequenceScanner(_SIGNS)
 
     def feed(self, data: bytes) -> list[ClipboardText]:
-        """What *data* puts on the clipboard, in order. Empty *data* says that some output was not heard."""
+        """Return what *data* puts on the clipboard, in order. Empty *data* means that some output was missed."""
         if not data:
             self._scanner.rest = b""
         if not self._scanner.rest and b"\x1b" not in data:
@@ -52,7 +52,7 @@ class EscapeScanner:
 
 
 def _read(said: bytes | None) -> ClipboardText | None:
-    """The text that *said*, `c;` and Base64, puts there; None for a question, an empty text, and what is no text."""
+    """Return the text in *said*, `c;` and Base64; None for a query, an empty text, or no text."""
     if said is None:
         return ClipboardText(None)
     selection = _SELECTION.match(said)

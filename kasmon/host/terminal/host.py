@@ -1,6 +1,6 @@
-"""The shared host of all tmux sessions: the one process that talks to our tmux server, and that writes their logs.
+"""The shared host of all tmux sessions: the one process that talks to kasmon's tmux server and writes their logs.
 
-It ends by itself when no agent runs and nobody has called for a while; whoever needs it next starts it again.
+It ends by itself when no agent runs and no client has called for a while; the next client starts it again.
 """
 
 import asyncio
@@ -63,31 +63,31 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, places
 
 IDLE_S: Final = 60.0
-"""How long a host that nobody needs waits for somebody who does, in seconds."""
+"""How long an unneeded host waits for a client, in seconds."""
 LOOKS: Final = 4
-"""How often it looks within that time."""
+"""How often it checks within that time."""
 
 
 class HostIdleTimer:
-    """Since when nobody has needed a host."""
+    """How long a host has not been needed."""
 
     def __init__(self, limit_s: float, now: float) -> None:
         self._limit_s = limit_s
         self._since = now
 
     def used(self, now: float) -> None:
-        """Somebody needed it until *now*."""
+        """Record that it was needed until *now*."""
         self._since = now
 
     def is_over(self, is_needed: bool, now: float) -> bool:
-        """Whether nobody has needed it for the limit, and nobody does now."""
+        """Whether it was not needed for the limit, and is not needed now."""
         if is_needed:
             self.used(now)
         return now - self._since >= self._limit_s and not is_needed
 
 
 FINISH_S: Final = 30.0
-"""How long a host that hands over finishes what is being typed or started, in seconds; then it leaves all the same."""
+"""How long a host that hands over may finish typed prompts and starts, in seconds; then it exits in any case."""
 OPEN_FILES: Final = 8192
 SESSION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
@@ -105,7 +105,7 @@ class TmuxHost:
         idle_s: float = IDLE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*idle_s*: how long it waits for somebody who needs it, in seconds of *clock*."""
+        """*idle_s*: how long it waits while it is not needed, in seconds of *clock*."""
         self._places = here
         self._idle_s = idle_s
         self._clock = clock
@@ -117,15 +117,15 @@ class TmuxHost:
         self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
         self._terminals: dict[SessionId, TerminalSession] = {}
         self._tmux = ""
-        self._told_to_end = asyncio.Event()
+        self._end_requested = asyncio.Event()
         self._server: HostServer | None = None
         self._handing_over: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Take over what runs, then do what clients want until told to end, or not needed any more. Agents go on."""
+        """Take over running agents, then serve clients until ended, or no longer needed. Agents run on."""
         line = self._backend.line
         line.on_lost = self._lost
-        server = HostServer(self._places.tmux_host_socket, self._receive, self._left, self._control)
+        server = HostServer(self._places.tmux_host_socket, self._receive, self._on_disconnected, self._control)
         self._server = server
         with contextlib.suppress(TmuxError):
             self._tmux = await asyncio.to_thread(line.server.version)
@@ -140,10 +140,10 @@ class TmuxHost:
             await self._adopted_servers.aclose()
 
     def end(self) -> None:
-        """End this host, cleanly and soon; agents go on."""
-        self._told_to_end.set()
+        """End this host, cleanly and soon; agents run on."""
+        self._end_requested.set()
 
-    # -- what a client of any version wants
+    # -- control requests, for clients of any version
 
     def _control(self, kind: ControlKind) -> HostStatus:
         if kind is ControlKind.STOP:
@@ -155,7 +155,7 @@ class TmuxHost:
             kasmon=__version__,
             pid=os.getpid(),
             is_busy=not self._is_at_rest,
-            is_leaving=self._handing_over is not None or self._told_to_end.is_set(),
+            is_leaving=self._handing_over is not None or self._end_requested.is_set(),
         )
 
     @property
@@ -164,7 +164,7 @@ class TmuxHost:
         return not is_working and all(terminal.is_resting for terminal in self._terminals.values())
 
     async def _hand_over(self) -> None:
-        """Finish what is being typed and started, take nothing new, and end; the next host finds the agents in tmux."""
+        """Finish typed prompts and starts, accept nothing new, and end; the next host finds the agents in tmux."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_S):
                 while True:
@@ -175,18 +175,18 @@ class TmuxHost:
         self.end()
 
     async def _serve(self, server: HostServer) -> None:
-        """Return when told to end, or idle for long. Nothing may be awaited from then until the server closes."""
+        """Return when ended, or idle for long. Nothing may be awaited from then until the server closes."""
         self._idleness.used(self._clock())
-        while not self._told_to_end.is_set():
+        while not self._end_requested.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._idle_s / LOOKS):
-                    await self._told_to_end.wait()
+                    await self._end_requested.wait()
             await self._tidy_foreigners()
             is_needed = server.is_busy or any(terminal.is_needed for terminal in self._terminals.values())
             if self._idleness.is_over(is_needed, self._clock()):
                 return
 
-    # -- who lives here
+    # -- sessions
 
     async def _tidy_foreigners(self) -> None:
         needed = [terminal.backend for terminal in self._terminals.values() if terminal.is_alive]
@@ -204,14 +204,14 @@ class TmuxHost:
                 terminal.lost(why)
 
     def _terminal(self, session: SessionId, launch: Launch | None = None) -> TerminalSession:
-        """The tenant of that id; where it is new, *launch* says whether it lives in the user's own tmux."""
+        """Return the session of that id; for a new one, *launch* shows whether it is in the user's own tmux."""
         if session not in self._terminals:
             is_foreign = launch is not None and launch.adopted is not None
             backend = self._adopted_servers.of(launch) if launch is not None and is_foreign else self._backend
             self._terminals[session] = TerminalSession(self._places, backend, session, self._stuck, self._record_bytes)
         return self._terminals[session]
 
-    # -- what clients want
+    # -- client frames
 
     def _receive(self, connection: ClientConnection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
         if self._handing_over is not None and isinstance(frame, ExecuteCommand | StartSession | ReleasePane):
@@ -263,11 +263,11 @@ class TmuxHost:
     ) -> Frame:
         terminal = await self._found(frame.session)
         match frame:
-            case ExecuteCommand(wish=wish):
-                if isinstance(wish, SandboxWish):
-                    await terminal.move(wish)
+            case ExecuteCommand(wish=command):
+                if isinstance(command, SandboxWish):
+                    await terminal.move(command)
                     return CommandDone(n=frame.n)
-                return CommandDone(n=frame.n, receipt=await terminal.do(wish, connection))
+                return CommandDone(n=frame.n, receipt=await terminal.do(command, connection))
             case StartSession(variables=variables):
                 await terminal.start(decoded(variables))
             case ReleasePane():
@@ -285,7 +285,7 @@ class TmuxHost:
         return CommandDone(n=frame.n)
 
     async def _found(self, session: SessionId) -> TerminalSession:
-        """The tenant of that id.
+        """Return the session of that id.
 
         Raises:
             SessionNotFoundError: if there is no such session of tmux.
@@ -300,7 +300,7 @@ class TmuxHost:
         return self._terminals.get(session) or self._terminal(session)
 
     def _adopted(self) -> dict[tuple[str, str], str]:
-        """The sessions that live in the user's own tmux, by socket and pane."""
+        """Return the adopted sessions, by socket and pane."""
         return {
             place: id_ for id_, terminal in self._terminals.items() if (place := terminal.foreign_place) is not None
         }
@@ -313,14 +313,14 @@ class TmuxHost:
             raise RefusedError(f"session {session!r} is structured; it has its own host.")
         return launch
 
-    def _left(self, connection: ClientConnection) -> None:
+    def _on_disconnected(self, connection: ClientConnection) -> None:
         self._idleness.used(self._clock())
         for terminal in self._terminals.values():
             terminal.leave(connection)
 
 
 def main() -> int:
-    """Be the shared tmux host until told to end; 0 at once if there is one already."""
+    """Run the shared tmux host until it is ended; return 0 at once if there is one already."""
     os.umask(0o077)
     process_log.keep()
     secret_stdin.take()
@@ -330,22 +330,22 @@ def main() -> int:
     if not lock.take():
         return 0
     try:
-        _widen()
-        asyncio.run(_hosted(TmuxHost(here, in_force(here, log.warning))))
+        _raise_file_limit()
+        asyncio.run(_run_host(TmuxHost(here, in_force(here, log.warning))))
     finally:
         lock.let_go()
     return 0
 
 
-async def _hosted(host: TmuxHost) -> None:
+async def _run_host(host: TmuxHost) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, host.end)
     await host.run()
 
 
-def _widen() -> None:
-    """Allow us more open files, if the system lets us: each session that runs needs one."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files, if the system allows it: each running session needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

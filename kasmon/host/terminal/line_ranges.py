@@ -1,4 +1,4 @@
-"""Lines out of a terminal's buffer, by the ranges of the seed: counted from the beginning, from the end, or open."""
+"""Line ranges of a terminal's buffer: counted from the beginning, from the end, or open."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,15 @@ _SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def wanted(pane: str, read: ReadTerminal) -> TmuxRequest[Lines]:
-    """What to ask tmux for, so that `lines` can answer *read*: wrapped lines come joined."""
+    """Return the tmux request for the rows that `lines` needs to answer *read*: wrapped lines come joined."""
     start = -max(read.screen_and, 0) if read.screen_and is not None else "-"
     return ask.capture(pane, start=start, ansi=read.ansi, join=True)
 
 
 def lines(captured: Sequence[bytes], read: ReadTerminal) -> tuple[str, ...]:
-    """The lines of *captured*, the whole buffer or what of it was asked for, that *read* wants, cleaned.
+    """Return the lines that *read* requests, sanitized, from *captured*: the whole buffer or the requested part.
 
-    The blank rows below the last text are no lines of the buffer.
+    The blank rows below the last text are not lines of the buffer.
     """
     rows = _with_style(captured) if read.ansi else [plain(row) for row in captured]
     while rows and not rows[-1]:
@@ -37,14 +37,14 @@ def lines(captured: Sequence[bytes], read: ReadTerminal) -> tuple[str, ...]:
 
 
 def bounds(count: int, start: int | None, end: int | None) -> tuple[int, int]:
-    """The first and the last index, of *count* lines; nothing is between them where the last is the smaller one."""
+    """Return the first and the last index, of *count* lines; the range is empty if the last is the smaller one."""
     first = 0 if start is None else start if start >= 0 else max(count + start, 0)
     last = count - 1 if end is None else end if end >= 0 else count + end
     return first, min(last, count - 1)
 
 
 def plain(row: bytes) -> Clean:
-    """A captured *row* as cleaned text, without styles and without blanks at its end."""
+    """Return a captured *row* as sanitized text, without styles and without trailing blanks."""
     return Clean(clean_line(row.decode("utf-8", "replace")).rstrip())
 
 
@@ -61,10 +61,10 @@ def _with_style(captured: Sequence[bytes]) -> list[str]:
 
 
 def _with_addresses(line: str) -> str:
-    """*line*, as captured, with the address of each link (OSC 8) in `<...>` behind its label, unless it is the label.
+    """Return *line*, as captured, with the address of each link (OSC 8) in `<...>` behind its label, if they differ.
 
-    A label may say anything, also another address. tmux keeps links from 3.4 on. Only http and https are links; of all
-    others the label is left.
+    A label may contain anything, also another address. tmux keeps links from 3.4 on. Only http and https are links; of
+    all others only the label remains.
     """
     if LINK_OPENING not in line:
         return line
@@ -72,7 +72,7 @@ def _with_addresses(line: str) -> str:
 
 
 def _links(line: str) -> Iterator[tuple[str, str]]:
-    """The texts of *line* with the addresses behind them; what was wrapped is one again."""
+    """Yield the texts of *line* with the addresses of their links; a wrapped label is joined."""
     first, *rest = _LINK.split(line)
     label, behind = first, ""
     for address, text in zip(rest[::2], rest[1::2], strict=True):

@@ -1,7 +1,7 @@
-"""Writes down what leaves the screen of one pane, as text without secrets; see `store/terminal_record`.
+"""Records what scrolls off one pane's screen, as text without secrets; see `store/terminal_record`.
 
-It looks when the pane has printed, and the seldomer the less comes of it; a pane at rest costs nothing. What a flood
-loses between two looks is said to be missing.
+It reads after the pane has printed, and more rarely the fewer lines are new; an idle pane costs nothing. Output lost
+in a flood between two readings is marked as missing.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from kasmon.tmux import requests as ask
 from kasmon.tmux.requests import PaneHistory
 
 EVERY_S: Final = 5.0
-"""How long after its first output a pane is looked at, and how often while lines leave its screen."""
+"""How long after its first output a pane is read, and how often while lines leave its screen."""
 SELDOM_S: Final = 30.0
-"""How often at least one is that prints, and nothing leaves its screen."""
+"""The longest interval while a pane prints, and nothing leaves its screen."""
 ROWS: Final = 100
-"""So many rows above the screen are asked for where few are new, so that what was seen before is among them."""
+"""How many rows above the screen are requested if few are new, to include some that were seen before."""
 MOST_ROWS: Final = 3000
-"""So many at most, in one look."""
+"""The most rows requested in one reading."""
 
 log = logging.getLogger(__name__)
 
 
 class Recorder(PaneListener):
-    """Keeps *record* of what *pane* prints, from the moment it is made until it is closed."""
+    """Maintains *record* of what *pane* prints, from its construction until it is closed."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class Recorder(PaneListener):
     ) -> None:
         """
         Args:
-            line: what tells of the pane.
+            line: the connection to the pane's server.
             pane: its id.
-            record: nobody else writes it.
-            is_blank: nothing was printed there yet; else something may have been that nobody heard.
+            record: written by this recorder only.
+            is_blank: nothing was printed there yet; else earlier output may have been missed.
             every_s: as `EVERY_S`.
         """
         self._line, self._pane, self._record = line, pane, record
@@ -60,11 +60,11 @@ class Recorder(PaneListener):
         self._looked_at = self._loop.time()
         self._is_stale = self._is_closed = self._is_open = False
         self._seen: list[str] = []
-        """The last lines that were written down."""
+        """The last lines that were recorded."""
         self._are_hidden = False
-        """Whether those are as they were written, without secrets; else as they were printed."""
+        """Whether those are as recorded, without secrets; else as printed."""
         self._history: int | None = None
-        """How many rows had scrolled away at the last look."""
+        """How many rows had scrolled off at the last reading."""
         self._vanished = ScrolledOffLines()
         self._screen: tuple[str, ...] = ()
         self._trouble = ""
@@ -79,7 +79,7 @@ class Recorder(PaneListener):
         self.look()
 
     def look(self) -> None:
-        """Look at once."""
+        """Read at once."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -90,7 +90,7 @@ class Recorder(PaneListener):
             self._is_stale = True
 
     def close(self) -> None:
-        """Write nothing any more. Idempotent."""
+        """Stop recording. Idempotent."""
         self._is_closed = True
         self._line.unlisten(self._pane, self)
         if self._timer is not None:
@@ -99,7 +99,7 @@ class Recorder(PaneListener):
             self._looking.cancel()
 
     def _plan(self, later_s: float = 0.0) -> None:
-        """Look when that is due, or so much later; never later than was planned before."""
+        """Schedule the next reading, at the due time or *later_s* later; never later than scheduled before."""
         if self._is_closed:
             return
         if self._looking is not None:
@@ -107,7 +107,7 @@ class Recorder(PaneListener):
             return
         now = self._loop.time()
         if self._timer is None and now - self._looked_at > self._every_s:
-            self._every_s = self._least_s  # it begins anew, after it said nothing for a while
+            self._every_s = self._least_s  # starts anew after a silence
         due_at = now + self._every_s + later_s
         if self._timer is not None:
             if self._timer.when() <= due_at:
@@ -116,7 +116,7 @@ class Recorder(PaneListener):
         self._timer = self._loop.call_at(due_at, self.look)
 
     def _spread(self, pane: str) -> float:
-        """How much later to look first, in seconds: a host that finds a thousand panes does not look at all at once."""
+        """Return the first reading's delay, in seconds: a host that finds a thousand panes reads them in turn."""
         return self._least_s * (zlib.crc32(pane.encode()) % 100) / 20
 
     async def _look(self) -> None:
@@ -132,7 +132,7 @@ class Recorder(PaneListener):
             self._plan()
 
     async def _asked(self) -> PaneHistory | None:
-        """The end of what the pane printed, as far up as what was seen before; None where nobody tells."""
+        """Return the pane's last rows, up to the lines that were seen before; None if tmux does not answer."""
         try:
             found = await self._line.ask(ask.above(self._pane, ROWS))
             if found.facts.history > ROWS and not await asyncio.to_thread(self._reaches, found):
@@ -142,7 +142,7 @@ class Recorder(PaneListener):
         return found
 
     def _opened(self) -> bool:
-        """In a thread: go on where the record ends; whether that can be told."""
+        """In a thread: continue the existing record; whether it could be opened."""
         if not self._is_open:
             try:
                 self._seen, self._are_hidden, self._is_open = self._record.open(SEEN), True, True
@@ -151,11 +151,11 @@ class Recorder(PaneListener):
         return self._is_open
 
     def _reaches(self, found: PaneHistory) -> bool:
-        """In a thread: whether *found* goes up as far as what was seen before."""
+        """In a thread: whether *found* includes the lines that were seen before."""
         return self._opened() and self._place(found) is not None
 
     def _place(self, found: PaneHistory) -> int | None:
-        """Where in *found* begins what is new; None where it goes on further up."""
+        """Return the index in *found* where new lines begin; None if it does not include seen ones."""
         lines = _lines(found)
         known = [process_log.hidden(line) for line in lines] if self._are_hidden else lines
         expected = None
@@ -164,7 +164,7 @@ class Recorder(PaneListener):
         return behind(known, self._seen, expected)
 
     def _note(self, found: PaneHistory) -> bool:
-        """In a thread: write down what is new; whether anything is."""
+        """In a thread: record the new lines; whether there are any."""
         if not self._opened():
             return False
         lines = _lines(found)
@@ -192,11 +192,11 @@ class Recorder(PaneListener):
         return bool(fresh or vanished)
 
     def _plainly_seen(self) -> list[str]:
-        """What was seen as it was printed; nothing where only what was written is known."""
+        """Return the seen lines as printed; none if only the recorded ones are known."""
         return [] if self._are_hidden else self._seen
 
     def _complain(self, error: OSError) -> None:
-        """Say once that nothing can be written."""
+        """Log once that recording fails."""
         why = error.strerror or str(error)
         if why != self._trouble:
             self._trouble = why
@@ -208,5 +208,5 @@ def _lines(found: PaneHistory) -> list[str]:
 
 
 def _hidden(lines: Sequence[str]) -> list[str]:
-    """*lines* without secrets, also without those that go over several."""
+    """Return *lines* without secrets, also without those that span several."""
     return process_log.hidden("\n".join(lines)).split("\n") if lines else []

@@ -1,6 +1,6 @@
-"""Captured rows as rows that stand alone: tmux writes a style only where it changes, from one row to the next too.
+"""Converts captured rows to independent rows: tmux writes a style only where it changes, also from row to row.
 
-A row comes out as cleaned text in which each change of style is one whole SGR sequence: `ESC [ 0;1;31 m`, or `ESC [ m`
+A row becomes sanitized text in which each change of style is one whole SGR sequence: `ESC [ 0;1;31 m`, or `ESC [ m`
 for the plain style, in which every row begins. Line drawing by charset becomes Unicode. Nothing else is left in it.
 """
 
@@ -16,7 +16,7 @@ CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class StyledRows:
-    """One screen's rows as last captured. Rows that did not change are not made again."""
+    """One screen's rows as last captured. Unchanged rows are not converted again."""
 
     def __init__(self) -> None:
         self.rows: list[str] = []
@@ -24,7 +24,7 @@ class StyledRows:
         """Of each row: as captured, and the styles before and behind it."""
 
     def take(self, captured: Sequence[bytes], height: int, joins: bool = False) -> None:
-        """The whole screen is *captured*, *height* rows of it; *joins* as for `cell_widths.placed`."""
+        """Convert the whole screen *captured*, *height* rows of it; *joins* as for `cell_widths.placed`."""
         rows: list[str] = []
         made: list[tuple[bytes | None, TextStyle, TextStyle]] = []
         style = PLAIN
@@ -41,14 +41,14 @@ class StyledRows:
         self.rows, self._made = rows, made
 
     def take_row(self, y: int, captured: bytes, joins: bool = False) -> None:
-        """Row *y*, captured alone, is *captured*."""
+        """Convert row *y*, captured alone."""
         if y < len(self.rows):
             self.rows[y], _ = alone(captured.decode("utf-8", "replace"), joins=joins)
             self._made[y] = (None, PLAIN, PLAIN)
 
 
 def alone(row: str, style: TextStyle = PLAIN, joins: bool | None = None) -> tuple[str, TextStyle]:
-    """*row*, captured behind cells of *style*, standing alone; and the style behind it.
+    """Return *row*, captured behind cells of *style*, as an independent row; and the style behind it.
 
     Args:
         joins: fit it into its cells, as `cell_widths.placed` does; None leaves its characters whole.

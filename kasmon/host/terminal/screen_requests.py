@@ -1,7 +1,7 @@
-"""What stands on an agent's screen and wants an answer: what the menu offers is what it takes, nothing is added to it.
+"""The requests on an agent's screen: only what the menu offers is accepted.
 
-An answer is written down when the request is gone from the screen, and not before: the log says what was done. So it
-is the key that makes an answer, and a host that dies between the two leaves the request withdrawn, without an answer.
+An answer is logged when the request has left the screen, and not before: the log has what was done. If the host dies
+after the key and before that, the log has the request as withdrawn, without an answer.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 class ScreenRequestRules(SessionRules):
-    """Standing rules neither answer nor extend what was read from a screen: they speak of tools, not of menus."""
+    """Standing rules neither answer nor extend a request on a screen: they match tools, not menus."""
 
     def offered(self, request: Request) -> Request:
-        """*request* as it is."""
+        """Return *request* unchanged."""
         return request
 
 
 class ScreenAgent(Protocol):
     """The agent in its terminal."""
 
-    async def send(self, wish: Wish, /) -> None: ...
+    async def send(self, command: Wish, /) -> None: ...
 
 
 def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
-    """The requests of the agent of *launch*, which is in a terminal; "always" is its own menu's."""
-    return RequestRegistry(log_writer, ScreenRequestRules(log_writer.book.places, launch), told={})
+    """Return the request registry for the agent of *launch*, in a terminal; "always" is its own menu's."""
+    return RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={})
 
 
 class ScreenAnswers:
@@ -47,15 +47,15 @@ class ScreenAnswers:
         self._log_writer, self._asks, self._agent = log_writer, asks, agent
         self._turn = asyncio.Lock()
         self.egress: EgressRequests | None = None
-        """What asks for the hosts that its sandbox was refused; None where it is in none."""
+        """Opens requests for hosts that its sandbox was refused; None without a sandbox."""
 
     async def carry(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
-        """Take *answer*, which process *peer_pid* sent, to the screen.
+        """Deliver *answer*, which process *peer_pid* sent, to the screen.
 
         Raises:
-            RefusedError: if an agent sent it, or it is not what its request takes, or the prompt changed; nothing was
-                sent then.
-            KasmonError: if it is not known whether the agent has it.
+            RefusedError: if an agent sent it, its request does not take it, or the prompt changed; nothing was sent
+                then.
+            KasmonError: if it is unknown whether the agent has it.
         """
         await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
         who = await asyncio.to_thread(seat, peer_pid)
@@ -66,14 +66,14 @@ class ScreenAnswers:
                 return
             request, asked = self._asks.checked(answer)
             if answer.decision is not Decision.LATER:
-                await self._tell(answer, asked)
+                await self._send(answer, asked)
             if self._log_writer.session.open_request(request.id) is not None:
                 self._asks.take(answer, who=who)
         await self._log_writer.on_disk()
 
-    async def _tell(self, answer: Answer, asked: Request) -> None:
+    async def _send(self, answer: Answer, asked: Request) -> None:
         try:
-            await self._agent.send(self._asks.as_told(answer, asked))
+            await self._agent.send(self._asks.for_agent(answer, asked))
         except PromptChangedError as error:
             raise PromptChangedError(answer.request) from error
         except RefusedError:

@@ -1,4 +1,4 @@
-"""What one client sees of one terminal: rows that changed since its last push, and only the newest if it is slow."""
+"""One client's view of one terminal: rows changed since its last push; a slow client gets only the newest."""
 
 import asyncio
 import math
@@ -16,41 +16,41 @@ from kasmon.tmux.formats import ScreenFacts
 from kasmon.tmux.requests import PaneScreen
 
 EARLY: Final = 0.8
-"""A push may come after this part of its gap: the camera keeps the gap, and timers are not exact."""
+"""A push may come after this part of its gap: the capture keeps the gap, and timers are not exact."""
 TRIES: Final = 4
-"""So many pictures are taken at most before one is shown that is a few lines off, because more lines keep coming."""
+"""The most captures before a screen is shown that is a few lines off, because new lines keep coming."""
 
 
 class ScreenStream:
-    """One client's look at one session's terminal; at most `rate_hz` pushes a second, each change at once in focus."""
+    """One client's view of one session's terminal; at most `rate_hz` pushes a second, each change at once in focus."""
 
     def __init__(self, connection: ClientConnection, session: SessionId) -> None:
         self.rate_hz: float | None = None
-        """0 for each change at once; None for a client that looks only while it has the focus."""
+        """0 for each change at once; None for a client that views only while it has the focus."""
         self.has_focus = False
         self._connection = connection
         self._session = session
         self._screen_capture: ScreenCapture | None = None
         self._loop = asyncio.get_running_loop()
         self._is_offered = False
-        """A push waits for the client; when it takes it, it gets what is newest then."""
+        """Whether a push waits for the client; when the client can take it, it gets the newest rows."""
         self._is_behind = False
         self._pushed_at = -math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._sent: TerminalRows | None = None
         self._sent_rows: list[str] = []
         self._history: ScrollbackHistory | None = None
-        """While the client is scrolled up."""
+        """Set while the client is scrolled up."""
 
     @property
     def gap_s(self) -> float:
-        """How long a picture is new enough for this client, in seconds; infinity while it is behind."""
+        """How long a screen is new enough for this client, in seconds; infinity while it is behind."""
         if self._is_offered:
             return math.inf
         return 0.0 if self.has_focus or not self.rate_hz else 1 / self.rate_hz
 
     def look(self, screen_capture: ScreenCapture | None) -> None:
-        """Look at *screen_capture*'s pictures, or at nothing. Again after a change of rate or focus."""
+        """View *screen_capture*, or nothing. Call again after a change of rate or focus."""
         if self._screen_capture is not None and self._screen_capture is not screen_capture:
             self._screen_capture.drop(self)
         if self._screen_capture is not screen_capture:
@@ -59,19 +59,19 @@ class ScreenStream:
             screen_capture.add(self)
 
     def anew(self) -> None:
-        """The client knows nothing: every row is pushed."""
+        """Push every row: the client has none."""
         self._sent = None
         if self._screen_capture is not None and self._screen_capture.facts is not None:
             self._offer()
 
     def close(self) -> None:
-        """Push nothing any more. Idempotent."""
+        """Stop pushing. Idempotent."""
         self.look(None)
         if self._timer is not None:
             self._timer.cancel()
 
     def scroll(self, up: int) -> None:
-        """Show what stands *up* lines above the bottom from now on, and stay with it while new lines come."""
+        """Show the lines *up* above the bottom from now on, and keep them in place while new lines come."""
         if self._screen_capture is None or self._screen_capture.facts is None:
             return
         if up > 0:
@@ -82,19 +82,19 @@ class ScreenStream:
             self._offer()
 
     def shown(self) -> None:
-        """The camera has a new picture."""
+        """Offer the new screen to the client."""
         if self._history is not None:
             self._history.renew()
         else:
             self._offer()
 
     def clipped(self, text: str | None) -> None:
-        """The program puts *text* on the clipboard: told to who is in it, for nobody else would know why."""
+        """Push the clipboard *text* to a client with the focus: for others it would be unexpected."""
         if self.has_focus:
             self._connection.push(ClipboardCopy(session=self._session, text=text), key=("clipped", self._session))
 
     def gone(self, why: str) -> None:
-        """There is no pane any more."""
+        """Report the end of the pane to the client."""
         self._screen_capture = self._history = self._sent = None
         self._connection.push(SubscriptionEnded(session=self._session, why=why), key=("gone", self._session))
 
@@ -114,7 +114,7 @@ class ScreenStream:
         self._is_behind = self._is_offered
 
     def _take(self) -> TerminalRows | None:
-        """What the client does not have yet, at the moment in which it can take it."""
+        """Return the rows that the client lacks, at the moment at which it can take them."""
         self._is_offered, self._pushed_at = False, self._loop.time()
         if self._is_behind and self._screen_capture is not None:
             self._loop.call_soon(self._screen_capture.plan)
@@ -124,18 +124,18 @@ class ScreenStream:
     def _changes(self) -> TerminalRows | None:
         if self._screen_capture is None or self._screen_capture.facts is None:
             return None
-        sheet, facts, up = self._screen_capture.sheet, self._screen_capture.facts, 0
+        styled_rows, facts, up = self._screen_capture.styled_rows, self._screen_capture.facts, 0
         if self._history is not None and self._history.facts is not None:
-            sheet, facts, up = self._history.sheet, self._history.facts, self._history.up
+            styled_rows, facts, up = self._history.styled_rows, self._history.facts, self._history.up
         before, sent = self._sent, self._sent_rows
         full = before is None or (before.columns, before.height) != (facts.width, facts.height)
-        changed = tuple((y, row) for y, row in enumerate(sheet.rows) if full or sent[y] != row)
+        changed = tuple((y, row) for y, row in enumerate(styled_rows.rows) if full or sent[y] != row)
         rows = TerminalRows(
             session=self._session,
             columns=facts.width,
             height=facts.height,
             changed=changed,
-            cursor=cursor_of(facts, self._screen_capture.signs.shape),
+            cursor=cursor_of(facts, self._screen_capture.escape_scanner.shape),
             modes=modes_of(facts),
             full=full,
             scrolled=up,
@@ -143,19 +143,19 @@ class ScreenStream:
         )
         if before is not None and not changed and _beside(rows) == _beside(before):
             return None
-        self._sent, self._sent_rows = rows, list(sheet.rows)
+        self._sent, self._sent_rows = rows, list(styled_rows.rows)
         return rows
 
 
 def cursor_of(facts: ScreenFacts, heard: str = "") -> Cursor:
-    """The cursor; its shape as it was *heard*, where tmux does not tell it."""
+    """Return the cursor; its shape as *heard* in the output, if tmux does not report it."""
     shape = facts.cursor_shape or heard
     shape = shape if shape in ("underline", "bar") else "block"
     return Cursor(facts.cursor_x, facts.cursor_y, facts.cursor_visible and not facts.is_dead, shape)
 
 
 def modes_of(facts: ScreenFacts) -> TerminalModes:
-    """What the program of that screen asked its terminal for."""
+    """Return the terminal modes that the program of that screen set."""
     mouse: Literal["", "standard", "button", "all"] = "standard" if facts.mouse_standard else ""
     if facts.mouse_all or facts.mouse_button:
         mouse = "all" if facts.mouse_all else "button"
@@ -174,17 +174,17 @@ def _beside(rows: TerminalRows) -> tuple[object, ...]:
 
 
 class ScrollbackHistory:
-    """A client's place in the lines above a screen: it stays with what is shown while new lines come below.
+    """A client's position in the lines above a screen: it keeps its lines while new ones come below.
 
-    Takes pictures of what *screen_capture*'s pane has scrolled away; *on_change* is called with each.
+    Captures what *screen_capture*'s pane has scrolled off; *on_change* is called with each capture.
     """
 
     def __init__(self, screen_capture: ScreenCapture, on_change: Callable[[], None]) -> None:
-        self.sheet = StyledRows()
+        self.styled_rows = StyledRows()
         self.facts: ScreenFacts | None = None
-        """None before the first picture."""
+        """None before the first capture."""
         self.up = 0
-        """How many lines above the bottom the picture was taken."""
+        """How many lines above the bottom the capture begins."""
         self._screen_capture = screen_capture
         self._on_change = on_change
         self._wanted = self._grown = 0
@@ -192,12 +192,12 @@ class ScrollbackHistory:
         self._is_taking = self._is_stale = False
 
     def go(self, up: int) -> None:
-        """Show what stands *up* lines above the bottom, not counting the lines that came since this began."""
+        """Show the lines *up* above the bottom, not counting the lines that came since this began."""
         self._wanted = up
         self.renew()
 
     def renew(self) -> None:
-        """Take a new picture."""
+        """Capture again."""
         if self._is_taking:
             self._is_stale = True
         else:
@@ -221,11 +221,11 @@ class ScrollbackHistory:
             return
         grown, self._length = max(screen.facts.history - self._length, 0), screen.facts.history
         self._grown += grown
-        if grown and tries:  # lines came since we asked: what was to be shown stands higher now
+        if grown and tries:  # lines came since the request: the wanted ones are higher now
             self._take(tries)
             return
         self.facts, self.up = screen.facts, up
-        self.sheet.take(screen.rows, screen.facts.height, screen.facts.joins)
+        self.styled_rows.take(screen.rows, screen.facts.height, screen.facts.joins)
         self._on_change()
         if self._is_stale or grown:
             self.renew()

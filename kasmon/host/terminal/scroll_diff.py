@@ -1,7 +1,7 @@
-"""Which lines left a terminal's screen since somebody looked last. Pure.
+"""Finds the lines that left a terminal's screen since the last reading. Pure.
 
-tmux tells how its history ends, never what is new in it: a width that changes wraps it anew, a full history loses its
-beginning, a program may clear it and print all of it again. So the last lines that were seen are looked for.
+tmux reports the end of its history, never what is new in it: a changed width rewraps it, a full history loses its
+beginning, a program may clear it and print all of it again. So the lines that were seen last are searched in it.
 """
 
 import re
@@ -12,14 +12,14 @@ from typing import Final
 from kasmon.sanitize import hidden_mark
 
 SEEN: Final = 6
-"""By so many lines it is known how far somebody saw."""
+"""The number of lines by which the last reading is identified."""
 RECALLED: Final = 1000
-"""So many lines of an alternate screen are remembered, so that none is written down twice within them."""
+"""How many lines of an alternate screen are remembered, so that none is recorded twice within them."""
 KEY_LINES: Final = 100
 """The body of a private key has fewer lines."""
 
 HEADERS: Final = 4
-"""So many lines may stand between its beginning and its body."""
+"""The most lines between its beginning and its body."""
 
 _BEGINS: Final = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
 _ENDS: Final = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY-----")
@@ -29,12 +29,12 @@ _VARIES: Final = re.compile(r"[\W\d_]+")
 
 
 def behind(lines: Sequence[str], seen: Sequence[str], expected: int | None) -> int | None:
-    """The place in *lines* behind *seen*, the last lines that somebody saw; None where those do not stand there.
+    """Return the index in *lines* behind *seen*, the lines seen last; None if *seen* is not among them.
 
     Args:
         lines: the oldest first.
         seen: at most a few.
-        expected: about where, if that is known: of several places it is the nearest, else the last.
+        expected: the approximate index, if known: of several matches the nearest is taken, else the last.
     """
     size, last = len(seen), seen[-1] if seen else ""
     places = [
@@ -48,7 +48,7 @@ def behind(lines: Sequence[str], seen: Sequence[str], expected: int | None) -> i
 
 
 def keyless(lines: Sequence[str]) -> list[str]:
-    """*lines* without the bodies of private keys, also where a key's beginning or end is not among them."""
+    """Return *lines* without the bodies of private keys, also if a key's beginning or end is not among them."""
     kept = list(lines)
     if not any("-----" in line for line in lines):
         return kept
@@ -65,7 +65,7 @@ def keyless(lines: Sequence[str]) -> list[str]:
 
 
 def _cover(lines: list[str], places: Iterable[int], headers: int = 0) -> None:
-    """Cover a key's body that begins at the first of *places*, or behind so many *headers* at most."""
+    """Cover a key's body that begins at the first of *places*, or behind at most *headers* lines."""
     is_body, is_downward = False, headers > 0
     for at in places:
         covered = _LONG.sub(lambda body: hidden_mark(len(body[0])), lines[at])
@@ -80,29 +80,29 @@ def _cover(lines: list[str], places: Iterable[int], headers: int = 0) -> None:
 
 
 class ScrolledOffLines:
-    """What stood on an alternate screen, where nothing scrolls away, and does not any more.
+    """Lines that disappeared from an alternate screen, where nothing scrolls off.
 
-    A line that only counts on, or turns its wheel, is the same line; one that comes and goes is told once.
+    A line of which only a counter or spinner changes is the same line; one that comes and goes is returned once.
     """
 
     def __init__(self) -> None:
         self._shown: tuple[str, ...] = ()
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._returned: OrderedDict[str, None] = OrderedDict()
 
     def since(self, shown: Iterable[str]) -> list[str]:
-        """The lines that are gone now that *shown* is the screen, from its top."""
+        """Return the lines that are gone now that *shown* is the screen, from its top."""
         before, self._shown = self._shown, tuple(shown)
-        there = {_known_by(line) for line in self._shown}
+        there = {_normalise(line) for line in self._shown}
         gone: list[str] = []
         for line in before:
-            known_by = _known_by(line)
-            if known_by and known_by not in there and known_by not in self._told:
-                self._told[known_by] = None
+            key = _normalise(line)
+            if key and key not in there and key not in self._returned:
+                self._returned[key] = None
                 gone.append(line)
-        while len(self._told) > RECALLED:
-            self._told.popitem(last=False)
+        while len(self._returned) > RECALLED:
+            self._returned.popitem(last=False)
         return gone
 
 
-def _known_by(line: str) -> str:
+def _normalise(line: str) -> str:
     return _VARIES.sub(" ", line).strip()

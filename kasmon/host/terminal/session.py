@@ -1,4 +1,4 @@
-"""One session in the shared host: its agent while that runs, its pane as long as there is one, and who looks at it."""
+"""One session in the shared host: its agent while that runs, its pane as long as there is one, and its viewers."""
 
 import asyncio
 import math
@@ -49,12 +49,12 @@ from kasmon.tmux import requests as ask
 from kasmon.tmux.formats import PaneFacts
 
 GAP_S: Final = 0.1
-"""A window that is being dragged larger and smaller is resized so often; its last size counts."""
+"""The shortest interval between resizes of a window that is being dragged; its last size counts."""
 LARGEST: Final = 1000
 
 
 class WindowSize:
-    """The tmux window *window*; *on_resized* is called after each change of its size."""
+    """The size of the tmux window *window*; *on_resized* is called after each change."""
 
     def __init__(self, line: ServerConnection, window: str, on_resized: Callable[[], None]) -> None:
         self.id = window
@@ -66,7 +66,7 @@ class WindowSize:
         self._timer: asyncio.TimerHandle | None = None
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give it this size, now or soon. A size of nothing (a client that is hidden) is ignored."""
+        """Resize it, now or soon. A size of zero (of a hidden client) is ignored."""
         if columns <= 0 or rows <= 0:
             return
         self._wanted = min(columns, LARGEST), min(rows, LARGEST)
@@ -74,11 +74,11 @@ class WindowSize:
             self._timer = self._loop.call_at(max(self._resized_at + GAP_S, self._loop.time()), self._resize)
 
     def focus(self, is_focused: bool) -> None:
-        """A person has entered it, or has left it. Again is nothing."""
+        """Record that a user focused it or left it. Idempotent."""
         self._line.focus(self.id, is_focused=is_focused)
 
     def close(self) -> None:
-        """Resize it no more, and leave it. Idempotent."""
+        """Stop resizing it, and end the focus. Idempotent."""
         self.focus(False)
         if self._timer is not None:
             self._timer.cancel()
@@ -102,7 +102,7 @@ class TerminalSession:
         stuck: StuckLimits | None = None,
         record_bytes: int = 0,
     ) -> None:
-        """*record_bytes*: how much is kept of what its terminal prints; 0 keeps none."""
+        """*record_bytes*: how much of its terminal's output is recorded; 0 records none."""
         self.session = session
         self._places = places
         self._backend = backend
@@ -116,34 +116,34 @@ class TerminalSession:
         self._is_starting = self._has_lost_pane = False
         self._settled = asyncio.Event()
         self._search = ReconnectSearch(backend.is_alive, self._attach)
-        """For its agent, while that is lost and lives on another machine."""
+        """The search for its agent, while that is lost and may run on another machine."""
 
     @property
     def backend(self) -> TmuxBackend:
-        """Whose panes it lives among."""
+        """The backend of its pane."""
         return self._backend
 
     @property
     def foreign_place(self) -> tuple[str, str] | None:
-        """Socket and pane of the user's own tmux, while it lives there."""
+        """Socket and pane in the user's own tmux, while its agent runs there."""
         if self._backend.owns or self._screen_capture is None or not self.is_alive:
             return None
         return str(self._backend.line.server.socket), self._screen_capture.pane
 
     @property
     def is_alive(self) -> bool:
-        """Whether its agent runs, or begins to."""
+        """Whether its agent runs, or is being started."""
         return self._is_starting or (self._runner is not None and not self._runner.agent.has_ended)
 
     @property
     def is_needed(self) -> bool:
-        """Whether its host has something to do for it."""
+        """Whether its host has work for it."""
         return self.is_alive or self._search.is_on
 
-    # -- its agent
+    # -- agent
 
     async def start(self, variables: Mapping[str, str]) -> None:
-        """Start its agent as its `launch.json` says; *variables* are of whoever wants it, see `TmuxBackend.open`.
+        """Start its agent by its `launch.json`; *variables* are the requesting process's, see `TmuxBackend.open`.
 
         Raises:
             RefusedError: if it runs already.
@@ -167,7 +167,7 @@ class TerminalSession:
                 await self._runner.over()
             here, backend, session = self._places, self._backend, self.session
             runner = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
-            self._live(runner, is_new=True)
+            self._set_runner(runner, is_new=True)
         except BaseException:
             if self._has_lost_pane:
                 self.vacate(NO_PANE)
@@ -177,7 +177,7 @@ class TerminalSession:
             self._settled.set()
 
     def reach(self, launch: Launch) -> None:
-        """Try from now on to find its agent again, which lives on another machine."""
+        """Start the search for its lost agent on another machine."""
         self._search.begin(launch)
 
     async def _attach(self) -> None:
@@ -185,36 +185,36 @@ class TerminalSession:
             await self._start({}, again=False)
 
     async def take_over(self, launch: Launch, facts: PaneFacts) -> None:
-        """Go on with its agent, which runs or died in the pane of *facts* under a host before us.
+        """Take over its agent, which runs or died in the pane of *facts* under an earlier host.
 
-        Returns once an end that tmux knows is written: until then the log says that the agent works.
+        Returns once an end that tmux knows is written: until then the log shows the agent as working.
 
         Raises:
             RefusedError: if another host has it.
         """
         runner = await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach)
-        self._live(runner)
+        self._set_runner(runner)
         if facts.says_how_it_ended:
             await runner.over()
 
     def lost(self, why: str) -> None:
-        """The tmux server is gone."""
+        """Handle the end of the tmux server."""
         if self._runner is not None:
             self._runner.agent.lost(why)
         self.vacate(why)
 
     async def rest(self) -> None:
-        """Type nothing more to its agent, and return when nothing is being typed; at once where it has none."""
+        """Stop typing to its agent, and return when nothing is being typed; at once without an agent."""
         if self._runner is not None and not self._runner.agent.has_ended:
             await self._runner.rest()
 
     @property
     def is_resting(self) -> bool:
-        """Whether nothing is being typed to its agent, and the agent is not just being started."""
+        """Whether nothing is being typed to its agent, and the agent is not being started."""
         return not self._is_starting and (self._runner is None or self._runner.prompts.is_at_rest)
 
     async def let_go(self) -> None:
-        """Leave everything as it is. Idempotent."""
+        """Leave the agent running. Idempotent."""
         self._search.stop()
         self._viewers.close()
         if self._recorder is not None:
@@ -222,47 +222,47 @@ class TerminalSession:
         if self._runner is not None:
             await self._runner.let_go()
 
-    async def do(self, wish: Wish | Requeue, sender: ClientConnection) -> Receipt | None:
-        """Carry *wish* of *sender* to its agent; see `TerminalAgentRunner.do`."""
+    async def do(self, command: Wish | Requeue, sender: ClientConnection) -> Receipt | None:
+        """Send *command* of *sender* to its agent; see `TerminalAgentRunner.do`."""
         if self._runner is None:
             raise SessionEndedError(self.session)
-        return await self._runner.do(wish, sender.peer_pid, is_agents=sender.as_agent)
+        return await self._runner.do(command, sender.peer_pid, is_agents=sender.as_agent)
 
-    async def move(self, wish: SandboxWish) -> None:
-        """Put the sandbox of its agent to sleep, or wake it.
+    async def move(self, command: SandboxWish) -> None:
+        """Pause or resume the sandbox of its agent.
 
         Raises:
-            UnableError: if it has none, or *wish* is another one.
+            UnableError: if it has none, or *command* is another command.
             KasmonError: as `SandboxLifecycle.move`.
         """
         sandboxed_agent = None if self._runner is None else self._runner.sandboxed_agent
-        if sandboxed_agent is None or not isinstance(wish, Pause | Resume):
+        if sandboxed_agent is None or not isinstance(command, Pause | Resume):
             raise UnableError(f"session {self.session!r} is not an interpreter sandbox.")
-        await sandboxed_agent.lifecycle.move(wish)
+        await sandboxed_agent.lifecycle.move(command)
 
     async def say(self, frame: ReportContext) -> None:
-        """Note how its agent says that it stands; see `TerminalAgentRunner.say`."""
+        """Note its agent's own report of its progress; see `TerminalAgentRunner.say`."""
         if self._runner is None:
             raise SessionEndedError(self.session)
         await self._runner.say(frame)
 
-    def _live(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
+    def _set_runner(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
         self._runner = runner
         runner.agent.is_watched = lambda: self._viewers.has_focus
         runner.watch_over(self._stuck)
         is_blank = is_new and runner.agent.printed_at == -math.inf
         self.settle(runner.agent.pane, runner.agent.window, is_blank=is_blank)
 
-    # -- its pane
+    # -- pane
 
     def settle(self, pane: str, window: str, *, is_blank: bool = False) -> None:
-        """*pane* is its pane from now on; *is_blank*: nothing was printed there yet."""
+        """Use *pane* from now on; *is_blank*: nothing was printed there yet."""
         if self._screen_capture is not None and self._screen_capture.pane == pane:
             self._screen_capture.renew()
             return
         before, self._screen_capture = self._screen_capture, ScreenCapture(self._backend.line, pane)
         self._screen_capture.on_closed = self._pane_closed
-        self._viewers.look(self._screen_capture)  # before the old one is closed: nobody is told that there is none
+        self._viewers.look(self._screen_capture)  # before the old one is closed, so that viewers get no end
         self._vacate(before, NO_PANE)
         if self._record_bytes:
             record = TerminalRecord(self._places.record(self.session), self._record_bytes)
@@ -272,13 +272,13 @@ class TerminalSession:
             self._window.focus(self._viewers.has_focus)
 
     def _pane_closed(self) -> None:
-        """Its pane is gone; while it is started, another one comes in its place."""
+        """Handle the end of its pane; while the agent is being started, another one replaces it."""
         self._has_lost_pane = True
         if not self._is_starting:
             self.vacate(NO_PANE)
 
     def vacate(self, why: str) -> None:
-        """It has no pane any more. Idempotent."""
+        """Record that it has no pane any more. Idempotent."""
         screen_capture, self._screen_capture = self._screen_capture, None
         self._viewers.screen_capture = None
         self._vacate(screen_capture, why)
@@ -294,7 +294,7 @@ class TerminalSession:
             screen_capture.close(why)
 
     async def read(self, read: ReadTerminal) -> TerminalText:
-        """What stands in its pane.
+        """Return the text of its pane.
 
         Raises:
             UnavailableError: if it has none.
@@ -304,12 +304,12 @@ class TerminalSession:
         except TmuxCommandError:
             if not self._is_starting:
                 raise
-            await self._settled.wait()  # in this moment it gets another pane
+            await self._settled.wait()  # its pane is being replaced
             captured = await self._backend.line.ask(wanted(self._pane(), read))
         return TerminalText(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
 
     async def look(self, look: DescribePane) -> PaneSeen:
-        """What tmux says of its pane.
+        """Return tmux's facts of its pane.
 
         Raises:
             UnavailableError: if it has none.
@@ -337,12 +337,12 @@ class TerminalSession:
         )
 
     async def rename(self, name: str) -> None:
-        """Show *name* on its window, if it has one."""
+        """Set *name* on its window, if it has one."""
         if self._window is not None:
             await asyncio.to_thread(self._backend.line.server.rename, self._window.id, clean_line(name) or self.session)
 
     async def forget(self) -> None:
-        """Give up the pane of its agent, which has ended; one of the user's own is let go, and runs on.
+        """Remove the pane of its agent, which has ended; an adopted agent is released, and runs on.
 
         Raises:
             SessionBusyError: if it runs.
@@ -374,21 +374,21 @@ class TerminalSession:
             )
         return self._screen_capture.pane
 
-    # -- who looks at it
+    # -- viewers
 
     def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
-        """Do what *connection* wants to see."""
+        """Apply the view change *frame* of *connection*."""
         if isinstance(frame, Focus) and self._runner is not None and self._runner.sandboxed_agent is not None:
             self._runner.sandboxed_agent.lifecycle.touched()
         if isinstance(frame, Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
-        self._tell_focus()
+        self._update_focus()
         if isinstance(frame, Blur) and self._runner is not None:
             self._runner.agent.state_monitor.begin()
 
     def type(self, connection: ClientConnection, frame: SendKeys | Paste) -> None:
-        """Type what a person typed; dropped once the agent has ended."""
+        """Type the user's input; dropped once the agent has ended."""
         self._viewers.scroll_down(connection)
         if self._runner is None or self._runner.agent.has_ended:
             return
@@ -400,10 +400,10 @@ class TerminalSession:
             self._runner.agent.pane_writer.paste(frame.text)
 
     def leave(self, connection: ClientConnection) -> None:
-        """*connection* does not look any more. Idempotent."""
+        """Remove the view of *connection*. Idempotent."""
         self._viewers.leave(connection)
-        self._tell_focus()
+        self._update_focus()
 
-    def _tell_focus(self) -> None:
+    def _update_focus(self) -> None:
         if self._window is not None:
             self._window.focus(self._viewers.has_focus)

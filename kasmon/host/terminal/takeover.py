@@ -1,4 +1,4 @@
-"""What a new tmux host does with what the one before it left: it goes on with what runs, and says what ended."""
+"""How a new tmux host takes over what an earlier one left: recovers running agents, and logs the ends of others."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Takeover:
-    """Takes over the sessions of *here*; *terminal* gives the one of an id and its launch, as `TmuxHost` has it."""
+    """Takes over the sessions of *here*; *terminal* returns the one of an id and its launch, as `TmuxHost` has it."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Takeover:
         self._places, self._line, self._adopted_servers, self._terminal = here, line, adopted_servers, terminal
 
     async def take_over(self) -> None:
-        """Go on with what runs, and write down what became of the others."""
+        """Take over running agents, and log the outcome of the others."""
         survey_result = await asyncio.to_thread(survey, self._places)
         panes: dict[str, PaneFacts] = {}
         line, began = self._line, None
@@ -54,24 +54,24 @@ class Takeover:
             if await line.attach():
                 panes = await line.panes()
                 began = await asyncio.to_thread(started_at, line.process.pid) if line.process else None
-        except TmuxError as error:  # nobody can tell what runs: no pane is known to be gone
+        except TmuxError as error:  # unknown what runs: no pane is known to be gone
             log.warning("tmux cannot be used: %s", error)
             lost = ConnectionLost(at=time.time(), what="line to tmux", why=error.message)
         of_boot = await asyncio.to_thread(boot)
-        for left in survey_result.left:
-            if left.launch.adopted is not None:
-                await self._take_over_adopted(left)
+        for orphan in survey_result.left:
+            if orphan.launch.adopted is not None:
+                await self._take_over_adopted(orphan)
                 continue
-            session, facts = left.launch.session, panes.get(left.launch.session)
-            fated = outcome_of(left.session, facts, began, of_boot)
-            if left.launch.machine and fated is not TakeoverOutcome.FOUND:
-                await self._take_over_elsewhere(left, facts)
+            session, facts = orphan.launch.session, panes.get(orphan.launch.session)
+            outcome = outcome_of(orphan.session, facts, began, of_boot)
+            if orphan.launch.machine and outcome is not TakeoverOutcome.FOUND:
+                await self._take_over_elsewhere(orphan, facts)
                 continue
-            match fated:
+            match outcome:
                 case TakeoverOutcome.FOUND:
                     assert facts is not None
                     with contextlib.suppress(RefusedError):
-                        await self._terminal(session, left.launch).take_over(left.launch, facts)
+                        await self._terminal(session, orphan.launch).take_over(orphan.launch, facts)
                 case TakeoverOutcome.GONE:
                     await write_off(
                         self._places, session, SessionEnded(at=time.time(), why="its pane no longer exists")
@@ -80,12 +80,12 @@ class Takeover:
                     await write_off(self._places, session, lost, may_run=lost.what == "line to tmux")
                 case TakeoverOutcome.NOTHING:
                     if facts is not None:
-                        self._terminal(session, left.launch).settle(facts.pane_id, facts.window_id)
+                        self._terminal(session, orphan.launch).settle(facts.pane_id, facts.window_id)
         self._tidy(survey_result, panes)
 
-    async def _take_over_adopted(self, left: OrphanedSession) -> None:
-        """Go on watching a pane of the user's own, if it is still there."""
-        launch, now = left.launch, left.session
+    async def _take_over_adopted(self, orphan: OrphanedSession) -> None:
+        """Monitor an adopted pane again, if it still exists."""
+        launch, now = orphan.launch, orphan.session
         if not now.generation or now.state in (SessionState.ENDED, SessionState.LOST):
             return
         try:
@@ -100,9 +100,9 @@ class Takeover:
         with contextlib.suppress(RefusedError):
             await self._terminal(launch.session, launch).take_over(launch, facts)
 
-    async def _take_over_elsewhere(self, left: OrphanedSession, facts: PaneFacts | None) -> None:
-        """Find an agent again that lives on another machine, whatever became of its pane here."""
-        launch, now = left.launch, left.session
+    async def _take_over_elsewhere(self, orphan: OrphanedSession, facts: PaneFacts | None) -> None:
+        """Search an agent on another machine, whatever happened to its local pane."""
+        launch, now = orphan.launch, orphan.session
         terminal = self._terminal(launch.session, launch)
         if facts is not None:
             terminal.settle(facts.pane_id, facts.window_id)

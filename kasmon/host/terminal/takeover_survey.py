@@ -1,4 +1,4 @@
-"""What a new host finds: which sessions run on, which ended or were lost meanwhile, and whose panes stand about."""
+"""What a new tmux host finds: sessions that run, those that ended or were lost meanwhile, and stray panes."""
 
 import logging
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 
 class TakeoverOutcome(StrEnum):
-    """What became of a session while it had no host."""
+    """What happened to a session while it had no host."""
 
     NOTHING = "nothing"
     """It did not run, and does not."""
     FOUND = "found"
-    """Its pane is there: its agent runs, or ended in it."""
+    """Its pane exists: its agent runs, or ended in it."""
     GONE = "gone"
     """Its pane alone is gone."""
     LOST = "lost"
@@ -34,7 +34,7 @@ class TakeoverOutcome(StrEnum):
 
 
 class OrphanedSession(msgspec.Struct, frozen=True):
-    """One session as the host before us left it."""
+    """One session as an earlier host left it."""
 
     launch: Launch
     session: Session
@@ -48,7 +48,7 @@ class TakeoverSurvey(msgspec.Struct, frozen=True):
 
 
 def survey(places: Paths) -> TakeoverSurvey:
-    """Read what every tmux session's log adds up to. A folder that cannot be read is left out; our log says so."""
+    """Read the state of every tmux session from its log. An unreadable folder is skipped, and logged."""
     forgotten = _forgotten(places)
     left: list[OrphanedSession] = []
     for folder in sorted(places.sessions.iterdir()):
@@ -69,16 +69,14 @@ def survey(places: Paths) -> TakeoverSurvey:
 def outcome_of(
     session: Session, facts: PaneFacts | None, server_started: float | None, of_boot: str
 ) -> TakeoverOutcome:
-    """What became of *session*, whose pane is *facts* if it is there. Pure.
+    """Return what happened to *session*, with the pane *facts* if that exists. Pure.
 
     Args:
         server_started: when today's tmux server began, on the clock of `Session.pid_started`; None if there is none.
         of_boot: today's boot of the machine, as in `Session.pid_boot`.
     """
     if facts is not None and not facts.is_dead:
-        return (
-            TakeoverOutcome.FOUND
-        )  # also where its log does not know: a host that is killed may have no time to say so
+        return TakeoverOutcome.FOUND  # even if its log does not show that: a killed host may not have logged it
     if not session.generation or session.state is SessionState.ENDED:
         return TakeoverOutcome.NOTHING
     if facts is not None:
@@ -93,7 +91,7 @@ def outcome_of(
 
 
 def strays(survey_result: TakeoverSurvey, panes: Mapping[str, PaneFacts]) -> tuple[list[PaneFacts], list[PaneFacts]]:
-    """Dead panes of forgotten sessions, which can be ended; and other panes that belong to no session. Pure."""
+    """Return dead panes of forgotten sessions, which can be ended; and other panes that belong to no session. Pure."""
     known = {left.launch.session for left in survey_result.left}
     unknown = {session: facts for session, facts in panes.items() if session not in known}
     dead = [facts for session, facts in unknown.items() if facts.is_dead and session in survey_result.forgotten]

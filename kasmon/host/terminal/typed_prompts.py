@@ -1,13 +1,13 @@
-"""Prompts for an agent in a terminal: typed once it reads, and held back where nobody can tell that it is idle.
+"""Prompts for an agent in a terminal: typed once it reads, and queued if its idle state is unknown.
 
-A receipt is `typed` from the moment before the first character, with a reason until the text was seen to stand there;
-`submitted` when Enter was seen to be taken, with a reason where nobody could see that. What could not be typed for a
-cause that may pass waits on, if it waited before, with the cause; what was typed and not seen to be taken is `lost`.
+A receipt is `typed` from just before the first character, with a reason until the text was seen on the screen. It is
+`submitted` when Enter was seen to be accepted, with a reason if that could not be verified. What could not be typed for
+a cause that may pass stays queued with that cause, if it was queued; what was typed and not accepted is `lost`.
 
 | the agent | a turn is credited |
 |---|---|
 | its hooks name each prompt that it takes | to the receipt with that text, and to no other |
-| nothing of it names a prompt | to the only prompt that is on its way, if no person typed since that was typed |
+| nothing of it names a prompt | to the only prompt being delivered, if no user typed since that was typed |
 | neither | to none: the receipt is `unsure` |
 """
 
@@ -31,15 +31,15 @@ from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
 
 BEGINS_S: Final = 8.0
-"""How long a prompt is kept from its sender's eyes while the agent begins; after that it is said to be queued."""
+"""How long a sender waits while the agent starts; after that the prompt is reported as queued."""
 ANSWER_S: Final = 9.0
-"""How long whoever sends a prompt waits until it is submitted; after that the log tells how it goes on."""
+"""How long a sender waits until the prompt is submitted; after that the log has its progress."""
 NOTED_S: Final = 2.0
-"""How long the first character waits for the log. A full disk does not take live control away: it goes on then."""
+"""How long the first character waits for the log. A full disk does not block live control: the wait ends then."""
 HOLD_S: Final = 2.0
 """How long a queue that could not be typed rests."""
 LAST_WORDS_S: Final = 1.0
-"""How long those may still be told what became of their prompts when the agent has ended."""
+"""How long senders may still get the outcome of their prompts when the agent has ended."""
 HOST_GONE: Final = "its host had ended when it was typed"
 BEING_TYPED: Final = "being typed"
 UNNAMED: Final = "the agent's own record does not contain this prompt"
@@ -54,75 +54,75 @@ TURNS: Final = {
     SessionState.IDLE: False,
     SessionState.ENDED: False,
 }
-"""Whether an agent that is judged to be in this state is in a turn; in the others nobody knows, and nothing changes."""
+"""Whether an agent in this judged state is in a turn; in other states that is unknown, and nothing changes."""
 
 
 OPEN: Final = (ReceiptState.SUBMITTED, ReceiptState.STARTED)
 """Receipts whose turn is awaited, or runs."""
 WORDLESS: Final = frozenset({"output", "fallback", "launch"})
-"""Sources from which nobody can tell when an agent is idle."""
+"""Sources that do not show when an agent is idle."""
 
 
 class PromptTerminal(StartingAgent, Protocol):
     """The agent that is typed to."""
 
-    async def send(self, wish: Wish, /) -> None: ...
+    async def send(self, command: Wish, /) -> None: ...
     @property
     def completion(self) -> CommandCompletion | None: ...
     def resume_completion(self) -> CommandCompletion | None: ...
     @property
     def keyed_at(self) -> float:
-        """When a person typed last, by the loop's clock; minus infinity before that."""
+        """When a user last typed, by the loop's clock; minus infinity before that."""
         ...
 
     @property
     def has_hooks(self) -> bool:
-        """It was given hooks, which name each prompt that it takes."""
+        """Whether it was started with hooks, which name each prompt that it accepts."""
         ...
 
     async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str: ...
 
 
 class TypedPrompts(Prompts):
-    """The prompts of one agent in a terminal. Until it is ready all wait; then those that were to go at once go."""
+    """The prompts of one agent in a terminal. All are queued until it is ready; then the immediate ones are sent."""
 
     def __init__(self, log_writer: LogWriter, agent: PromptTerminal) -> None:
         super().__init__(log_writer, agent.send)
         self._agent = agent
         self._at_ready: list[ReceiptId] = []
         self._begun_to_read = asyncio.Event()
-        self._has_word = False
+        self._reports_state = False
         self._in_turn = False
         self._is_over = False
         self._being_typed: ReceiptId | None = None
-        """What no turn can be that of, for its Enter was not seen to be taken yet."""
+        """The prompt whose Enter was not seen to be accepted yet: no turn can be its own."""
         self._is_named = False
-        """The agent named what is being typed."""
+        """Whether the agent named the prompt that is being typed."""
         self._keyed_at: dict[ReceiptId, float] = {}
-        """When a person had typed last, as each prompt on its way began to be typed."""
+        """When a user had last typed, as each prompt being delivered began to be typed."""
         self._doubts: dict[ReceiptId, str] = {}
-        """Why no turn is credited to a prompt that is on its way."""
+        """Why no turn is credited to a prompt that is being delivered."""
         self._ended: tuple[ReceiptId, ...] = ()
-        """Whose turn ended last."""
+        """The receipts whose turn ended last."""
         self._turns = 0
-        """How many have begun."""
+        """How many turns have begun."""
         self._held: asyncio.TimerHandle | None = None
         """Runs while the queue rests."""
         self._sending: set[asyncio.Task[Receipt]] = set()
         self._running: dict[ReceiptId, asyncio.Task[None]] = {}
-        """The commands in a shell of which it is not known yet how they ended."""
+        """The shell commands whose end is not known yet."""
         for receipt in self._in(ReceiptState.TYPED):
             self._step(receipt, ReceiptState.LOST, HOST_GONE)
         self._await_turn()
 
     async def take(self, prompt: Prompt) -> Receipt:
-        """Like `Prompts.take`; where the agent only begins, a prompt that need not wait waits for that a while.
+        """Send *prompt* as `Prompts.take`; while the agent starts, an immediate prompt waits for it a while.
 
-        What takes longer than `ANSWER_S` goes on behind its sender's back: the receipt is that of this moment then.
+        Delivery that takes longer than `ANSWER_S` continues in the background: the receipt is then the current one.
 
         Raises:
             SessionEndedError: if the agent ends before it could be typed to.
-            PromptLostError: if it was typed, and was not seen to be taken.
+            PromptLostError: if it was typed, and acceptance was not observed.
         """
         until = asyncio.get_running_loop().time() + ANSWER_S
         if prompt.when != "idle" and prompt.text.strip() and not self.is_ready:
@@ -135,7 +135,7 @@ class TypedPrompts(Prompts):
         self._sending.add(sending)
         sending.add_done_callback(self._sent)
         await asyncio.wait([sending], timeout=max(0.0, until - asyncio.get_running_loop().time()))
-        if not sending.done() and (receipt := self._under_way()) is not None:
+        if not sending.done() and (receipt := self._receipt_in_typing()) is not None:
             return receipt
         receipt = await asyncio.shield(sending)
         if receipt.state is not ReceiptState.QUEUED:
@@ -144,39 +144,39 @@ class TypedPrompts(Prompts):
             if prompt.when != "idle":
                 self._at_ready.append(receipt.id)
             return receipt
-        return receipt if self._has_word or receipt.reason else self._say_why(receipt)
+        return receipt if self._reports_state or receipt.reason else self._explain_queue(receipt)
 
     def first(self, prompt: Prompt) -> None:
-        """Have *prompt* typed as soon as the agent is ready, if it is idle then or nobody can tell."""
+        """Have *prompt* typed as soon as the agent is ready, if it is idle then or its state is unknown."""
         self._at_ready.append(self.queue(prompt).id)
 
     async def settle(self) -> None:
-        """Wait until the agent, which has just become its program, can be typed to; then begin."""
+        """Wait until the agent, whose program has just started, can be typed to; then begin."""
         await settled(self._agent)
-        await self.begin(self._agent.has_word)
+        await self.begin(self._agent.reports_state)
 
-    async def begin(self, has_word: bool) -> None:
-        """The agent can be typed to. *has_word* says whether it reports its own state."""
-        self.is_ready, self._has_word = True, has_word
+    async def begin(self, reports_state: bool) -> None:
+        """Start typing: the agent can be typed to. *reports_state*: whether it reports its own state."""
+        self.is_ready, self._reports_state = True, reports_state
         for receipt in self._in(ReceiptState.QUEUED):
-            if has_word:
+            if reports_state:
                 break  # the queue sees when it is idle
             if receipt.id not in self._at_ready:
-                self._say_why(receipt)
+                self._explain_queue(receipt)
                 continue
-            async with self._handing:
+            async with self._delivering:
                 try:
                     await self._hand_over(self._prompt(receipt.id), receipt)
                 except KasmonError:
-                    continue  # its receipt says so
+                    continue  # its receipt has the error
         self._begun_to_read.set()
         self._changed.set()
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is being typed, and nothing waits that only this host knows to be typed at the start."""
+        """Whether nothing is being typed, and no queued prompt is known to this host alone as due at the start."""
         at_ready = not self.is_ready and any(r.id in self._at_ready for r in self._in(ReceiptState.QUEUED))
-        return self._is_over or not (self._handing.locked() or self._sending or at_ready)
+        return self._is_over or not (self._delivering.locked() or self._sending or at_ready)
 
     def take_over(self) -> None:
         """Follow the prompts that an earlier host gave to the agent: their turn or command may be over by now."""
@@ -191,15 +191,15 @@ class TypedPrompts(Prompts):
             self._follow(taken[-1], completion)
             return
         submitted = {receipt.id for receipt in taken if receipt.state is ReceiptState.SUBMITTED}
-        asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, submitted)
+        asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, submitted)
 
     def end(self) -> None:
-        """The agent has ended, or was lost: nothing is typed any more."""
+        """Stop typing: the agent has ended, or was lost."""
         self.is_ready, self._is_over = False, True
         self._begun_to_read.set()
 
     async def aclose(self) -> None:
-        """Type nothing any more, once those under way were told what became of theirs. Idempotent."""
+        """Stop typing, once the current senders got their outcome. Idempotent."""
         self._is_over = True
         if self._sending:
             await asyncio.wait(self._sending, timeout=LAST_WORDS_S)
@@ -210,14 +210,14 @@ class TypedPrompts(Prompts):
         await super().aclose()
 
     def reported(self, signal: SignalSeen) -> None:
-        """Take *signal*, which was noted, for the beginning or the end of a turn, if it is one."""
+        """Process *signal*, which was noted, as the beginning or the end of a turn, if it is one."""
         was_in_turn = self._in_turn
         session = self._log_writer.session
-        self._has_word = any(claims(known) for known in session.signals if known.source not in WORDLESS)
-        if signal.source == "program" or self._has_word:
-            self._in_turn = TURNS.get(session.state, self._in_turn and self._has_word)
+        self._reports_state = any(claims(known) for known in session.signals if known.source not in WORDLESS)
+        if signal.source == "program" or self._reports_state:
+            self._in_turn = TURNS.get(session.state, self._in_turn and self._reports_state)
         if signal.prompt:
-            self._take_name(signal.prompt)
+            self._credit_named(signal.prompt)
         if self._in_turn and not was_in_turn:
             self._turns += 1
             self._ended = ()
@@ -238,46 +238,46 @@ class TypedPrompts(Prompts):
         return TurnEnded(at=at, reason="error" if session.turn_ended == "error" else "done", error=session.turn_error)
 
     def _begin_unseen(self) -> None:
-        """A turn failed before anybody saw it begin: not the one that ended before, where a prompt was taken since."""
+        """Credit a failed turn whose beginning was not observed, if a prompt was accepted since the last one."""
         if self._in(ReceiptState.SUBMITTED):
             self._ended = ()
-            if (begins := self._alone()) is not None:
-                self._begun()
+            if (begins := self._sole_candidate()) is not None:
+                self._stop_expecting()
                 self._move(begins)
 
     def _note_failure(self, error: str) -> None:
-        """The turn that runs, or the one that ended last, ended in *error*: a source may say so after its end."""
+        """Mark the running turn, or the one that ended last, as failed with *error*: a source may report that later."""
         for receipt in self._in(ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED):
             is_its = receipt.state is ReceiptState.STARTED or receipt.id in self._ended
             if is_its and (receipt.state, receipt.reason) != (ReceiptState.FAILED, error):
                 self._ended = (*(known for known in self._ended if known != receipt.id), receipt.id)
                 self._step(receipt, ReceiptState.FAILED, error)
 
-    def _take_name(self, digest: str) -> None:
-        """The agent took the prompt with *digest*: the turn that runs, or is about to, is its own."""
+    def _credit_named(self, digest: str) -> None:
+        """Credit the turn that runs, or is about to, to the prompt with *digest*, which the agent named."""
         if (named := self._named(digest)) is None:
             return
         if named.id == self._being_typed:
             self._is_named = True
             return
-        self._begun()
+        self._stop_expecting()
         self._move(named)
-        if not self._in_turn:  # its end may have been told before it
+        if not self._in_turn:  # its end may have been reported before it
             self._ended = ()
-            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, {named.id})
+            asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, {named.id})
 
     @property
-    def _is_hook_heard(self) -> bool:
-        """Whether a hook of the agent said anything since it was started: what it was given may be off."""
+    def _has_hook_reports(self) -> bool:
+        """Whether any hook of the agent reported since its start: its hooks may be off."""
         return any(signal.source == "hook" for signal in self._log_writer.session.signals)
 
     def _credit_unnamed(self) -> None:
-        """Credit the turn that ends now, of an agent whose hooks turned out to say nothing at all."""
-        if self._agent.has_hooks and not self._is_hook_heard and (begins := self._alone()) is not None:
+        """Credit the turn that ends now, of an agent whose hooks never reported anything."""
+        if self._agent.has_hooks and not self._has_hook_reports and (begins := self._sole_candidate()) is not None:
             self._move(begins)
 
-    def _alone(self) -> Receipt | None:
-        """The receipt of the only prompt that the turn that runs can have come of, as it is then."""
+    def _sole_candidate(self) -> Receipt | None:
+        """Return the receipt, as started, of the only prompt that can have begun the running turn."""
         waiting = [receipt for receipt in self._in(ReceiptState.SUBMITTED) if receipt.id != self._being_typed]
         if len(waiting) > 1:
             self._doubts |= {receipt.id: SEVERAL for receipt in waiting}
@@ -295,31 +295,31 @@ class TypedPrompts(Prompts):
         try:
             doubt = await self._agent.deliver(prompt, entry)
         except KasmonError as error:
-            if (waits := self._not_taken(entry, error)) is None:
+            if (waits := self._handle_failure(entry, error)) is None:
                 raise
             return waits
         finally:
             is_named, self._being_typed, self._is_named = self._is_named, None, False
         assert entry.receipt is not None
         receipt = self._submitted(entry.receipt, doubt, was_idle=was_idle)
-        has_begun = self._turns > turns  # before anybody saw it taken
+        has_begun = self._turns > turns  # before it was seen to be accepted
         begins = self._started(receipt, "text") if is_named else None
         if has_begun and begins is None and not self._agent.has_hooks:
-            begins = self._alone()
+            begins = self._sole_candidate()
         if receipt.state is ReceiptState.SUBMITTED and begins is not None:
-            self._begun()
+            self._stop_expecting()
             receipt = self._move(begins)
             if has_begun and not self._in_turn:
                 self._ended = (receipt.id,)
                 receipt = self._end(receipt, self._turn_end(time.time()))
             elif not self._in_turn:
-                asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, {receipt.id})
+                asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, {receipt.id})
         if self._agent.completion is not None:
             self._follow(receipt, self._agent.completion)
         return receipt
 
     def _follow(self, receipt: Receipt, completion: CommandCompletion) -> None:
-        """Have *receipt*, of a command in a shell, finish with what becomes of the command."""
+        """Finish *receipt*, of a command in a shell, with the command's result."""
 
         async def follow() -> None:
             ended = await completion.ended()
@@ -328,18 +328,19 @@ class TypedPrompts(Prompts):
             if now.state in (*OPEN, ReceiptState.FINISHED, ReceiptState.FAILED, ReceiptState.UNSURE):
                 finished = self._stepped(now, ReceiptState.FINISHED, ended.why)
                 self._move(msgspec.structs.replace(finished, exit_code=ended.exit_code))
-            self._begun()  # the next one need not wait for a turn of this one
+            self._stop_expecting()  # the next one need not wait for a turn of this one
 
         self._running[receipt.id] = asyncio.create_task(follow())
 
     def _move(self, receipt: Receipt, prompt: Prompt | None = None) -> Receipt:
         is_over = receipt.state in (ReceiptState.FINISHED, ReceiptState.FAILED, ReceiptState.UNSURE)
         if is_over and receipt.id in self._running:
-            return self._now(receipt)  # the end of its turn is not the end of it: its exit code is still to come
+            return self._now(receipt)  # the command outlasts its turn: its exit code is still to come
         return super()._move(receipt, prompt)
 
     def begin_typing(self, prompt: Prompt, waiting: Receipt | None) -> tuple[Receipt, str]:
-        """The receipt of *prompt*, which is typed from now on, and its text, which may have changed while it waited.
+        """Return the receipt of *prompt*, which is typed from now on, and its text, which may have changed in the
+        queue.
 
         Raises:
             RefusedError: if it was taken back.
@@ -355,12 +356,12 @@ class TypedPrompts(Prompts):
         self._keyed_at[receipt.id] = self._agent.keyed_at
         return receipt, text
 
-    def seen_standing(self, receipt: Receipt) -> None:
-        """All of a prompt's text was seen where it was typed."""
+    def mark_visible(self, receipt: Receipt) -> None:
+        """Record that all of a prompt's text was seen where it was typed."""
         self._step(self._now(receipt), ReceiptState.TYPED)
 
-    def _not_taken(self, entry: "_Entry", error: KasmonError) -> Receipt | None:
-        """Note why a prompt was not taken; its receipt, if it waits on."""
+    def _handle_failure(self, entry: "_Entry", error: KasmonError) -> Receipt | None:
+        """Record why a prompt was not accepted; return its receipt, if it stays queued."""
         known = entry.receipt or entry.waiting
         if entry.receipt is not None and isinstance(error, PromptLostError):
             if self._is_named:
@@ -378,7 +379,7 @@ class TypedPrompts(Prompts):
         known = self._now(known)
         is_new = (known.state, known.reason) != (ReceiptState.QUEUED, error.message)
         if is_new and known.state in (ReceiptState.QUEUED, ReceiptState.TYPED):
-            forgotten = entry.prompt if entry.receipt is not None else None  # the log keeps the text of what waits
+            forgotten = entry.prompt if entry.receipt is not None else None  # the log keeps the text of queued prompts
             known = self._move(self._stepped(known, ReceiptState.QUEUED, error.message), forgotten)
         return known
 
@@ -389,42 +390,42 @@ class TypedPrompts(Prompts):
     def _is_free(self, queued: int | None = None) -> bool:
         return self._held is None and super()._is_free(queued)
 
-    def _given(self, text: str) -> str:
+    def _as_sent(self, text: str) -> str:
         return outgoing(text)
 
     def _beginning(self, text: str) -> Receipt | None:
-        return None if self._agent.has_hooks else self._alone()
+        return None if self._agent.has_hooks else self._sole_candidate()
 
     def _await_turn(self) -> None:
         if taken := {receipt.id for receipt in self._in(*OPEN)}:
-            asyncio.get_running_loop().call_later(BEGIN_S, self._no_turn_of, taken)
+            asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, taken)
 
-    def _no_turn_of(self, taken: set[ReceiptId]) -> None:
-        super()._no_turn_of(taken)
+    def _mark_unsure(self, taken: set[ReceiptId]) -> None:
+        super()._mark_unsure(taken)
         if self.state is SessionState.IDLE and not self._in_turn and not self._is_over:
             for receipt in self._in(ReceiptState.STARTED):
                 if receipt.id in taken:
                     self._step(receipt, ReceiptState.UNSURE, END_UNSEEN)
 
     def _why_unsure(self, receipt: Receipt) -> str:
-        if self._agent.has_hooks and self._is_hook_heard:
+        if self._agent.has_hooks and self._has_hook_reports:
             return UNNAMED
         return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
 
-    def _under_way(self) -> Receipt | None:
-        """The receipt of what is being typed."""
+    def _receipt_in_typing(self) -> Receipt | None:
+        """Return the receipt of the prompt being typed."""
         return next((known for known in self._in(ReceiptState.TYPED) if known.id == self._being_typed), None)
 
     def _sent(self, sending: asyncio.Task[Receipt]) -> None:
         self._sending.discard(sending)
         if not sending.cancelled():
-            sending.exception()  # its receipt says so
+            sending.exception()  # its receipt has the error
 
-    def _say_why(self, receipt: Receipt) -> Receipt:
-        """*receipt*, which waits, with the reason why that may take long."""
-        told = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
-        self._log_writer.note(ReceiptMoved(at=told.at, receipt=told))
-        return told
+    def _explain_queue(self, receipt: Receipt) -> Receipt:
+        """Return *receipt*, which is queued, with the reason why that may take long."""
+        explained = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
+        self._log_writer.note(ReceiptMoved(at=explained.at, receipt=explained))
+        return explained
 
 
 class _Entry:
@@ -432,12 +433,12 @@ class _Entry:
 
     def __init__(self, prompts: TypedPrompts, log_writer: LogWriter, prompt: Prompt, waiting: Receipt | None) -> None:
         self.receipt: Receipt | None = None
-        """That of the prompt from the moment before its first character."""
+        """The prompt's receipt, from the moment before its first character."""
         self.prompt, self.waiting = prompt, waiting
         self._prompts, self._log_writer = prompts, log_writer
 
-    async def begins(self) -> str:
-        """Have it in the log that it is typed, so that no host after this one types it again. Idempotent."""
+    async def begin(self) -> str:
+        """Log that it is being typed, so that no later host types it again. Idempotent."""
         if self.receipt is not None:
             return self.prompt.text
         self.receipt, text = self._prompts.begin_typing(self.prompt, self.waiting)
@@ -445,6 +446,6 @@ class _Entry:
         await self._log_writer.written(NOTED_S)
         return text
 
-    def stands(self) -> None:
+    def mark_visible(self) -> None:
         if self.receipt is not None:
-            self._prompts.seen_standing(self.receipt)
+            self._prompts.mark_visible(self.receipt)

@@ -1,4 +1,4 @@
-"""Who looks at the pane of one session in the shared host."""
+"""The viewers of one session's pane in the shared host."""
 
 from typing import Final
 
@@ -21,17 +21,17 @@ class ScreenStreams:
 
     @property
     def has_focus(self) -> bool:
-        """Whether somebody is focused on it."""
+        """Whether a user is focused on it."""
         return any(view.has_focus for view in self._views.values())
 
     def look(self, screen_capture: ScreenCapture) -> None:
-        """Look through *screen_capture* from now on."""
+        """View *screen_capture* from now on."""
         self.screen_capture = screen_capture
         for view in self._views.values():
             view.look(screen_capture)
 
     def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
-        """Do what *connection* wants to see."""
+        """Apply the view change *frame* of *connection*."""
         view = self._views.get(connection)
         match frame:
             case Watch(rate_hz=rate_hz):
@@ -61,17 +61,17 @@ class ScreenStreams:
                     view.scroll(up)
 
     def scroll_down(self, connection: ClientConnection) -> None:
-        """*connection* sees the end of the buffer again."""
+        """Scroll the view of *connection* to the end of the buffer."""
         if (view := self._views.get(connection)) is not None:
             view.scroll(0)
 
     def leave(self, connection: ClientConnection) -> None:
-        """*connection* does not look any more. Idempotent."""
+        """Remove the view of *connection*. Idempotent."""
         if (view := self._views.pop(connection, None)) is not None:
             view.close()
 
     def close(self) -> None:
-        """Nobody looks any more. Idempotent."""
+        """Close all views. Idempotent."""
         for view in self._views.values():
             view.close()
 

@@ -6,7 +6,7 @@ import pytest
 
 from kasmon.host.rpc.frames import Frame, RunOutputChunk
 from kasmon.host.structured import sandbox_commands as run
-from kasmon.host.structured.sandbox_commands import BEHIND, RunStream, carried
+from kasmon.host.structured.sandbox_commands import BEHIND, RunStream, execute
 from kasmon.model.commands import Resume, Run, SandboxWish
 from kasmon.model.sandbox.policy import RunResult
 from tests.waiting import auntil
@@ -54,7 +54,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_run_that_is_over_at_once_is_told_by_its_answer_alone() -> None:
     client = Client()
 
-    done = await carried(Coder("all", " of it"), client, 7, Run(interpreter="bash", code="x", id="r1"))  # type: ignore[arg-type]
+    done = await execute(Coder("all", " of it"), client, 7, Run(interpreter="bash", code="x", id="r1"))  # type: ignore[arg-type]
 
     assert (7, "all of it") == (done.n, done.ran.stdout if done.ran else "")
     assert [] == client.got
@@ -91,4 +91,4 @@ async def test_a_client_that_is_behind_gets_the_newest_and_how_much_it_missed() 
 
 
 async def test_every_other_wish_is_answered_by_what_it_told() -> None:
-    assert "c1" == (await carried(Coder(), Client(), 1, Resume())).told  # type: ignore[arg-type]
+    assert "c1" == (await execute(Coder(), Client(), 1, Resume())).told  # type: ignore[arg-type]

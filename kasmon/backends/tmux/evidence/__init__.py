@@ -1,2 +1,1 @@
-"""What shows the state of an agent in a terminal: its screen, output, hooks and processes. Start with
-`state_monitor`."""
+"""Evidence of an agent's state in a terminal: screen, output, hooks, processes. Start with `state_monitor`."""

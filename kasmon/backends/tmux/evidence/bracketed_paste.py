@@ -1,4 +1,4 @@
-"""Whether a pane's program takes a paste as one (bracketed paste), by what it was heard to ask for. Sans-IO."""
+"""Whether a pane's program accepts bracketed paste, by the control sequences it printed. Sans-IO."""
 
 from typing import Final
 
@@ -8,23 +8,23 @@ _MODE_AND_RESETS: Final = Grammar(controls=rb"\[\?(?:[\d;]{1,20};)?2004(?:;[\d;]
 
 
 class BracketedPasteTracker:
-    """Of one pane. tmux tells it itself since 3.7."""
+    """The mode of one pane. tmux reports it itself since 3.7."""
 
     def __init__(self) -> None:
         self.is_on: bool | None = None
-        """None where nobody heard all of its output."""
+        """None if some of its output was not received."""
         self._scanner = SequenceScanner(_MODE_AND_RESETS)
 
     def begin(self) -> None:
-        """A new program runs, and all that it prints from here on will be heard."""
+        """Start anew for a new program, all of whose output will be received."""
         self.is_on, self._scanner.rest = False, b""
 
     def skipped(self) -> None:
-        """Some output was not heard."""
+        """Record that some output was not received."""
         self.is_on, self._scanner.rest = None, b""
 
-    def heard(self, data: bytes) -> None:
-        """The pane printed *data*."""
+    def feed(self, data: bytes) -> None:
+        """Process *data* that the pane printed."""
         if self._scanner.rest or b"\x1b" in data:
             for control, _ in self._scanner.feed(data):
                 self.is_on = control.endswith(b"h")

@@ -1,7 +1,7 @@
-"""Which conversation a codex has, and how much it asks: the file that it keeps open while one goes on. Read only.
+"""Which conversation a codex has, and its permission mode, from the rollout file that it keeps open. Read only.
 
 As codex 0.169 writes it. A line `turn_context` (with each turn) or `thread_settings_applied` (with each change, a turn
-or not) says the approval policy, the sandbox and whether codex plans.
+or not) contains the approval policy, the sandbox and whether codex plans.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 NAME: Final = re.compile(rf"rollout-.*-({UUID})\.jsonl")
 
 MARKS: Final = (b'"type":"turn_context"', b'"type":"thread_settings_applied"')
-"""What is in the lines that say how codex runs."""
+"""Marks of the lines that contain codex's settings."""
 BLOCK_BYTES: Final = 256 * 1024
 MOST_BYTES: Final = 16 << 20
-"""So much of its end is looked through for such a line."""
+"""How much of its end is searched for such a line."""
 
 
 class CodexRollout:
-    """The open file of one codex, read on from where it was read last."""
+    """The open rollout file of one codex, read on from the last position."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -37,23 +37,23 @@ class CodexRollout:
         self._mode = ""
 
     def permission_mode(self, pids: Iterable[int]) -> str:
-        """How much it asks, as it said last; empty where it has not said so yet. Blocks."""
+        """Return its latest permission mode; empty until the file contains one. Blocks."""
         for pid in pids:
             with contextlib.suppress(psutil.Error, OSError):
-                for path, way in _open(pid):
+                for path, readable in _open(pid):
                     if named(path):
-                        self._look(path, Path(way))
+                        self._update(path, Path(readable))
         return self._mode
 
-    def _look(self, path: str, file: Path) -> None:
+    def _update(self, path: str, file: Path) -> None:
         if path != self._path or file.stat().st_size < self._read_to:
             self._path, self._read_to = path, 0
-        told = permissions(file, since=self._read_to)
-        self._mode, self._read_to = told.mode or self._mode, told.read_to
+        found_settings = permissions(file, since=self._read_to)
+        self._mode, self._read_to = found_settings.mode or self._mode, found_settings.read_to
 
 
 def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
-    """What the rollout *file* says last of how codex runs, from byte *since* on.
+    """Return codex's latest settings in the rollout *file*, from byte *since* on.
 
     Raises:
         OSError: if it cannot be read.
@@ -64,11 +64,11 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
     try:
         end = _end_of_lines(handle, since)
         for line in _backwards(handle, since, end):
-            told = _settings(line) if any(mark in line for mark in MARKS) else {}
-            now = now or told
-            if "sandbox_policy" in told:
-                is_same = told.get("permission_profile") == now.get("permission_profile")
-                sandbox = _text(told["sandbox_policy"], "type") if is_same else ""
+            found_settings = _settings(line) if any(mark in line for mark in MARKS) else {}
+            now = now or found_settings
+            if "sandbox_policy" in found_settings:
+                is_same = found_settings.get("permission_profile") == now.get("permission_profile")
+                sandbox = _text(found_settings["sandbox_policy"], "type") if is_same else ""
                 break
     finally:
         os.close(handle)
@@ -82,13 +82,13 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
 
 
 def _settings(line: bytes) -> dict[str, Any]:
-    """What a line says of how codex runs; empty where it cannot be read."""
+    """Return the settings in a line; empty if it cannot be parsed."""
     try:
         payload = json.loads(line)["payload"]
-        told = payload.get("thread_settings", payload)
+        found_settings = payload.get("thread_settings", payload)
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return found_settings if isinstance(found_settings, dict) else {}
 
 
 def _text(table: Any, key: str) -> str:
@@ -97,7 +97,7 @@ def _text(table: Any, key: str) -> str:
 
 
 def _end_of_lines(handle: int, since: int) -> int:
-    """Behind the last whole line of the file after byte *since*."""
+    """Return the offset behind the last complete line of the file after byte *since*."""
     end = os.fstat(handle).st_size
     while end > since:
         start = max(since, end - BLOCK_BYTES)
@@ -108,8 +108,7 @@ def _end_of_lines(handle: int, since: int) -> int:
 
 
 def _backwards(handle: int, since: int, end: int) -> Iterator[bytes]:
-    """Yield the whole lines of the file between the bytes *since* and *end*, the last first; not more than
-    `MOST_BYTES` of them."""
+    """Yield the complete lines between the bytes *since* and *end*, the last first; at most `MOST_BYTES` of them."""
     since, rest = max(since, end - MOST_BYTES), b""
     while end > since:
         start = max(since, end - BLOCK_BYTES)
@@ -121,7 +120,7 @@ def _backwards(handle: int, since: int, end: int) -> Iterator[bytes]:
 
 
 def rollout(pids: Iterable[int]) -> str:
-    """The id of the one conversation that *pids* have open; empty where there is none, or more than one."""
+    """Return the id of the one conversation that *pids* have open; empty if there is none, or more than one."""
     found: set[str] = set()
     for pid in pids:
         with contextlib.suppress(psutil.Error, OSError):
@@ -130,16 +129,15 @@ def rollout(pids: Iterable[int]) -> str:
 
 
 def _open(pid: int) -> Iterator[tuple[str, str]]:
-    """The files that *pid* has open: each path as it has it, which in a sandbox is another than here, and a path by
-    which the file can be opened from here."""
+    """Yield the open files of *pid*: each path as the process has it, and a path to open the file from here."""
     if sys.platform != "linux":
         yield from ((file.path, file.path) for file in psutil.Process(pid).open_files())
         return
     for handle in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            yield os.readlink(handle), str(handle)  # noqa: PTH115 (it need not be a path of ours)
+            yield os.readlink(handle), str(handle)  # noqa: PTH115 (it need not be one of kasmon's paths)
 
 
 def named(path: str) -> re.Match[str] | None:
-    """The match of a path that is such a file; its first group is the conversation."""
+    """Match a path of a rollout file; the first group is the conversation."""
     return NAME.fullmatch(Path(path).name)

@@ -1,9 +1,9 @@
-"""Which hooks an agent is given when it starts, without touching a file of the person's: by argument, for this once.
+"""Which hooks an agent gets when it starts: by argument, for this run only, without changing the user's files.
 
 | agent | hooks | absent where, or why |
 |---|---|---|
-| claude | `--settings`, which adds to the person's own | its flags have `--settings` already |
-| codex | `-c hooks.*`, which adds to the person's, and the hashes it trusts | its flags set hooks; an unknown version |
+| claude | `--settings`, which adds to the user's own | its flags have `--settings` already |
+| codex | `-c hooks.*`, which adds to the user's, and the hashes it trusts | its flags set hooks; an unknown version |
 | gemini | - | it takes settings from elsewhere only out of files and folders that are root's, and warns of others |
 | opencode | - | a plugin makes it install packages before it starts: 100 s where there is no network |
 """
@@ -31,7 +31,7 @@ CLAUDE: Final = (
     "Stop",
     "StopFailure",
 )
-"""The events of Claude Code that say something of its state."""
+"""The events of Claude Code that show its state."""
 CODEX: Final = {
     "UserPromptSubmit": "user_prompt_submit",
     "PreToolUse": "pre_tool_use",
@@ -39,9 +39,9 @@ CODEX: Final = {
     "PostToolUse": "post_tool_use",
     "Stop": "stop",
 }
-"""Those of Codex, and what it calls them where it says which hooks it trusts."""
+"""Those of Codex, and their names in its list of trusted hooks."""
 SEEN_CODEX: Final = re.compile(r"\b0\.169\.")
-"""The versions whose way to trust a hook is known: any other might ask the person about it, or refuse to start."""
+"""The versions whose format of hook trust is known: another might ask the user about it, or refuse to start."""
 TIMEOUT_S: Final = 5
 ABSENT: Final = {
     "gemini": "it accepts them only from your own settings or from root's",
@@ -50,18 +50,18 @@ ABSENT: Final = {
 
 
 class HookSetup(NamedTuple):
-    """What an agent is started with for the sake of its hooks."""
+    """How an agent is started with its hooks."""
 
     argv: tuple[str, ...]
     variables: Mapping[str, str]
     why_not: str = ""
-    """Why it has none; empty where it has."""
+    """Why it has no hooks; empty if it has some."""
 
 
 def hooked(
     program: str, argv: Sequence[str], folder: Path, generation: int, nonce: str, emit: Sequence[str] = ()
 ) -> HookSetup:
-    """*argv* of the agent *program* with hooks that leave their notes in the session's *folder*, or by *emit*."""
+    """Return *argv* of the agent *program* with hooks that write notes to the session's *folder*, or run *emit*."""
     if why := why_not(program, argv):
         return HookSetup(tuple(argv), {}, why)
     command = shlex.join(emit or [sys.executable, "-I", "-S", str(EMIT), str(folder / FILE)])
@@ -74,13 +74,13 @@ def hooked(
 
 
 def hookable(argv: Sequence[str]) -> str | None:
-    """The agent that *argv* runs, if it is one that knows hooks."""
+    """Return the agent that *argv* runs, if its program can have hooks."""
     program = program_of(argv)
     return program if program in ("claude", "codex", *ABSENT) else None
 
 
 def why_not(program: str, argv: Sequence[str]) -> str:
-    """Why an agent *program* that is started by *argv* gets no hooks; empty where it gets some.
+    """Return why an agent *program* started by *argv* gets no hooks; empty if it gets some.
 
     Blocks: Codex is asked for its version, once.
     """
@@ -101,8 +101,8 @@ def _why_not_claude(argv: Sequence[str]) -> str:
 
 
 def _why_not_codex(argv: Sequence[str]) -> str:
-    said = [word.removeprefix("--config").removeprefix("-c").lstrip("=").strip() for word in argv[1:]]
-    if any(word.startswith(("hooks.", "hooks=", "features.hooks")) for word in said):
+    overrides = [word.removeprefix("--config").removeprefix("-c").lstrip("=").strip() for word in argv[1:]]
+    if any(word.startswith(("hooks.", "hooks=", "features.hooks")) for word in overrides):
         return "its flags already configure hooks"
     version = version_of(argv)
     if not SEEN_CODEX.search(version):
@@ -111,7 +111,7 @@ def _why_not_codex(argv: Sequence[str]) -> str:
 
 
 def _for_codex(command: str) -> list[str]:
-    """The flags for hooks that run *command*: Codex runs a hook only if its hash stands among those that it trusts."""
+    """Return the flags for hooks that run *command*: Codex runs a hook only if its hash is among those it trusts."""
     handler: dict[str, Any] = {"type": "command", "command": command, "timeout": TIMEOUT_S}
     flags: list[str] = []
     trusted: list[str] = []
@@ -123,7 +123,7 @@ def _for_codex(command: str) -> list[str]:
 
 
 def hash_of(hook: Mapping[str, Any]) -> str:
-    """What Codex takes for the hash of *hook*: over its canonical JSON."""
+    """Return the hash that Codex computes of *hook*: over its canonical JSON."""
     text = json.dumps(hook, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 

@@ -1,7 +1,7 @@
-"""What an agent's hooks say: notes that `kasmon-emit` left in the session's `hooks.jsonl`. All of it is foreign.
+"""Reports of an agent's hooks: notes that `kasmon-emit` left in the session's `hooks.jsonl`. All of it is foreign.
 
-A note counts only where it belongs to this session's agent: generation and nonce are those it was started with, or,
-where its environment was swept, it descends from the agent's process. Of what it says only the known kinds count.
+A note counts only if it belongs to this session's agent. Either its generation and nonce are those of the start or,
+if its environment was cleared, it descends from the agent's process. Only known kinds of content count.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from kasmon.sanitize import clean_line
 FILE: Final = "hooks.jsonl"
 """In the session's folder."""
 MOST: Final = 256 * 1024
-"""So many bytes of notes are read at once."""
+"""The most bytes of notes read at once."""
 LONGEST: Final = 160 * 1024
 DIGEST: Final = 32
-"""How long the digest of a prompt is."""
+"""The length of a prompt's digest."""
 FULL: Final = 256 * 1024
-"""A file of this size, all of which was read, begins anew."""
+"""A file of this size is truncated once it was read completely."""
 PLANS: Final = frozenset({"ExitPlanMode", "exit_plan_mode"})
 QUESTIONS: Final = frozenset({"AskUserQuestion", "ask_user"})
 WORKING: Final = frozenset(
@@ -30,39 +30,39 @@ WORKING: Final = frozenset(
 )
 IDLE: Final = frozenset({"Stop", "AfterAgent", "agent-turn-complete"})
 FAILED: Final = frozenset({"StopFailure"})
-"""The turn ended by an error: that may have been the usage limit, which only the screen tells."""
+"""The turn ended in an error: possibly the usage limit, which only the screen shows."""
 OVER: Final = frozenset({"PostToolUse", "PostToolUseFailure"})
-"""A tool call is over."""
+"""A tool call has ended."""
 TURNS: Final = frozenset({"UserPromptSubmit", "Stop", "StopFailure"})
-"""No tool call waits: a turn begins, or is over."""
+"""No tool call is pending: a turn begins or has ended."""
 ASKED: Final = frozenset({"permission_prompt", "ToolPermission"})
 
 
 class HookStatus(NamedTuple):
-    """What a note says of the agent."""
+    """The agent state that a note reports."""
 
     value: str
     asking: RequestKind | None
     text: str
     event: str
     prompt: str = ""
-    """The digest of the prompt that the agent took, where it names one."""
+    """The digest of the prompt that the agent accepted, if the note names one."""
     failed: bool = False
-    """Its turn ended in an error: *text* says which."""
+    """Whether its turn ended in an error; *text* is the error."""
 
 
 class HookToolCalls(NamedTuple):
-    """What a note says of the tool calls that wait: one more, one less, or none any more."""
+    """A change of the pending tool calls in a note: one more, one fewer, or none any more."""
 
     call: str
-    """The agent's own id of the call; empty where it is none of a call."""
+    """The agent's own id of the call; empty if the note is not about one call."""
     input: object = None
-    """What the tool is to get, for a call that begins."""
+    """The tool's input, for a call that begins."""
     is_over: bool = False
 
 
 class HookNote(msgspec.Struct):
-    """One line."""
+    """One line of the file."""
 
     generation: str = ""
     nonce: str = ""
@@ -87,21 +87,21 @@ class HookNotes:
         self._read_to = 0
         self._rest = b""
         self.calls: list[HookToolCalls] = []
-        """What was said of tool calls, oldest first; whoever reads it empties it."""
+        """The tool call changes, oldest first; the reader empties it."""
 
     def new(self) -> list[HookStatus]:
-        """What was said since the last call, oldest first. Blocks, for a file's time."""
+        """Return the status reports since the last call, oldest first. Blocks on file reads."""
         try:
             size = self._path.stat().st_size
             if size == self._read_to:
                 return []
             with self._path.open("rb") as file:
-                if size < self._read_to:  # it began anew
+                if size < self._read_to:  # it was truncated
                     self._read_to, self._rest = 0, b""
                 file.seek(self._read_to)
                 data = file.read(MOST)
                 self._read_to += len(data)
-            if self._read_to >= FULL or b'"input":' in data:  # what tools get may hold secrets: it is not kept there
+            if self._read_to >= FULL or b'"input":' in data:  # tool input may hold secrets: do not leave it in the file
                 data += self._emptied()
         except OSError:
             return []
@@ -112,7 +112,7 @@ class HookNotes:
         return [said for note in notes if (said := meaning(note))]
 
     def _emptied(self) -> bytes:
-        """Begin the file anew; what was left in it that nobody had read. Who writes holds the same lock."""
+        """Truncate the file and return its unread rest. The writer takes the same lock."""
         with self._path.open("r+b") as file, contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.seek(self._read_to)
@@ -135,7 +135,7 @@ class HookNotes:
 
 
 def called_by(note: HookNote) -> HookToolCalls | None:
-    """What *note* says of the tool calls that wait; None where it says nothing of them."""
+    """Return the tool call change that *note* reports; None if it reports none."""
     if note.event == "PreToolUse" and note.call:
         return HookToolCalls(note.call, note.input)
     if note.event in OVER and note.call:
@@ -144,7 +144,7 @@ def called_by(note: HookNote) -> HookToolCalls | None:
 
 
 def meaning(note: HookNote) -> HookStatus | None:
-    """What *note* says of the agent's state; None where it says nothing of it."""
+    """Return the state that *note* reports; None if it reports none."""
     event, text = clean_line(note.event)[:40], clean_line(note.text)[:200]
     if note.event in WORKING:
         return HookStatus("working", None, "", event, prompt=clean_line(note.prompt)[:DIGEST])

@@ -1,4 +1,4 @@
-"""The tool calls that an opencode has written down and not finished, from its database (opencode 1.18). Read only."""
+"""The unfinished tool calls in an opencode's database (opencode 1.18). Read only."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from typing import Final
 from kasmon.store.fleet_cache import connect
 
 MOST: Final = 40
-"""So many of the newest parts of its conversations are looked at."""
+"""How many of the newest parts of its conversations are read."""
 LONGEST: Final = 256 * 1024
 PARTS: Final = (
     "SELECT data FROM part WHERE session_id IN (SELECT id FROM session ORDER BY time_updated DESC LIMIT 8)"
@@ -20,9 +20,9 @@ PARTS: Final = (
 
 
 def waiting(variables: Mapping[str, str], home: Path | None = None) -> list[object]:
-    """What the tools of these calls are to get; none where there is no such database, or it is made otherwise. Blocks.
+    """Return the inputs of the unfinished tool calls; none if the database is missing or has another schema. Blocks.
 
-    The database may be shared by several opencodes: their calls are among these.
+    The database may be shared by several opencodes: their calls are included.
 
     Args:
         variables: the agent's environment.

@@ -1,4 +1,4 @@
-"""What a pane's output says of its agent: what the program reports by OSC 7501, else whether it prints. Sans-IO."""
+"""Signals from a pane's output: what the program reports by OSC 7501, else whether it prints. Sans-IO."""
 
 import math
 from typing import Final, NamedTuple
@@ -10,19 +10,19 @@ from kasmon.sanitize import clean_line
 from kasmon.tmux.program_status import ProgramStatus, StatusScanner
 
 QUIET_S: Final = 2.0
-"""An agent that printed nothing for so long is quiet."""
+"""An agent that printed nothing for this long is quiet."""
 LINE_S: Final = 5.0
-"""How often the last line of an agent that keeps printing is looked at."""
+"""How often the last line of an agent that keeps printing is read."""
 ECHO_S: Final = 0.3
-"""What is printed so soon after somebody typed is taken for the echo: it does not make the agent `printing`."""
+"""Output this soon after typing counts as echo: it does not make the agent `printing`."""
 STATE_GAP_S: Final = 0.1
 TEXT_GAP_S: Final = 1.0
-"""How long after one report of a program the next is told: a new state, or only a new text. The newest counts."""
+"""The minimum gap between two forwarded reports of a program: a new state, or only a new text. The newest counts."""
 TEXT_LENGTH: Final = 200
 
 
 class ProgramReport(NamedTuple):
-    """What a program said of itself."""
+    """A program's own report of its state."""
 
     state: str
     asking: RequestKind | None
@@ -30,91 +30,91 @@ class ProgramReport(NamedTuple):
 
 
 class OutputMonitor:
-    """What one agent was heard to do. `now` is monotonic time in seconds, `at` the time of day that signals carry.
+    """Derives signals from one agent's output. `now` is monotonic time in seconds, `at` the time of day of the signals.
 
-    Give it all output by `heard`, ask `due` when `next_at` says, and give it the last line by `shown` when `due` wants
-    that; each gives the signals that are new. While a program reports its own state, whether it prints is not told.
+    Pass all output to `feed`, call `due` at `next_at`, and pass the last line to `shown` when `due` requests it; each
+    returns the new signals. While a program reports its own state, no signals about printing are made.
     """
 
     def __init__(self, now: float, known: tuple[Signal, ...] = ()) -> None:
-        """*known* are the signals in the log, for an agent that was there before us."""
+        """*known*: the signals in the log, for an agent that ran before this host."""
         by_source = {signal.source: signal for signal in known}
         output, program = by_source.get("output"), by_source.get("program")
         self.printed_at = -math.inf
-        """When it printed last, echoes aside."""
+        """When it last printed, except echoes."""
         self._scanner = StatusScanner()
-        self._told: ProgramReport | None = None
+        self._last_report: ProgramReport | None = None
         if program is not None and program.value != "clear":
-            self._told = ProgramReport(program.value, program.asking, program.text)
-        self._waiting: ProgramReport | None = None
+            self._last_report = ProgramReport(program.value, program.asking, program.text)
+        self._pending: ProgramReport | None = None
         self._reported_at = -math.inf
         self._is_printing = output is not None and output.value == "printing"
         self._is_flooding = False
         self._line = output.text if output is not None else ""
         self._line_at = now
         self._is_unread = True
-        """Something was printed since the last line was looked at."""
+        """Whether something was printed since the last line was read."""
         self._changed_at = now
         self._echo_until = -math.inf
 
     @property
-    def has_word(self) -> bool:
-        """Whether the program itself says what it does."""
-        return self._told is not None
+    def reports_state(self) -> bool:
+        """Whether the program itself reports its state."""
+        return self._last_report is not None
 
     @property
     def is_asking(self) -> bool:
-        """Whether the program says that it waits for an answer."""
-        latest = self._waiting or self._told
+        """Whether the program reports that it waits for an answer."""
+        latest = self._pending or self._last_report
         return latest is not None and latest.state == "blocked"
 
     def typed(self, now: float) -> None:
-        """Somebody typed into the pane."""
+        """Record that a user typed into the pane."""
         self._echo_until = now + ECHO_S
 
-    def heard(self, data: bytes, now: float, at: float) -> list[SignalSeen]:
-        """The pane printed *data*."""
-        signals = [signal for status in self._scanner.feed(data) for signal in self._reported(status, now, at)]
+    def feed(self, data: bytes, now: float, at: float) -> list[SignalSeen]:
+        """Process *data* that the pane printed."""
+        signals = [signal for status in self._scanner.feed(data) for signal in self._on_report(status, now, at)]
         self._is_unread, self._changed_at = True, now
         if now >= self._echo_until:
             self.printed_at = now
-            signals += self._printing(now, at)
+            signals += self._start_printing(now, at)
         return signals
 
     def skipped(self, now: float, at: float) -> list[SignalSeen]:
-        """Some output was not heard: what the program said before may be true no more."""
+        """Record that some output was not received: the program's last report may be outdated."""
         self._scanner = StatusScanner()
         self._is_unread, self._changed_at = True, now
-        self._waiting = None
-        return self._tell(ProgramReport("clear", None, ""), now, at) if self.has_word else []
+        self._pending = None
+        return self._emit(ProgramReport("clear", None, ""), now, at) if self.reports_state else []
 
     def flooded(self, is_off: bool, now: float, at: float) -> list[SignalSeen]:
-        """The pane prints so much that nobody listens while *is_off*."""
+        """Record that tmux output is paused (*is_off*) because the pane floods, or resumed."""
         self._is_flooding = is_off
         self.printed_at = self._changed_at = now
-        return self._printing(now, at)
+        return self._start_printing(now, at)
 
     def next_at(self) -> float:
-        """When to ask `due` next; infinity if only new output can change anything."""
-        if self._waiting is not None:
-            return self._reported_at + self._gap(self._waiting)
-        if self.has_word or self._is_flooding:
+        """Return when to call `due` next; infinity if only new output can change anything."""
+        if self._pending is not None:
+            return self._reported_at + self._gap(self._pending)
+        if self.reports_state or self._is_flooding:
             return math.inf
         quiet_at = self._changed_at + QUIET_S if self._is_printing or self._is_unread else math.inf
         line_at = self._line_at + LINE_S if self._is_printing and self._is_unread else math.inf
         return min(quiet_at, line_at)
 
     def due(self, now: float, at: float) -> tuple[list[SignalSeen], bool]:
-        """The signals that time alone makes, and whether the last line is wanted."""
+        """Return the signals caused by elapsed time, and whether the last line is needed."""
         if now < self.next_at():
             return [], False
-        if self._waiting is not None:
-            return self._tell(self._waiting, now, at), False
+        if self._pending is not None:
+            return self._emit(self._pending, now, at), False
         return [], True
 
     def shown(self, line: str, now: float, at: float) -> list[SignalSeen]:
-        """The last line on the screen is *line*."""
-        if self.has_word:
+        """Process *line*, the last one on the screen."""
+        if self.reports_state:
             return []
         was_printing, before = self._is_printing, self._line
         self._line, self._line_at, self._is_unread = clean_line(line)[:TEXT_LENGTH], now, False
@@ -124,28 +124,28 @@ class OutputMonitor:
         value = "printing" if self._is_printing else "quiet"
         return [SignalSeen(at=at, source="output", value=value, text=self._line)]
 
-    def _printing(self, now: float, at: float) -> list[SignalSeen]:
-        if self._is_printing or self.has_word:
+    def _start_printing(self, now: float, at: float) -> list[SignalSeen]:
+        if self._is_printing or self.reports_state:
             return []
         self._is_printing, self._line_at = True, now
         return [SignalSeen(at=at, source="output", value="printing")]
 
-    def _reported(self, status: ProgramStatus, now: float, at: float) -> list[SignalSeen]:
+    def _on_report(self, status: ProgramStatus, now: float, at: float) -> list[SignalSeen]:
         asking = RequestKind(status.kind) if status.state == "blocked" and status.kind in set(RequestKind) else None
         report = ProgramReport(status.state, asking, clean_line(status.message)[:TEXT_LENGTH])
-        self._waiting = None
-        if report == self._told or (report.state == "clear" and not self.has_word):
+        self._pending = None
+        if report == self._last_report or (report.state == "clear" and not self.reports_state):
             return []
         if now >= self._reported_at + self._gap(report):
-            return self._tell(report, now, at)
-        self._waiting = report
+            return self._emit(report, now, at)
+        self._pending = report
         return []
 
     def _gap(self, report: ProgramReport) -> float:
-        same = self._told is not None and self._told[:2] == report[:2]
+        same = self._last_report is not None and self._last_report[:2] == report[:2]
         return TEXT_GAP_S if same else STATE_GAP_S
 
-    def _tell(self, report: ProgramReport, now: float, at: float) -> list[SignalSeen]:
-        self._waiting, self._reported_at = None, now
-        self._told = None if report.state == "clear" else report
+    def _emit(self, report: ProgramReport, now: float, at: float) -> list[SignalSeen]:
+        self._pending, self._reported_at = None, now
+        self._last_report = None if report.state == "clear" else report
         return [SignalSeen(at=at, source="program", value=report.state, asking=report.asking, text=report.text)]

@@ -1,4 +1,4 @@
-"""Passes the output and the silence of one pane to `OutputMonitor`, and looks at the last line for it."""
+"""Passes one pane's output and silence to `OutputMonitor`, and reads the last line for it."""
 
 import asyncio
 import math
@@ -14,55 +14,55 @@ from kasmon.tmux.requests import Lines
 
 
 class PaneOutput:
-    """The ear on *pane*, which calls *say* with each signal. It hears from the moment it is made until it is closed."""
+    """The output of *pane*; calls *emit* with each signal, from its construction until it is closed."""
 
     def __init__(
         self,
         output_monitor: OutputMonitor,
         line: ServerConnection,
         pane: str,
-        say: Callable[[SignalSeen], None],
+        emit: Callable[[SignalSeen], None],
         last_line: Callable[[Lines], str],
     ) -> None:
-        """*last_line* tells what the list shows of the rows of the screen."""
+        """*last_line* returns the text for the session list from the rows of the screen."""
         self.output_monitor = output_monitor
-        """What was heard so far."""
-        self._line, self._pane, self._say, self._last_line = line, pane, say, last_line
+        """Derives the signals from the output."""
+        self._line, self._pane, self._emit, self._last_line = line, pane, emit, last_line
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._is_looking = self._is_closed = False
+        self._is_capturing = self._is_closed = False
         self._arm()
 
     def printed(self, data: bytes) -> None:
-        """The pane printed *data*; empty where that was not heard."""
+        """Process *data* that the pane printed; empty if output was missed."""
         now, at = self._loop.time(), time.time()
-        self._tell(self.output_monitor.heard(data, now, at) if data else self.output_monitor.skipped(now, at))
+        self._emit_all(self.output_monitor.feed(data, now, at) if data else self.output_monitor.skipped(now, at))
 
     def flooded(self, is_off: bool) -> None:
-        """The pane prints so much that nobody listens while *is_off*."""
-        self._tell(self.output_monitor.flooded(is_off, self._loop.time(), time.time()))
+        """Record that the pane's output is paused (*is_off*) because it floods, or resumed."""
+        self._emit_all(self.output_monitor.flooded(is_off, self._loop.time(), time.time()))
 
     def typed(self) -> None:
-        """Somebody typed into the pane."""
+        """Record that a user typed into the pane."""
         self.output_monitor.typed(self._loop.time())
 
     def shown(self, rows: Lines) -> None:
-        """The screen shows *rows*."""
-        self._tell(self.output_monitor.shown(self._last_line(rows), self._loop.time(), time.time()))
+        """Process the *rows* of the screen."""
+        self._emit_all(self.output_monitor.shown(self._last_line(rows), self._loop.time(), time.time()))
 
     def close(self) -> None:
-        """Wait for nothing more. Idempotent."""
+        """Stop the timer. Idempotent."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
 
-    def _tell(self, signals: Iterable[SignalSeen]) -> None:
+    def _emit_all(self, signals: Iterable[SignalSeen]) -> None:
         for signal in signals:
-            self._say(signal)
+            self._emit(signal)
         self._arm()
 
     def _arm(self) -> None:
-        """Be called when silence means something; a timer that is set already sets the next one itself."""
+        """Set the timer for the next silence check; a timer that is already set re-arms itself."""
         next_at = self.output_monitor.next_at()
         if self._timer is not None and self._timer.when() > next_at:
             self._timer.cancel()
@@ -74,12 +74,12 @@ class PaneOutput:
         self._timer = None
         signals, wants_line = self.output_monitor.due(self._loop.time(), time.time())
         if not wants_line:
-            self._tell(signals)
-        elif not self._is_looking:
-            self._is_looking = True
-            self._line.submit(ask.capture(self._pane, ansi=False), self._looked)
+            self._emit_all(signals)
+        elif not self._is_capturing:
+            self._is_capturing = True
+            self._line.submit(ask.capture(self._pane, ansi=False), self._on_captured)
 
-    def _looked(self, rows: Lines | KasmonError) -> None:
-        self._is_looking = False
+    def _on_captured(self, rows: Lines | KasmonError) -> None:
+        self._is_capturing = False
         if not self._is_closed and not isinstance(rows, KasmonError):
             self.shown(rows)

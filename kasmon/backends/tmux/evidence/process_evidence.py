@@ -1,6 +1,6 @@
-"""What is known of one agent from files and processes: its registry, its hooks' notes, who has its terminal. Blocks.
+"""Evidence of one agent from files and processes: its registry, hook notes, terminal foreground. Blocks.
 
-`look` runs in a thread, one at a time for each agent. It never writes anything of the agent's.
+`look` runs in a thread, one at a time for each agent. It never writes to the agent's files.
 """
 
 import json
@@ -23,63 +23,63 @@ REGISTERED: Final = frozenset({"claude"})
 
 
 class ToolCallEvidence(NamedTuple):
-    """One call of a tool, by the agent's own word."""
+    """One tool call, as the agent itself reports it."""
 
     text: str
-    """What the agent shows of it: a command, else all that the tool is to get."""
+    """What the agent displays of it: a command, else the whole tool input."""
     full: str
-    """All that the tool is to get, to decide on."""
+    """The whole tool input, to decide on."""
 
 
 class ProcessEvidence:
-    """Of the agent *program*, started by process *pid* in a pane, with its session's folder."""
+    """Evidence of the agent *program*, started as process *pid* in a pane, with its session's folder."""
 
     def __init__(
-        self, program: str, pid: int, folder: Path, generation: int, nonce: str, inside: AgentSandbox | None = None
+        self, program: str, pid: int, folder: Path, generation: int, nonce: str, sandbox: AgentSandbox | None = None
     ) -> None:
-        """*inside*: where it leaves things outside its sandbox; None where it has none."""
+        """*sandbox*: where its sandbox's files are on the host; None without a sandbox."""
         self.version = ""
-        """What its registry says of its version."""
+        """Its version, by its registry."""
         self.conversation = ""
-        """By which its conversation can be gone on with, as it says itself; empty before that is known."""
+        """The id to resume its conversation by, as it reports it; empty until known."""
         self.permission_mode = ""
-        """How much it asks, as codex's rollout says it; empty before that is known, and of other programs."""
+        """Its permission mode, by codex's rollout; empty until known, and for other programs."""
         self._rollout = CodexRollout()
         self._program, self._pid = program, pid
-        self._inside = inside
-        self._notes = HookNotes(folder / hooks.FILE if inside is None else inside.notes, generation, nonce, pid)
+        self._sandbox = sandbox
+        self._notes = HookNotes(folder / hooks.FILE if sandbox is None else sandbox.notes, generation, nonce, pid)
         self._pids: list[int] = [pid]
         self._folder: Path | None = None
         self._file: Path | None = None
         self._changed = 0
         self.is_stopped = False
-        """Whether a stop signal stopped it, when its processes were looked at last, or by the log before that."""
+        """Whether it was stopped by a signal at the last look at its processes, or by the log before that."""
         self.agent = pid
-        """Its own process: another one than the pane's where it is in a sandbox."""
+        """Its own process: another one than the pane's if it is in a sandbox."""
         self._jobs: frozenset[int] = frozenset()
-        """What ran below its shell when that had not its terminal."""
+        """The processes below its shell when the shell was not in the foreground."""
         self._was_agent = False
         self._lock = Lock()
-        self._said: list[HookStatus] = []
-        """What notes said that nobody was told yet."""
+        self._reports: list[HookStatus] = []
+        """Reports of notes that were not returned yet."""
         self._calls: dict[str, object] = {}
-        """The tool calls that wait, by the agent's own ids: what the tool is to get."""
+        """The pending tool calls' inputs, by the agent's own ids."""
 
     def calls(self) -> list[ToolCallEvidence]:
-        """The tool calls that the agent's own hooks or records say wait now, each once. Blocks.
+        """Return the pending tool calls, by the agent's own hooks or records, each once. Blocks.
 
-        Those that were denied in the terminal may be among them until the turn ends.
+        Calls that were denied in the terminal may be among them until the turn ends.
         """
         with self._lock:
             self._read_notes()
             inputs = list(self._calls.values())
         if self._program == "opencode":
             variables = claude_registry.variables_of(self._pids[-1]) or claude_registry.variables_of(self._pid)
-            inputs += opencode_calls.waiting(variables, None if self._inside is None else self._inside.home)
+            inputs += opencode_calls.waiting(variables, None if self._sandbox is None else self._sandbox.home)
         return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
 
     def _read_notes(self) -> None:
-        self._said += self._notes.new()
+        self._reports += self._notes.new()
         for called in self._notes.calls:
             if not called.call:
                 self._calls.clear()
@@ -90,32 +90,34 @@ class ProcessEvidence:
         self._notes.calls.clear()
 
     def look(self, at: float, table: ProcessTable | None) -> list[SignalSeen]:
-        """What each source says that may be new, as seen *at*; *table* where it is time to look at processes."""
+        """Return possibly new signals of each source, seen *at*; *table* only when processes are due for a look."""
         signals = self._processes(table, at) if table is not None else []
-        if (word := self._registered()) is not None:
-            self.version = word.version or self.version
-            self.conversation = word.conversation or self.conversation
-            signals.append(SignalSeen(at=at, source="registry", value=word.value, asking=word.asking, text=word.text))
+        if (status := self._read_registry()) is not None:
+            self.version = status.version or self.version
+            self.conversation = status.conversation or self.conversation
+            signals.append(
+                SignalSeen(at=at, source="registry", value=status.value, asking=status.asking, text=status.text)
+            )
         with self._lock:
             self._read_notes()
-            news, self._said = self._said, []
-        for said in [*(one for one in news[:-1] if one.prompt or one.failed), *news[-1:]]:
+            news, self._reports = self._reports, []
+        for report in [*(one for one in news[:-1] if one.prompt or one.failed), *news[-1:]]:
             signals.append(
                 SignalSeen(
                     at=at,
                     source="hook",
-                    value=said.value,
-                    asking=said.asking,
-                    text=said.text,
-                    rule=said.event,
-                    prompt=said.prompt,
-                    failed=said.failed,
+                    value=report.value,
+                    asking=report.asking,
+                    text=report.text,
+                    rule=report.event,
+                    prompt=report.prompt,
+                    failed=report.failed,
                 )
             )
         return signals
 
     def was_stopped_silently(self, table: ProcessTable) -> bool:
-        """Whether *table* shows it stopped, and it was not when its processes were looked at last."""
+        """Whether *table* shows it stopped although it was not at the last look at its processes."""
         return not self.is_stopped and (table.is_stopped({self.agent}) or table.is_stopped_in_front(self._pid))
 
     def _processes(self, table: ProcessTable, at: float) -> list[SignalSeen]:
@@ -139,42 +141,42 @@ class ProcessEvidence:
         self._was_agent = self._was_agent or not is_back
         return [SignalSeen(at=at, source="process", value="shell" if is_back else "agent")]
 
-    def _registered(self) -> RegistryStatus | None:
-        """What the agent's registry says; None where it has none, or nothing has changed."""
+    def _read_registry(self) -> RegistryStatus | None:
+        """Return its registry's status; None if it has no registry, or nothing has changed."""
         if self._file is None:
             if self._program not in REGISTERED and self._program not in SHELLS:
                 return None
-            self._folder = self._folder or self._registry()
+            self._folder = self._folder or self._find_registry()
             self._file = claude_registry.found(self._folder, self._names()) if self._folder else None
             if self._file is None:
                 self._folder = None if self._program in SHELLS else self._folder
                 return None
-        changed = claude_registry.changed(self._file)
+        changed = claude_registry.modified_ns(self._file)
         if changed == self._changed:
             return None
         self._changed = changed
-        word = claude_registry.read(self._file, self._names().get(self._file.stem))
+        status = claude_registry.read(self._file, self._names().get(self._file.stem))
         if not changed:
             self._file = None
-        return word
+        return status
 
-    def _registry(self) -> Path | None:
-        """The folder of its registry, where that is known."""
-        if self._inside is None:
+    def _find_registry(self) -> Path | None:
+        """Return the folder of its registry, if known."""
+        if self._sandbox is None:
             return claude_registry.folder_of(claude_registry.variables_of(self._pids[-1]))
-        return claude_registry.folder_of({"HOME": str(self._inside.home)})
+        return claude_registry.folder_of({"HOME": str(self._sandbox.home)})
 
     def _names(self) -> dict[str, int]:
-        """Its processes by the names that they have for themselves: in a sandbox they are counted anew."""
-        if self._inside is None:
+        """Return its processes by the pids it sees itself: a sandbox has its own pid numbering."""
+        if self._sandbox is None:
             return {str(pid): pid for pid in self._pids}
-        from kasmon.sandbox.shared.processes import name_inside  # only where there is a sandbox
+        from kasmon.sandbox.shared.processes import name_inside  # only needed with a sandbox
 
         return {name: pid for pid in self._pids if (name := name_inside(pid))}
 
 
 def call_of(given: object) -> ToolCallEvidence | None:
-    """The call of a tool that is to get *given*; None where that says nothing to decide on."""
+    """Return the tool call with the input *given*; None if the input is empty or of another type."""
     if not isinstance(given, dict):
         return ToolCallEvidence(given, given) if isinstance(given, str) and given else None
     fields = {
@@ -186,5 +188,5 @@ def call_of(given: object) -> ToolCallEvidence | None:
             f"{key}: {value}" for key, value in {**fields, **({"command": command} if command else {})}.items()
         )
         return ToolCallEvidence(text, text) if text else None
-    fields.pop("description", None)  # what the agent says of it, which changes nothing
+    fields.pop("description", None)  # the agent's description, which has no effect
     return ToolCallEvidence(command, "\n".join((command, *(f"{key}: {value}" for key, value in fields.items()))))

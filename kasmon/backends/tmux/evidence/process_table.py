@@ -1,4 +1,4 @@
-"""The processes of this machine at one moment: who descends from a pane's program, and who has its terminal. Blocks."""
+"""The processes of this machine at one moment: descendants of a pane's program, and terminal foregrounds. Blocks."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ class ProcessEntry(NamedTuple):
     parent: int
     group: int
     foreground: int
-    """The process group that its terminal listens to; -1 without a terminal."""
+    """The foreground process group of its terminal; -1 without a terminal."""
     name: str
     is_stopped: bool = False
-    """A stop signal stopped it, as Ctrl-Z does."""
+    """Whether a stop signal stopped it, as Ctrl-Z does."""
 
 
 class ProcessTable:
@@ -33,7 +33,7 @@ class ProcessTable:
             self._children.setdefault(entry.parent, []).append(pid)
 
     def below(self, pid: int) -> list[int]:
-        """All that descend from *pid*, the nearest first; each once, also where parents were read as a ring."""
+        """Return all descendants of *pid*, the nearest first; each once, even if parents were read as a cycle."""
         found, known = [pid], {pid}
         for one in found:
             children = [child for child in self._children.get(one, ()) if child not in known]
@@ -46,9 +46,9 @@ class ProcessTable:
         return any(pid in self.entries and self.entries[pid].is_stopped for pid in pids)
 
     def is_stopped_in_front(self, pid: int) -> bool:
-        """Whether what the terminal of *pid* listens to is stopped, also where a shell without jobs waits for it.
+        """Whether the foreground job of *pid*'s terminal is stopped, also if a shell without job control waits for it.
 
-        A shell with jobs takes the terminal back from what Ctrl-Z stopped.
+        A shell with job control takes the terminal back from what Ctrl-Z stopped.
         """
         there = self.entries.get(pid)
         front = there.foreground if there is not None else -1
@@ -60,7 +60,7 @@ class ProcessTable:
         return False
 
     def is_back_at_shell(self, pid: int) -> bool | None:
-        """Whether *pid* is a shell that has its terminal to itself; None where it is no shell, or not there."""
+        """Whether *pid* is a shell alone in its terminal's foreground; None if it is no shell, or does not exist."""
         entry = self.entries.get(pid)
         if entry is None or entry.name.lstrip("-") not in SHELLS:
             return None
@@ -70,13 +70,13 @@ class ProcessTable:
 
 
 def foreground_of(pid: int) -> int:
-    """The process group that the terminal of *pid* listens to; -1 without one, or where *pid* is not there."""
+    """Return the foreground process group of *pid*'s terminal; -1 without one, or if *pid* does not exist."""
     entry = table().entries.get(pid)
     return -1 if entry is None else entry.foreground
 
 
 def table() -> ProcessTable:
-    """All processes now; an empty table where the system does not tell."""
+    """Return all processes now; an empty table if the system call fails."""
     with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
         return ProcessTable(dict(_from_proc() if sys.platform == "linux" else _from_ps()))
     return ProcessTable({})
@@ -96,7 +96,7 @@ def _from_proc() -> Iterator[tuple[int, ProcessEntry]]:
 
 
 def _content(path: str) -> bytes:
-    """All of a short file of /proc; a Path takes three times as long, and there are hundreds of them."""
+    """Return a short file of /proc whole; a Path takes three times as long, and there are hundreds of files."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(handle, 4096)
@@ -106,8 +106,8 @@ def _content(path: str) -> bytes:
 
 def _from_ps() -> Iterator[tuple[int, ProcessEntry]]:
     command = ["ps", "-axo", "pid=,ppid=,pgid=,tpgid=,stat=,comm="]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
-    for line in told.splitlines():
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
+    for line in output.splitlines():
         pid, parent, group, foreground, state, name = line.split(None, 5)
         if not state.startswith("Z"):
             is_stopped = state.startswith("T")

@@ -1,4 +1,4 @@
-"""Reads screens by the rules that there are: in the loop where that is quick, else in a thread."""
+"""Reads screens by the detection rules: in the loop if that is fast, else in a thread."""
 
 import asyncio
 import logging
@@ -24,20 +24,20 @@ log = logging.getLogger(__name__)
 
 
 class ScreenObservation(NamedTuple):
-    """One look at a screen."""
+    """One reading of a screen."""
 
     shot: Screenshot
     reading: ScreenReading
     guess: MenuGuess | None
-    """What a screen that stands still probably asks, where no rule knows it."""
+    """What an unchanged screen probably asks, if no rule matches it."""
     size: tuple[int, int] = (0, 0)
     """Columns and rows of the pane."""
     above: int = 0
-    """How many of its rows are not on `shot`, which has the lowest of a very tall one."""
+    """How many of its rows are not in `shot`, which has only the lowest of a very tall screen."""
 
 
 class TitleObservation(NamedTuple):
-    """What a title says; an empty word where no rule knows it."""
+    """The state that a title shows; an empty value if no rule matches."""
 
     value: str
     asking: RequestKind | None = None
@@ -45,32 +45,32 @@ class TitleObservation(NamedTuple):
 
 
 class ScreenReader:
-    """For all agents of one host."""
+    """The rules for all agents of one host."""
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
-        """*folders* hold a person's own screens' files."""
+        """*folders* hold the user's own detection files."""
         self._folders = folders
         self._catalogue: RuleCatalog | None = None
 
     def refresh(self) -> None:
-        """Read the files that changed. Blocks; the first call reads all of them."""
+        """Reload the files that changed. Blocks; the first call reads all of them."""
         if self._catalogue is None:
             self._catalogue = RuleCatalog(self._folders)
         else:
             self._catalogue.reload()
 
     def rules(self, program: str, version: str) -> ScreenRules | None:
-        """The rules for *program*; None where there are none, or none were read yet."""
+        """Return the rules for *program*; None if there are none, or none were loaded yet."""
         chosen = self._catalogue.rules(program, version) if self._catalogue is not None else None
         return chosen.rules if chosen is not None else None
 
 
 class PaneScreenReader:
-    """For one agent. It remembers how long its screens take to read, and what it saw last."""
+    """Reads one agent's screens. It remembers the last reading and how long it took."""
 
     def __init__(self) -> None:
         self.seen: ScreenObservation | None = None
-        self._took_s = 0.0
+        self._last_read_s = 0.0
 
     def look(
         self,
@@ -81,32 +81,32 @@ class PaneScreenReader:
         is_still: bool,
         done: Callable[[ScreenObservation | BaseException], None],
     ) -> None:
-        """Call *done* with what *screen* shows, or why that cannot be told: at once, or from a thread's end."""
+        """Call *done* with the observation of *screen*, or the error: at once, or when a thread has read it."""
         now, before = time.time(), self.seen.reading if self.seen is not None else None
 
         def work() -> ScreenObservation | BaseException:
             began = time.perf_counter()
             try:
-                return seen_in(screen, title, rules, now, before, is_still=is_still)
-            except Exception as error:  # a screen, or a person's own rules for it, must not end all looking
+                return observe(screen, title, rules, now, before, is_still=is_still)
+            except Exception as error:  # a screen, or the user's rules for it, must not end all readings
                 log.warning("a screen could not be read", exc_info=True)
                 return error
             finally:
-                self._took_s = time.perf_counter() - began
+                self._last_read_s = time.perf_counter() - began
 
         def finish(seen: ScreenObservation | BaseException) -> None:
             if isinstance(seen, ScreenObservation):
                 self.seen = seen
             done(seen)
 
-        if self._took_s < QUICK_S:
+        if self._last_read_s < QUICK_S:
             finish(work())
         else:
             reading = asyncio.get_running_loop().run_in_executor(None, work)
             reading.add_done_callback(lambda read: None if read.cancelled() else finish(read.result()))
 
 
-def seen_in(
+def observe(
     screen: PaneScreen,
     title: str,
     rules: ScreenRules | None,
@@ -115,7 +115,7 @@ def seen_in(
     *,
     is_still: bool = False,
 ) -> ScreenObservation:
-    """What *screen* shows at *now*, in seconds since the epoch. Pure."""
+    """Return what *screen* shows at *now*, in seconds since the epoch. Pure."""
     facts = screen.facts
     text = b"\n".join(screen.rows).decode("utf-8", "replace")
     shot = captured(
@@ -133,8 +133,8 @@ def seen_in(
 
 
 @lru_cache(maxsize=1024)
-def title_word(rules: ScreenRules, title: str) -> TitleObservation:
-    """What *title*, cleaned, says by *rules*."""
+def match_title(rules: ScreenRules, title: str) -> TitleObservation:
+    """Return the state that *title*, sanitized, shows by *rules*."""
     for rule, pattern in rules.titles:
         if pattern.search(title):
             return TitleObservation(rule.state, rule.asking, rule.match)

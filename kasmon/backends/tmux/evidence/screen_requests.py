@@ -1,7 +1,7 @@
-"""What an agent asks on its screen, as requests: opened when the judged state says so, else withdrawn. Pure.
+"""An agent's on-screen prompt as a request: opened when the judged state is asking, else withdrawn. Pure.
 
-A request has choices only where a rule knows the menu that stands there, whole. What a better source contradicts is
-not even shown: the state decides, not the words on the screen. Everything else that asks can only be gone to.
+A request has choices only if a rule matches its menu completely. The judged state decides, not the text on the screen:
+a menu that a better source contradicts is not shown. Any other prompt can only be answered in the terminal.
 """
 
 import math
@@ -19,30 +19,30 @@ from kasmon.model.session_state import SessionState
 GONE: Final = "it is no longer on the screen"
 LONGEST_TITLE: Final = 200
 BARE_S: Final = 0.8
-"""So long a screen may take to draw its menu after another source said that the agent asks, in seconds."""
+"""How long a screen may take to draw its menu after another source reported that the agent asks, in seconds."""
 LATE_S: Final = 3.0
-"""So long after an answer other sources than the screen may go on saying that the agent asks, in seconds."""
+"""How long after an answer sources other than the screen may still report that the agent asks, in seconds."""
 
 
 class ScreenRequest:
-    """The one request that may stand on the screen of *session*."""
+    """The one request that may be on the screen of *session*."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session
         self.open: Request | None = None
-        """The request opened last and not withdrawn; its digest is `ScreenMenu.digest`, empty without a menu."""
+        """The last request opened and not withdrawn; its digest is `ScreenMenu.digest`, empty without a menu."""
         self.opened_at = -math.inf
-        """When that was, in seconds since the epoch."""
+        """When it was opened, in seconds since the epoch."""
         self.is_held = False
-        """An answer to it is on its way; what stands there counts again when that is over."""
+        """Whether an answer to it is being delivered; the screen counts again afterwards."""
         self._opened = 0
         self._answered_at = -math.inf
         self._bare_since: float | None = None
         self.due_at: float | None = None
-        """When to look again at what asks without a menu that is known, in seconds since the epoch."""
+        """When to read the screen again for a prompt without a known menu, in seconds since the epoch."""
 
     def judged(self, verdict: StateVerdict, at: float) -> list[RequestOpened | RequestWithdrawn]:
-        """The state may have changed; what that withdraws."""
+        """Process a possibly changed state and return the withdrawals."""
         if verdict.state is not SessionState.ASKING:
             self._bare_since = self.due_at = None
         return self._withdrawn(at) if verdict.state is not SessionState.ASKING and not self.is_held else []
@@ -50,7 +50,7 @@ class ScreenRequest:
     def seen(
         self, verdict: StateVerdict, menu: ScreenMenu | None, text: str, at: float
     ) -> list[RequestOpened | RequestWithdrawn]:
-        """A look was taken: *menu* stands there, or none that is known, and *text* is what is asked."""
+        """Process a screen reading: *menu* is on it, or no known one, and *text* is the question."""
         if self.is_held or verdict.state is not SessionState.ASKING:
             return self.judged(verdict, at)
         if self._is_too_early(menu, at):
@@ -64,15 +64,15 @@ class ScreenRequest:
         return [*withdrawn, RequestOpened(at=at, request=self.open)]
 
     def is_early(self, menu: ScreenMenu, at: float) -> bool:
-        """Whether *menu*, seen *at*, is not asked yet: more of it may become known."""
+        """Whether *menu*, seen *at*, is not a request yet because more of it may be drawn."""
         return self._is_too_early(menu, at)
 
     def forget(self, at: float) -> None:
-        """It was answered *at*: what is seen next is another one."""
+        """Record that it was answered *at*: the next one seen is another request."""
         self.open, self._answered_at = None, at
 
     def _is_too_early(self, menu: ScreenMenu | None, at: float) -> bool:
-        """Whether what stands there may not be all of it: other sources are faster than a screen, or slower."""
+        """Whether the screen may be incomplete: other sources are faster than a screen, or slower."""
         if menu is not None and menu.is_whole:
             self._bare_since = self.due_at = None
             return False

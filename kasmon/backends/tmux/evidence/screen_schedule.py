@@ -1,14 +1,14 @@
-"""When to look at an agent's screen: after it printed, seldom where others know better, never while it is silent.
+"""When to read an agent's screen: after it printed, rarely if better sources decide, never while it is silent.
 
-| | next look |
+| | next reading |
 |---|---|
-| it printed, and was still for `SETTLE_S` | at once, `EVERY_S` after the last look at the earliest |
-| it goes on printing | `EVERY_S` after the first that was not seen |
-| it works on, as two looks said | as above, with `CALM_S` and `STEADY_S`: a spinner turns, nothing else is new |
-| likewise, and a better source decides | `SELDOM_S` after the last look |
-| a better source has changed its word | as if it did not decide: there may be a menu to read |
-| silent, and its screen said nothing | once more, `STILL_S` after it printed last: for the rule without words |
-| a hook says something else | also `HOOK_LAG_S` after it |
+| it printed, and was still for `SETTLE_S` | at once, `EVERY_S` after the last reading at the earliest |
+| it keeps printing | `EVERY_S` after the first unread output |
+| it keeps working, by two readings | as above, with `CALM_S` and `STEADY_S`: a spinner turns, nothing else is new |
+| likewise, and a better source decides | `SELDOM_S` after the last reading |
+| a better source reports a change | as if it did not decide: there may be a menu to read |
+| silent, and its screen matched no rule | once more, `STILL_S` after it printed last: for the wordless rule |
+| a hook reports a change | also `HOOK_LAG_S` after it |
 | silent | never |
 
 Pure: `now` is monotonic time in seconds.
@@ -20,24 +20,24 @@ from typing import Final
 SETTLE_S: Final = 0.06
 EVERY_S: Final = 0.4
 CALM_S: Final = 0.2
-"""Longer than the frames of a spinner are apart."""
+"""Longer than the interval between a spinner's frames."""
 STEADY_S: Final = 0.6
 SELDOM_S: Final = 2.0
 STILL_S: Final = 3.0
 
 
 class ScreenSchedule:
-    """The looks at one screen. Call `looked` when one was taken; ask `next_at` after every call."""
+    """The readings of one screen. Call `looked` after each one; check `next_at` after every call."""
 
     def __init__(self) -> None:
         self.is_decided = False
-        """A better source than the screen says what the agent does."""
+        """Whether a source better than the screen decides the agent's state."""
         self.is_steady = False
-        """The last looks said the same: that it works."""
+        """Whether the last readings both showed that it works."""
         self.is_wordless = False
-        """No rule is for this program: only a screen that stands still is looked at."""
+        """Whether no rule exists for this program: only a screen that does not change is read."""
         self._unseen_at = math.inf
-        """When it printed first after the last look."""
+        """When it first printed after the last reading."""
         self._printed_at = -math.inf
         self._looked_at = -math.inf
         self._is_urgent = False
@@ -46,42 +46,42 @@ class ScreenSchedule:
         self._again_at = math.inf
 
     def printed(self, now: float) -> None:
-        """The pane printed something."""
+        """Record that the pane printed."""
         self._unseen_at = min(self._unseen_at, now)
         self._printed_at = now
 
     def news(self, now: float) -> None:
-        """A better source says something else, or somebody wants to know: look soon, whether it printed or not."""
+        """Schedule a reading soon, printed or not: a better source reports a change, or a caller needs it."""
         self._is_urgent = True
         self._unseen_at = min(self._unseen_at, now)
 
     def again(self, at: float) -> None:
-        """Look at *at*, whatever happens, and not when that was said before: it may settle a contradiction."""
+        """Schedule a reading *at* that time, in place of an earlier such time: it may settle a contradiction."""
         self._again_at = at
 
     def flooded(self, is_off: bool, now: float) -> None:
-        """Its output is not heard while *is_off*: look now and then all the same."""
+        """Record that its output is paused (*is_off*) or resumed; while it is paused, read the screen now and then."""
         self._is_off = is_off
         self.printed(now)
 
     def looked(self, now: float) -> None:
-        """A look was taken; what is printed from *now* on is not on it."""
+        """Record a reading that includes nothing printed from *now* on."""
         self._looked_at, self._is_urgent, self._wants_still = now, False, False
         self._unseen_at = now if self._is_off else math.inf
         if self._again_at <= now:
             self._again_at = math.inf
 
     def nothing_known(self) -> None:
-        """The last look was at a screen that no rule knows: look once more when it has stood still for long."""
+        """Record that no rule matched the last reading: read once more when the screen was unchanged for long."""
         self._wants_still = True
 
     @property
     def is_still(self) -> bool:
-        """Whether the look that is due is the one at a screen that did not change for `STILL_S`."""
+        """Whether the due reading is the one of a screen that did not change for `STILL_S`."""
         return self._wants_still and self._unseen_at == math.inf
 
     def next_at(self) -> float:
-        """When to look next; infinity: only if something happens."""
+        """Return when to read next; infinity if only after an event."""
         return min(self._again_at, self._next_at())
 
     def _next_at(self) -> float:

@@ -1,4 +1,4 @@
-"""The last word of each source on one agent, and what they add up to. A word becomes a fact when it is another one."""
+"""The last signal of each source on one agent, and the state they give. Only a changed signal becomes an event."""
 
 import time
 
@@ -6,9 +6,9 @@ from kasmon.model.events import SignalSeen
 from kasmon.model.evidence import HOOK_LAG_S, Signal, StateVerdict, claims, heard, judge
 
 WORDLESS = frozenset({"output", "fallback"})
-"""Sources that do not know what the agent does, only what its screen does."""
+"""Sources that report only what the screen does, not what the agent does."""
 OUTLASTED = ("hook", "program")
-"""Sources that do not tell every ending of a turn, or every dialog: a screen that stands on knows better."""
+"""Sources that do not report every end of a turn, or every dialog: a screen that stays the same overrides them."""
 
 
 class SignalLedger:
@@ -19,20 +19,20 @@ class SignalLedger:
 
     @property
     def verdict(self) -> StateVerdict:
-        """What all sources together say now."""
+        """The state that all signals together give now."""
         return judge(self._signals, time.time())
 
     @property
     def can_tell(self) -> bool:
-        """Whether somebody says what it does, and not only whether it prints."""
+        """Whether a source reports the agent's state, and not only whether it prints."""
         return any(claims(signal) for signal in self._signals if signal.source not in WORDLESS)
 
     def last(self, source: str) -> Signal | None:
-        """What *source* said last."""
+        """Return the last signal of *source*."""
         return next((signal for signal in self._signals if signal.source == source), None)
 
     def noted(self, signal: SignalSeen) -> None:
-        """*signal* became a fact."""
+        """Record *signal*, which became an event."""
         self._signals = heard(
             self._signals,
             Signal(
@@ -48,20 +48,19 @@ class SignalLedger:
         )
 
     def is_news(self, signal: SignalSeen) -> bool:
-        """Whether *signal* is to become a fact: its source says something else, or says the same against one of
-        `OUTLASTED`."""
+        """Whether *signal* becomes an event: it differs from its source's last one, or overrides `OUTLASTED`."""
         last = self.last(signal.source)
         if signal.prompt or last is None:
             return True
-        return _word(last) != _word(signal) or self._outlasts(last, signal)
+        return _comparison_key(last) != _comparison_key(signal) or self._outlasts(last, signal)
 
     def _outlasts(self, last: Signal, signal: SignalSeen) -> bool:
-        """Whether a screen that says the same as before says it long enough after another to know better than that."""
+        """Whether an unchanged screen *signal* came long enough after a contradicting signal to override that."""
         others = [other for source in OUTLASTED if (other := self.last(source)) and not claims(other) & claims(last)]
         return signal.source == "screen" and any(last.at < other.at + HOOK_LAG_S <= signal.at for other in others)
 
 
-def _word(signal: Signal | SignalSeen) -> tuple[object, ...]:
-    """What makes a word another one: a new text only where something is asked, failed, or could not be looked at."""
+def _comparison_key(signal: Signal | SignalSeen) -> tuple[object, ...]:
+    """Return the fields that make a signal new: text counts only in a question, a failure or an unreadable screen."""
     counts = "asking" in signal.value or signal.value == "unreadable" or signal.failed
     return signal.value, signal.asking, signal.until, signal.rule, signal.failed, signal.text if counts else ""

@@ -1,4 +1,4 @@
-"""Which sources say nothing of an agent in a terminal, and why: silence is not the same as nothing to say."""
+"""Which sources do not report on an agent in a terminal, and why."""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
@@ -15,6 +15,6 @@ STATUS: Final = {
 
 
 def absent(program: str, argv: Sequence[str], heard: Container[str]) -> Mapping[str, str]:
-    """Why a source is not among those *heard* of the agent *program*, by its name; only those where that is known."""
+    """Return why a source is not among those *heard* of the agent *program*, by source; only known reasons."""
     why = {"program": STATUS.get(program, ""), "hook": why_not(program, argv) if program in STATUS else ""}
     return {source: said for source, said in why.items() if said and source not in heard}

@@ -1,7 +1,7 @@
-"""Everything that says what one agent does, weighed: its screen and title here, the rest as it is told.
+"""Combines all evidence of one agent's state: reads its screen and title itself, and receives the rest.
 
-A source's word becomes a fact when it changes, and the newest of all of them are judged. The judgement decides how
-often the screen is looked at, and whether what stands on it is a request.
+A source's signal becomes an event when it changes, and the newest signals of all sources are judged. The verdict
+decides how often the screen is read, and whether a menu on it is a request.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import msgspec
 
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence, ToolCallEvidence
 from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
-from kasmon.backends.tmux.evidence.screen_reader import PaneScreenReader, ScreenObservation, ScreenReader, title_word
+from kasmon.backends.tmux.evidence.screen_reader import PaneScreenReader, ScreenObservation, ScreenReader, match_title
 from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
 from kasmon.backends.tmux.evidence.screen_schedule import ScreenSchedule
 from kasmon.backends.tmux.evidence.signal_ledger import OUTLASTED, SignalLedger
@@ -36,7 +36,7 @@ from kasmon.tmux.formats import PaneText
 from kasmon.tmux.requests import PaneScreen
 
 BETTER: Final = frozenset({"process", "program", "registry", "hook", "title"})
-"""Sources whose word makes a look at the screen less urgent."""
+"""Sources whose signal makes reading the screen less urgent."""
 AFTER_S: Final = 0.1
 LONGEST_MODE: Final = 40
 UNCLEAR: Final = "unclear"
@@ -44,7 +44,7 @@ WORKING: Final = "working"
 
 
 class StateMonitor:
-    """Of the agent of *session*, the program *program*, in *pane*; tells facts by *say*."""
+    """Monitors the agent of *session*, the program *program*, in *pane*; reports events by *emit*."""
 
     def __init__(
         self,
@@ -54,164 +54,164 @@ class StateMonitor:
         pane: str,
         evidence: ProcessEvidence,
         screen_reader: ScreenReader,
-        rounds: ProcessScanner,
-        say: Callable[[Event], None],
+        process_scanner: ProcessScanner,
+        emit: Callable[[Event], None],
         known: tuple[Signal, ...] = (),
     ) -> None:
-        """*known* are the signals in the log, for an agent that was there before us."""
+        """*known*: the signals in the log, for an agent that ran before this host."""
         self.evidence = evidence
         self.stirred_at = -math.inf
         self._conversation = ""
-        """As it was told last."""
+        """The one reported last."""
         self._permission_mode = ""
-        """Likewise."""
+        """The one reported last."""
         self.version = ""
-        """What the agent's program says of its version; empty where nobody knows."""
+        """The version that the agent's program reports; empty if unknown."""
         self.session = session
         self.asked = ScreenRequest(session)
         self.view: FullView | None = None
-        """Reads what its menus cut in the agent's own full view; None where that is not ours to open."""
+        """Reads what its menus cut in the agent's own full view; None in an adopted pane."""
         self._program, self._line, self._pane = program, line, pane
-        self._screen_reader, self._rounds, self._say = screen_reader, rounds, say
-        self._eye = PaneScreenReader()
-        self._looking = ScreenSchedule()
-        self._titles = TitleScanner()
+        self._screen_reader, self._process_scanner, self._emit = screen_reader, process_scanner, emit
+        self._pane_reader = PaneScreenReader()
+        self._schedule = ScreenSchedule()
+        self._title_scanner = TitleScanner()
         self._title = ""
         self._wants_title = True
         self._read_last = ("", "")
-        """State and rule of the last look that could be taken."""
-        self._words = SignalLedger(known)
-        last = self._words.last("process")
+        """State and rule of the last successful reading."""
+        self._signals = SignalLedger(known)
+        last = self._signals.last("process")
         evidence.is_stopped = last is not None and last.value == "stopped"
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._again: asyncio.TimerHandle | None = None
-        """When what asks without a menu is looked at again."""
-        self._is_looking = self._is_over = self._was_unclear = False
-        self._waiting: list[asyncio.Future[ScreenObservation]] = []
-        rounds.add(self)
+        """When to read a prompt without a known menu again."""
+        self._is_reading = self._is_over = self._was_unclear = False
+        self._waiters: list[asyncio.Future[ScreenObservation]] = []
+        process_scanner.add(self)
 
     @property
     def verdict(self) -> StateVerdict:
-        """What all sources together say now."""
-        return self._words.verdict
+        """The state that all sources together give now."""
+        return self._signals.verdict
 
     @property
     def can_tell(self) -> bool:
-        """Whether somebody says what it does, and not only whether it prints."""
-        return self._words.can_tell
+        """Whether a source reports the agent's state, and not only whether it prints."""
+        return self._signals.can_tell
 
-    # -- what it is told
+    # -- input
 
     def printed(self, data: bytes) -> None:
-        """The pane printed *data*; empty data says that some output was not heard."""
+        """Process *data* that the pane printed; empty if output was missed."""
         now = self._loop.time()
         self.stirred_at = now
-        self._rounds.stir()
+        self._process_scanner.stir()
         if not data:
-            self._titles, self._wants_title = TitleScanner(), True
-        elif (title := self._titles.feed(data)) is not None:
-            self._titled(title.decode("utf-8", "replace"))
-        self._looking.printed(now)
+            self._title_scanner, self._wants_title = TitleScanner(), True
+        elif (title := self._title_scanner.feed(data)) is not None:
+            self._set_title(title.decode("utf-8", "replace"))
+        self._schedule.printed(now)
         self._arm()
 
     def flooded(self, is_off: bool) -> None:
-        """It prints so much that it is not heard while *is_off*."""
+        """Record that its output is paused (*is_off*) because it floods, or resumed."""
         self._wants_title = True
         self.stirred_at = self._loop.time()
-        self._looking.flooded(is_off, self.stirred_at)
+        self._schedule.flooded(is_off, self.stirred_at)
         self._arm()
 
-    def told(self, signals: Sequence[SignalSeen]) -> None:
-        """What its files and processes say."""
+    def process_signals(self, signals: Sequence[SignalSeen]) -> None:
+        """Process *signals* from its files and processes."""
         for signal in signals:
-            self._hear(signal)
+            self._report(signal)
         if self.evidence.version and self.version != self.evidence.version:
             self.version = self.evidence.version
         if self._conversation != self.evidence.conversation:
             self._conversation = self.evidence.conversation
-            self._say(SettingsChanged(at=time.time(), resume_id=self._conversation))
-        self._permits(self.evidence.permission_mode, time.time())
+            self._emit(SettingsChanged(at=time.time(), resume_id=self._conversation))
+        self._report_permission_mode(self.evidence.permission_mode, time.time())
 
     def noted(self, signal: SignalSeen) -> None:
-        """*signal* became a fact; of whatever source."""
-        self._words.noted(signal)
+        """Record *signal*, which became an event, from any source."""
+        self._signals.noted(signal)
         verdict = self.verdict
-        self._looking.is_decided = verdict.source in BETTER and verdict.state is not SessionState.UNSURE
+        self._schedule.is_decided = verdict.source in BETTER and verdict.state is not SessionState.UNSURE
         if signal.source in BETTER:
-            self._looking.news(self._loop.time())
+            self._schedule.news(self._loop.time())
             self._arm()
         if signal.source in OUTLASTED:
-            self._looking.again(self._loop.time() + HOOK_LAG_S + AFTER_S)
+            self._schedule.again(self._loop.time() + HOOK_LAG_S + AFTER_S)
         for event in self.asked.judged(verdict, signal.at):
-            self._say(event)
+            self._emit(event)
 
     def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop monitoring. Idempotent."""
         self._is_over = True
-        self._rounds.drop(self)
+        self._process_scanner.drop(self)
         for timer in (self._timer, self._again):
             if timer is not None:
                 timer.cancel()
-        for waiting in (one for one in self._waiting if not one.done()):
+        for waiting in (one for one in self._waiters if not one.done()):
             waiting.set_exception(SessionEndedError(self.session))
 
     # -- the screen
 
     async def see_now(self) -> ScreenObservation:
-        """What stands on the screen, from a look that is taken now.
+        """Read the screen now and return the observation.
 
         Raises:
-            SessionEndedError: if the agent ends before it is taken.
-            TmuxError: if it cannot be looked at.
+            SessionEndedError: if the agent ends before the reading.
+            TmuxError: if the screen cannot be captured.
         """
         if self._is_over:
             raise SessionEndedError(self.session)
         waiting: asyncio.Future[ScreenObservation] = self._loop.create_future()
-        self._waiting.append(waiting)
-        if not self._is_looking:
+        self._waiters.append(waiting)
+        if not self._is_reading:
             self._look()
         return await waiting
 
     def last_activity(self) -> str | None:
-        """The agent's last message or tool call, as of the last look; empty where that showed none.
+        """Return the agent's last message or tool call, as of the last reading; empty if that showed none.
 
-        None where no screen file says what a message looks like.
+        None where no detection file describes a message.
         """
         rules = self._rules()
         if rules is None or not rules.activity.first:
             return None
-        seen = self._eye.seen
+        seen = self._pane_reader.seen
         return last_activity(seen.shot, seen.reading.composer, rules) if seen is not None else ""
 
     def answered(self) -> None:
-        """What was asked is answered: look soon what stands there now."""
+        """Record that the request was answered and read the screen soon."""
         self.asked.forget(time.time())
         if self.view is not None:
             self.view.forget()
         self.begin()
 
     def stir(self) -> None:
-        """Look soon at its screen, files and processes."""
+        """Read its screen, files and processes soon."""
         self.stirred_at = self._loop.time()
-        self._rounds.stir()
+        self._process_scanner.stir()
         self.begin()
 
     def begin(self) -> None:
-        """It runs: look soon, whatever it prints."""
-        self._looking.news(self._loop.time())
+        """Read the screen soon, whether it prints or not."""
+        self._schedule.news(self._loop.time())
         self._arm()
 
     def _rules(self) -> ScreenRules | None:
         rules = self._screen_reader.rules(self._program, self.version)
-        self._looking.is_wordless = rules is None
+        self._schedule.is_wordless = rules is None
         return rules
 
     def _arm(self) -> None:
-        """Look in time; a timer that is set already sets the next one itself."""
-        if self._is_looking or self._is_over:
+        """Set the timer for the next reading; a timer that is already set re-arms itself."""
+        if self._is_reading or self._is_over:
             return
-        next_at = self._looking.next_at()
+        next_at = self._schedule.next_at()
         if self._timer is not None and self._timer.when() > next_at:
             self._timer.cancel()
             self._timer = None
@@ -220,50 +220,50 @@ class StateMonitor:
 
     def _due(self) -> None:
         self._timer = None
-        if self._loop.time() + 0.001 < self._looking.next_at():
+        if self._loop.time() + 0.001 < self._schedule.next_at():
             self._arm()
-        elif not self._is_looking:
+        elif not self._is_reading:
             self._rules()
             self._look()
 
     def _look(self) -> None:
-        self._is_looking = True
+        self._is_reading = True
         if self._wants_title:
             self._wants_title = False
-            self._line.submit(ask.pane_text(self._pane), self._title_told)
-        began_at, is_still = self._loop.time(), self._looking.is_still or self._looking.is_wordless
-        taken_for, self._waiting = self._waiting, []
-        self._looking.looked(began_at)  # what is printed from now on is not on it
+            self._line.submit(ask.pane_text(self._pane), self._on_title)
+        began_at, is_still = self._loop.time(), self._schedule.is_still or self._schedule.is_wordless
+        waiters, self._waiters = self._waiters, []
+        self._schedule.looked(began_at)  # later output is not on it
         self._line.submit(
-            ask.screen(self._pane), lambda screen: self._taken(screen, is_still=is_still, taken_for=taken_for)
+            ask.screen(self._pane), lambda screen: self._on_captured(screen, is_still=is_still, waiters=waiters)
         )
 
-    def _title_told(self, text: PaneText | KasmonError) -> None:
+    def _on_title(self, text: PaneText | KasmonError) -> None:
         if not isinstance(text, KasmonError) and not self._wants_title:
-            self._titled(text.title)
+            self._set_title(text.title)
 
-    def _taken(
-        self, screen: PaneScreen | KasmonError, *, is_still: bool, taken_for: list[asyncio.Future[ScreenObservation]]
+    def _on_captured(
+        self, screen: PaneScreen | KasmonError, *, is_still: bool, waiters: list[asyncio.Future[ScreenObservation]]
     ) -> None:
         if isinstance(screen, KasmonError):
-            self._seen(screen, is_still=is_still, taken_for=taken_for)
+            self._on_observed(screen, is_still=is_still, waiters=waiters)
             return
-        self._eye.look(
+        self._pane_reader.look(
             screen,
             self._title,
             self._rules(),
             is_still=is_still,
-            done=lambda seen: self._compared(seen, is_still=is_still, taken_for=taken_for),
+            done=lambda seen: self._look_up_call(seen, is_still=is_still, waiters=waiters),
         )
 
-    def _compared(
+    def _look_up_call(
         self,
         seen: ScreenObservation | BaseException,
         *,
         is_still: bool,
-        taken_for: list[asyncio.Future[ScreenObservation]],
+        waiters: list[asyncio.Future[ScreenObservation]],
     ) -> None:
-        """Look up what the agent itself says of the call that a menu asks about, where it shows one."""
+        """Look up the agent's own record of the call that a menu asks about, if the menu shows one."""
         menu = seen.reading.menu if isinstance(seen, ScreenObservation) else None
         if menu is None and self.view is not None:
             self.view.forget()
@@ -272,7 +272,7 @@ class StateMonitor:
             or menu is None
             or not (menu.call or menu.named or not menu.is_whole)
         ):
-            self._seen(seen, is_still=is_still, taken_for=taken_for)
+            self._on_observed(seen, is_still=is_still, waiters=waiters)
             return
         looked_at, found = seen, menu
 
@@ -280,14 +280,14 @@ class StateMonitor:
             if reading.cancelled():
                 return
             calls = [] if reading.exception() is not None else reading.result()
-            self._seen(self._completed(looked_at, found, calls), is_still=is_still, taken_for=taken_for)
+            self._on_observed(self._with_full_text(looked_at, found, calls), is_still=is_still, waiters=waiters)
 
         self._loop.run_in_executor(None, self.evidence.calls).add_done_callback(matched)
 
-    def _completed(
+    def _with_full_text(
         self, seen: ScreenObservation, menu: ScreenMenu, calls: Sequence[ToolCallEvidence]
     ) -> ScreenObservation:
-        """*seen* with the whole text of the one call that *menu* can be about; as it is where there are several."""
+        """Return *seen* with the whole text of the one call that matches *menu*; unchanged if several match."""
         fitting = {call.full for call in calls if shows(menu, call.text)}
         full = fitting.pop() if len(fitting) == 1 else self.view.known(menu) if self.view is not None else ""
         if not full:
@@ -295,15 +295,15 @@ class StateMonitor:
         reading = msgspec.structs.replace(seen.reading, menu=completed(menu, full))
         return seen._replace(reading=reading)
 
-    def _seen(
+    def _on_observed(
         self,
         seen: ScreenObservation | BaseException,
         *,
         is_still: bool,
-        taken_for: list[asyncio.Future[ScreenObservation]],
+        waiters: list[asyncio.Future[ScreenObservation]],
     ) -> None:
-        self._is_looking = False
-        for waiting in (one for one in taken_for if not one.done()):
+        self._is_reading = False
+        for waiting in (one for one in waiters if not one.done()):
             if isinstance(seen, ScreenObservation):
                 waiting.set_result(seen)
             else:
@@ -315,33 +315,33 @@ class StateMonitor:
         text = ""
         if not isinstance(seen, ScreenObservation):
             why = seen.message if isinstance(seen, KasmonError) else repr(seen)
-            self._hear(SignalSeen(at=at, source="screen", value="unreadable", text=clean_line(why)[:200]))
+            self._report(SignalSeen(at=at, source="screen", value="unreadable", text=clean_line(why)[:200]))
         else:
             menu, text = seen.reading.menu, seen.reading.text or (seen.guess.text if seen.guess else "")
             if self.view is not None and self.view.is_open:
                 self._next_look()
                 return
-            self._read(seen, at, is_still=is_still)
+            self._process_observation(seen, at, is_still=is_still)
         verdict = self.verdict
         if (
             isinstance(seen, ScreenObservation)
             and menu is not None
             and verdict.state is SessionState.ASKING
-            and self._opens(seen, menu, at)
+            and self._reads_full_view(seen, menu, at)
         ):
             self._next_look()
             return
         if verdict.state is SessionState.ASKING and not text:
-            deciding = self._words.last(verdict.source)
+            deciding = self._signals.last(verdict.source)
             text = deciding.text if deciding is not None else ""
         for event in self.asked.seen(verdict, menu, text, at):
-            self._say(event)
+            self._emit(event)
         if self.asked.due_at is not None and (self._again is None or self._again.when() < self._loop.time()):
             self._again = self._loop.call_later(self.asked.due_at - at + AFTER_S, self.begin)
         self._next_look()
 
-    def _opens(self, seen: ScreenObservation, menu: ScreenMenu, at: float) -> bool:
-        """Whether the agent's own full view of what *menu* cuts is being read now; what it shows is seen after that."""
+    def _reads_full_view(self, seen: ScreenObservation, menu: ScreenMenu, at: float) -> bool:
+        """Whether the agent's full view of what *menu* cuts is being read now; the screen is processed after that."""
         rules = self._rules()
         rule = rules.menus.get(menu.name) if rules is not None else None
         if menu.is_whole or rule is None or rule.view is None or self.view is None or self.asked.is_held:
@@ -349,30 +349,30 @@ class StateMonitor:
         return not self.asked.is_early(menu, at) and self.view.begin(seen, menu, rule)
 
     def _next_look(self) -> None:
-        if self._waiting:
+        if self._waiters:
             self._look()
         self._arm()
 
-    def _permits(self, mode: str, at: float) -> None:
-        """The agent says that its permission mode is *mode*; nothing where that is empty, or as before."""
+    def _report_permission_mode(self, mode: str, at: float) -> None:
+        """Report the agent's permission mode *mode* if it is not empty and has changed."""
         mode = clean_line(mode)[:LONGEST_MODE]
         if mode and mode != self._permission_mode:
             self._permission_mode = mode
-            self._say(SettingsChanged(at=at, permission_mode=mode))
+            self._emit(SettingsChanged(at=at, permission_mode=mode))
 
-    def _read(self, seen: ScreenObservation, at: float, *, is_still: bool) -> None:
+    def _process_observation(self, seen: ScreenObservation, at: float, *, is_still: bool) -> None:
         reading, guess = seen.reading, seen.guess
-        self._permits(reading.permission_mode, at)
+        self._report_permission_mode(reading.permission_mode, at)
         before, self._read_last = self._read_last, (reading.state, reading.rule)
-        self._looking.is_steady = reading.state == WORKING and before == self._read_last
+        self._schedule.is_steady = reading.state == WORKING and before == self._read_last
         says_nothing = reading.state == UNCLEAR
         is_first, self._was_unclear = says_nothing and not self._was_unclear, says_nothing
         if says_nothing and not is_still:
-            self._looking.nothing_known()
+            self._schedule.nothing_known()
         if is_first and not is_still:
-            return  # half drawn, maybe: what it said before counts until the next look
-        if not self._looking.is_wordless:
-            self._hear(
+            return  # maybe half drawn: the previous state counts until the next reading
+        if not self._schedule.is_wordless:
+            self._report(
                 SignalSeen(
                     at=at,
                     source="screen",
@@ -387,23 +387,23 @@ class StateMonitor:
         if guess is not None:
             rule = f"wordless: {guess.sign}"
             text = clean_line(guess.text.partition("\n")[0])[:200]
-            self._hear(SignalSeen(at=at, source="fallback", value="asking", text=text, rule=rule))
-        elif self._words.last("fallback") is not None:
-            self._hear(SignalSeen(at=at, source="fallback", value=UNCLEAR))
+            self._report(SignalSeen(at=at, source="fallback", value="asking", text=text, rule=rule))
+        elif self._signals.last("fallback") is not None:
+            self._report(SignalSeen(at=at, source="fallback", value=UNCLEAR))
 
-    def _titled(self, title: str) -> None:
+    def _set_title(self, title: str) -> None:
         if title == self._title:
             return
         self._title = title
         rules = self._screen_reader.rules(self._program, self.version)
         if rules is None or not rules.titles:
             return
-        word = title_word(rules, clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip())
-        if word.value or self._words.last("title") is not None:
-            value = word.value or UNCLEAR
-            self._hear(SignalSeen(at=time.time(), source="title", value=value, asking=word.asking, rule=word.rule))
+        match = match_title(rules, clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip())
+        if match.value or self._signals.last("title") is not None:
+            value = match.value or UNCLEAR
+            self._report(SignalSeen(at=time.time(), source="title", value=value, asking=match.asking, rule=match.rule))
 
-    def _hear(self, signal: SignalSeen) -> None:
-        """Make *signal* a fact where it says something else than its source's last word."""
-        if self._words.is_news(signal):
-            self._say(signal)
+    def _report(self, signal: SignalSeen) -> None:
+        """Report *signal* as an event if it differs from its source's last one."""
+        if self._signals.is_news(signal):
+            self._emit(signal)

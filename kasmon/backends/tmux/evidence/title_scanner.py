@@ -1,6 +1,6 @@
 """Window titles in what a pane prints: OSC 0 and 2, and tmux's own ESC k. Sans-IO.
 
-Agents tell their state there, some of them ten times a second. So a title is heard at once, without asking tmux.
+Agents show their state there, some ten times a second. So a title is read at once, without asking tmux.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ class TitleScanner:
         self._scanner = SequenceScanner(_TITLES)
 
     def feed(self, data: bytes) -> bytes | None:
-        """The last title that *data* completes, foreign bytes; None if it completes none."""
+        """Return the last title that *data* completes, as foreign bytes; None if it completes none."""
         if not self._scanner.rest and b"\x1b" not in data:
             return None
         found = None

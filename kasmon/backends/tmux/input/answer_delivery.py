@@ -1,18 +1,18 @@
-"""An answer on its way to an agent's screen: compared with what stands there in the moment of each key, then watched.
+"""Delivers an answer to an agent's screen: the screen is compared at each key, then watched.
 
-| what stands there | what is done |
+| on the screen | what is done |
 |---|---|
 | another request, or another choice, than the one that was answered | nothing: the prompt changed |
-| nothing that asks, by the word of a better source | nothing |
+| no request, according to a better source | nothing |
 | the same, and the answer has a key | that key, once |
-| the same, and it has none | the mark is moved to its choice, step by step, each of them seen; then Enter, once |
-| the same, and several are wanted, or words | each is seen to be chosen, the words to stand there; then the last key |
-| the same still, long after the key | if the mark moves when told to, the key was read and not taken: the mark's way |
-| the same still after that | sent, and said to be open |
+| the same, and it has none | the mark is moved to its choice, each step verified; then Enter, once |
+| the same, with several choices or a text | each choice and the text are verified on the screen; then the last key |
+| still the same, long after the key | if the mark moves on a key, the answer's key was ignored: use the mark |
+| still the same after that | sent, and reported as still open |
 
-Each key goes with a question to tmux (`standing.changed`), which sends it only while the rows that were read stand
-there: between look and key nothing can come. What is left: where the mark is nothing but a ground (opencode), or a row
-is changed in signs alone, tmux cannot tell; and what the agent has drawn is older than what it thinks.
+Each key is sent by tmux under a condition (`standing.changed`), only while the rows that were read are still there.
+Nothing can come between reading and key, with two limits. tmux cannot see a mark that is only a background colour
+(opencode), or a row changed in attributes alone; and an agent's drawing is older than its state.
 """
 
 import asyncio
@@ -43,100 +43,100 @@ from kasmon.model.session_state import SessionState
 from kasmon.tmux.screen_check import changed
 
 TAKEN_S: Final = 1.5
-"""A key that did nothing for so long was not taken, if the agent hears others; in seconds."""
+"""A key without effect for this long was ignored, if the agent reacts to others; in seconds."""
 MOVED_S: Final = 1.0
 """How long the mark may take to move."""
 CLEARED_S: Final = 3.0
-"""How long what was answered may still stand there after the last key."""
+"""How long the answered request may remain on the screen after the last key."""
 STILL_S: Final = 0.8
-"""A mark that two keys may have moved stands where it is when it did not move for so long."""
+"""A mark that two keys may have moved is final when it has not moved for this long."""
 YOUNG_S: Final = 0.7
-"""A request gets no key before it has stood there for so long: agents ignore those that come at once."""
+"""A request gets no key before it was on the screen for this long: agents ignore keys that come at once."""
 MOST_S: Final = 9.0
-"""An answer takes no longer; who gave it waits for it."""
+"""An answer takes no longer; its sender waits for it."""
 LOOK_S: Final = 0.05
 TRIES: Final = 3
-"""So often a key is offered while the same request stands there and its screen is drawn anew in between."""
+"""How often a key is tried while the same request is redrawn in between."""
 ENTER: Final = b"\r"
 
 
 class AnswerTarget(Protocol):
-    """What is known of the agent, and its screen."""
+    """The state of the agent, and its screen."""
 
     asked: ScreenRequest
     view: FullView | None
 
     @property
     def verdict(self) -> StateVerdict:
-        """What it does, by all that is known."""
+        """Its state, by all evidence."""
         ...
 
     async def see_now(self) -> ScreenObservation:
-        """What stands on its screen, from a look that is taken now.
+        """Read its screen now and return the observation.
 
         Raises:
-            SessionEndedError, TmuxError: if there is nothing to be seen.
+            SessionEndedError, TmuxError: if it cannot be read.
         """
         ...
 
     def begin(self) -> None:
-        """Look at it again as soon as that can be."""
+        """Read its screen again as soon as possible."""
         ...
 
     def answered(self) -> None:
-        """What it asked was answered: whatever told that it asks is out of date."""
+        """Record that its request was answered: evidence that it asks is outdated."""
         ...
 
 
 class AnswerWriter(Protocol):
-    """Who types for it."""
+    """The writer of the agent's pane."""
 
     async def press(self, key: bytes, unless: str = "") -> None:
-        """Type *key*, as `Line.press` does."""
+        """Type *key*, as `PaneWriter.press` does."""
         ...
 
 
 class AnswerDelivery:
-    """Carries answers to the screen of one agent, one after the other."""
+    """Delivers answers to the screen of one agent, one after the other."""
 
-    def __init__(self, watched: AnswerTarget, pane_writer: AnswerWriter) -> None:
-        self._watched, self._pane_writer = watched, pane_writer
+    def __init__(self, target: AnswerTarget, pane_writer: AnswerWriter) -> None:
+        self._target, self._pane_writer = target, pane_writer
         self._turn = asyncio.Lock()
 
     async def carry(self, answer: Answer) -> None:
-        """Give *answer* to the request that stands on the screen; when this returns it stands there no more.
+        """Give *answer* to the request on the screen; when this returns, the request has left the screen.
 
         Raises:
-            PromptChangedError: if something else stands there now; nothing was sent that could answer it.
-            UnableError: if its menu cannot be told this.
-            RefusedError: if the pane takes no keys now; nothing was sent.
-            TimedOutError: if it was sent, and the request still stands there.
+            PromptChangedError: if something else is on the screen; no key that could answer it was sent.
+            UnableError: if its menu cannot take this answer.
+            RefusedError: if the pane accepts no keys now; nothing was sent.
+            TimedOutError: if it was sent, and the request is still on the screen.
             SessionEndedError: if the agent ends meanwhile.
-            TmuxError: if its screen cannot be looked at, or keys cannot be sent.
+            TmuxError: if its screen cannot be read, or keys cannot be sent.
         """
         async with self._turn:
-            open_now = self._watched.asked.open
+            open_now = self._target.asked.open
             meant = open_now is not None and (open_now.id, open_now.digest) == (answer.request, answer.digest)
             if not meant or not answer.digest:
                 raise PromptChangedError(answer.request)
             async with self._held():
                 if answer.decision in CONSENTS:
                     await self._compare_cut_text(answer)
-                way = _AnswerAttempt(self._watched, self._pane_writer, answer)
+                attempt = _AnswerAttempt(self._target, self._pane_writer, answer)
                 try:
                     async with asyncio.timeout(MOST_S):
-                        await way.walk()
+                        await attempt.run()
                 except TimeoutError as error:
-                    raise way.stands() from error
+                    raise attempt.still_open_error() from error
 
     async def _compare_cut_text(self, answer: Answer) -> None:
         """Read once more what the request cuts, where only the agent's own view shows it.
 
         Raises:
-            PromptChangedError: if it says something else now.
+            PromptChangedError: if the text has changed.
             RefusedError: if it cannot be read now.
         """
-        view = self._watched.view
+        view = self._target.view
         is_same = True if view is None else await view.is_same(answer.digest)
         if is_same is None:
             raise RefusedError("its full text cannot be read again now.", hint="Open the terminal and answer there.")
@@ -145,99 +145,101 @@ class AnswerDelivery:
 
     @contextlib.asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
-        """What stands there is neither asked anew nor withdrawn meanwhile."""
-        asked = self._watched.asked
+        """Keep the on-screen request as it is meanwhile: neither opened anew nor withdrawn."""
+        asked = self._target.asked
         asked.is_held = True
         try:
             yield
         except BaseException:
             asked.is_held = False
-            self._watched.begin()
+            self._target.begin()
             raise
         asked.is_held = False
-        self._watched.answered()
+        self._target.answered()
 
 
 class _AnswerAttempt:
-    """One answer on its way."""
+    """The delivery of one answer."""
 
-    def __init__(self, watched: AnswerTarget, pane_writer: AnswerWriter, answer: Answer) -> None:
-        self._watched, self._pane_writer, self._answer = watched, pane_writer, answer
+    def __init__(self, target: AnswerTarget, pane_writer: AnswerWriter, answer: Answer) -> None:
+        self._target, self._pane_writer, self._answer = target, pane_writer, answer
         self._digest = answer.digest
         self._is_sent = False
-        """Whether a key went that may have answered it."""
+        """Whether a key was sent that may have answered it."""
         self._loop = asyncio.get_running_loop()
 
-    async def walk(self) -> None:
-        await asyncio.sleep(self._watched.asked.opened_at + YOUNG_S - time.time())
-        seen, menu = await self._standing()
-        way = course(menu, self._answer.decision, self._answer.labels, self._answer.reason)
-        if way.words:
-            await self._write(way)
-        elif way.wanted is not None:
-            await self._toggle(way.wanted)
-            seen, menu = await self._standing()
-            await self._press(seen, menu, way.key.encode(), decides=True)
-        elif way.key:
-            await self._press(seen, menu, way.key.encode(), decides=True)
+    async def run(self) -> None:
+        await asyncio.sleep(self._target.asked.opened_at + YOUNG_S - time.time())
+        seen, menu = await self._expect_request()
+        menu_answer = course(menu, self._answer.decision, self._answer.labels, self._answer.reason)
+        if menu_answer.words:
+            await self._write(menu_answer)
+        elif menu_answer.wanted is not None:
+            await self._toggle(menu_answer.wanted)
+            seen, menu = await self._expect_request()
+            await self._press(seen, menu, menu_answer.key.encode(), decides=True)
+        elif menu_answer.key:
+            await self._press(seen, menu, menu_answer.key.encode(), decides=True)
             if await self._is_cleared(TAKEN_S):
                 return
             if await self._is_another(menu):
                 return
-            await self._second(way)
+            await self._retry(menu_answer)
         else:
-            await self._choose(way)
+            await self._choose(menu_answer)
         if not await self._is_cleared(CLEARED_S):
-            raise self.stands()
+            raise self.still_open_error()
 
     async def _is_another(self, menu: ScreenMenu) -> bool:
-        """Whether the next request stands there, which shows the same as the one that was answered and cuts the rest.
+        """Whether the screen shows the next request, which looks the same as the answered one and cuts the rest.
 
         Raises:
-            TimedOutError: if nobody can tell: a second key could answer the next one.
+            TimedOutError: if that is unknown: a second key could answer the next one.
         """
-        view = self._watched.view
+        view = self._target.view
         is_same = True if view is None else await view.is_same(self._answer.digest)
         if is_same is None or not menu.is_whole:
-            raise self.stands()
+            raise self.still_open_error()
         return not is_same
 
-    async def _second(self, way: MenuAnswer) -> None:
-        """Its key did nothing so far: once more, in the other way where there is one, if the agent reads at all."""
+    async def _retry(self, menu_answer: MenuAnswer) -> None:
+        """Retry after a key without effect, with the other method if there is one, if the agent reads keys at all."""
         try:
             await self._move_away()
-            if way.choice is not None:
-                await self._choose(way)
+            if menu_answer.choice is not None:
+                await self._choose(menu_answer)
             else:
-                seen, menu = await self._standing()
-                await self._press(seen, menu, way.key.encode(), decides=True)
+                seen, menu = await self._expect_request()
+                await self._press(seen, menu, menu_answer.key.encode(), decides=True)
         except PromptChangedError:
-            return  # it was taken after all
+            return  # it was accepted after all
         except RefusedError as error:
-            raise self.stands() from error
+            raise self.still_open_error() from error
 
     # -- the keys
 
-    async def _choose(self, way: MenuAnswer) -> None:
+    async def _choose(self, menu_answer: MenuAnswer) -> None:
         """Move the mark to the choice and press Enter there."""
-        seen, menu = await self._move_to(way)
-        await self._press(seen, menu, ENTER, marked=way.choice, decides=True)
+        seen, menu = await self._move_to(menu_answer)
+        await self._press(seen, menu, ENTER, marked=menu_answer.choice, decides=True)
 
-    async def _write(self, way: MenuAnswer) -> None:
-        """Type the words into the choice; Enter sends them once they are seen there, and nothing else has changed."""
-        seen, before = await self._move_to(way)
+    async def _write(self, menu_answer: MenuAnswer) -> None:
+        """Type the text into the choice; press Enter once the text is visible and nothing else has changed."""
+        seen, before = await self._move_to(menu_answer)
         now = before
-        if way.opens:
-            await self._press(seen, now, way.opens.encode(), marked=way.choice)
-            seen, now = await self._changed(lambda now: is_open(now, before, way), "does not open for a custom answer")
-        await self._press(seen, now, way.words.encode(), marked=way.choice)
-        seen, now = await self._changed(lambda now: holds(now, before, way), "does not show what was typed")
-        await self._press(seen, now, ENTER, marked=way.choice, decides=True)
+        if menu_answer.opens:
+            await self._press(seen, now, menu_answer.opens.encode(), marked=menu_answer.choice)
+            seen, now = await self._changed(
+                lambda now: is_open(now, before, menu_answer), "does not open for a custom answer"
+            )
+        await self._press(seen, now, menu_answer.words.encode(), marked=menu_answer.choice)
+        seen, now = await self._changed(lambda now: holds(now, before, menu_answer), "does not show what was typed")
+        await self._press(seen, now, ENTER, marked=menu_answer.choice, decides=True)
 
     async def _toggle(self, wanted: frozenset[int]) -> None:
-        """Have exactly the choices *wanted* chosen, one key after the other, each of them seen to do what it should."""
-        for at in range(len((await self._standing())[1].choices)):
-            seen, before = await self._standing()
+        """Toggle choices until exactly *wanted* are chosen, one key after the other, each effect verified."""
+        for at in range(len((await self._expect_request())[1].choices)):
+            seen, before = await self._expect_request()
             choice = before.choices[at]
             if choice.is_on is None or choice.is_on is (at in wanted):
                 continue
@@ -247,14 +249,14 @@ class _AnswerAttempt:
     async def _changed(
         self, is_right: Callable[[ScreenMenu], bool], fault: str
     ) -> tuple[ScreenObservation, ScreenMenu]:
-        """The same request once its menu *is_right*; from then on that is what stands there.
+        """Wait until the menu of the same request *is_right*, and expect that menu from then on.
 
         Raises:
-            RefusedError: if it does not come to that; *fault* says what it does. Nothing was sent.
+            RefusedError: if that does not happen; *fault* describes the menu. Nothing was sent.
         """
         until = self._loop.time() + MOVED_S
         while True:
-            seen = await self._watched.see_now()
+            seen = await self._target.see_now()
             now = seen.reading.menu
             if now is not None and is_right(now):
                 self._digest = now.digest
@@ -265,12 +267,12 @@ class _AnswerAttempt:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def _move_to(self, way: MenuAnswer) -> tuple[ScreenObservation, ScreenMenu]:
-        """The request with the mark on the choice."""
-        choice = way.choice
+    async def _move_to(self, menu_answer: MenuAnswer) -> tuple[ScreenObservation, ScreenMenu]:
+        """Move the mark to the choice and return the request."""
+        choice = menu_answer.choice
         assert choice is not None
         while True:
-            seen, menu = await self._standing()
+            seen, menu = await self._expect_request()
             if menu.marked is None:
                 raise PromptChangedError(self._answer.request)
             if menu.marked == choice:
@@ -278,38 +280,38 @@ class _AnswerAttempt:
             await self._step(seen, menu, 1 if choice > menu.marked else -1)
 
     async def _move_away(self) -> None:
-        """Have the mark move: whoever moves it has read all that was typed before.
+        """Move the mark: an agent that moves it has read all that was typed before.
 
         Raises:
             TimedOutError: if it does not move: the agent reads nothing now.
         """
-        seen, menu = await self._standing()
+        seen, menu = await self._expect_request()
         if menu.marked is None or len(menu.choices) < 2 or not menu.hears:
-            raise self.stands()
+            raise self.still_open_error()
         await self._step(seen, menu, 1 if menu.marked + 1 < len(menu.choices) else -1)
 
     async def _step(self, seen: ScreenObservation, menu: ScreenMenu, step: int) -> None:
-        """Move the mark, by one where the agent hears at once; once more where it does not.
+        """Move the mark by one, with a second key if the agent does not react to the first.
 
         Raises:
-            KasmonError: if the mark stays.
+            KasmonError: if the mark does not move.
         """
         assert menu.marked is not None
         for is_first in (True, False):
             await self._press(seen, menu, menu.moves[step > 0].encode(), marked=menu.marked)
-            moved = await self._is_other(menu.marked, MOVED_S)
+            moved = await self._moved_to(menu.marked, MOVED_S)
             if moved is None:
                 continue
-            if not is_first and await self._is_other(moved, STILL_S) is not None:
-                raise self.stands()  # both were heard, late: nobody knows where it will stand
+            if not is_first and await self._moved_to(moved, STILL_S) is not None:
+                raise self.still_open_error()  # both were read, late: its final position is unknown
             return
-        raise self.stands()
+        raise self.still_open_error()
 
-    async def _is_other(self, marked: int | None, within_s: float) -> int | None:
-        """Where the mark stands, as soon as that is not *marked*; None if it stays."""
+    async def _moved_to(self, marked: int | None, within_s: float) -> int | None:
+        """Return the mark's position as soon as it is not *marked*; None if it does not move."""
         until = self._loop.time() + within_s
         while True:
-            _, now = await self._standing()
+            _, now = await self._expect_request()
             if now.marked is not None and now.marked != marked:
                 return now.marked
             if self._loop.time() > until:
@@ -319,12 +321,12 @@ class _AnswerAttempt:
     async def _press(
         self, seen: ScreenObservation, menu: ScreenMenu, key: bytes, marked: int | None = None, *, decides: bool = False
     ) -> None:
-        """*key*, while all that *seen* showed of *menu* stands there, with the mark on *marked* where that is given.
+        """Press *key* while *menu* is on the screen as *seen*, with the mark on *marked* if given.
 
         *decides*: the key may answer the request.
 
         Raises:
-            PromptChangedError: if it does not; *key* was not sent.
+            PromptChangedError: if the screen differs; *key* was not sent.
         """
         was_sent = self._is_sent
         for _ in range(TRIES):
@@ -335,7 +337,7 @@ class _AnswerAttempt:
                 await self._pane_writer.press(key, changed(seen.size, rows, read))
             except ScreenChangedError:
                 self._is_sent = was_sent
-                seen, menu = await self._standing()
+                seen, menu = await self._expect_request()
                 if marked is not None and menu.marked != marked:
                     break
             except PasteRefusedError as error:
@@ -344,23 +346,23 @@ class _AnswerAttempt:
                 return
         raise PromptChangedError(self._answer.request)
 
-    # -- the looks
+    # -- screen readings
 
-    async def _standing(self) -> tuple[ScreenObservation, ScreenMenu]:
-        """A look that is taken now, at the request that is answered.
+    async def _expect_request(self) -> tuple[ScreenObservation, ScreenMenu]:
+        """Read the screen now and return the request that is answered.
 
         Raises:
-            PromptChangedError: if it does not stand there, or is not what the agent waits for.
+            PromptChangedError: if it is not on the screen, or not what the agent waits for.
         """
-        seen, menu = await self._shown()
-        if menu is None or self._watched.verdict.state is not SessionState.ASKING:
+        seen, menu = await self._find_request()
+        if menu is None or self._target.verdict.state is not SessionState.ASKING:
             raise PromptChangedError(self._answer.request)
         return seen, menu
 
-    async def _shown(self) -> tuple[ScreenObservation, ScreenMenu | None]:
-        """A look that is taken now, and the request on it; None if a second look does not see it either."""
+    async def _find_request(self) -> tuple[ScreenObservation, ScreenMenu | None]:
+        """Read the screen now, with the request on it; None if a second reading does not show it either."""
         for again in (True, False):
-            seen = await self._watched.see_now()
+            seen = await self._target.see_now()
             menu = seen.reading.menu
             if menu is not None and menu.digest == self._digest:
                 return seen, menu
@@ -369,18 +371,18 @@ class _AnswerAttempt:
         return seen, None
 
     async def _is_cleared(self, within_s: float) -> bool:
-        """Whether the request is gone from the screen before *within_s* are over."""
+        """Whether the request leaves the screen within *within_s*."""
         until = self._loop.time() + within_s
         while True:
-            _, menu = await self._shown()
+            _, menu = await self._find_request()
             if menu is None:
                 return True
             if self._loop.time() > until:
                 return False
             await asyncio.sleep(LOOK_S)
 
-    def stands(self) -> KasmonError:
-        """Why it is not answered, though the same request stands there."""
+    def still_open_error(self) -> KasmonError:
+        """Return the error for an answer whose request is still on the screen."""
         if not self._is_sent:
             return RefusedError(
                 "its menu does not react, and nothing that answers it was sent.",

@@ -1,8 +1,8 @@
-"""How a command ended that was given to a shell: once the shell is back at its prompt, it is asked for that.
+"""The exit status of a command sent to a shell: once the shell is back at its prompt, kasmon queries it.
 
-What is typed for it is a command of our own behind a blank, which keeps it out of the history of shells that are told
-so. It prints a marker that no terminal shows, takes the rows in which it was typed off the screen, and leaves `$?` as
-it was. It goes only to a shell of kasmon's own that waits at an empty prompt, and only if nobody typed meanwhile.
+The query is a command of kasmon's own after a blank, which keeps it out of the history of shells configured so. It
+prints a marker that no terminal displays, erases the rows in which it was typed, and leaves `$?` unchanged. It goes
+only to a shell of kasmon's own at an empty prompt, and only if no user typed meanwhile.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from kasmon.tmux.screen_check import changed
 
 POSIX: Final = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 FISH: Final = "fish"
-"""Shells that understand what is typed; others are not asked."""
+"""Shells that understand the query; others are not asked."""
 FIRST_S, LONGEST_S = 0.05, 0.5
-"""How long after a look the next one follows: doubling, as it is awaited that a pane is ready."""
+"""The first and longest interval of looks, doubling, as for a pane's readiness."""
 ANSWER_S: Final = 5.0
 """How long the shell may take to answer."""
 TAIL: Final = 128
-"""So many bytes of what came last may be the beginning of a marker."""
+"""How many of the last bytes may be the beginning of a marker."""
 MARKER: Final = b"KASMON_DONE_"
 TYPED_SINCE: Final = "someone typed since, so its result is unknown"
 NO_ANSWER: Final = "its shell did not report the result"
@@ -56,35 +56,35 @@ class ShellScreen(Protocol):
 
 
 class CommandCompletion:
-    """Of one command, made before that is typed into the shell of process *pid*; the output is `heard` from then on."""
+    """The end of one command, made before it is typed into the shell *pid*; `feed` gets all output after that."""
 
     def __init__(
         self, shell: ShellScreen, pane_writer: PaneWriter, pid: int, program: str = "sh", *, has_begun: bool = False
     ) -> None:
-        """*program* is the shell's name. *has_begun*: the command was given to it already, by an earlier host."""
+        """*program*: the shell's name. *has_begun*: an earlier host already sent it the command."""
         self._shell, self._pane_writer, self._pid, self._program = shell, pane_writer, pid, program
         self._nonce = os.urandom(8).hex()
         self._keyed_at = pane_writer.keyed_at
         self._tail = b""
         self._has_begun = has_begun
-        """The Enter behind it was seen to be taken: before that, the prompt that stands there is the one before it."""
-        self.has_asked = False
-        """The shell is being asked, and `over` is set `ANSWER_S` later at most."""
+        """Whether its Enter was seen to be accepted: before that, a prompt on the screen is the earlier one."""
+        self.is_queried = False
+        """Whether the shell is being queried; `over` is set at most `ANSWER_S` later."""
         self.over = asyncio.Event()
-        """It is known how it ended, or nobody asks any more."""
-        self._told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """Set once its end is known, or `ended` was given up."""
+        self._exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def heard(self, data: bytes) -> None:
-        """The pane printed *data*; empty data says that some of it was not heard."""
+    def feed(self, data: bytes) -> None:
+        """Process *data* that the pane printed; empty if output was missed."""
         self._has_begun = self._has_begun or not data or b"\n" in data
         text = self._tail + data
         self._tail = text[-TAIL:]
         found = re.search(MARKER + self._nonce.encode() + rb";(\d{1,3})\x07", text)
-        if found is not None and not self._told.done():
-            self._told.set_result(int(found[1]))
+        if found is not None and not self._exit_code.done():
+            self._exit_code.set_result(int(found[1]))
 
     async def ended(self) -> CommandEnd:
-        """How it ended, once it has; waits for as long as the command runs."""
+        """Return how it ended, once it has; waits for as long as the command runs."""
         try:
             return await self._ended()
         finally:
@@ -100,14 +100,14 @@ class CommandCompletion:
             try:
                 is_back = self._has_begun and await asyncio.to_thread(has_terminal, self._pid)
                 if is_back and await self._ask():
-                    self.has_asked = True
+                    self.is_queried = True
                     return await self._answer()
             except KasmonError:
-                continue  # the prompt moved in that moment, or nobody could look
+                continue  # the prompt moved in that moment, or the screen could not be read
         return CommandEnd(None, GONE)
 
     async def _ask(self) -> bool:
-        """Ask the shell, if it waits at an empty prompt; whether it was asked."""
+        """Send the query if the shell waits at an empty prompt; whether it was sent."""
         if not is_at_prompt((await self._shell.see_now()).reading) or self._shell.is_asking:
             return False
         async with self._pane_writer.alone() as writer:
@@ -122,21 +122,21 @@ class CommandCompletion:
             return True
 
     async def _answer(self) -> CommandEnd:
-        """What the shell says, once it has its terminal back: what asked it ends after it printed the answer."""
+        """Wait for the answer, then for the shell to be in the foreground: the query ends after printing it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S):
-                await asyncio.wait([self._told])
+                await asyncio.wait([self._exit_code])
                 is_back = False
                 while not (is_back or self._shell.has_ended):
                     await asyncio.sleep(FIRST_S)
                     is_back = await asyncio.to_thread(has_terminal, self._pid)
-        return CommandEnd(self._told.result()) if self._told.done() else CommandEnd(None, NO_ANSWER)
+        return CommandEnd(self._exit_code.result()) if self._exit_code.done() else CommandEnd(None, NO_ANSWER)
 
 
 def question(nonce: str, column: int, columns: int, program: str = "sh") -> str:
-    """What is typed at *column* (from 0) of a terminal of *columns*; it takes the rows that it fills off the screen.
+    """Return the query to type at *column* (from 0) of a terminal of *columns*; it erases the rows that it fills.
 
-    A command that ends just at the edge leaves it open in which row the cursor is then: it is made one longer.
+    A query that ends just at the edge leaves the cursor's row undefined: it is made one longer.
     """
     columns = max(columns, 1)
     for blanks in (" ", "  "):
@@ -149,34 +149,34 @@ def question(nonce: str, column: int, columns: int, program: str = "sh") -> str:
 
 
 def _question(blanks: str, nonce: str, rows: int, program: str) -> str:
-    name, rest = MARKER.decode()[:6], MARKER.decode()[6:]  # so that no echo of it is taken for the answer
+    name, rest = MARKER.decode()[:6], MARKER.decode()[6:]  # so that its echo is not taken for the answer
     printed = f"'\\033[{rows}A\\r\\033[J\\033]1337;%s%s;%s\\007'"
-    if program == FISH:  # it has no way of its own to end with a status outside of a function
+    if program == FISH:  # outside of a function, fish cannot end with a status
         asked = f"printf {printed} {name} {rest}{nonce} $e"
         return f'{blanks}begin;set -l e $status;{asked};sh -c "exit $e";end'
     return f"{blanks}(e=$?;printf {printed} {name} {rest}{nonce} $e;exit $e)"
 
 
 def is_at_prompt(reading: ScreenReading) -> bool:
-    """Whether a shell waits there, and nothing is typed yet."""
+    """Whether a shell waits at a prompt, and nothing is typed yet."""
     return reading.state == "idle" and reading.composer is not None and not reading.composer.draft
 
 
-def can_be_asked(argv: Sequence[str]) -> bool:
-    """Whether *argv* starts a shell for somebody who types, of a kind that understands what is asked."""
+def supports_query(argv: Sequence[str]) -> bool:
+    """Whether *argv* starts an interactive shell of a kind that understands the query."""
     if not argv or program_name(argv) not in {*POSIX, FISH}:
         return False
     return all(word.startswith(("-", "+")) and (word.startswith("--") or "c" not in word) for word in argv[1:])
 
 
 def program_name(argv: Sequence[str]) -> str:
-    """The name of the shell that *argv* starts, not empty."""
+    """Return the name of the shell that *argv* (not empty) starts."""
     return PurePath(argv[0]).name.lstrip("-")
 
 
 def has_terminal(pid: int) -> bool:
-    """Whether process *pid*, a shell, has its terminal to itself. Blocks, shortly."""
+    """Whether process *pid*, a shell, is in the foreground of its terminal. Blocks briefly."""
     if sys.platform != "linux":
         return table().is_back_at_shell(pid) is True
-    told = fields(pid)
-    return told is not None and told[2] == told[5]
+    stat_fields = fields(pid)
+    return stat_fields is not None and stat_fields[2] == stat_fields[5]

@@ -1,4 +1,4 @@
-"""The one writer of a pane: a prompt goes in whole, and what a person types meanwhile comes behind it."""
+"""The one writer of a pane: a prompt is written whole, and a user's typing meanwhile is queued behind it."""
 
 import asyncio
 import contextlib
@@ -11,10 +11,10 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError, SessionBusyError
 
 PERSON_S: Final = 2.0
-"""A prompt waits until nobody has typed for so long: who pauses within a draft goes on soon."""
+"""A prompt waits until no user typed for this long: a user who pauses within a draft soon continues."""
 LOOK_S: Final = 0.05
 PATIENCE_S: Final = 5.0
-"""And so long at most."""
+"""The longest such wait."""
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class PaneWriter:
         self._keyed_at = float("-inf")
 
     def keys(self, data: bytes) -> None:
-        """Type *data* as a person did: at once, unless something is being written."""
+        """Type *data* from a user: at once, unless something is being written."""
         self._keyed_at = asyncio.get_running_loop().time()
         if self._writing.locked() or self._behind:
             self._queue(data)
@@ -43,21 +43,21 @@ class PaneWriter:
             self.on_typed()
 
     def paste(self, text: str) -> None:
-        """Put *text* in as a person's paste, in its place among the keys; dropped if the pane takes none."""
+        """Paste *text* from a user, in order with the keys; dropped if the pane accepts no paste."""
         self._keyed_at = asyncio.get_running_loop().time()
         self._queue(text)
 
     @property
     def keyed_at(self) -> float:
-        """When a person typed last, by the loop's clock; minus infinity before that."""
+        """When a user last typed, by the loop's clock; minus infinity before that."""
         return self._keyed_at
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncIterator["ExclusivePaneWriter"]:
-        """The pane to oneself, once nobody types: what a person types meanwhile comes behind.
+        """Reserve the pane once no user types; a user's typing meanwhile is queued.
 
         Raises:
-            SessionBusyError: if somebody types for 5 s on end.
+            SessionBusyError: if a user keeps typing for 5 s.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
@@ -73,12 +73,12 @@ class PaneWriter:
                 return
 
     async def press(self, key: bytes, unless: str = "") -> None:
-        """Press one key, in its place behind what is being written; not where *unless* holds (`standing.changed`).
+        """Press one key, after what is being written; not where *unless* holds (`standing.changed`).
 
         Raises:
-            PaneDeadError, PasteRefusedError: if the pane takes no keys.
+            PaneDeadError, PasteRefusedError: if the pane accepts no keys.
             ScreenChangedError: if *unless* holds.
-            TmuxError: if tmux does not do it.
+            TmuxError: if tmux fails.
         """
         async with self._writing:
             await self._line.press(self._pane, key, unless)
@@ -105,17 +105,17 @@ class PaneWriter:
 
 
 class ExclusivePaneWriter:
-    """Types into a pane that nobody else types into. Each method raises what `ServerConnection.press` raises."""
+    """Types into a reserved pane. Each method raises what `ServerConnection.press` raises."""
 
     def __init__(self, line: ServerConnection, pane: str, typed: Callable[[], None]) -> None:
         self._line, self._pane, self._typed = line, pane, typed
 
     async def paste(self, text: str, unless: str = "") -> None:
-        """Put *text* in as one paste, or nothing of it where *unless* holds."""
+        """Insert *text* as one paste, or nothing where *unless* holds."""
         await self._line.paste(self._pane, text, unless)
         self._typed()
 
     async def press(self, keys: bytes, unless: str = "") -> None:
-        """Type *keys*, at most 256 bytes of them; where *unless* holds, none."""
+        """Type *keys*, at most 256 bytes; none where *unless* holds."""
         await self._line.press(self._pane, keys, unless)
         self._typed()

@@ -1,18 +1,18 @@
-"""A prompt on its way into a pane: typed where it can be, seen to stand there, sent, and seen to be taken.
+"""Delivers a prompt to a pane: typed where possible, verified on the screen, sent, and verified as accepted.
 
-| where a screen's file knows the box that takes prompts | |
+| where a detection file describes the input box | |
 |---|---|
-| something is asked, history is read, the program has ended | refused at once; `interrupt` leaves the history |
-| the box is not there, or somebody's draft stands in it | looked at again for `PATIENCE_S`, then refused |
-| a person typed in the last seconds, here or attached | likewise |
-| it is not there even then, and it is to be typed anyway | as below, where nothing asks; nobody sees a draft then |
-| empty | the text is pasted; Enter follows once all of it is seen there, `ENTER_S` later at the earliest |
-| the same text still there, long after Enter | Enter again, `PRESSES` times in all |
-| the box is empty, or a turn began, in two looks | taken |
-| anything else | lost, with what was seen; nothing is typed again |
+| a request is open, history is shown, the program has ended | refused at once; `interrupt` leaves the history |
+| the box is absent, or contains a user's draft | checked again for `PATIENCE_S`, then refused |
+| a user typed in the last seconds, here or attached | likewise |
+| it is still absent, and the prompt is to be typed anyway | as below, unless a request is open; a draft is not seen |
+| empty | the text is pasted; Enter follows once all of it is visible, `ENTER_S` later at the earliest |
+| the same text still in it, long after Enter | Enter again, `PRESSES` times in all |
+| the box is empty, or a turn began, in two readings | accepted |
+| anything else | lost, with the observed screen; nothing is typed again |
 
-Enter goes with a question to tmux (`standing.changed`): it is pressed only while the rows that were read stand there.
-For all other programs the text is pasted and Enter pressed, and the receipt says that nobody saw what became of it.
+Enter is sent under a condition (`standing.changed`): only while the rows that were read are still there. For all other
+programs the text is pasted and Enter pressed, and the receipt reports that acceptance was not verified.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from kasmon.backends.tmux.input.prompt_entry import (
     EntryObserver,
     EntryTarget,
     PromptEntry,
-    asks,
+    has_question,
     unchanged,
 )
 from kasmon.backends.tmux.server_connection import ServerConnection
@@ -52,9 +52,9 @@ from kasmon.tmux import requests as ask
 from kasmon.tmux.screen_check import cursor_moved
 
 PATIENCE_S: Final = 3.0
-"""How long a box that is not there, or not empty, is waited for."""
+"""How long to wait for a box that is absent or not empty."""
 SECOND_S: Final = 1.0
-"""How exactly tmux tells when a key was pressed."""
+"""The resolution of tmux's time of the last key."""
 NO_BOX_SEEN: Final = "its screen shows no input box"
 NO_BOX_HINT: Final = "Type in its terminal, or send anyway (`kasmon send --anyway`) without verification."
 NO_FILE: Final = "unverified: kasmon does not know the input box of this program"
@@ -64,63 +64,65 @@ NO_INK: Final = "unverified: its screen cannot be read"
 
 
 class PromptTarget(NamedTuple):
-    """Where it is typed."""
+    """The pane in which it is typed."""
 
     name: str
-    """The session's, for people."""
+    """The session's display name."""
     id: str
     line: ServerConnection
     pane_writer: PaneWriter
     brackets: BracketedPasteTracker
     is_ours: bool
-    """Not in the user's own tmux."""
+    """Whether the pane is not in the user's own tmux."""
 
 
 class PromptDelivery:
-    """Carries prompts to one agent, one after the other."""
+    """Delivers prompts to one agent, one after the other."""
 
-    def __init__(self, pane: PromptTarget, watched: EntryTarget, clock: Callable[[], float]) -> None:
-        self._pane, self._watched, self._clock = pane, watched, clock
+    def __init__(self, pane: PromptTarget, target: EntryTarget, clock: Callable[[], float]) -> None:
+        self._pane, self._target, self._clock = pane, target, clock
         self._last, self._last_at = "", math.inf
-        """What was typed last, and when."""
+        """The text that was typed last, and when."""
 
-    async def carry(self, prompt: Prompt, typing: EntryObserver) -> str:
-        """Type *prompt* and send it; why nobody saw it taken, empty where somebody did.
+    async def carry(self, prompt: Prompt, observer: EntryObserver) -> str:
+        """Type *prompt* and send it; return why acceptance was not verified, or empty.
 
         Raises:
-            SessionBusyError: if something is asked, which Enter would answer; or if a person types on.
-            PromptBoxError: if nothing can be typed there now, or somebody's draft stands there.
-            PaneDeadError, PasteRefusedError: if the pane takes nothing now, or not several lines.
-            PromptLostError: if it was typed, and was not seen to be taken.
-            TmuxError: if tmux cannot tell. Nothing was typed but for `PromptLostError`.
+            SessionBusyError: if a request is open, which Enter would answer; or if a user keeps typing.
+            PromptBoxError: if nothing can be typed there now, or the box contains a user's draft.
+            PaneDeadError, PasteRefusedError: if the pane accepts nothing now, or not several lines.
+            PromptLostError: if it was typed, and acceptance was not observed.
+            TmuxError: if tmux fails. Nothing was typed, except for `PromptLostError`.
         """
         until, own = self._clock() + PATIENCE_S, ""
         while True:
             is_late = self._clock() > until
             async with self._pane.pane_writer.alone() as writer:
-                way = await self._way(prompt, is_late=is_late)
-                if isinstance(way, EntryMethod):
-                    text = self._last = outgoing(await typing.begins())
+                method = await self._choose_method(prompt, is_late=is_late)
+                if isinstance(method, EntryMethod):
+                    text = self._last = outgoing(await observer.begin())
                     self._last_at = self._clock()
                     try:
-                        return await self._entry(writer, way, text, typing).carry()
+                        return await self._entry(writer, method, text, observer).carry()
                     except ScreenChangedError:
-                        way = _typed_into(self._pane)
-                own = await self._cleared(writer, own) if prompt.when == "interrupt" else ""
+                        method = _typing_error(self._pane)
+                own = await self._clear_draft(writer, own) if prompt.when == "interrupt" else ""
             if is_late:
-                raise way
+                raise method
             if not own:
                 await asyncio.sleep(LOOK_S)
 
-    def _entry(self, writer: ExclusivePaneWriter, way: EntryMethod, text: str, typing: EntryObserver) -> PromptEntry:
-        return PromptEntry(self._pane.name, self._pane.id, self._watched, self._clock, writer, way, text, typing)
+    def _entry(
+        self, writer: ExclusivePaneWriter, method: EntryMethod, text: str, observer: EntryObserver
+    ) -> PromptEntry:
+        return PromptEntry(self._pane.name, self._pane.id, self._target, self._clock, writer, method, text, observer)
 
-    async def _way(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
-        """How *prompt* can be typed now, or why it cannot, where that may pass by itself; *is_late*: but did not."""
+    async def _choose_method(self, prompt: Prompt, *, is_late: bool) -> EntryMethod | KasmonError:
+        """Return how *prompt* can be typed now, or an error that may pass by itself; *is_late*: it did not pass."""
         self._refuse_asking()
-        pane, rule, text = self._pane, self._watched.box_rule, outgoing(prompt.text)
+        pane, rule, text = self._pane, self._target.box_rule, outgoing(prompt.text)
         if time.time() - await pane.line.ask(ask.last_key_at(pane.id)) <= PERSON_S + SECOND_S:
-            return _typed_into(pane)
+            return _typing_error(pane)
         facts = await pane.line.ask(ask.screen_facts(pane.id))
         if facts.in_mode and prompt.when == "interrupt" and pane.is_ours:
             await pane.line.ask(ask.leave_mode(pane.id))
@@ -134,29 +136,29 @@ class PromptDelivery:
                 raise PasteRefusedError(pane.id, LINES)
         if rule is None:
             return EntryMethod(None, NO_FILE, newline, is_whole)
-        seen = await self._watched.see_now()
+        seen = await self._target.see_now()
         box = seen.reading.composer
         self._refuse_asking()
         if box is None and rule.shows_all:
             if not (prompt.anyway and is_late):
                 return PromptBoxError(pane.name, NO_BOX_SEEN, hint=NO_BOX_HINT, is_unseen=True)
-            if asks(seen) or (seen.reading.state == UNCLEAR and probably_asking(seen.shot) is not None):
+            if has_question(seen) or (seen.reading.state == UNCLEAR and probably_asking(seen.shot) is not None):
                 raise SessionBusyError(pane.name, "asking")
             return EntryMethod(None, UNSEEN, newline, is_whole)
         if box is not None and box.draft:
-            return _with_draft(pane.name, box)
+            return _draft_error(pane.name, box)
         is_seen = rule.shows_all and bool(inked(text))
         cursor = seen.shot.cursor
         unless = "" if cursor is None or is_late else cursor_moved(cursor[0], cursor[1] + seen.above)
         return EntryMethod(rule if is_seen else None, NO_INK if rule.shows_all else NO_BOX, newline, is_whole, unless)
 
-    async def _cleared(self, writer: ExclusivePaneWriter, own: str) -> str:
-        """Take back what the agent put back into its box when its turn was interrupted, by one key; what that left.
+    async def _clear_draft(self, writer: ExclusivePaneWriter, own: str) -> str:
+        """Clear what the agent put back into its box when its turn was interrupted, by one key; return what that left.
 
-        *own* is what such a key left before, empty for the first one: nothing is taken out but what kasmon typed last,
-        and nobody touched since.
+        *own*: what such a key left before, empty for the first one. Only the text that kasmon typed last, untouched
+        since, is cleared.
         """
-        rule, seen = self._watched.box_rule, await self._watched.see_now()
+        rule, seen = self._target.box_rule, await self._target.see_now()
         box = seen.reading.composer
         if rule is None or not rule.clear or box is None or not box.draft:
             return ""
@@ -169,14 +171,14 @@ class PromptDelivery:
         return inked(box.draft) if own else inked(self._last)
 
     def _refuse_asking(self) -> None:
-        if self._watched.is_asking:
+        if self._target.is_asking:
             raise SessionBusyError(self._pane.name, "asking")
 
 
-def _typed_into(pane: PromptTarget) -> SessionBusyError:
+def _typing_error(pane: PromptTarget) -> SessionBusyError:
     return SessionBusyError(pane.name, "being typed into")
 
 
-def _with_draft(name: str, box: Composer) -> PromptBoxError:
+def _draft_error(name: str, box: Composer) -> PromptBoxError:
     why = f"its input box contains a draft ({box.draft[:SHOWN]!r})"
     return PromptBoxError(name, why, hint="Send it or clear it there first.")

@@ -1,6 +1,6 @@
-"""One prompt from its first character to the look that saw it taken, in a pane that nobody else types into meanwhile.
+"""One prompt from its first character to the reading that shows acceptance, in a reserved pane.
 
-Enter goes with a question to tmux (`standing.changed`): it is pressed only while the rows that were read stand there.
+Enter is sent under a condition (`standing.changed`): only while the rows that were read are still there.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from kasmon.tmux.screen_check import changed
 
 ENTER: Final = b"\r"
 ENTER_S: Final = 0.15
-"""How long after a paste Enter comes at the earliest. Some agents take an Enter within 120 ms for a part of it."""
+"""The minimum delay of Enter after a paste. Some agents take an Enter within 120 ms for a part of it."""
 LOOK_S: Final = 0.05
 TYPED_S: Final = 20.0
-"""How long a text may take to stand there; an agent that has just begun may be busy for long."""
+"""How long a text may take to appear; an agent that has just started may be busy for long."""
 TAKEN_S: Final = 2.5
-"""How long Enter may take to do something. Who reads nothing for longer reads all Enters at once, and a second one on
+"""How long Enter may take to have an effect. An agent busy for longer reads all Enters at once, and a second one on
 an empty box does nothing."""
 GONE_S: Final = 6.0
-"""How long nobody may be able to tell whether it was taken."""
+"""How long acceptance may remain undecided."""
 PRESSES: Final = 3
 SHOWN: Final = 40
 LINES: Final = "it reads each line of a paste as a separate prompt"
@@ -42,19 +42,19 @@ ENDED: Final = "the agent ended when it received this"
 
 
 class EntryObserver(Protocol):
-    """Who wants the prompt typed, and is told how far it came."""
+    """The sender of the prompt, which is informed of its progress."""
 
-    async def begins(self) -> str:
-        """The text, which is typed when this returns. Raises RefusedError if it is not wanted any more."""
+    async def begin(self) -> str:
+        """Return the text, which is typed next. Raises RefusedError if the prompt was cancelled."""
         ...
 
-    def stands(self) -> None:
-        """All of it was seen to stand there."""
+    def mark_visible(self) -> None:
+        """Record that the whole text was seen in the box."""
         ...
 
 
 class EntryTarget(Protocol):
-    """What is known of the agent, and its screen."""
+    """The state of the agent, and its screen."""
 
     @property
     def has_ended(self) -> bool: ...
@@ -69,77 +69,77 @@ class EntryMethod(NamedTuple):
     """How a text can be typed now."""
 
     rule: ComposerRule | None
-    """By which the box is read; None where nobody can see what becomes of it."""
+    """The rule to read the box by; None if the result cannot be verified."""
     doubt: str
     newline: bytes
-    """What is typed for a new line; empty: a paste is taken as one, or there is only one line."""
+    """The keys for a new line; empty if paste is bracketed, or there is only one line."""
     is_whole: bool
-    """A paste is taken as one."""
+    """Whether a paste is taken as one."""
     unless: str = ""
-    """A format that holds when somebody has begun to type since it was looked (`standing.cursor_moved`)."""
+    """A format that holds if a user typed since the reading (`standing.cursor_moved`)."""
 
 
 class PromptEntry:
-    """The prompt *text* for the session *name* in *pane*, on its *way*."""
+    """The prompt *text* for the session *name* in *pane*, typed by method *method*."""
 
     def __init__(
         self,
         name: str,
         pane: str,
-        watched: EntryTarget,
+        target: EntryTarget,
         clock: Callable[[], float],
         writer: ExclusivePaneWriter,
-        way: EntryMethod,
+        method: EntryMethod,
         text: str,
-        typing: EntryObserver,
+        observer: EntryObserver,
     ) -> None:
-        self._name, self._pane, self._watched, self._clock = name, pane, watched, clock
-        self._writer, self._way, self._text, self._typing = writer, way, text, typing
+        self._name, self._pane, self._target, self._clock = name, pane, target, clock
+        self._writer, self._method, self._text, self._observer = writer, method, text, observer
 
     async def carry(self) -> str:
-        """Type it and send it; why nobody saw it taken, empty where somebody did.
+        """Type it and send it; return why acceptance was not verified, or empty.
 
         Raises:
-            ScreenChangedError: if somebody has begun to type there since it was looked; nothing was typed.
-            PaneDeadError, PasteRefusedError: if the pane takes nothing now; nothing was typed.
-            PromptLostError: if it was typed, or a part of it, and was not seen to be taken.
+            ScreenChangedError: if a user typed there since the reading; nothing was typed.
+            PaneDeadError, PasteRefusedError: if the pane accepts nothing now; nothing was typed.
+            PromptLostError: if all or part of it was typed, and acceptance was not observed.
         """
         await self._type()
         typed_at = self._clock()
-        rule = self._way.rule
+        rule = self._method.rule
         if rule is None:
             await asyncio.sleep(ENTER_S)
-            seen = await self._look()
-            if self._watched.is_asking or (seen is not None and asks(seen)):
+            seen = await self._observe()
+            if self._target.is_asking or (seen is not None and has_question(seen)):
                 raise self._lost("the text was typed, but not Enter: a request is open there now")
             await self._press()
-            return self._way.doubt
-        seen = await self._standing(rule)
-        self._typing.stands()
+            return self._method.doubt
+        seen = await self._await_text(rule)
+        self._observer.mark_visible()
         was_working = "working" in seen.reading.state
         await asyncio.sleep(max(0.0, typed_at + ENTER_S - self._clock()))
         for _ in range(PRESSES):
             await self._enter(rule)
             try:
-                if await self._is_taken(rule, was_working=was_working):
+                if await self._is_accepted(rule, was_working=was_working):
                     return ""
             except PromptLostError:
-                if self._watched.has_ended:  # by what it was told, maybe; its session says how
+                if self._target.has_ended:  # maybe because of the prompt; its session shows how
                     return ENDED
                 raise
         raise self._lost("the text is in its input box, and Enter was not accepted")
 
     async def _type(self) -> None:
-        """Put the text in; where that is refused, nothing of it was."""
-        way, text = self._way, self._text
+        """Insert the text; if that is refused, nothing of it was inserted."""
+        method, text = self._method, self._text
         try:
-            if not way.newline:
-                if not way.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
+            if not method.newline:
+                if not method.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
                     raise PasteRefusedError(self._pane, LINES)
-                await self._writer.paste(text if way.is_whole else text.rstrip("\n"), way.unless)
+                await self._writer.paste(text if method.is_whole else text.rstrip("\n"), method.unless)
                 return
-            keys = pieces(text.strip("\n").split("\n"), way.newline)
-            await self._writer.press(keys[0], way.unless)
+            keys = pieces(text.strip("\n").split("\n"), method.newline)
+            await self._writer.press(keys[0], method.unless)
         except TmuxError as error:
             raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
         try:
@@ -148,11 +148,11 @@ class PromptEntry:
         except KasmonError as error:
             raise self._lost(f"only a part of it was typed ({error.message})") from error
 
-    async def _standing(self, rule: ComposerRule) -> ScreenObservation:
-        """A look at the box in which the text stands, and nothing else."""
+    async def _await_text(self, rule: ComposerRule) -> ScreenObservation:
+        """Wait until the box contains the text and nothing else; return that reading."""
         until = self._clock() + TYPED_S
         while True:
-            seen = await self._look()
+            seen = await self._observe()
             box = seen.reading.composer if seen is not None else None
             if seen is not None and box is not None and stands(self._text, box, rule):
                 return seen
@@ -162,10 +162,10 @@ class PromptEntry:
             await asyncio.sleep(LOOK_S)
 
     async def _enter(self, rule: ComposerRule) -> None:
-        """Press Enter in the moment in which the text stands there."""
+        """Press Enter at a moment when the text is in the box."""
         until = self._clock() + TYPED_S
         while True:
-            seen = await self._standing(rule)
+            seen = await self._await_text(rule)
             box = seen.reading.composer
             assert box is not None
             try:
@@ -191,19 +191,19 @@ class PromptEntry:
         except TmuxError as error:
             raise self._lost(f"tmux did not report whether Enter was pressed ({error.message})") from error
 
-    async def _is_taken(self, rule: ComposerRule, *, was_working: bool) -> bool:
-        """Whether the text is gone from its box in two looks; false if it stands there still."""
+    async def _is_accepted(self, rule: ComposerRule, *, was_working: bool) -> bool:
+        """Whether the text has left its box in two readings; false if it is still there."""
         again_at, until = self._clock() + TAKEN_S, self._clock() + GONE_S
         was_gone = False
         while True:
             await asyncio.sleep(LOOK_S)
-            seen = await self._look()
+            seen = await self._observe()
             box = seen.reading.composer if seen is not None else None
             if seen is None:
                 is_gone = False
-            elif seen.reading.state == "starting":  # it took the text, which stands there until its session begins
+            elif seen.reading.state == "starting":  # accepted; the text stays visible until its session begins
                 is_gone = True
-            elif box is None:  # a turn that begins, or what it asks at once, may take the box away
+            elif box is None:  # a turn that begins, or a request that it opens at once, may hide the box
                 is_gone = not was_working and seen.reading.state in ("working", "asking")
             else:
                 is_gone = not box.draft
@@ -221,10 +221,10 @@ class PromptEntry:
                 )
                 raise self._lost(f"Enter was pressed, but it is unknown whether it was accepted: {there}")
 
-    async def _look(self) -> ScreenObservation | None:
-        """A look that is taken now; None where there is nothing to be seen in this moment."""
+    async def _observe(self) -> ScreenObservation | None:
+        """Read the screen now; None if that fails at this moment."""
         try:
-            return await self._watched.see_now()
+            return await self._target.see_now()
         except SessionEndedError as error:
             raise self._lost("the agent ended or was released before delivery was confirmed") from error
         except TmuxServerGoneError as error:
@@ -236,19 +236,19 @@ class PromptEntry:
         return PromptLostError(self._name, why)
 
 
-def asks(seen: ScreenObservation) -> bool:
-    """Whether a question stands there that a rule knows, whatever other sources say: Enter might answer it."""
+def has_question(seen: ScreenObservation) -> bool:
+    """Whether a question that a rule matches is on the screen, whatever other sources report: Enter might answer it."""
     return seen.reading.menu is not None or "asking" in seen.reading.state
 
 
 def unchanged(seen: ScreenObservation, box: Composer) -> str:
-    """A format that is 1 unless *box* stands there still as it was *seen*."""
+    """Return a format that is 1 unless *box* is still as *seen*."""
     rows = [""] * seen.above + [row.text for row in seen.shot.rows]
     return changed(seen.size, rows, range(box.first_row + seen.above, box.last_row + seen.above + 1))
 
 
 def pieces(lines: Sequence[str], newline: bytes) -> list[bytes]:
-    """*lines* as keys, in pieces that can be pressed at once; no key and no character is cut in two."""
+    """Return *lines* as keys, in pieces that can be pressed at once; no key and no character is split."""
     cut = [b""]
     for key in (key for at, line in enumerate(lines) for key in ([newline] if at else []) + [*map(str.encode, line)]):
         if len(cut[-1]) + len(key) > KEY_BYTES:

@@ -11,7 +11,7 @@ def heard(*pieces: bytes) -> bool | None:
     brackets = BracketedPasteTracker()
     brackets.begin()
     for piece in pieces:
-        brackets.heard(piece)
+        brackets.feed(piece)
     return brackets.is_on
 
 
@@ -48,7 +48,7 @@ def test_nobody_knows_where_some_output_was_not_heard() -> None:
         if data is None:
             brackets.skipped()
         else:
-            brackets.heard(data)
+            brackets.feed(data)
         known.append(brackets.is_on)
 
     assert [None, None, True, None, None, True] == known

@@ -31,13 +31,13 @@ def silence(output_monitor: OutputMonitor, now: float, line: str = "") -> list[t
 def test_the_first_output_means_that_it_prints_and_is_told_once() -> None:
     output_monitor = OutputMonitor(0.0)
 
-    assert [("output", "printing", "")] == told(output_monitor.heard(b"a", 1.0, 1.0))
-    assert [] == told(output_monitor.heard(b"b", 1.5, 1.5))
+    assert [("output", "printing", "")] == told(output_monitor.feed(b"a", 1.0, 1.0))
+    assert [] == told(output_monitor.feed(b"b", 1.5, 1.5))
 
 
 def test_two_silent_seconds_mean_that_it_is_quiet_and_come_with_the_last_line() -> None:
     output_monitor = OutputMonitor(0.0)
-    output_monitor.heard(b"a", 1.0, 1.0)
+    output_monitor.feed(b"a", 1.0, 1.0)
 
     assert 3.0 == output_monitor.next_at()
     assert [] == silence(output_monitor, 2.9)
@@ -48,10 +48,10 @@ def test_two_silent_seconds_mean_that_it_is_quiet_and_come_with_the_last_line() 
 def test_an_agent_that_prints_on_shows_its_last_line_every_five_seconds_if_that_changed() -> None:
     output_monitor = OutputMonitor(0.0)
     for tenth in range(100):
-        output_monitor.heard(b".", tenth / 10, tenth / 10)
+        output_monitor.feed(b".", tenth / 10, tenth / 10)
 
     assert [("output", "printing", "line 1")] == silence(output_monitor, 9.9, "line 1")
-    output_monitor.heard(b".", 14.0, 14.0)
+    output_monitor.feed(b".", 14.0, 14.0)
     assert [] == silence(output_monitor, 15.0, "line 1")
 
 
@@ -60,8 +60,8 @@ def test_an_echo_of_what_was_typed_is_no_work() -> None:
     output_monitor.shown("", 0.0, 0.0)
     output_monitor.typed(10.0)
 
-    assert [] == told(output_monitor.heard(b"l", 10.1, 10.1))
-    assert [("output", "printing", "")] == told(output_monitor.heard(b"much more", 10.4, 10.4))
+    assert [] == told(output_monitor.feed(b"l", 10.1, 10.1))
+    assert [("output", "printing", "")] == told(output_monitor.feed(b"much more", 10.4, 10.4))
 
 
 def test_the_last_line_is_looked_at_after_an_echo_too() -> None:
@@ -69,7 +69,7 @@ def test_the_last_line_is_looked_at_after_an_echo_too() -> None:
     output_monitor = OutputMonitor(0.0)
     output_monitor.shown("$", 0.0, 0.0)
     output_monitor.typed(10.0)
-    output_monitor.heard(b"ls\r\na b c\r\n$ ", 10.1, 10.1)
+    output_monitor.feed(b"ls\r\na b c\r\n$ ", 10.1, 10.1)
 
     assert [("output", "quiet", "a b c")] == silence(output_monitor, 12.2, "a b c")
 
@@ -77,24 +77,24 @@ def test_the_last_line_is_looked_at_after_an_echo_too() -> None:
 def test_while_the_program_speaks_for_itself_its_output_is_not_told() -> None:
     output_monitor = OutputMonitor(0.0)
 
-    assert [("program", "working", "Tidying")] == told(output_monitor.heard(report("working", "", "Tidying"), 1.0, 1.0))
-    assert [] == told(output_monitor.heard(b"text", 2.0, 2.0))
+    assert [("program", "working", "Tidying")] == told(output_monitor.feed(report("working", "", "Tidying"), 1.0, 1.0))
+    assert [] == told(output_monitor.feed(b"text", 2.0, 2.0))
     assert math.inf == output_monitor.next_at()
 
 
 def test_a_program_that_takes_its_word_back_is_judged_by_its_output_again() -> None:
     output_monitor = OutputMonitor(0.0)
-    output_monitor.heard(report("idle"), 1.0, 1.0)
+    output_monitor.feed(report("idle"), 1.0, 1.0)
 
     assert [("program", "clear", ""), ("output", "printing", "")] == told(
-        output_monitor.heard(report("clear"), 2.0, 2.0)
+        output_monitor.feed(report("clear"), 2.0, 2.0)
     )
-    assert not output_monitor.has_word
+    assert not output_monitor.reports_state
 
 
 def test_what_it_waits_for_is_told_where_it_says_so() -> None:
     output_monitor = OutputMonitor(0.0)
-    (signal,) = output_monitor.heard(report("blocked", "permission", "rm -r build"), 1.0, 1.0)
+    (signal,) = output_monitor.feed(report("blocked", "permission", "rm -r build"), 1.0, 1.0)
 
     assert (RequestKind.PERMISSION, "rm -r build") == (signal.asking, signal.text)
     assert output_monitor.is_asking
@@ -102,14 +102,14 @@ def test_what_it_waits_for_is_told_where_it_says_so() -> None:
 
 @pytest.mark.parametrize("kind", ["", "nonsense", "PERMISSION"])
 def test_what_it_waits_for_is_left_open_where_it_does_not_say(kind: str) -> None:
-    (signal,) = OutputMonitor(0.0).heard(report("blocked", kind), 1.0, 1.0)
+    (signal,) = OutputMonitor(0.0).feed(report("blocked", kind), 1.0, 1.0)
 
     assert signal.asking is None
 
 
 def test_a_message_is_cleaned_and_cut() -> None:
     output_monitor = OutputMonitor(0.0)
-    (signal,) = output_monitor.heard(report("working", "", "\x1b[31ma\nb\x07\u202e" + "c" * 500), 1.0, 1.0)
+    (signal,) = output_monitor.feed(report("working", "", "\x1b[31ma\nb\x07\u202e" + "c" * 500), 1.0, 1.0)
 
     assert signal.text.startswith("a b\ufffdcc")
     assert 200 == len(signal.text)
@@ -118,14 +118,14 @@ def test_a_message_is_cleaned_and_cut() -> None:
 def test_the_same_report_is_told_once() -> None:
     output_monitor = OutputMonitor(0.0)
 
-    assert [("program", "idle", "")] == told(output_monitor.heard(report("idle") * 3, 1.0, 1.0))
-    assert [] == told(output_monitor.heard(report("idle"), 9.0, 9.0))
+    assert [("program", "idle", "")] == told(output_monitor.feed(report("idle") * 3, 1.0, 1.0))
+    assert [] == told(output_monitor.feed(report("idle"), 9.0, 9.0))
 
 
 def test_of_many_reports_in_a_moment_the_newest_is_told() -> None:
     """A program that changes its mind a thousand times a second does not fill the log."""
     output_monitor = OutputMonitor(0.0)
-    first = output_monitor.heard(b"".join(report("working", "", str(number)) for number in range(1000)), 1.0, 1.0)
+    first = output_monitor.feed(b"".join(report("working", "", str(number)) for number in range(1000)), 1.0, 1.0)
     at = output_monitor.next_at()
 
     assert [("program", "working", "0")] == told(first)
@@ -135,7 +135,7 @@ def test_of_many_reports_in_a_moment_the_newest_is_told() -> None:
 
 def test_a_new_state_is_told_sooner_than_a_new_text() -> None:
     output_monitor = OutputMonitor(0.0)
-    output_monitor.heard(report("working") + report("idle"), 1.0, 1.0)
+    output_monitor.feed(report("working") + report("idle"), 1.0, 1.0)
 
     assert 1.1 == pytest.approx(output_monitor.next_at())
     assert [("program", "idle", "")] == silence(output_monitor, 1.2)
@@ -143,15 +143,15 @@ def test_a_new_state_is_told_sooner_than_a_new_text() -> None:
 
 def test_a_report_may_come_in_pieces() -> None:
     output_monitor = OutputMonitor(0.0)
-    output_monitor.heard(report("idle")[:9], 1.0, 1.0)
+    output_monitor.feed(report("idle")[:9], 1.0, 1.0)
 
-    assert ("program", "idle", "") in told(output_monitor.heard(report("idle")[9:], 1.1, 1.1))
+    assert ("program", "idle", "") in told(output_monitor.feed(report("idle")[9:], 1.1, 1.1))
 
 
 def test_output_that_nobody_heard_makes_the_programs_word_void() -> None:
     """It may have said something else meanwhile: unsure is better than wrong."""
     output_monitor = OutputMonitor(0.0)
-    output_monitor.heard(report("idle"), 1.0, 1.0)
+    output_monitor.feed(report("idle"), 1.0, 1.0)
 
     assert [("program", "clear", "")] == told(output_monitor.skipped(2.0, 2.0))
     assert [] == told(output_monitor.skipped(3.0, 3.0))
@@ -169,6 +169,6 @@ def test_a_flood_is_printing_for_as_long_as_it_lasts() -> None:
 def test_what_the_log_knows_is_not_told_again() -> None:
     known = (Signal(source="program", value="idle", at=1.0), Signal(source="output", value="printing", at=1.0))
 
-    assert OutputMonitor(5.0, known).has_word
-    assert [] == told(OutputMonitor(5.0, known).heard(report("idle"), 6.0, 6.0))
-    assert [] == told(OutputMonitor(5.0, known[1:]).heard(b"x", 6.0, 6.0))
+    assert OutputMonitor(5.0, known).reports_state
+    assert [] == told(OutputMonitor(5.0, known).feed(report("idle"), 6.0, 6.0))
+    assert [] == told(OutputMonitor(5.0, known[1:]).feed(b"x", 6.0, 6.0))
