@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from kasmon.errors import NotFoundError, RefusedError, SandboxError
-from kasmon.model.events import Checkpointed, SandboxMoved
+from kasmon.model.events import Checkpointed, NoticeRaised, SandboxMoved
 from kasmon.model.sandbox.policy import (
     Credential,
     SandboxPhase,
@@ -519,6 +519,7 @@ def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: Sta
     stage.policy = SandboxPolicy(session=ME, services=(ServiceSpec(name="web", port=port, start=start),))
     box = stage.arrived()
     until(lambda: f"'web' responds on port {port}" in stage.told())
+    assert ["info"] == [fact.level for fact in stage.facts if isinstance(fact, NoticeRaised) and "'web'" in fact.text]
     box.sleep()
     box.wake()
     said(box, f"kill -9 $(cat web.pid); while (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do :; done")

@@ -28,10 +28,10 @@ from kasmon.model.transcript.search_pattern import SearchPattern
 from kasmon.model.transcript.search_text import SearchHit
 from kasmon.paths import Paths, places
 from kasmon.store.event_log import EventLog
-from kasmon.store.search_index import STRETCH_BYTES, SearchLookup
+from kasmon.store.search_index import STRETCH_BYTES, SearchIndex, SearchLookup
 from kasmon.store.search_sources import SearchQuery, blocks, hits, sources
 from kasmon.store.terminal_record import TerminalRecord
-from kasmon.supervisor.search.index_writer import bring_up
+from kasmon.supervisor.search.index_writer import bring_up, learn
 from kasmon.supervisor.search.search import known, search
 
 OLD = 1_000_000.0
@@ -259,6 +259,20 @@ def test_where_the_newest_are_enough_older_facts_of_a_stretch_are_not_even_read(
     there = hits(source, block, SearchQuery(SearchPattern("step"), most=4), in_terminal=False)
 
     assert ["step 497 and", "step on", "step 498 and", "step on", "step 499 and", "step on"] == [h.line for h in there]
+
+
+def test_a_log_of_which_nothing_was_indexed_can_leave_the_index(here: Paths) -> None:
+    """Its writer died in its first line."""
+    session = begun(here, "one")
+    here.log(session).write_bytes(b'{"torn')
+    settle(here)
+    index = SearchIndex(here.search_index)
+    learn(index, here, known(here), 1 << 24)
+
+    index.keep([])
+
+    assert [] == lines(here, "torn")
+    index.close()
 
 
 def test_who_is_told_to_stop_looks_no_further(here: Paths) -> None:
