@@ -133,7 +133,7 @@ class ServerConnection(PaneListeners):
             self.submit(request)
 
     async def press(self, pane: str, data: bytes, unless: str = "") -> None:
-        """Type *data*, a key or two, into *pane*, or raise; *unless* as returned by `standing.changed`.
+        """Type *data*, a key or two, into *pane*, or raise; *unless* as returned by `screen_check.changed`.
 
         Raises:
             PaneDeadError, PasteRefusedError: if the pane accepts no keys now; none was sent.

@@ -236,7 +236,9 @@ class TerminalSession:
             KasmonError: as `SandboxLifecycle.move`.
         """
         sandboxed_agent = None if self._runner is None else self._runner.sandboxed_agent
-        if sandboxed_agent is None or not isinstance(command, Pause | Resume):
+        if sandboxed_agent is None:
+            raise UnableError(f"session {self.session!r} has no sandbox.")
+        if not isinstance(command, Pause | Resume):
             raise UnableError(f"session {self.session!r} is not an interpreter sandbox.")
         await sandboxed_agent.lifecycle.move(command)
 

@@ -20,7 +20,7 @@ from kasmon.process_identity import fields
 from kasmon.sanitize import clean_line
 
 LARGEST: Final = 64 * 1024
-STARTED_WITHIN_S: Final = 5.0
+STARTED_WITHIN_S: Final = 60.0
 """Where only the clock gives a process's start, the file's time may be this much later, in seconds."""
 STATES: Final = {"busy": "working", "idle": "idle|limited", "waiting": "asking"}
 """Its status values. It also waits for a prompt when its usage limit is reached: only the screen shows that."""
@@ -110,7 +110,7 @@ def _matches_process(entry: _Entry, pid: int) -> bool:
         began = float(psutil.Process(pid).create_time())
     except (OSError, IndexError, psutil.Error):
         return False
-    return -1.0 <= entry.started_at / 1000 - began <= STARTED_WITHIN_S * 12
+    return -1.0 <= entry.started_at / 1000 - began <= STARTED_WITHIN_S
 
 
 def modified_ns(path: Path) -> int:

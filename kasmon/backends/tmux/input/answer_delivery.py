@@ -10,7 +10,7 @@
 | still the same, long after the key | if the mark moves on a key, the answer's key was ignored: use the mark |
 | still the same after that | sent, and reported as still open |
 
-Each key is sent by tmux under a condition (`standing.changed`), only while the rows that were read are still there.
+Each key is sent by tmux under a condition (`screen_check.changed`), only while the rows that were read are still there.
 Nothing can come between reading and key, with two limits. tmux cannot see a mark that is only a background colour
 (opencode), or a row changed in attributes alone; and an agent's drawing is older than its state.
 """

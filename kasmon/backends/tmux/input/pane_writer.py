@@ -73,7 +73,7 @@ class PaneWriter:
                 return
 
     async def press(self, key: bytes, unless: str = "") -> None:
-        """Press one key, after what is being written; not where *unless* holds (`standing.changed`).
+        """Press one key, after what is being written; not where *unless* holds (`screen_check.changed`).
 
         Raises:
             PaneDeadError, PasteRefusedError: if the pane accepts no keys.

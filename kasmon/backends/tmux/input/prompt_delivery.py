@@ -11,8 +11,8 @@
 | the box is empty, or a turn began, in two readings | accepted |
 | anything else | lost, with the observed screen; nothing is typed again |
 
-Enter is sent under a condition (`standing.changed`): only while the rows that were read are still there. For all other
-programs the text is pasted and Enter pressed, and the receipt reports that acceptance was not verified.
+Enter is sent under a condition (`screen_check.changed`): only while the rows that were read are still there. For all
+other programs the text is pasted and Enter pressed, and the receipt reports that acceptance was not verified.
 """
 
 import asyncio

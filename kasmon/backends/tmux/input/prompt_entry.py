@@ -1,6 +1,6 @@
 """One prompt from its first character to the reading that shows acceptance, in a reserved pane.
 
-Enter is sent under a condition (`standing.changed`): only while the rows that were read are still there.
+Enter is sent under a condition (`screen_check.changed`): only while the rows that were read are still there.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class EntryMethod(NamedTuple):
     is_whole: bool
     """Whether a paste is taken as one."""
     unless: str = ""
-    """A format that holds if a user typed since the reading (`standing.cursor_moved`)."""
+    """A format that holds if a user typed since the reading (`screen_check.cursor_moved`)."""
 
 
 class PromptEntry:
