@@ -166,7 +166,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.run_worker(self._preload_modules, thread=True, group="imports")
         if self.gateway is not None:
             self.run_worker(self.plan_board.follow(), group="plans")
-            self.run_worker(self._follow_collisions(), group="radar")
+            self.run_worker(self._follow_collisions(), group="collisions")
             self.run_worker(self.gateway.keep_searchable(), group="search-index")
 
     def _preload_modules(self) -> None:

@@ -80,7 +80,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
             self.permissions.sent(wanted.session, wanted.wish.request)
         if self.gateway is not None:
-            self.run_worker(self.commands.execute(wanted, message.token), group="wishes")
+            self.run_worker(self.commands.execute(wanted, message.token), group="commands")
 
     # Messages of widgets.
 

@@ -154,7 +154,7 @@ class SandboxRefreshRequested(Message):
 
 
 class SandboxActionRequested(Message):
-    """Do something with a session's sandbox: *deed* is the id in the key table.
+    """Do something with a session's sandbox: *action* is the id in the key table.
 
     Args:
         checkpoint: the checkpoint it is about; empty for the current state.
@@ -162,9 +162,9 @@ class SandboxActionRequested(Message):
         host: the network host to allow.
     """
 
-    def __init__(self, session: SessionId, deed: str, *, checkpoint: str = "", turn: int = 0, host: str = "") -> None:
+    def __init__(self, session: SessionId, action: str, *, checkpoint: str = "", turn: int = 0, host: str = "") -> None:
         super().__init__()
-        self.session, self.deed = session, deed
+        self.session, self.action = session, action
         self.checkpoint, self.turn, self.host = checkpoint, turn, host
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,6 +31,13 @@ NOT_SPLIT: Final = {
 }
 """Folders with more than `FILES` modules."""
 FILES: Final = 20
+
+
+DIALECT: Final = re.compile(
+    r"\b(nobody|somebody|whoever|deeds?|wishes|tenants?|goes on|stands there|what becomes of|by its own word)\b",
+    re.IGNORECASE,
+)
+"""Words of the older docstrings that name no actor or have a private meaning."""
 
 
 class Named(NamedTuple):
@@ -78,6 +86,43 @@ def crowded(names: list[Named]) -> list[str]:
     """The folders with more than `FILES` modules besides `__init__` and `__main__`."""
     flat = Counter(str(Path(named.where).parent) for named in names if not named.name.startswith("__"))
     return sorted(folder for folder, number in flat.items() if number > FILES)
+
+
+def prose(source: str) -> Iterator[tuple[int, str]]:
+    """The docstrings and comments of *source*, each with its line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+    for number, line in enumerate(source.splitlines(), 1):
+        if (comment := re.search(r"(?:^|\s)# (.*)", line)) is not None:
+            yield number, comment[1]
+
+
+def dialect(source: str) -> list[tuple[int, str]]:
+    return [(line, found[0]) for line, text in prose(source) for found in DIALECT.finditer(" ".join(text.split()))]
+
+
+def test_docstrings_and_comments_are_in_plain_english() -> None:
+    found = [
+        (str(path.relative_to(ROOT)), *each)
+        for path in sorted(ROOT.rglob("*.py"))
+        for each in dialect(path.read_text())
+    ]
+    assert [] == found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('def f():\n    """Ends when nobody\n    reads it."""', [(2, "nobody")]),
+        ('x = 1\n"""It goes\non."""', [(2, "goes on")]),
+        ("x = 1  # Whoever reads it", [(1, "Whoever")]),
+        ('x = "nobody"  # the user of that name', []),
+        ("x = 1  # indeed", []),
+    ],
+)
+def test_dialect_is_found_in_prose_and_not_in_values(source: str, found: list[tuple[int, str]]) -> None:
+    assert found == dialect(source)
 
 
 def test_no_word_with_a_private_meaning_is_part_of_a_name() -> None:

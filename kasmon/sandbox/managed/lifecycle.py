@@ -21,7 +21,7 @@ from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState
 
 IDLE_S = 1800.0
-NOBODY = "not used for {}"
+UNUSED = "not used for {}"
 TOO_OLD = "maximum lifetime of {} reached"
 
 
@@ -97,12 +97,12 @@ def due(state: SandboxState, terms: LifetimeTerms, *, keeps_memory: bool, in_tur
         )
     if terms.idle_timeout_s and not is_on_disk:
         pauses = terms.on_timeout == "pause" and keeps_memory
-        why = NOBODY.format(format_duration(terms.idle_timeout_s))
+        why = UNUSED.format(format_duration(terms.idle_timeout_s))
         steps.append(
             DueStep(LifecycleStep.PAUSE if pauses else LifecycleStep.END, state.used_at + terms.idle_timeout_s, why)
         )
     if terms.standby_after_s and state.phase is SandboxPhase.RUNNING:
-        why = NOBODY.format(format_duration(terms.standby_after_s))
+        why = UNUSED.format(format_duration(terms.standby_after_s))
         steps.append(DueStep(LifecycleStep.STANDBY, state.used_at + terms.standby_after_s, why))
     return min(steps, key=lambda step: (step.at, step.step is LifecycleStep.STANDBY), default=None)
 

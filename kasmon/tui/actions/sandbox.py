@@ -122,7 +122,7 @@ class SandboxActions(ActionGroup):
         if session is None:
             return
         name, point = clean_line(session.name), wanted.checkpoint
-        match wanted.deed:
+        match wanted.action:
             case "box_freeze":
                 self._send(session, Pause())
             case "box_pause":
@@ -132,7 +132,7 @@ class SandboxActions(ActionGroup):
             case "box_keep":
                 self._send(session, Checkpoint())
             case "box_fork" | "box_fork_now":
-                self._ask_fork_name(session, point if wanted.deed == "box_fork" else "")
+                self._ask_fork_name(session, point if wanted.action == "box_fork" else "")
             case "box_replay":
                 self._ask_fork_name(session, point, replays=True)
             case "box_diff":
