@@ -20,7 +20,7 @@ from kasmon.config.schema import Plans
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.host.rpc.spawn import spawn_runner
-from kasmon.model.commands import Mode
+from kasmon.model.commands import Mode, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import Deed, PlanSteered, TaskBegan, decode
@@ -345,6 +345,12 @@ check = "test -e go"
 """
 
 
+def was_submitted(site: Site) -> bool:
+    """Whether the host has logged that the task's command was taken: it is begun before that."""
+    receipts = [receipt for session in look_once(site.places).sessions for receipt in session.receipts]
+    return [ReceiptState.SUBMITTED] == [receipt.state for receipt in receipts]
+
+
 def kill_tmux_host(site: Site) -> int:
     """End the shared tmux host as a crash would; its pid."""
     pid = lock_holder(site.places.tmux_host_lock)
@@ -360,6 +366,7 @@ async def test_a_tmux_host_that_was_killed_is_brought_back_by_the_runner_alone(h
     site = await off(partial(Site, house, IN_TERMINAL, headless=headless))
     async with site.runs() as now:
         await auntil((site.folder / "began").exists)
+        await off(until, lambda: was_submitted(site))
         before = await off(kill_tmux_host, site)
         await auntil(lambda: lock_holder(site.places.tmux_host_lock) not in (None, before))
         await off((site.folder / "go").touch)
