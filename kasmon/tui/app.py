@@ -124,7 +124,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self._filters += [] if self.utf8 else [AsciiFilter()]
         self._first_fleet = fleet
         self.has_fleet = False
-        self._last_key_at = self.clock.ticking()
+        self.last_key_at = self.clock.ticking()
         self.user_settings.adopt(self.settings)
 
     # Startup.
@@ -272,11 +272,11 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
 
     def hold_still(self) -> None:
         """Note that the user just did something: for a while nothing moves and no request pops up."""
-        self._last_key_at = self.main_view.table.last_key_at = self.clock.ticking()
+        self.last_key_at = self.main_view.table.last_key_at = self.clock.ticking()
 
     def quiet_for(self) -> float:
         """Return the seconds since the last key."""
-        return self.clock.ticking() - self._last_key_at
+        return self.clock.ticking() - self.last_key_at
 
     @property
     def list_has_keys(self) -> bool:

@@ -37,6 +37,8 @@ class PermissionController:
         self._removed: set[SessionId] = set()
         """Removed sessions of which something may still be stored."""
         self._shown: CardScreen | InboxScreen | None = None
+        self._opens_since: float | None = None
+        """When the key was pressed that opens the card as soon as its secrets are loaded; another key cancels that."""
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -80,6 +82,8 @@ class PermissionController:
             self.app.say("No pending requests.")
         elif first.session in self._known_secrets:
             self._show(first)
+        else:
+            self._opens_since = self.app.last_key_at
 
     def open_list(self) -> None:
         """Open the list of all pending requests, at the one on the card if there is a card."""
@@ -213,6 +217,9 @@ class PermissionController:
         for session in sessions:
             self._projects[session] = await self.app.gateway.project(session)
             self._known_secrets[session] = tuple(await self.app.gateway.secrets(session))
+            if self._opens_since == self.app.last_key_at:
+                self._opens_since = None
+                self.open()
         self._removed |= {session for session in sessions if self.app.main_view.table.session(session) is None}
         self._update_screen()
         self._drop_removed()

@@ -2,6 +2,7 @@
 
 from typing import cast
 
+import pytest
 from textual.pilot import Pilot
 
 from kasmon.errors import UnavailableError
@@ -342,6 +343,25 @@ async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
         await auntil(lambda: app.permissions._known_secrets)
         await pass_time(pilot, 5)
         assert app.permissions.card is not None
+
+
+@pytest.mark.parametrize(("key", "opens"), [("", True), ("j", False)])
+async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_another_key_came(
+    key: str, opens: bool
+) -> None:
+    app = kasmon(ASKS)
+    gateway = cast(StillWorld, app.gateway)
+    gateway.holding_secrets = True
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("i")
+        await pass_time(pilot, 1)
+        if key:
+            await pilot.press(key)
+        gateway.let_secrets_go()
+        await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "secrets"])
+
+        assert opens == (app.permissions.card is not None)
 
 
 async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_the_screen() -> None:
