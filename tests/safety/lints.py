@@ -91,22 +91,22 @@ WRITERS: Final = frozenset(
         ("kasmon/backends/common/environment.py", "search_path"),  # a program in a folder of ours, 0700
         ("kasmon/store/event_log.py", "append"),  # one line under flock, 0600
         ("kasmon/store/file_lock.py", "locked"),  # a lock, 0600
-        ("kasmon/store/fleet_cache.py", "_opened"),  # 0600, a cache
+        ("kasmon/store/fleet_cache.py", "_open"),  # 0600, a cache
         ("kasmon/supervisor/sessions/export.py", "write"),  # a new file of a person, 0600
-        ("kasmon/store/search_index.py", "_opened"),  # likewise
+        ("kasmon/store/search_index.py", "_open"),  # likewise
         ("kasmon/store/terminal_record.py", "append"),  # one line of its only writer, 0600
         ("kasmon/host/rpc/host_lock.py", "take"),  # a lock, 0600
         ("kasmon/emit.py", "_append"),  # a hook's note, 0600, one line under flock
         ("kasmon/backends/tmux/evidence/hooks.py", "_emptied"),  # the notes, once all of them were read
         ("kasmon/host/journal/process_log.py", "opened"),  # what a host or the dashboard prints for itself, 0600
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
-        ("kasmon/tmux/server_process.py", "_turn"),  # a lock, 0600
+        ("kasmon/tmux/server_process.py", "_hold_lock"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it
         ("kasmon/supervisor/plans/peer_messages.py", "write_note"),  # a plan's notes, 0600, one entry under flock
         ("kasmon/sandbox/agent/context_files.py", "make"),  # what an agent inside sees of kasmon: anybody may read it
         ("kasmon/sandbox/agent/context_files.py", "_put"),  # likewise; its notes are for the sandbox's user alone
         ("kasmon/sandbox/checkpoint/unpack.py", "_write_file"),  # a checkpoint's file, with its own mode
-        ("kasmon/sandbox/checkpoint/unpack.py", "settle_folder"),  # likewise a folder's mode
+        ("kasmon/sandbox/checkpoint/unpack.py", "apply_mode"),  # likewise a folder's mode
         (
             "kasmon/sandbox/guest/whole_file.py",
             "write",
@@ -120,40 +120,49 @@ WRITERS: Final = frozenset(
             "_text",
         ),  # inside a sandbox: stdout and stderr, where code closed them
         ("kasmon/sandbox/guest/interpreter.py", "goes_first"),  # the kernel's
-        ("kasmon/sandbox/e2b/guest_setup.py", "_inside"),  # into memory
+        ("kasmon/sandbox/e2b/guest_setup.py", "_pack_guest"),  # into memory
         (
             "kasmon/sandbox/remote_guest/file_transfer.py",
-            "_written",
+            "_write_entry",
         ),  # a file of a sandbox's workspace, with its own mode
         (
             "kasmon/sandbox/shared/safe_tree.py",
             "_copy_folder",
         ),  # a fork's files, each with its own mode, in a folder 0700
         ("kasmon/sandbox/shared/snapshot_store.py", "_place"),  # a memory's files become 0600, whoever wrote them
-        ("kasmon/sandbox/shared/snapshot_store.py", "_copied"),  # a copy of one, which becomes 0600 there
-        ("kasmon/sandbox/shared/host_folders.py", "_passable"),  # root's jails pass a folder of root's, and do no more
-        ("kasmon/sandbox/shared/host_folders.py", "_readable"),  # what runs in every sandbox: anybody may read it
+        ("kasmon/sandbox/shared/snapshot_store.py", "_copy_file"),  # a copy of one, which becomes 0600 there
+        (
+            "kasmon/sandbox/shared/host_folders.py",
+            "_make_passable",
+        ),  # root's jails pass a folder of root's, and do no more
+        ("kasmon/sandbox/shared/host_folders.py", "_make_readable"),  # what runs in every sandbox: anybody may read it
         (
             "kasmon/sandbox/shared/safe_tree.py",
             "_copy_file",
         ),  # a jail's copy of a file, 0600 or 0700, in a folder of ours
-        ("kasmon/sandbox/shared/safe_tree.py", "_made_open"),  # a folder of a jail's that is about to be removed, 0700
+        (
+            "kasmon/sandbox/shared/safe_tree.py",
+            "_open_accessible",
+        ),  # a folder of a jail's that is about to be removed, 0700
         ("kasmon/sandbox/microvm/disk_images.py", "_make"),  # copies of programs, which those inside read
         (
             "kasmon/sandbox/microvm/link/guest_init.py",
             "bring",
         ),  # in the machine: a place for each of these to be seen at
-        ("kasmon/sandbox/microvm/image.py", "_kernel"),  # what every machine starts from, and its QEMU reads by itself
-        ("kasmon/sandbox/microvm/image.py", "_programs"),  # likewise: the files of its disk
+        (
+            "kasmon/sandbox/microvm/image.py",
+            "_install_kernel",
+        ),  # what every machine starts from, and its QEMU reads by itself
+        ("kasmon/sandbox/microvm/image.py", "_install_programs"),  # likewise: the files of its disk
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "take"),  # a workspace's file, with its own mode
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "_set"),  # likewise a folder's mode
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "whole"),  # likewise
         ("kasmon/sandbox/microvm/link/guest_init.py", "asked"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/link/guest_init.py", "hello"),  # likewise
-        ("kasmon/sandbox/shared/memory_scrub.py", "scrubbed_file"),  # a memory of ours, a secret's bytes in it
+        ("kasmon/sandbox/shared/memory_scrub.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/debian_packages.py", "_put"),  # a package's file, with its own mode, for a disk
         ("kasmon/sandbox/microvm/warm_pool.py", "make"),  # an empty disk, in a folder of ours
-        ("kasmon/sandbox/microvm/snapshot_writer.py", "written"),  # a memory, 0600, handed to QEMU open
+        ("kasmon/sandbox/microvm/snapshot_writer.py", "write_memory"),  # a memory, 0600, handed to QEMU open
         ("kasmon/bench/dashboard/loop_lag.py", "_probe"),  # the bench's own
     }
 )
@@ -273,7 +282,7 @@ def no_tmux_elsewhere(tree: ast.Module, path: str) -> Iterator[Finding]:
     allowed = {"set-option"} if path == "kasmon/launch.py" else set()
     for node in nodes(tree):
         parts = getattr(node, "elts", [])
-        if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(("Error", "_in_time")):  # for people
+        if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(("Error", "_await_answer")):  # for people
             parts = node.args
         words = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
         told = {word for word in words if word.partition(" ")[0] in TMUX_COMMANDS} - allowed

@@ -51,7 +51,7 @@ async def introduced(transport: CodexTransport) -> str:
         answer = await transport.call("initialize", {"clientInfo": CLIENT, "capabilities": CAPABILITIES})
     except CallRefusedError as error:
         raise UnfitAgentError(f"codex does not speak kasmon's protocol: {error.said}.") from error
-    await transport.notify("initialized")
+    await transport.send_notification("initialized")
     version = re.search(r"/(\d+\.\d+\.\d+\S*)", text(answer, "userAgent"))
     return version[1] if version else ""
 

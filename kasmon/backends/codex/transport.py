@@ -83,7 +83,7 @@ class CodexTransport:
         finally:
             del self._calls[mine]
 
-    async def notify(self, method: str) -> None:
+    async def send_notification(self, method: str) -> None:
         """Send the notification *method*.
 
         Raises:
