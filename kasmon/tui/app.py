@@ -125,6 +125,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self._first_fleet = fleet
         self.has_fleet = False
         self.last_key_at = self.clock.ticking()
+        self._toasted_at: dict[Toast, float] = {}
         self.user_settings.adopt(self.settings)
 
     # Startup.
@@ -342,7 +343,12 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         if any(isinstance(screen, Overlay) for screen in self.screen_stack):
             return  # no toast over a card or a dialog; the list shows the state, and the bell rang
         rises = self.permissions.may_rise  # a pending request opens a card in a moment
+        now = self.clock.ticking()
+        self._toasted_at = {toast: at for toast, at in self._toasted_at.items() if now - at < self.NOTIFICATION_TIMEOUT}
         for toast in shortened(toast for toast in shown if toast.state != "asking" or not rises):
+            if toast in self._toasted_at:
+                continue  # it is still on the screen: a request that was read anew has another id
+            self._toasted_at[toast] = now
             self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:

@@ -73,6 +73,21 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
         assert [1] == rung
 
 
+async def test_a_note_that_is_still_on_the_screen_is_not_shown_twice() -> None:
+    """A terminal's request that was half drawn at first is read anew, and is another one then."""
+    app = kasmon(fleet(idle("y"), working("x")))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        for number in (1, 2):
+            app._take(fleet(idle("y"), asking("x", command("x", "make release", number))))
+            await pilot.pause()
+        assert 1 == text_of(app).count("x has a request")
+
+        app._take(fleet(idle("y"), asking("x", command("x", "make clean", 3))))
+        await pilot.pause()
+        assert 2 == text_of(app).count("x has a request")
+
+
 @pytest.mark.parametrize(
     ("settings", "bells", "notes"),
     [(DashboardSettings(bell=False), 0, True), (DashboardSettings(toasts=False), 1, False)],
