@@ -53,10 +53,10 @@ SLOW: Final = ACP.replace('result = {"stopReason"', 'exec(SLOWLY); result = {"st
 )
 """An agent whose turns take until there is a file `go`."""
 KILLS: Final = (
-    ("freeze", "before", "pausing"),
-    ("freeze", "after", "pausing"),
-    ("thaw", "before", "resuming"),
-    ("thaw", "after", "resuming"),
+    ("pause", "before", "pausing"),
+    ("pause", "after", "pausing"),
+    ("resume", "before", "resuming"),
+    ("resume", "after", "resuming"),
 )
 """What the host is killed at, when, and what its log says then."""
 DIES: Final = """
@@ -234,7 +234,7 @@ def host_that_dies(kasmon: Line, act: str, when: str) -> None:
     host = subprocess.Popen(
         [sys.executable, "-P", "-c", DIES, act, when], env=kasmon.environment, cwd="/", stdin=subprocess.DEVNULL
     )
-    if act == "thaw":
+    if act == "resume":
         until(lambda: lock_holder(kasmon.places.tmux_host_lock) == host.pid and listens(kasmon), LIMIT_S)
         asyncio.run(hears_nothing(kasmon))
     assert -signal.SIGKILL == host.wait(LIMIT_S)
@@ -252,14 +252,14 @@ def test_a_host_that_is_killed_in_the_midst_of_a_step_leaves_one_that_the_next_f
     shows(kasmon, session, "ready")
     agent = session_of(kasmon, session).pid
     for count, (act, when, left) in enumerate(KILLS, 1):
-        if act == "freeze":
+        if act == "pause":
             configured(kasmon, never.replace("after_seconds = 0", "after_seconds = 0.2"))
         else:
             configured(kasmon, never)
             assert 0 == kasmon("sandbox", "pause", session).code
         host_that_dies(kasmon, act, when)
         assert (left, "intended") == steps(kasmon, session)[-1]
-        assert ((act == "freeze") is (when == "after")) is stands_still(agent)
+        assert ((act == "pause") is (when == "after")) is stands_still(agent)
         configured(kasmon, never)
         assert 0 == kasmon("send", session, f"clear; echo {act} {when} $x").code
         shows(kasmon, session, f"{act} {when} 42")

@@ -21,16 +21,16 @@ from tests.sandbox.nights import Nights, Step, judged, killed, tried
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]
 VM_SLEEP: Final[tuple[Step, ...]] = (
-    ("asked", "call"),
-    ("written", "call"),
-    ("cleaned", "call"),
+    ("send_request", "call"),
+    ("write_memory", "call"),
+    ("remove_credentials", "call"),
     ("SnapshotStore._place", "call"),
     ("SnapshotStore._write", "call"),
     ("VmFiles.end", "call"),
     ("VmFiles.end", "return"),
 )
 VM_WAKE: Final[tuple[Step, ...]] = (
-    ("started", "call"),
+    ("start_host_end", "call"),
     ("QmpClient.moved", "call"),
     ("SnapshotStore.used", "call"),
     ("SnapshotStore.moved_on", "call"),
