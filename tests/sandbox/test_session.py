@@ -552,7 +552,7 @@ async def a_host_that_is_killed(lab: Lab) -> AsyncIterator[None]:
     await asyncio.gather(*lab.asking, return_exceptions=True)
 
 
-SLOW = "echo x >> runs; echo one; until [ -e go ]; do sleep 0.01; done; echo two"
+SLOW = "echo x >> runs; echo one; until [ -e go ]; do sleep 0.1; done; echo two"
 
 
 async def begun(lab: Lab, code: str = SLOW, run: str = "r1") -> None:
@@ -579,11 +579,23 @@ async def test_what_ran_when_its_host_was_killed_is_found_again_told_and_not_run
     assert ["r1"] == [fact.call for fact in lab.only(ToolFinished) if "one\ntwo" in fact.output]
 
 
+async def until_open(lab: Lab) -> None:
+    """Wait until the host has its agent; before that it refuses, and says that the session is still starting."""
+    while True:
+        try:
+            await lab.do(Configure(model="none"))
+        except UnableError:
+            return
+        except RefusedError:
+            await asyncio.sleep(0)
+
+
 async def test_it_can_be_interrupted_through_the_next_host(lab: Lab) -> None:
     async with a_host_that_is_killed(lab):
         await begun(lab)
 
     async with lab.lab():
+        await until_open(lab)
         await lab.do(Interrupt(run="r1"))
         await auntil(lambda: lab.only(ToolFinished))
 
@@ -605,6 +617,7 @@ async def test_an_interrupt_waits_for_the_next_host_to_reach_the_sandbox(lab: La
     lab.reach = late
     async with lab.lab(started=False):
         assert await asyncio.to_thread(asked.wait, 20)
+        await until_open(lab)
         interrupting = asyncio.create_task(lab.do(wish))
         with pytest.raises(UnableError):  # the host takes requests in their order
             await lab.do(Configure(model="none"))
