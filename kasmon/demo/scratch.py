@@ -23,7 +23,7 @@ from kasmon.demo import sandboxes
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import Paths, places, private_folder, write_private
-from kasmon.process_identity import is_running, started_at
+from kasmon.process_identity import is_running, started_at, variables_of
 from kasmon.tmux.server import TmuxServer
 
 GRACE_S = 3.0
@@ -129,7 +129,7 @@ def _hosts(inside: Paths) -> set[int]:
     pids = {pid for path in locks if (pid := lock_holder(path))}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.cmdline()[2:5] == ["-m", "kasmon", "host"] and _is_inside(process.environ(), inside):
+            if process.cmdline()[2:5] == ["-m", "kasmon", "host"] and _is_inside(variables_of(process.pid), inside):
                 pids.add(process.pid)
     return pids
 

@@ -11,19 +11,18 @@ is not ended with the agent, provided that a scan has seen it.
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from secrets import token_hex
 from typing import Final
 
 import psutil
 
 from kasmon.launch import RUN
+from kasmon.process_identity import variables_of
 
 END_S: Final = 1.0
 """How long the processes may take to end, in seconds."""
 ROUNDS: Final = 5
 """How often to scan again for processes that started while the others were killed."""
-HAS_PROC: Final = Path("/proc/self/environ").exists()
 
 
 class ProcessFamily:
@@ -71,34 +70,16 @@ class ProcessFamily:
     def _marked(self) -> Iterator[psutil.Process]:
         """Yield the processes that carry the mark, without the agent itself."""
         for pid in psutil.pids():
-            if pid != self._pid and _carries(pid, self._mark):
+            if pid != self._pid and variables_of(pid).get(RUN) == self._mark:
                 with contextlib.suppress(psutil.Error):
                     yield psutil.Process(pid)
 
 
 def family_of(pid: int) -> ProcessFamily:
     """Return the current family of the agent *pid*; its mark is read from its environment. Blocks."""
-    try:
-        mark = psutil.Process(pid).environ().get(RUN, "")
-    except (psutil.Error, OSError):
-        mark = ""
-    family = ProcessFamily(pid, mark or token_hex(16))
+    family = ProcessFamily(pid, variables_of(pid).get(RUN, "") or token_hex(16))
     family.scan()
     return family
-
-
-def _carries(pid: int, mark: str) -> bool:
-    """Whether process *pid* has *mark*; false if its environment may not be read."""
-    if HAS_PROC:
-        try:
-            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            return False
-        return f"{RUN}={mark}".encode() in variables
-    try:
-        return psutil.Process(pid).environ().get(RUN) == mark
-    except (psutil.Error, OSError):
-        return False
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

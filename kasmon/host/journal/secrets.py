@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from kasmon.backends.common.environment import given_secrets, inherited, own_prefixes, secret_values
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
+from kasmon.process_identity import variables_of
 
 
 def secrets_of(
@@ -29,9 +30,4 @@ def secrets_of(
 
 def secrets_in(pid: int) -> tuple[str, ...]:
     """Return values with secret names among the variables of process *pid*; empty if they are not readable."""
-    import psutil  # heavy, and only needed for an agent that another host started
-
-    try:
-        return secret_values(psutil.Process(pid).environ())
-    except (psutil.Error, OSError):
-        return ()
+    return secret_values(variables_of(pid))

@@ -10,14 +10,13 @@ Only positive evidence counts, so a user in their own tmux, screen, container or
   itself in another group.
 """
 
-import contextlib
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.launch import MACHINERY, RUN
-from kasmon.process_identity import HAS_PROC, fields
+from kasmon.process_identity import HAS_PROC, fields, variables_of
 
 SESSION: Final = "KASMON_SESSION"
 """Every agent gets this variable."""
@@ -119,11 +118,8 @@ def _look(pid: int) -> ProcessFacts | None:
         if (stat_fields := fields(pid)) is None:
             return None
         parent, group, session = (int(number) for number in stat_fields[1:4])
-        variables: dict[str, str] = {}
-        with contextlib.suppress(OSError):  # another user's, for example init
-            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            variables = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries)
-        return ProcessFacts(parent, group, session, stat_fields[0] in (b"Z", b"X"), *_parse_variables(variables))
+        has_ended = stat_fields[0] in (b"Z", b"X")
+        return ProcessFacts(parent, group, session, has_ended, *_parse_variables(variables_of(pid)))
     import psutil  # only here, where there is no /proc
 
     try:
@@ -132,10 +128,7 @@ def _look(pid: int) -> ProcessFacts | None:
         group, session = os.getpgid(pid), os.getsid(pid)
     except (psutil.Error, OSError):
         return None
-    try:
-        return ProcessFacts(parent, group, session, has_ended, *_parse_variables(process.environ()))
-    except (psutil.Error, OSError):
-        return ProcessFacts(parent, group, session, has_ended, "", 0)
+    return ProcessFacts(parent, group, session, has_ended, *_parse_variables(variables_of(pid)))
 
 
 def _parse_variables(variables: dict[str, str]) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Final
 
+from kasmon.process_identity import read_environ
 from kasmon.sandbox.shared.processes import PROC, name_inside, tree
 
 IN_MEMORY: Final = ("/tmp", "/run", "/dev/shm")
@@ -30,7 +31,7 @@ def read_environments(init: int) -> Iterator[tuple[str, bytes]]:
     """Yield each process of the jail, as text, with its initial environment; skip those that cannot be read."""
     for pid in tree(init):
         try:
-            environ = (PROC / f"{pid}/environ").read_bytes()
+            environ = read_environ(pid)
             name = (PROC / f"{pid}/comm").read_text(errors="replace").strip()
         except OSError:
             continue

@@ -29,6 +29,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, TerminalEntry
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
+from kasmon.process_identity import variables_of
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.recovery import claude, codex
 
@@ -155,7 +156,7 @@ def _registry_location(process: psutil.Process, home: Path | None) -> tuple[int,
         from kasmon.sandbox.shared.processes import name_inside  # only imported if there is a sandbox
 
         return int(name_inside(process.pid) or 0), home / ".claude"
-    environment = process.environ()
+    environment = variables_of(process.pid)
     config_dir = environment.get("CLAUDE_CONFIG_DIR")
     return process.pid, Path(config_dir) if config_dir else Path(environment.get("HOME", "/")) / ".claude"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kasmon import process_identity
 from kasmon.host.rpc import process_origin
 from kasmon.host.rpc.process_origin import evidence
 from kasmon.launch import MACHINERY
@@ -30,8 +31,9 @@ sys.stdin.read()
 
 BESIDE = """
 import sys
+from kasmon import process_identity
 from kasmon.host.rpc import process_origin as kin
-kin.HAS_PROC &= sys.argv[2] == "True"
+kin.HAS_PROC = process_identity.HAS_PROC = kin.HAS_PROC and sys.argv[2] == "True"
 print(kin.evidence(int(sys.argv[1])))
 """
 
@@ -338,6 +340,7 @@ def test_a_pid_that_the_system_does_not_tell_counts_as_an_agents(pid: int) -> No
 def test_without_proc_it_is_found_out_all_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS."""
     monkeypatch.setattr(process_origin, "HAS_PROC", False)
+    monkeypatch.setattr(process_identity, "HAS_PROC", False)
     agent = start(PARENT, KASMON_SESSION="abcdefgh")
     child = int(said(agent))
 

@@ -4,7 +4,6 @@ It is the best passive source: correct in every state, without any setup. The fi
 so it counts only for a running process with the start time that the file names.
 """
 
-import contextlib
 import os
 import re
 import sys
@@ -63,13 +62,6 @@ def folder_of(variables: Mapping[str, str]) -> Path | None:
         return Path(config) / "sessions"
     home = variables.get("HOME")
     return Path(home) / ".claude" / "sessions" if home else None
-
-
-def variables_of(pid: int) -> Mapping[str, str]:
-    """Return the environment of process *pid*; empty if it is not readable."""
-    with contextlib.suppress(psutil.Error, OSError):
-        return psutil.Process(pid).environ()
-    return {}
 
 
 def found(folder: Path, pids: Iterable[int | str]) -> Path | None:

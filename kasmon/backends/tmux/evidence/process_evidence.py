@@ -17,6 +17,7 @@ from kasmon.backends.tmux.evidence.process_table import ProcessTable
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.events import SignalSeen
 from kasmon.model.evidence import SIGSTOP
+from kasmon.process_identity import variables_of
 
 REGISTERED: Final = frozenset({"claude"})
 """Programs that keep a registry."""
@@ -74,7 +75,7 @@ class ProcessEvidence:
             self._read_notes()
             inputs = list(self._calls.values())
         if self._program == "opencode":
-            variables = claude_registry.variables_of(self._pids[-1]) or claude_registry.variables_of(self._pid)
+            variables = variables_of(self._pids[-1]) or variables_of(self._pid)
             inputs += opencode_calls.waiting(variables, None if self._sandbox is None else self._sandbox.home)
         return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
 
@@ -163,7 +164,7 @@ class ProcessEvidence:
     def _find_registry(self) -> Path | None:
         """Return the folder of its registry, if known."""
         if self._sandbox is None:
-            return claude_registry.folder_of(claude_registry.variables_of(self._pids[-1]))
+            return claude_registry.folder_of(variables_of(self._pids[-1]))
         return claude_registry.folder_of({"HOME": str(self._sandbox.home)})
 
     def _names(self) -> dict[str, int]:

@@ -1,0 +1,64 @@
+"""What a process's environment tells, also while the process executes a new program."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kasmon import process_identity
+from kasmon.launch import RUN
+from kasmon.process_identity import HAS_PROC, read_environ, variables_of
+
+needs_proc = pytest.mark.skipif(not HAS_PROC, reason="this system has no /proc")
+
+SLEEPER = ["sh", "-c", "echo up; read line"]
+EXECUTES = """set -- "$1"; exec sh -c "$1" sh "$1" """
+"""A shell's script that executes itself for ever."""
+
+
+@contextmanager
+def running(argv: list[str], variables: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(argv, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_environment_is_the_one_that_it_was_started_with() -> None:
+    with running(SLEEPER, {"PATH": "/usr/bin:/bin", "A": "1=2", "EMPTY": "", "LINES": "a\nb"}) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = variables_of(process.pid)
+
+    assert {"PATH": "/usr/bin:/bin", "A": "1=2", "EMPTY": "", "LINES": "a\nb"}.items() <= found.items()
+
+
+def test_it_is_empty_for_a_process_that_is_gone() -> None:
+    with running(SLEEPER, {}) as process:
+        pass
+
+    assert {} == variables_of(process.pid)
+
+
+@needs_proc
+def test_a_process_that_executes_programs_for_ever_has_its_environment_each_time() -> None:
+    """Linux reports an empty one in one of twenty reads of such a process."""
+    with running(["sh", "-c", EXECUTES, "sh", EXECUTES], {"PATH": "/usr/bin:/bin", RUN: "the mark"}) as process:
+        found = [variables_of(process.pid).get(RUN) for _ in range(3_000)]
+
+    assert {"the mark"} == set(found)
+
+
+@needs_proc
+def test_nobody_waits_for_an_environment_that_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waited would wait for longer than a test may take."""
+    monkeypatch.setattr(process_identity, "EXEC_S", 600.0)
+
+    with running([sys.executable, "-c", "print('up', flush=True); input()"], {}) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+
+        assert b"" == read_environ(process.pid)
