@@ -39,6 +39,20 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
+# sh: `tests FOLDER ROUNDS ARGUMENT...` runs pytest with its cache in .cache/FOLDER. At most ten tests that fail beside others
+# must each pass alone, in so many ROUNDS: they start hundreds of processes, on a machine that others may be using.
+TESTS = tests() { \
+	cache=.cache/$$1 rounds=$$2 failed=.cache/$$1/v/cache/lastfailed; shift 2; rm -f "$$failed"; \
+	$(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@"; status=$$?; \
+	if [ $$status != 1 ] || [ "$$(grep -c :: "$$failed")" -gt 10 ]; then return $$status; fi; \
+	cp "$$failed" "$$cache/failed"; \
+	for round in $$rounds; do \
+		cp "$$cache/failed" "$$failed"; \
+		KASMON_EVIDENCE=anew $(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@" -n 0 --last-failed --last-failed-no-failures=none || return; \
+	done; \
+	echo "Failed beside other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
+	}
+
 .PHONY: run test chaos agents test-agents test-agents-in-machines test-sandboxes test-interpreters test-web check bench confusion record-screens \
 	screenshots pages lock tmux sshd shells jail browser machine clean
 .NOTPARALLEL:
@@ -50,20 +64,18 @@ run: $(READY) tmux
 # more. Compiled anew is what changed: the tests start hundreds of processes, and each worker reads each test file.
 test: $(READY) tmux
 	@$(PYTHON) -m compileall -q kasmon
-	@status=0; pictures=; told=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
+	@$(TESTS); status=0; pictures=; told=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
 	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$told" 2>&1 & pictures=$$!;) \
-	$(PYTHON) -m pytest -n 4 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
+	tests pytest '1 2 3' -n 4 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
 	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$told"; fi; \
 	rm -f "$$told"; exit $$status
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
-# screens and they themselves were taken for: it fails where that was sure and wrong. Three at a time, since they mostly wait;
-# what fails beside another has to pass alone.
+# screens and they themselves were taken for: it fails where that was sure and wrong. Three at a time, since they mostly wait.
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
-	@status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
-	$(PYTHON) -m pytest -n 3 -m agents -o timeout=180 tests/agents || \
-	KASMON_EVIDENCE=anew $(PYTHON) -m pytest -m agents -o timeout=180 --last-failed --last-failed-no-failures=none tests/agents || status=$$?; \
+	@$(TESTS); status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
+	tests agents-pytest 1 -n 3 -m agents -o timeout=180 tests/agents || status=$$?; \
 	$(PYTHON) -m tests.detection.matrix golden live || status=$$?; \
 	exit $$status
 
@@ -84,7 +96,7 @@ confusion: $(READY)
 # Real sandboxes, each of its own; one of a kind that this machine cannot make is skipped and says why, unless
 # KASMON_REQUIRE_SANDBOXES names that kind.
 test-sandboxes: $(READY) tmux jail machine
-	@$(PYTHON) -m pytest -n 3 -m sandboxes $(SANDBOX_TESTS)
+	@$(TESTS); tests sandboxes-pytest '1 2 3' -n 3 -m sandboxes $(SANDBOX_TESTS)
 
 # All that interpreters promise, in every tier; of that `test-sandboxes` runs the core.
 test-interpreters: $(READY) jail machine

@@ -38,6 +38,8 @@ TOOLS = (
     "touch",
 )
 
+SANDBOXES = "python -P -m pytest -o cache_dir=.cache/sandboxes-pytest -n 3 -m sandboxes"
+
 NOTES = 'echo "$(basename "$0") $*" >>"$CALLS"'
 
 PYTHON = """
@@ -190,7 +192,7 @@ def test_root_gets_what_sandboxes_are_made_of_and_the_tests_run_also_without(clo
     assert {"bubblewrap", *others} >= named >= {"bubblewrap", *others[:3]}
     assert "python -P -m tests.sandbox.machines" in clone.calls
     assert "git is missing: the tests of sandboxes need it (apt-get install -y git)." in said.stdout.splitlines()
-    assert "python -P -m pytest -n 3 -m sandboxes" == clone.calls[-1]
+    assert SANDBOXES == clone.calls[-1]
 
 
 def test_a_system_without_jails_gets_nothing_for_them(clone: Clone) -> None:
@@ -200,7 +202,7 @@ def test_a_system_without_jails_gets_nothing_for_them(clone: Clone) -> None:
     clone.program("brew")
 
     assert 0 == clone.run("make", "test-sandboxes").returncode
-    assert {"uname", "python -P -m pytest -n 3 -m sandboxes"} == {call.strip() for call in clone.calls}
+    assert {"uname", SANDBOXES} == {call.strip() for call in clone.calls}
 
 
 def test_where_the_checks_run_jails_must_be_made(clone: Clone) -> None:
@@ -313,9 +315,74 @@ def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(
     assert 0 != clone.run("make", "test").returncode
     assert [
         "python -P -m compileall -q kasmon",
-        "python -P -m pytest -n 4 --ignore=tests/tui/test_pictures.py",
+        "python -P -m pytest -o cache_dir=.cache/pytest -n 4 --ignore=tests/tui/test_pictures.py",
         "python -P -m pytest tests/tui/test_pictures.py",
     ] == sorted(clone.calls)
+
+
+FAILS = """
+case "$*" in
+*"-m pytest"*)
+    mkdir -p .cache/sandboxes-pytest/v/cache
+    echo run >>runs
+    case $(grep -c run runs) in {passes}) exit 0 ;; esac
+    {lines} >.cache/sandboxes-pytest/v/cache/lastfailed
+    exit {status} ;;
+esac
+"""
+"""A pytest that fails in each run but those of the numbers *passes*."""
+ALONE = f"{SANDBOXES} -n 0 --last-failed --last-failed-no-failures=none"
+
+
+def of_pytest(clone: Clone) -> list[str]:
+    return [call.strip() for call in clone.calls if "pytest" in call]
+
+
+def test_what_fails_beside_other_tests_and_passes_three_times_alone_is_named_and_no_failure(clone: Clone) -> None:
+    clone.ready()
+    clone.program("uname", "echo Darwin")
+    clone.program("tmux")
+    clone.program(
+        ".venv/bin/python", FAILS.format(passes="2|3|4", lines="echo '\"tests/a.py::test_it\": true'", status=1)
+    )
+
+    ran = clone.run("make", "test-sandboxes")
+
+    assert 0 == ran.returncode
+    assert [SANDBOXES, ALONE, ALONE, ALONE] == of_pytest(clone)
+    assert "tests/a.py::test_it" in ran.stdout
+
+
+@pytest.mark.parametrize(("passes", "alone"), [("3|4", 1), ("2|4", 2), ("2|3", 3)])
+def test_what_fails_alone_once_is_a_failure(clone: Clone, passes: str, alone: int) -> None:
+    clone.ready()
+    clone.program("uname", "echo Darwin")
+    clone.program("tmux")
+    clone.program(
+        ".venv/bin/python", FAILS.format(passes=passes, lines="echo '\"tests/a.py::test_it\": true'", status=1)
+    )
+
+    assert 0 != clone.run("make", "test-sandboxes").returncode
+    assert [SANDBOXES, *[ALONE] * alone] == of_pytest(clone)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("for each in 1 2 3 4 5 6 7 8 9 10 11; do echo a.py::$each; done", 1),
+        ("echo a.py::test_it", 2),
+        ("echo a.py::test_it", 3),
+    ],
+    ids=["eleven failures", "interrupted", "an internal error"],
+)
+def test_many_failures_and_a_run_that_did_not_end_are_failures_at_once(clone: Clone, lines: str, status: int) -> None:
+    clone.ready()
+    clone.program("uname", "echo Darwin")
+    clone.program("tmux")
+    clone.program(".venv/bin/python", FAILS.format(passes="2|3|4", lines=lines, status=status))
+
+    assert 0 != clone.run("make", "test-sandboxes").returncode
+    assert [SANDBOXES] == of_pytest(clone)
 
 
 def locked() -> dict[str, Version]:
