@@ -22,6 +22,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.theme.theme import DEFAULT, shipped
 from tests.tui.worlds import text_of
@@ -128,6 +129,8 @@ async def test_a_creation_that_failed_is_removed_by_its_key(failed: None, app: K
         await until_text(pilot, "failed")
         await pilot.press("X")
         await until_text(pilot, "y remove")
+        shown_at = app.clock.ticking()
+        await auntil(lambda: app.clock.ticking() - shown_at > SILENCE_S)
         await pilot.press("y")
         await auntil(lambda: not app.fleet.sessions, limit_s=20)
 

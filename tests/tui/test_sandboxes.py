@@ -123,7 +123,7 @@ async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None
         await auntil(lambda: "Pause 4 sandboxes? They resume on next use." in text_of(pilot.app))
         assert "1 is in a turn and will pause when it ends." in text_of(pilot.app)
         await pilot.press("y")  # too soon: it was typed for something else
-        await pilot.pause()
+        await auntil(lambda: "This key came before the question could be read." in text_of(pilot.app))
         assert [] == world_of(pilot).wished
         await sure(pilot)
 

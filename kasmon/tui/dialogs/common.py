@@ -27,6 +27,8 @@ from kasmon.tui.widgets.reader import Reader, Rows
 WHEN: dict[str, When] = {"send now": "now", "queue": "idle", "interrupt": "interrupt"}
 ANYWAY: Final = "send anyway"
 """Offered once a prompt was refused because the agent's input box was not visible."""
+TOO_EARLY: Final = "This key came before the question could be read.", "Press it again to confirm."
+"""The error and the hint for a yes that does not count yet."""
 
 
 class PromptDialog(Dialog):
@@ -191,11 +193,11 @@ class Confirmation(msgspec.Struct, frozen=True):
     yes: str
     """What the key `y` does, in a word or two."""
     deaf_s: float = SILENCE_S
-    """A yes within this many seconds was typed for something else, and is ignored."""
+    """A yes within this many seconds was typed for something else, and does not count."""
 
 
 class ConfirmDialog(TextDialog):
-    """A question that only `y` confirms; Enter does nothing, and a `y` typed too early is ignored.
+    """A question that only `y` confirms; Enter does nothing, and a `y` typed too early does not count and says so.
 
     The user must have seen all of it: a text too long for the window must be scrolled to its end first.
     """
@@ -238,8 +240,9 @@ class ConfirmDialog(TextDialog):
             self.offer(*self.offered(("up down", "scroll")))
 
     def action_yes(self) -> None:
-        is_late_enough = self.clock.ticking() - self._shown_at >= self.question.deaf_s
-        if is_late_enough and (not self.question.deaf_s or self.is_read()):
+        if self.clock.ticking() - self._shown_at < self.question.deaf_s:
+            self.complain(*TOO_EARLY)
+        elif not self.question.deaf_s or self.is_read():
             self.then(self)
 
     def _rows(self, width: int) -> Sequence[TextLine]:

@@ -13,7 +13,7 @@ from kasmon.supervisor.plans.edit import PlanEdit
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.agent_choice import AgentDialog
 from kasmon.tui.dialogs.base import DialogField
-from kasmon.tui.dialogs.common import TextDialog
+from kasmon.tui.dialogs.common import TOO_EARLY, TextDialog
 from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
@@ -42,9 +42,11 @@ class PlanEditDialog(TextDialog):
         return (*(() if self.edit.refused else (("y", self.verb),)), scroll, ("esc", "cancel"))
 
     def action_yes(self) -> None:
-        if self.edit.refused or self.clock.ticking() - self._shown_at < SILENCE_S:
+        if self.edit.refused:
             return
-        if self.is_read():
+        if self.clock.ticking() - self._shown_at < SILENCE_S:
+            self.complain(*TOO_EARLY)
+        elif self.is_read():
             self.want(ApplyPlanEdit(plan=self.plan, digest=self.edit.digest))
 
     def _rows(self, width: int) -> Sequence[TextLine]:

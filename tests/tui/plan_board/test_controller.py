@@ -481,6 +481,7 @@ async def test_an_edited_plan_is_taken_over_as_it_was_shown_by_a_key_after_the_a
 
         await press(pilot, "enter", "y")
         assert [] == wished(pilot)
+        await auntil(lambda: "This key came before the question could be read." in text_of(pilot.app))
         await say_yes(pilot)
         assert [ApplyPlanEdit(plan="parser", digest="d" * 64)] == wished(pilot)
 
