@@ -109,7 +109,7 @@ class TmuxAgent(PaneListener):
         if owns_pane:
             self.state_monitor.view = FullView(self.state_monitor, self.pane_writer, self._is_focused)
         self._answering = AnswerDelivery(self.state_monitor, self.pane_writer)
-        line.listen(self.pane, self)
+        line.listeners.listen(self.pane, self)
         self._pane_output = PaneOutput(output_monitor, line, self.pane, self.say, self._last_line)
         self.pane_writer.on_typed = self._pane_output.typed
 
@@ -279,7 +279,7 @@ class TmuxAgent(PaneListener):
 
     def let_go(self) -> None:
         """Stop monitoring it and leave it running. Idempotent."""
-        self._line.unlisten(self.pane, self)
+        self._line.listeners.unlisten(self.pane, self)
         self.state_monitor.close()
         self._pane_output.close()
         for task in self._tasks:
@@ -368,7 +368,7 @@ class TmuxAgent(PaneListener):
         self._events.put_nowait(None)
         self.state_monitor.close()
         self._pane_output.close()
-        self._line.unlisten(self.pane, self)
+        self._line.listeners.unlisten(self.pane, self)
 
     # -- control
 
