@@ -24,7 +24,7 @@ from kasmon.sandbox.guest.request_fields import VARIABLE, InvalidRequestError, W
 from kasmon.sandbox.guest.runs import GuestRuns
 from kasmon.sandbox.guest.services import GuestService
 from kasmon.sandbox.guest.turn import GuestTurn
-from kasmon.sandbox.guest.worker_interpreters import NodeInterpreter, PythonInterpreter
+from kasmon.sandbox.guest.worker_interpreters import node_interpreter, python_interpreter
 
 PROTOCOL = 1
 CLIENTS = 256
@@ -60,9 +60,9 @@ class RequestRouter:
         self._interpreters: dict[str, Interpreter] = {
             each.name: each
             for each in (
-                PythonInterpreter(self.loop, self._place),
+                python_interpreter(self.loop, self._place),
                 BashInterpreter(self.loop, self._place),
-                NodeInterpreter(self.loop, self._place),
+                node_interpreter(self.loop, self._place),
             )
         }
         self._upkeep = GuestEnvironment(self.loop)
