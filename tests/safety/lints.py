@@ -159,7 +159,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "whole"),  # likewise
         ("kasmon/sandbox/microvm/link/guest_init.py", "asked"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/link/guest_init.py", "hello"),  # likewise
-        ("kasmon/sandbox/shared/memory_scrub.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
+        ("kasmon/sandbox/microvm/snapshot_writer.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/debian_packages.py", "_put"),  # a package's file, with its own mode, for a disk
         ("kasmon/sandbox/microvm/warm_pool.py", "make"),  # an empty disk, in a folder of ours
         ("kasmon/sandbox/microvm/snapshot_writer.py", "write_memory"),  # a memory, 0600, handed to QEMU open

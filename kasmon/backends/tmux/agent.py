@@ -17,8 +17,7 @@ from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.input.answer_delivery import AnswerDelivery
 from kasmon.backends.tmux.input.command_completion import CommandCompletion, has_terminal, program_name, supports_query
 from kasmon.backends.tmux.input.full_view import FullView
-from kasmon.backends.tmux.input.interruption import interrupt
-from kasmon.backends.tmux.input.pane_writer import PaneWriter
+from kasmon.backends.tmux.input.pane_writer import PaneWriter, interrupt
 from kasmon.backends.tmux.input.prompt_delivery import PromptDelivery, PromptTarget
 from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.backends.tmux.pane_events import PaneListener
