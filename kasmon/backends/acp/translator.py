@@ -5,7 +5,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 from acp import RequestError
@@ -36,7 +36,7 @@ from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, of_options
 from kasmon.backends.acp.tool_calls import STATES, AcpToolCalls
 from kasmon.backends.acp.usage import NOTHING, UsageTotals
-from kasmon.backends.base import Chunk
+from kasmon.backends.base import AgentOutput, Chunk
 from kasmon.model.commands import ConversationUsage
 from kasmon.model.events import (
     Event,
@@ -114,7 +114,7 @@ def _beginning(raw: Any) -> str:
         return repr(raw)[:RAW]
 
 
-Said = Sequence[Event | Chunk]
+AgentOutputs: TypeAlias = Sequence[AgentOutput]
 Update = (
     UserMessageChunk
     | AgentMessageChunk
@@ -197,7 +197,7 @@ class AcpTranslator:
         """Interpret messages as an agent with *habits* means them from now on."""
         self.habits = self.tools.habits = habits
 
-    def heard(self, params: Any, at: float) -> Said:
+    def heard(self, params: Any, at: float) -> AgentOutputs:
         """Return the events of a `session/update` with *params*."""
         try:
             told = SessionNotification.model_validate(params)
@@ -209,12 +209,12 @@ class AcpTranslator:
             return []
         return self._said(told.update, at)
 
-    def begins(self, at: float) -> Said:
+    def begins(self, at: float) -> AgentOutputs:
         """End the replay and any open message, for a new prompt."""
         self.history = None
         return self.speech.ended(at)
 
-    def ends(self, at: float, answer: Mapping[str, Any] | None = None) -> Said:
+    def ends(self, at: float, answer: Mapping[str, Any] | None = None) -> AgentOutputs:
         """End the turn, with the agent's *answer* if there is one."""
         facts = [*self.speech.ended(at), *self.tools.ended(at)]
         if answer is not None:
@@ -237,7 +237,7 @@ class AcpTranslator:
                 return False
         return True
 
-    def _said(self, update: Update, at: float) -> Said:
+    def _said(self, update: Update, at: float) -> AgentOutputs:
         match update:
             case AgentMessageChunk() | AgentThoughtChunk():
                 return self._spoken(update, at)
@@ -264,7 +264,7 @@ class AcpTranslator:
             case other:
                 assert_never(other)
 
-    def _spoken(self, update: AgentMessageChunk | AgentThoughtChunk, at: float) -> Said:
+    def _spoken(self, update: AgentMessageChunk | AgentThoughtChunk, at: float) -> AgentOutputs:
         text = text_of(update.content)
         is_thought = isinstance(update, AgentThoughtChunk)
         if Quirk.MODE_IN_TEXT in self.habits and not is_thought and (mode := self._mode_in(text)):

@@ -17,7 +17,7 @@ from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack
 from kasmon.host.rpc.errors import rebuilt
 from kasmon.host.rpc.frames import (
     ANSWER_S,
-    Failed,
+    FailureReply,
     Frame,
     FromHost,
     Hello,
@@ -126,7 +126,7 @@ class HostLink:
             ) from error
         finally:
             self._asked.pop(n, None)
-        if isinstance(answered, Failed):
+        if isinstance(answered, FailureReply):
             raise rebuilt(answered)
         return answered
 

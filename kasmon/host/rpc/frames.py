@@ -33,14 +33,14 @@ Frame: TypeAlias = NotificationFrame | NumberedFrame
 
 
 class Hello(NumberedFrame, frozen=True, kw_only=True, tag="hello"):
-    """The client's first frame; answered by `Welcome`, or by `Failed` if the versions do not fit."""
+    """The client's first frame; answered by `Welcome`, or by `FailureReply` if the versions do not fit."""
 
     version: int = VERSION
     as_agent: bool = False
 
 
 class ExecuteCommand(NumberedFrame, frozen=True, kw_only=True, tag="do"):
-    """Send this command to the session's agent; answered by `CommandDone` or `Failed`.
+    """Send this command to the session's agent; answered by `CommandResult` or `FailureReply`.
 
     The answer to a prompt has a receipt, to a run its result, to a checkpoint its id. A run's output is pushed to the
     client that requested the run.
@@ -53,7 +53,7 @@ class ExecuteCommand(NumberedFrame, frozen=True, kw_only=True, tag="do"):
 
 
 class StartSession(NumberedFrame, frozen=True, kw_only=True, tag="start"):
-    """The shared tmux host: start the session by its `launch.json`. Answered by `CommandDone`."""
+    """The shared tmux host: start the session by its `launch.json`. Answered by `CommandResult`."""
 
     session: SessionId
     variables: bytes = b""
@@ -61,13 +61,13 @@ class StartSession(NumberedFrame, frozen=True, kw_only=True, tag="start"):
 
 
 class ReleasePane(NumberedFrame, frozen=True, kw_only=True, tag="forget"):
-    """Release an ended session's pane. Answered by `CommandDone`."""
+    """Release an ended session's pane. Answered by `CommandResult`."""
 
     session: SessionId
 
 
 class RenameWindow(NumberedFrame, frozen=True, kw_only=True, tag="rename"):
-    """Set this name on the session's window. Answered by `CommandDone`."""
+    """Set this name on the session's window. Answered by `CommandResult`."""
 
     session: SessionId
     name: str
@@ -80,7 +80,7 @@ class ListForeignPanes(NumberedFrame, frozen=True, kw_only=True, tag="foreign"):
 
 
 class ReportContext(NumberedFrame, frozen=True, kw_only=True, tag="say"):
-    """Record the agent's own report of its progress; see `ContextReported`. Answered by `CommandDone`."""
+    """Record the agent's own report of its progress; see `ContextReported`. Answered by `CommandResult`."""
 
     session: SessionId
     waiting: str | None = None
@@ -102,7 +102,7 @@ class ReadTerminal(NumberedFrame, frozen=True, kw_only=True, tag="read"):
 
 
 class DescribePane(NumberedFrame, frozen=True, kw_only=True, tag="look"):
-    """Answered by `PaneSeen`."""
+    """Answered by `PaneDescription`."""
 
     session: SessionId
     attaching: bool = False
@@ -159,7 +159,7 @@ class Scroll(NotificationFrame, frozen=True, kw_only=True, tag="scroll"):
 
 
 class Quit(NumberedFrame, frozen=True, kw_only=True, tag="quit"):
-    """End the host; agents in tmux run on, a structured agent ends with its host. Answered by `CommandDone`."""
+    """End the host; agents in tmux run on, a structured agent ends with its host. Answered by `CommandResult`."""
 
 
 class Welcome(NumberedFrame, frozen=True, kw_only=True, tag="welcome"):
@@ -174,7 +174,7 @@ class Welcome(NumberedFrame, frozen=True, kw_only=True, tag="welcome"):
     """How long this host may take to answer any frame, in seconds."""
 
 
-class CommandDone(NumberedFrame, frozen=True, kw_only=True, tag="done"):
+class CommandResult(NumberedFrame, frozen=True, kw_only=True, tag="done"):
     """The command was executed; with its result, if it has one."""
 
     receipt: Receipt | None = None
@@ -184,7 +184,7 @@ class CommandDone(NumberedFrame, frozen=True, kw_only=True, tag="done"):
     """The id of a checkpoint; for another sandbox command, what was lost by it."""
 
 
-class Failed(NumberedFrame, frozen=True, kw_only=True, tag="failed"):
+class FailureReply(NumberedFrame, frozen=True, kw_only=True, tag="failed"):
     """The command failed; `error` is an error's stable `code`."""
 
     error: str
@@ -211,7 +211,7 @@ class ForeignPanes(NumberedFrame, frozen=True, kw_only=True, tag="foreign-panes"
     panes: tuple[AdoptablePane, ...]
 
 
-class PaneSeen(NumberedFrame, frozen=True, kw_only=True, tag="pane-seen"):
+class PaneDescription(NumberedFrame, frozen=True, kw_only=True, tag="pane-seen"):
     """tmux's facts of a session's pane; titles and paths are sanitized."""
 
     width: int
@@ -321,11 +321,11 @@ FromClient: TypeAlias = (
 )
 FromHost: TypeAlias = (
     Welcome
-    | CommandDone
-    | Failed
+    | CommandResult
+    | FailureReply
     | TerminalText
     | ForeignPanes
-    | PaneSeen
+    | PaneDescription
     | TerminalRows
     | ClipboardCopy
     | TextDelta

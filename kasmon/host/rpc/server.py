@@ -38,7 +38,7 @@ class HostServer:
     """The socket of one host. `receive` gets each frame on arrival; `lost` each client that has disconnected.
 
     `receive` is called at once. It returns the answer, None for none, or an awaitable of either, which then runs
-    beside. A `KasmonError` becomes the answer `Failed`. A frame before `Hello`, or of another version, is not passed
+    beside. A `KasmonError` becomes a `FailureReply`. A frame before `Hello`, or of another version, is not passed
     on.
     """
 

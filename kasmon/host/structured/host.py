@@ -39,7 +39,7 @@ from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.declaration import said
 from kasmon.host.rpc.frames import (
     VERSION,
-    CommandDone,
+    CommandResult,
     DescribePane,
     ExecuteCommand,
     Frame,
@@ -288,29 +288,29 @@ class StructuredHost:
                 if connection.as_agent:
                     raise RefusedError("an agent cannot end its host.")
                 self._agent.end(STOPPED, Stop().grace_s)
-                return CommandDone(n=frame.n)
+                return CommandResult(n=frame.n)
             case StartSession() | ReleasePane() | RenameWindow():
-                return CommandDone(n=frame.n)
+                return CommandResult(n=frame.n)
             case DescribePane() | ReadTerminal():
                 raise InteractiveOnlyError(self._id)
             case _:
                 pass
         return None
 
-    async def _report_context(self, frame: ReportContext) -> CommandDone:
+    async def _report_context(self, frame: ReportContext) -> CommandResult:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
         self._log_writer.note(said(frame, time.time()))
         await self._log_writer.written(WRITTEN_S)
-        return CommandDone(n=frame.n)
+        return CommandResult(n=frame.n)
 
-    async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
+    async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandResult:
         receipt = None
         if (sandboxed_agent := self._agent.sandboxed_agent) is not None and isinstance(frame.wish, Pause | Resume):
             self._must_run()
             await sandboxed_agent.lifecycle.move(frame.wish)
-            return CommandDone(n=frame.n)
+            return CommandResult(n=frame.n)
         if sandboxed_agent is not None:
             await sandboxed_agent.lifecycle.used(frame.wish)
         match frame.wish:
@@ -350,7 +350,7 @@ class StructuredHost:
                 await self._log_writer.written(WRITTEN_S)
                 return done
         await self._log_writer.written(WRITTEN_S)
-        return CommandDone(n=frame.n, receipt=receipt)
+        return CommandResult(n=frame.n, receipt=receipt)
 
     def _check_settings(self, configure: Configure) -> None:
         can = self._backend.abilities

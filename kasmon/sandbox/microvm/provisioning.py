@@ -35,7 +35,7 @@ KEEP_S: Final = 60.0
 BUILD_HINT: Final = "Build it: `kasmon sandbox image build`."
 WARM: Final = "warm"
 """The file beside a machine's disk with its memory, until it is stored as warm."""
-Warmed = Callable[[SandboxRuntime], None]
+WarmUp = Callable[[SandboxRuntime], None]
 
 
 class VmProvisioning:
@@ -152,7 +152,7 @@ class VmProvisioning:
         """Return the warm pool of a size."""
         return WarmPool(self.image_folder.parent / "machines", SIZES[size])
 
-    def warm(self, policy: SandboxPolicy, warmed: Warmed) -> Snapshot:
+    def warm(self, policy: SandboxPolicy, warmed: WarmUp) -> Snapshot:
         """Start a machine of *policy*, let *warmed* prepare it, and store it: new ones of its size are copies of it.
 
         Takes up to a minute. Nothing of the session of *policy* is left.
@@ -174,7 +174,7 @@ class VmProvisioning:
         finally:
             self._forget(policy)
 
-    def kept_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: Warmed) -> str:
+    def kept_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: WarmUp) -> str:
         """Store the machine of *vm_files*, which was just started and is not assigned to its session, as warm.
 
         It continues then, and must be greeted as another one.
@@ -206,7 +206,7 @@ class VmProvisioning:
                 left.unlink(missing_ok=True)
             return why
 
-    def _save_warm(self, vm_files: VmFiles, warmed: Warmed, memory: Path) -> None:
+    def _save_warm(self, vm_files: VmFiles, warmed: WarmUp, memory: Path) -> None:
         """Warm up and stop the machine of *vm_files*, and write its memory to the file *memory*."""
         warmed(self.require_runtime(vm_files))
         send_request(vm_files.control, KEEP_S, "freeze")
