@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
-from kasmon.model.commands import Launch, Run, SandboxWish, Wish
+from kasmon.model.commands import AgentCommand, Launch, Run, SandboxCommand
 from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import RunResult
 
@@ -69,7 +69,7 @@ class Agent(Protocol):
         """
         ...
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Send the command *command* to the agent; its effects arrive as events.
 
         Raises:
@@ -95,7 +95,7 @@ class SandboxedAgentControl(Protocol):
         """
         ...
 
-    async def keep(self, command: SandboxWish, /) -> str:
+    async def keep(self, command: SandboxCommand, /) -> str:
         """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
         Returns the checkpoint's id, or else a description of what was lost; empty if nothing was.

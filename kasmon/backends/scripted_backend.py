@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from kasmon.backends.base import Abilities, Agent, Chunk
-from kasmon.model.commands import Answer, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.commands import AgentCommand, Answer, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, SessionEnded, SessionStarted
 from kasmon.scripted_agent.agent import Actor
 from kasmon.scripted_agent.player import ScriptPause, SpokenText
@@ -47,7 +47,7 @@ class ScriptedAgent:
                     yield event
             await asyncio.sleep(0)  # a long script without pauses would starve other tasks
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Send the command *command* to the agent.
 
         Raises:

@@ -153,9 +153,9 @@ class Allow(Command, frozen=True, kw_only=True, tag="allow"):
     hosts: tuple[str, ...]
 
 
-Wish: TypeAlias = Prompt | Answer | Interrupt | Continue | Stop | Configure
+AgentCommand: TypeAlias = Prompt | Answer | Interrupt | Continue | Stop | Configure
 """Commands to an agent."""
-SandboxWish: TypeAlias = Run | Pause | Resume | Checkpoint | Restore | Fork | Allow
+SandboxCommand: TypeAlias = Run | Pause | Resume | Checkpoint | Restore | Fork | Allow
 """Commands to a session that is a sandbox."""
 
 

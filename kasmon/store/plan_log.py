@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kasmon.errors import LogMissingError, PlanNotFoundError, UnavailableError
-from kasmon.model.plan.events import Deed, PlanFact, PlanSteered, decode
+from kasmon.model.plan.events import PlanAction, PlanFact, PlanSteered, decode
 from kasmon.model.plan.parser import is_plan
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import PlanRun, apply
@@ -97,7 +97,7 @@ class PlanLog:
         self.add(fact)
         self.more()
 
-    def steer(self, decision: Deed, task: str = "", agent: str = "") -> None:
+    def steer(self, decision: PlanAction, task: str = "", agent: str = "") -> None:
         """Append a decision of the user."""
         self.add(PlanSteered(at=time.time(), deed=decision, task=task, agent=agent))
 

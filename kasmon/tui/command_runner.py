@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Answer, Prompt, Requeue, Run
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import AdoptPane, CreateSession, ForkSandbox, SendToAgent, Wanted
+from kasmon.tui.gateway.protocol import AdoptPane, CreateSession, ForkSandbox, SendToAgent, UserCommand
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
@@ -18,7 +18,7 @@ class CommandRunner:
     def __init__(self, app: "Kasmon") -> None:
         self.app = app
 
-    async def execute(self, wanted: Wanted, token: int) -> None:
+    async def execute(self, wanted: UserCommand, token: int) -> None:
         """Execute *wanted*, and give the outcome to the dialog waiting under *token* if that is still open."""
         assert self.app.gateway is not None
         try:
@@ -34,7 +34,7 @@ class CommandRunner:
         if word and not self.app.session_pane.shows_outcome_of(wanted):
             self.app.say(word)
 
-    def _handle_refusal(self, wanted: Wanted, token: int, error: KasmonError) -> None:
+    def _handle_refusal(self, wanted: UserCommand, token: int, error: KasmonError) -> None:
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
             self.app.permissions.failed(wanted.session, wanted.wish.request, error)
         dialog = self._find_dialog(token)

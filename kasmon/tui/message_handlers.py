@@ -9,7 +9,7 @@ from textual.app import App
 
 from kasmon.model.commands import Answer, Prompt, Requeue, Run
 from kasmon.tui.action import KeyContext
-from kasmon.tui.gateway.protocol import Gateway, KeepSplit, SendToAgent, Wanted
+from kasmon.tui.gateway.protocol import Gateway, KeepSplit, SendToAgent, UserCommand
 from kasmon.tui.keymap import ROWS
 from kasmon.tui.messages import (
     ActionRequested,
@@ -70,7 +70,7 @@ class MessageHandlers(App[None], inherit_bindings=False):
             self.session_pane.leave()
         self.action_do(message.action)
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: UserCommand) -> None:
         """Execute *wanted*, and report its outcome in a notification."""
         self.post_message(CommandRequested(wanted))
 

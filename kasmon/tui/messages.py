@@ -6,14 +6,14 @@ from kasmon.model.commands import Mode, ReceiptId
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.sandbox.policy import Interpreter
 from kasmon.model.transcript.search_text import SearchHit
-from kasmon.tui.gateway.protocol import DecideOnPlan, Split, Wanted
+from kasmon.tui.gateway.protocol import DecideOnPlan, Split, UserCommand
 from kasmon.tui.session_list.order import SortOrder
 
 
 class CommandRequested(Message):
     """The user requests a command."""
 
-    def __init__(self, wanted: Wanted, *, token: int = 0) -> None:
+    def __init__(self, wanted: UserCommand, *, token: int = 0) -> None:
         super().__init__()
         self.wanted, self.token = wanted, token
         """*token* is the waiting dialog's own; the dialog that has it gets the outcome."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from textual.widget import Widget
 
 from kasmon.errors import KasmonError
-from kasmon.host.rpc.frames import ClipboardCopy, FromTerminal, SubscriptionEnded, TerminalRows
+from kasmon.host.rpc.frames import ClipboardCopy, FromTerminal, SubscriptionEnd, TerminalRows
 from kasmon.model.commands import Mode, Prompt
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -17,7 +17,7 @@ from kasmon.sanitize import clean_line
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.action import KeyContext
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import EventBatch, MarkViewed, SendToAgent, Wanted
+from kasmon.tui.gateway.protocol import EventBatch, MarkViewed, SendToAgent, UserCommand
 from kasmon.tui.keymap import DETACHES
 from kasmon.tui.preview import TerminalPane
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey
@@ -155,7 +155,7 @@ class SessionPane:
                     view.show(push)
                 case ClipboardCopy():
                     self._copy_to_clipboard(push)
-                case SubscriptionEnded():
+                case SubscriptionEnd():
                     view.lost(clean_line(push.why))
 
     def _copy_to_clipboard(self, push: ClipboardCopy) -> None:
@@ -220,7 +220,7 @@ class SessionPane:
         app.permissions.look_soon()
         app.permissions.tell()
 
-    def shows_outcome_of(self, wanted: Wanted) -> bool:
+    def shows_outcome_of(self, wanted: UserCommand) -> bool:
         """Whether *wanted* is a prompt to the open session, whose own status line reports the outcome."""
         if not isinstance(wanted, SendToAgent) or not isinstance(wanted.wish, Prompt):
             return False

@@ -13,7 +13,7 @@ import pytest
 from kasmon.backends.tmux.input import answer_delivery
 from kasmon.errors import RequestClosedError, StaleRequestError
 from kasmon.host.rpc.frames import ExecuteCommand
-from kasmon.model.commands import Answer, Prompt, Wish
+from kasmon.model.commands import AgentCommand, Answer, Prompt
 from kasmon.model.events import RequestAnswered, RequestWithdrawn
 from kasmon.model.permission import Decision, Request
 from kasmon.model.session_state import SessionState
@@ -64,7 +64,7 @@ def prompt(it: Watched, text: str) -> None:
     wished(it, Prompt(text=text))
 
 
-def wished(it: Watched, wish: Wish) -> None:
+def wished(it: Watched, wish: AgentCommand) -> None:
     async def carry() -> None:
         async with it.inn.client() as link:
             await link.ask(ExecuteCommand(n=0, session=ME, wish=wish), limit_s=20)

@@ -24,7 +24,7 @@ from kasmon.host.rpc.frames import (
     PaneDescription,
     ReadTerminal,
     StartSession,
-    SubscriptionEnded,
+    SubscriptionEnd,
     TerminalRows,
     TerminalText,
     Watch,
@@ -198,7 +198,7 @@ class Screen:
                 self.rows[y] = row
         elif isinstance(frame, ClipboardCopy) and frame.session == self.session:
             self.clips.append(frame.text)
-        elif isinstance(frame, SubscriptionEnded) and frame.session == self.session:
+        elif isinstance(frame, SubscriptionEnd) and frame.session == self.session:
             self.gone = frame.why
 
     def watch(self, rate_hz: float = 20.0) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from kasmon.backends.base import Abilities, Agent, Chunk, SecretsLearned
-from kasmon.model.commands import Answer, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.commands import AgentCommand, Answer, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, RequestOpened, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 
@@ -23,13 +23,13 @@ class Puppet:
 
     def __init__(self) -> None:
         self.launch: Launch | None = None
-        self.told: list[Wish] = []
+        self.told: list[AgentCommand] = []
         self.closed = 0
         self.knows_its_end = True
         """Its events end after `SessionEnded`, as they should."""
         self.on_open: Callable[[], Awaitable[None]] | None = None
         """What opening does before it succeeds."""
-        self.on_wish: Callable[[Wish], Awaitable[None]] | None = None
+        self.on_wish: Callable[[AgentCommand], Awaitable[None]] | None = None
         """What a wish does, instead of what a plain agent does."""
         self._says: asyncio.Queue[Event | Chunk | SecretsLearned | Exception | None] = asyncio.Queue()
 
@@ -67,14 +67,14 @@ class Puppet:
             if isinstance(word, SessionEnded) and self.knows_its_end:
                 return
 
-    async def send(self, wish: Wish, /) -> None:
+    async def send(self, wish: AgentCommand, /) -> None:
         self.told.append(wish)
         if self.on_wish is not None:
             await self.on_wish(wish)
         else:
             self.obey(wish)
 
-    def obey(self, wish: Wish) -> None:
+    def obey(self, wish: AgentCommand) -> None:
         """What a plain agent does."""
         now = time.time()
         match wish:

@@ -25,7 +25,7 @@ from kasmon.host.journal import async_writer
 from kasmon.host.rpc.frames import ExecuteCommand
 from kasmon.host.structured import host
 from kasmon.host.terminal import agent_runner
-from kasmon.model.commands import Answer, Wish
+from kasmon.model.commands import AgentCommand, Answer
 from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import Decision
 from kasmon.store.rules import RuleBook
@@ -135,7 +135,7 @@ def layer(monkeypatch: pytest.MonkeyPatch) -> FileLayer:
 def heard_by(layer: FileLayer, puppet: Puppet) -> None:
     """Have *layer* note when *puppet* hears an answer."""
 
-    async def hear(wish: Wish) -> None:
+    async def hear(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             layer.note("agent told")
         puppet.obey(wish)

@@ -16,7 +16,7 @@ from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.rpc.frames import FromHost, StartSession, TextDelta, Watch
 from kasmon.host.rpc.secret_stdin import handed
-from kasmon.model.commands import Answer, Interrupt, Prompt, Wish
+from kasmon.model.commands import AgentCommand, Answer, Interrupt, Prompt
 from kasmon.model.events import MessageWritten, ToolFinished
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import write_private
@@ -106,7 +106,7 @@ async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place
 
 
 async def test_an_error_that_a_client_gets_does_not_tell_it(house: House, puppet: Puppet) -> None:
-    async def fails(wish: Wish) -> None:
+    async def fails(wish: AgentCommand) -> None:
         raise ValueError(f"cannot say {KEY}") if isinstance(wish, Prompt) else RefusedError(f"no {KEY}.", hint=KEY)
 
     house.wants(backend="puppet")

@@ -24,6 +24,7 @@ from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, FromHost, RunOutputChunk
 from kasmon.mcp.results import of_once, of_run
 from kasmon.model.commands import (
+    AgentCommand,
     Checkpoint,
     Configure,
     Interrupt,
@@ -32,9 +33,8 @@ from kasmon.model.commands import (
     Prompt,
     Resume,
     Run,
-    SandboxWish,
+    SandboxCommand,
     Stop,
-    Wish,
 )
 from kasmon.model.events import (
     Checkpointed,
@@ -114,7 +114,7 @@ class Lab(House):
             finally:
                 await link.aclose()
 
-    async def do(self, wish: Wish | SandboxWish, session: SessionId = ME) -> CommandResult:
+    async def do(self, wish: AgentCommand | SandboxCommand, session: SessionId = ME) -> CommandResult:
         done = await self.links[session].ask(ExecuteCommand(n=0, session=session, wish=wish), 30)
         assert isinstance(done, CommandResult)
         return done

@@ -27,7 +27,7 @@ from kasmon.tui.gateway.protocol import (
     SandboxPreview,
     SendToAgent,
     TierOffer,
-    Wanted,
+    UserCommand,
 )
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.textual_ext.inputs import LineInput
@@ -61,11 +61,11 @@ def world_of(pilot: Pilot[None]) -> StillWorld:
     return cast(StillWorld, app_of(pilot).gateway)
 
 
-def told(pilot: Pilot[None], *wishes: object) -> Sequence[Wanted]:
+def told(pilot: Pilot[None], *wishes: object) -> Sequence[UserCommand]:
     return [SendToAgent(session=NUMBERS, wish=wish) for wish in wishes]  # type: ignore[arg-type]
 
 
-async def wished(pilot: Pilot[None], count: int) -> list[Wanted]:
+async def wished(pilot: Pilot[None], count: int) -> list[UserCommand]:
     gateway = world_of(pilot)
     await auntil(lambda: len(gateway.wished) >= count, what="the wishes")
     return gateway.wished

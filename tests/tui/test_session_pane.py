@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from kasmon.errors import SessionEndedError
-from kasmon.host.rpc.frames import Blur, ClipboardCopy, Focus, SendKeys, SubscriptionEnded, Unwatch, Watch
+from kasmon.host.rpc.frames import Blur, ClipboardCopy, Focus, SendKeys, SubscriptionEnd, Unwatch, Watch
 from kasmon.model.commands import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
@@ -276,7 +276,7 @@ async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
         await settled(pilot)
         await pilot.press("enter")
         await pilot.pause()
-        world_of(pilot).push(SubscriptionEnded(session=SessionId("docs"), why="host process died"))
+        world_of(pilot).push(SubscriptionEnd(session=SessionId("docs"), why="host process died"))
         await pilot.pause()
 
         assert "host process died" in text_of(app)
@@ -295,7 +295,7 @@ async def test_pushes_for_another_session_are_not_shown() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        world_of(pilot).push(SubscriptionEnded(session=SessionId("someone-else"), why="gone"))
+        world_of(pilot).push(SubscriptionEnd(session=SessionId("someone-else"), why="gone"))
         await pilot.pause()
 
         view = app.session_pane.widget

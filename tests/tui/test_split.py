@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from kasmon.paths import places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import DashboardSettings, KeepSplit, Split, Wanted
+from kasmon.tui.gateway.protocol import DashboardSettings, KeepSplit, Split, UserCommand
 from tests.fleets import fleet, idle, working
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import StillWorld
@@ -39,7 +39,7 @@ def divider(app: Kasmon) -> tuple[int, int]:
     return (preview.x, preview.y + 3) if app.main_view.has_class("-beside") else (20, preview.y)
 
 
-def wished(app: Kasmon) -> list[Wanted]:
+def wished(app: Kasmon) -> list[UserCommand]:
     return [each for each in cast(StillWorld, app.gateway).wished if isinstance(each, KeepSplit)]
 
 

@@ -23,14 +23,14 @@ from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.gateway.protocol import (
     DashboardSettings,
     EventBatch,
-    Heard,
     RecordedText,
     SandboxChoices,
     SandboxPreview,
     TierOffer,
-    Wanted,
+    TranscriptUpdate,
+    UserCommand,
 )
-from kasmon.tui.terminal.link import TerminalLink, TerminalWish
+from kasmon.tui.terminal.link import TerminalCommand, TerminalLink
 
 OFFERS = (
     ProfileOffer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
@@ -60,9 +60,9 @@ class StillLink:
 
     def __init__(self, gateway: "StillWorld") -> None:
         self.gateway = gateway
-        self.told: list[TerminalWish] = []
+        self.told: list[TerminalCommand] = []
 
-    def tell(self, wish: TerminalWish, /) -> None:
+    def tell(self, wish: TerminalCommand, /) -> None:
         self.told.append(wish)
         if isinstance(wish, Watch) and wish.session in self.gateway.panes:
             self.gateway.push(rows(wish.session, self.gateway.panes[wish.session]))
@@ -107,7 +107,7 @@ class StillWorld:
         self.searched: list[str] = []
         self.records: Mapping[str, RecordedText] = {}
         self.is_searchable = False
-        self.wished: list[Wanted] = []
+        self.wished: list[UserCommand] = []
         self.folders_here: Sequence[str] = ()
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
@@ -146,14 +146,14 @@ class StillWorld:
         while True:
             yield await self.kept.get()
 
-    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
         events = tuple(self.transcripts.get(session, ()))
         yield EventBatch(events[since:], Cursor(len(events)))
         if session in self.written:
             yield TextDelta(session=session, text=self.written[session])
         await asyncio.Event().wait()
 
-    async def execute(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: UserCommand, /) -> str:
         self.wished.append(wanted)
         if self.refusing is not None:
             raise self.refusing

@@ -24,7 +24,7 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import AgentEnvironment
 from kasmon.backends.common.event_queue import EventQueue
 from kasmon.errors import SessionBusyError, SessionEndedError, UnfitAgentError
-from kasmon.model.commands import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
 
@@ -101,7 +101,7 @@ class AcpAgent:
         """Yield what happens, in order. Ends after the single `SessionEnded`."""
         return self._event_queue.read()
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Send the command *command* to the agent.
 
         Raises:

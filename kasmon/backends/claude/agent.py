@@ -34,7 +34,7 @@ from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.event_queue import EventQueue
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.errors import RefusedError, SessionEndedError
-from kasmon.model.commands import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, NoticeRaised, SessionEnded
 
 LONGEST_BYTES: Final = 1 << 20
@@ -110,7 +110,7 @@ class ClaudeAgent:
         async for item in self._event_queue.read():
             yield item
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Send the command *command* to the agent.
 
         Raises:

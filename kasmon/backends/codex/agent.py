@@ -17,7 +17,7 @@ from kasmon.backends.codex.transport import CodexMessage, CodexTransport, Unread
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, text
 from kasmon.errors import KasmonError, SessionEndedError
-from kasmon.model.commands import Answer, Configure, Interrupt, Launch, Prompt, Stop, Wish
+from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import LimitReached, NoticeRaised, SessionEnded, SessionStarted, SettingsChanged
 from kasmon.sanitize import redact
 
@@ -95,7 +95,7 @@ class CodexAgent:
             self._is_ended = isinstance(said, SessionEnded)
             yield said
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Send the command *command* to codex.
 
         Raises:

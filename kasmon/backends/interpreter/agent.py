@@ -21,6 +21,7 @@ from kasmon.backends.interpreter.threads import BlockingCalls
 from kasmon.backends.interpreter.turns import QUIET_S
 from kasmon.errors import KasmonError, SandboxError, UnableError
 from kasmon.model.commands import (
+    AgentCommand,
     Allow,
     Checkpoint,
     Fork,
@@ -31,9 +32,8 @@ from kasmon.model.commands import (
     Restore,
     Resume,
     Run,
-    SandboxWish,
+    SandboxCommand,
     Stop,
-    Wish,
 )
 from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPhase, SandboxPolicy
@@ -135,7 +135,7 @@ class InterpreterAgent:
         """Yield what happens, in order. Ends after the single `SessionEnded`."""
         return self._event_queue.read(self._start_once)
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Run a prompt in the interpreter that was used last, initially bash; interrupt what runs; or stop.
 
         Raises:
@@ -170,7 +170,7 @@ class InterpreterAgent:
         await self._event_queue.wait_read()
         return ran
 
-    async def keep(self, command: SandboxWish, /) -> str:
+    async def keep(self, command: SandboxCommand, /) -> str:
         """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
         Returns the checkpoint's id, or else what was lost; empty if nothing was. On return the host has received its
@@ -194,7 +194,7 @@ class InterpreterAgent:
         """End the sandbox if it exists; idempotent."""
         await self._lifecycle.end("closed")
 
-    def _execute(self, command: SandboxWish) -> str:
+    def _execute(self, command: SandboxCommand) -> str:
         match command:
             case Pause():
                 why = self._sandbox.sleep(to_disk=command.to_disk, why="by user")

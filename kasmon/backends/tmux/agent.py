@@ -39,7 +39,7 @@ from kasmon.errors import (
     UnableError,
     UsageError,
 )
-from kasmon.model.commands import Answer, Configure, Continue, Interrupt, Launch, Mode, Prompt, Stop, Wish
+from kasmon.model.commands import AgentCommand, Answer, Configure, Continue, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.events import ConnectionLost, Event, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.evidence import STOPPED_BY
 from kasmon.model.session_state import SessionState
@@ -120,7 +120,7 @@ class TmuxAgent(PaneListener):
             yield event
         self._events.put_nowait(None)
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Send *command* to the agent: a prompt as `deliver`, an interrupt as a key, a stop as signals.
 
         Raises:

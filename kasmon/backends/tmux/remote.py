@@ -20,7 +20,7 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.termination import SCROLLED_BY_DEATH, signal_name
 from kasmon.config.agent_address import folder_of
 from kasmon.errors import KasmonError, LaunchError, RemoteUnreachableError, SessionEndedError
-from kasmon.model.commands import Launch, Stop, Wish
+from kasmon.model.commands import AgentCommand, Launch, Stop
 from kasmon.model.events import ConnectionLost, Event, NoticeRaised, SessionEnded, SignalSeen
 from kasmon.model.task import environment
 from kasmon.paths import Paths
@@ -75,7 +75,7 @@ class RemoteAgent(TmuxAgent):
             text = f"{self._machine.host!r} did not connect within {LIMIT_S:g} s."
             self.say(NoticeRaised(at=time.time(), text=text, level="warning"))
 
-    async def send(self, command: Wish, /) -> None:
+    async def send(self, command: AgentCommand, /) -> None:
         """Send a command as `TmuxAgent.send`; a stop goes to the other machine.
 
         Raises:

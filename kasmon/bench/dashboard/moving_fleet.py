@@ -30,11 +30,11 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import (
     DashboardSettings,
     EventBatch,
-    Heard,
     RecordedText,
     SandboxChoices,
     SandboxPreview,
-    Wanted,
+    TranscriptUpdate,
+    UserCommand,
 )
 
 
@@ -66,7 +66,7 @@ class MovingGateway:
         yield DashboardSettings()
         await asyncio.Event().wait()
 
-    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
         yield EventBatch(events=(), cursor=since)
         await asyncio.Event().wait()
 
@@ -74,7 +74,7 @@ class MovingGateway:
         await asyncio.Event().wait()
         yield ()
 
-    async def execute(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: UserCommand, /) -> str:
         return ""
 
     async def folders(self, written: str, /) -> Sequence[str]:

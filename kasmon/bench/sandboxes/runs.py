@@ -13,7 +13,7 @@ from kasmon.config import Config
 from kasmon.errors import SandboxError, SessionNotFoundError
 from kasmon.host.rpc.connect import HostLink, link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
-from kasmon.model.commands import Mode, Pause, Run, SandboxWish
+from kasmon.model.commands import Mode, Pause, Run, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, SandboxPolicy
 from kasmon.paths import Paths
@@ -98,7 +98,7 @@ async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
     ]
 
 
-async def _time_command(host: HostLink, session: SessionId, wish: SandboxWish) -> float:
+async def _time_command(host: HostLink, session: SessionId, wish: SandboxCommand) -> float:
     """Execute *wish* and return how long it took, in ms."""
     if isinstance(wish, Run):
         wish = Run(interpreter=wish.interpreter, code=wish.code, id=os.urandom(8).hex())

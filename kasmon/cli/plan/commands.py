@@ -18,7 +18,7 @@ from kasmon.config import Config, load
 from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, UsageError
 from kasmon.model.plan import graph
 from kasmon.model.plan.diff import changes
-from kasmon.model.plan.events import Deed
+from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.parser import is_plan, look_at, read
 from kasmon.model.plan.plan import Plan, placed
 from kasmon.model.plan.progress import PlanRun
@@ -190,7 +190,7 @@ def run(
     return 0
 
 
-def steer(wanted: str, deed: Deed, task: str = "", agent: str = "", *, wants_json: bool) -> None:
+def steer(wanted: str, deed: PlanAction, task: str = "", agent: str = "", *, wants_json: bool) -> None:
     """Apply a decision to a running plan; `resume` also restarts its runner.
 
     Raises:

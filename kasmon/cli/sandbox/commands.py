@@ -14,7 +14,7 @@ from kasmon.cli.sandbox.run_output import RunOutput
 from kasmon.cli.sandbox.snapshots import sandboxed, seen
 from kasmon.config import load
 from kasmon.errors import KasmonError, UsageError
-from kasmon.model.commands import Allow, Checkpoint, Restore, Resume, SandboxWish
+from kasmon.model.commands import Allow, Checkpoint, Restore, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.state import CheckpointSummary
@@ -224,7 +224,7 @@ def _print_removed(
         note(error.message)
 
 
-def _execute(name: str, command: SandboxWish, done: str, *, wants_json: bool) -> None:
+def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool) -> None:
     where = places()
     session = find(look_once(where), name)
     lost = asyncio.run(operations.keep(where, session, command))

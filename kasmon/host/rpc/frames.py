@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.commands import Receipt, Requeue, SandboxWish, Wish
+from kasmon.model.commands import AgentCommand, Receipt, Requeue, SandboxCommand
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import RunResult
@@ -47,7 +47,7 @@ class ExecuteCommand(NumberedFrame, frozen=True, kw_only=True, tag="do"):
     """
 
     session: SessionId
-    wish: Wish | Requeue | SandboxWish
+    wish: AgentCommand | Requeue | SandboxCommand
     edited: bytes = b""
     """On the wire only: the changed input of an answer, as JSON. MessagePack has no number of more than 64 bits."""
 
@@ -293,7 +293,7 @@ class RunOutputChunk(NotificationFrame, frozen=True, kw_only=True, tag="printed"
     """How many characters before this were skipped because the client was behind. The run's result has them."""
 
 
-class SubscriptionEnded(NotificationFrame, frozen=True, kw_only=True, tag="gone"):
+class SubscriptionEnd(NotificationFrame, frozen=True, kw_only=True, tag="gone"):
     """The session can no longer be watched."""
 
     session: SessionId
@@ -330,7 +330,7 @@ FromHost: TypeAlias = (
     | ClipboardCopy
     | TextDelta
     | RunOutputChunk
-    | SubscriptionEnded
+    | SubscriptionEnd
 )
-FromTerminal: TypeAlias = TerminalRows | ClipboardCopy | SubscriptionEnded
+FromTerminal: TypeAlias = TerminalRows | ClipboardCopy | SubscriptionEnd
 """The frames about terminals that a host pushes."""

@@ -19,6 +19,7 @@ from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.peer_limits import PeerMessageLimiter
 from kasmon.model.commands import (
     NO_TURN,
+    AgentCommand,
     Interrupt,
     Mode,
     Prompt,
@@ -26,7 +27,6 @@ from kasmon.model.commands import (
     ReceiptId,
     ReceiptState,
     Requeue,
-    Wish,
     prompt_digest,
 )
 from kasmon.model.events import Event, QueueOrdered, ReceiptMoved, TurnEnded, TurnStarted
@@ -57,7 +57,9 @@ R = ReceiptState
 class Prompts:
     """The prompts of one agent; `give` sends a command to it."""
 
-    def __init__(self, log_writer: LogWriter, give: Callable[[Wish], Awaitable[None]], *, steers: bool = True) -> None:
+    def __init__(
+        self, log_writer: LogWriter, give: Callable[[AgentCommand], Awaitable[None]], *, steers: bool = True
+    ) -> None:
         """*steers*: a prompt can go to the agent while a turn runs; else it waits for the turn's end."""
         self._steers = steers
         self.is_ready = False

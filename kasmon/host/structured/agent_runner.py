@@ -18,7 +18,7 @@ from kasmon.host.session.prompts import Prompts
 from kasmon.host.session.requests import RequestRegistry
 from kasmon.host.session.rules import SessionRules
 from kasmon.host.structured.live_text import LiveText
-from kasmon.model.commands import Allow, Answer, ConversationUsage, Launch, Mode, Prompt, Stop, Wish
+from kasmon.model.commands import AgentCommand, Allow, Answer, ConversationUsage, Launch, Mode, Prompt, Stop
 from kasmon.model.events import Event, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
 from kasmon.model.permission import Decision, Request
 from kasmon.model.rule import Rule, RuleEffect
@@ -132,7 +132,7 @@ class StructuredAgentRunner:
             self._answering.add(task := asyncio.create_task(self._answer_by_rule(rule, translated.request)))
             task.add_done_callback(self._answering.discard)
 
-    async def tell(self, command: Wish) -> None:
+    async def tell(self, command: AgentCommand) -> None:
         """Send *command* to the agent.
 
         Raises:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kasmon.backends.base import Chunk
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.frames import SubscriptionEnded, TextDelta
+from kasmon.host.rpc.frames import SubscriptionEnd, TextDelta
 from kasmon.model.events import (
     Event,
     MessageWritten,
@@ -97,7 +97,7 @@ class LiveText:
             self._part_due.cancel()
         for connection in list(self._watchers):
             self.unwatch(connection)
-            connection.push(SubscriptionEnded(session=self._session, why=why))
+            connection.push(SubscriptionEnd(session=self._session, why=why))
 
     def _log_parts(self, *, is_over: bool = False) -> None:
         """Log both texts as far as they are settled."""

@@ -7,7 +7,7 @@ from typing import Final
 from kasmon.backends.base import SandboxedAgentControl
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.frames import CommandResult, RunOutputChunk
-from kasmon.model.commands import Run, SandboxWish
+from kasmon.model.commands import Run, SandboxCommand
 
 BEHIND: Final = 256 * 1024
 """How many characters of each stream wait for a client; of more it gets the newest, and how much was skipped."""
@@ -17,7 +17,7 @@ answer alone has the output."""
 
 
 async def execute(
-    agent: SandboxedAgentControl, connection: ClientConnection, n: int, command: SandboxWish
+    agent: SandboxedAgentControl, connection: ClientConnection, n: int, command: SandboxCommand
 ) -> CommandResult:
     """Execute *command*, which *connection* numbered *n*, and return the answer.
 

@@ -24,7 +24,7 @@ from kasmon.host.session.requests import RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
 from kasmon.host.terminal.screen_requests import ScreenAnswers, screen_asks
 from kasmon.host.terminal.typed_prompts import TypedPrompts
-from kasmon.model.commands import Answer, Launch, Prompt, Receipt, Requeue, Stop, Wish
+from kasmon.model.commands import AgentCommand, Answer, Launch, Prompt, Receipt, Requeue, Stop
 from kasmon.model.events import ConnectionLost, ConnectionRestored, Event, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -178,7 +178,9 @@ class TerminalAgentRunner:
             agent.ready()
         return runner
 
-    async def do(self, command: Wish | Requeue, peer_pid: int = 0, *, is_agents: bool = False) -> Receipt | None:
+    async def do(
+        self, command: AgentCommand | Requeue, peer_pid: int = 0, *, is_agents: bool = False
+    ) -> Receipt | None:
         """Send *command* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
 
         Raises:

@@ -46,7 +46,7 @@ from kasmon.host.rpc.frames import (
     Scroll,
     SendKeys,
     StartSession,
-    SubscriptionEnded,
+    SubscriptionEnd,
     Unwatch,
     Watch,
     Welcome,
@@ -58,7 +58,7 @@ from kasmon.host.session.stuck_monitor import limits_of
 from kasmon.host.terminal.adopted_servers import AdoptedServers
 from kasmon.host.terminal.session import TerminalSession
 from kasmon.host.terminal.takeover import Takeover
-from kasmon.model.commands import Launch, Mode, SandboxWish
+from kasmon.model.commands import Launch, Mode, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, places
 
@@ -245,11 +245,11 @@ class TmuxHost:
             terminal.show(connection, frame)
             return None
 
-        async def show() -> SubscriptionEnded | None:
+        async def show() -> SubscriptionEnd | None:
             try:
                 found = await self._found(frame.session)
             except KasmonError as error:
-                return SubscriptionEnded(session=frame.session, why=error.message)
+                return SubscriptionEnd(session=frame.session, why=error.message)
             if connection.is_open:
                 found.show(connection, frame)
             return None
@@ -264,7 +264,7 @@ class TmuxHost:
         terminal = await self._found(frame.session)
         match frame:
             case ExecuteCommand(wish=command):
-                if isinstance(command, SandboxWish):
+                if isinstance(command, SandboxCommand):
                     await terminal.move(command)
                     return CommandResult(n=frame.n)
                 return CommandResult(n=frame.n, receipt=await terminal.do(command, connection))

@@ -13,7 +13,7 @@ from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.rpc.peer import must_be_a_person, seat
 from kasmon.host.session.requests import RequestRegistry
 from kasmon.host.session.rules import SessionRules
-from kasmon.model.commands import Answer, Launch, Wish
+from kasmon.model.commands import AgentCommand, Answer, Launch
 from kasmon.model.events import NoticeRaised
 from kasmon.model.permission import Decision, Request
 
@@ -32,7 +32,7 @@ class ScreenRequestRules(SessionRules):
 class ScreenAgent(Protocol):
     """The agent in its terminal."""
 
-    async def send(self, command: Wish, /) -> None: ...
+    async def send(self, command: AgentCommand, /) -> None: ...
 
 
 def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:

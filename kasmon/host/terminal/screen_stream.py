@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.frames import ClipboardCopy, Cursor, SubscriptionEnded, TerminalModes, TerminalRows
+from kasmon.host.rpc.frames import ClipboardCopy, Cursor, SubscriptionEnd, TerminalModes, TerminalRows
 from kasmon.host.terminal.row_styles import StyledRows
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.model.permission import SessionId
@@ -96,7 +96,7 @@ class ScreenStream:
     def gone(self, why: str) -> None:
         """Report the end of the pane to the client."""
         self._screen_capture = self._history = self._sent = None
-        self._connection.push(SubscriptionEnded(session=self._session, why=why), key=("gone", self._session))
+        self._connection.push(SubscriptionEnd(session=self._session, why=why), key=("gone", self._session))
 
     def _offer(self) -> None:
         """Push now, or as soon as the rate allows it."""

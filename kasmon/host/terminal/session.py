@@ -38,7 +38,7 @@ from kasmon.host.terminal.reconnect import ReconnectSearch
 from kasmon.host.terminal.recorder import Recorder
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.host.terminal.viewers import NO_PANE, ScreenStreams
-from kasmon.model.commands import Launch, Pause, Receipt, Requeue, Resume, SandboxWish, Wish
+from kasmon.model.commands import AgentCommand, Launch, Pause, Receipt, Requeue, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Paths
@@ -222,13 +222,13 @@ class TerminalSession:
         if self._runner is not None:
             await self._runner.let_go()
 
-    async def do(self, command: Wish | Requeue, sender: ClientConnection) -> Receipt | None:
+    async def do(self, command: AgentCommand | Requeue, sender: ClientConnection) -> Receipt | None:
         """Send *command* of *sender* to its agent; see `TerminalAgentRunner.do`."""
         if self._runner is None:
             raise SessionEndedError(self.session)
         return await self._runner.do(command, sender.peer_pid, is_agents=sender.as_agent)
 
-    async def move(self, command: SandboxWish) -> None:
+    async def move(self, command: SandboxCommand) -> None:
         """Pause or resume the sandbox of its agent.
 
         Raises:

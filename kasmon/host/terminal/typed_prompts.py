@@ -24,7 +24,7 @@ from kasmon.backends.tmux.readiness import StartingAgent, wait_until_settled
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.prompts import BEGIN_S, TAKEN_BACK, Prompts
-from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState, Wish
+from kasmon.model.commands import AgentCommand, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
 from kasmon.model.evidence import claims
 from kasmon.model.session_state import SessionState
@@ -66,7 +66,7 @@ WORDLESS: Final = frozenset({"output", "fallback", "launch"})
 class PromptTerminal(StartingAgent, Protocol):
     """The agent that is typed to."""
 
-    async def send(self, command: Wish, /) -> None: ...
+    async def send(self, command: AgentCommand, /) -> None: ...
     @property
     def completion(self) -> CommandCompletion | None: ...
     def resume_completion(self) -> CommandCompletion | None: ...

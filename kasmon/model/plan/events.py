@@ -9,7 +9,7 @@ import msgspec
 
 from kasmon.model.events import BaseEvent, UnknownEvent
 
-Deed: TypeAlias = Literal["pause", "resume", "advance", "accept", "retry", "skip", "replace", "abort", "stop"]
+PlanAction: TypeAlias = Literal["pause", "resume", "advance", "accept", "retry", "skip", "replace", "abort", "stop"]
 """What a person decides: `stop` ends what runs until a `resume`, `accept` takes a claimed task as done, `replace`
 retries it with another agent."""
 
@@ -42,7 +42,7 @@ class PlanChanged(BaseEvent, frozen=True, kw_only=True, tag="plan.changed"):
 class PlanSteered(BaseEvent, frozen=True, kw_only=True, tag="plan.steered"):
     """A person made a decision about it, which its runner executes."""
 
-    deed: Deed
+    deed: PlanAction
     task: str = ""
     agent: str = ""
     """For `replace`."""

@@ -18,7 +18,7 @@ from kasmon.model.transcript.rows import RowPosition, TranscriptRows
 from kasmon.model.transcript.text import Span, TextLine, Token
 from kasmon.sanitize import clean_block
 
-Folded = NewType("Folded", str)
+CaseFoldedText = NewType("CaseFoldedText", str)
 """Text in folded case."""
 FIELDS: Final = ("prompt", "text", "tool", "output", "diff", "error", "why", "reason", "model")
 MISSES: Final = 40
@@ -29,7 +29,7 @@ class TranscriptSearch:
     """The occurrences of *words* in *transcript*; follows additions."""
 
     def __init__(self, transcript: Transcript, words: str) -> None:
-        self.words = Folded(words.casefold())
+        self.words = CaseFoldedText(words.casefold())
         self.found: list[int] = []
         """The indexes of the blocks that contain the text, as far as scanned."""
         self.tires = False
@@ -103,7 +103,7 @@ class TranscriptSearch:
         return rows
 
 
-def marked(line: TextLine, words: Folded) -> TextLine:
+def marked(line: TextLine, words: CaseFoldedText) -> TextLine:
     """Return *line* with the text highlighted; a line that case folding lengthens is unchanged."""
     text = line.text.casefold()
     if not words or words not in text or len(text) != len(line.text):
@@ -123,7 +123,7 @@ def marked(line: TextLine, words: Folded) -> TextLine:
     return msgspec.structs.replace(line, spans=tuple(span for span in spans if span[0]))
 
 
-def _showing(rows: list[TextLine], words: Folded) -> list[int]:
+def _showing(rows: list[TextLine], words: CaseFoldedText) -> list[int]:
     """Return the rows that show the text, or its beginning if it continues in the next row."""
     texts = [row.text.casefold().rstrip() for row in rows]
     shown = [number for number, text in enumerate(texts) if words in text]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.errors import KasmonError
-from kasmon.model.plan.events import Deed
+from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.plan import NEEDS, Plan, host_of
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
@@ -87,7 +87,7 @@ def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) 
     return list(remarks(repo))
 
 
-def refusal(plan: Plan, run: PlanRun, decision: Deed, task: str) -> str:
+def refusal(plan: Plan, run: PlanRun, decision: PlanAction, task: str) -> str:
     """Return why *decision* is not possible now; empty if it is."""
     state = run.of(task).state if task else None
     match decision:

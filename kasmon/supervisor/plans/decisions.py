@@ -6,7 +6,7 @@ from kasmon.config import Config
 from kasmon.errors import RefusedError, UsageError
 from kasmon.model.fleet import Fleet
 from kasmon.model.plan.diff import changes
-from kasmon.model.plan.events import Deed
+from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.plan import Plan
 from kasmon.paths import Paths
@@ -17,7 +17,7 @@ from kasmon.supervisor.plans.view import PlanView, see
 
 
 def steer(
-    places: Paths, config: Config, fleet: Fleet, requested: str, decision: Deed, task: str = "", agent: str = ""
+    places: Paths, config: Config, fleet: Fleet, requested: str, decision: PlanAction, task: str = "", agent: str = ""
 ) -> PlanView:
     """Log *decision* for the plan *requested*, make sure that it has a runner, and return its view. Blocks.
 

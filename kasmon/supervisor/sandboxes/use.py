@@ -14,7 +14,7 @@ import msgspec
 from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
 from kasmon.host.rpc.connect import HostLink, link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, FromHost, RunOutputChunk
-from kasmon.model.commands import Interrupt, Mode, Pause, Resume, Run, SandboxWish
+from kasmon.model.commands import Interrupt, Mode, Pause, Resume, Run, SandboxCommand
 from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -86,7 +86,7 @@ def new_run() -> str:
     return os.urandom(8).hex()
 
 
-async def keep(places: Paths, session: Session, command: SandboxWish) -> str:
+async def keep(places: Paths, session: Session, command: SandboxCommand) -> str:
     """Pause or resume the session's sandbox, or save or restore a checkpoint, once its turn is over.
 
     Returns the checkpoint's id; else a description of what was lost, empty if nothing.
@@ -137,7 +137,7 @@ async def _link_host(places: Paths, session: Session, *, is_agents: bool = False
         await host.aclose()
 
 
-async def _ask_host(host: HostLink, session: Session, command: SandboxWish, limit_s: float) -> CommandResult:
+async def _ask_host(host: HostLink, session: Session, command: SandboxCommand, limit_s: float) -> CommandResult:
     done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
     if not isinstance(done, CommandResult):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")

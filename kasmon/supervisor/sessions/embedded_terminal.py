@@ -13,7 +13,7 @@ from kasmon.host.rpc.frames import (
     Paste,
     Scroll,
     SendKeys,
-    SubscriptionEnded,
+    SubscriptionEnd,
     TerminalRows,
 )
 from kasmon.model.commands import Mode
@@ -89,7 +89,7 @@ class EmbeddedTerminal:
         await self._host.aclose()
 
     def _take(self, frame: FromHost) -> None:
-        if isinstance(frame, SubscriptionEnded):
+        if isinstance(frame, SubscriptionEnd):
             self.gone = frame.why or "its terminal is gone"
         elif isinstance(frame, TerminalRows):
             if frame.full or len(self.rows) != frame.height:

@@ -21,7 +21,7 @@ from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutErr
 from kasmon.host.journal.session_log import begun
 from kasmon.host.journal.session_log import wanted as launch_of
 from kasmon.host.rpc.connect import link_running_tmux_host
-from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnded, TerminalRows, Watch
+from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event, SignalSeen
 from kasmon.model.evidence import Signal, StateVerdict, judge
@@ -173,10 +173,10 @@ async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, Te
     Raises:
         KasmonError: if it cannot be captured.
     """
-    shown: asyncio.Future[TerminalRows | SubscriptionEnded] = asyncio.get_running_loop().create_future()
+    shown: asyncio.Future[TerminalRows | SubscriptionEnd] = asyncio.get_running_loop().create_future()
 
     def take(push: FromHost) -> None:
-        if isinstance(push, TerminalRows | SubscriptionEnded) and push.session == session.id and not shown.done():
+        if isinstance(push, TerminalRows | SubscriptionEnd) and push.session == session.id and not shown.done():
             shown.set_result(push)
 
     async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
@@ -188,10 +188,8 @@ async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, Te
                 rows = await shown
         except TimeoutError as error:
             raise TimedOutError(f"its screen was not captured within {LOOK_S:g} s.") from error
-    if isinstance(rows, SubscriptionEnded) or not isinstance(pane, PaneDescription):
-        raise UnavailableError(
-            rows.why if isinstance(rows, SubscriptionEnded) else "its host did not describe its pane."
-        )
+    if isinstance(rows, SubscriptionEnd) or not isinstance(pane, PaneDescription):
+        raise UnavailableError(rows.why if isinstance(rows, SubscriptionEnd) else "its host did not describe its pane.")
     return pane, rows
 
 

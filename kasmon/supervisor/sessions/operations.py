@@ -27,6 +27,7 @@ from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.control import ControlKind
 from kasmon.host.rpc.frames import CommandResult, DescribePane, ExecuteCommand, PaneDescription, ReportContext
 from kasmon.model.commands import (
+    AgentCommand,
     Answer,
     Configure,
     Continue,
@@ -39,7 +40,6 @@ from kasmon.model.commands import (
     Sender,
     Stop,
     When,
-    Wish,
 )
 from kasmon.model.events import SessionEnded, TurnEnded
 from kasmon.model.permission import SessionId
@@ -341,7 +341,7 @@ async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -
     return receipt
 
 
-async def _execute(places: Paths, session: Session, command: Wish | Requeue) -> CommandResult:
+async def _execute(places: Paths, session: Session, command: AgentCommand | Requeue) -> CommandResult:
     """Have the session's host execute *command*."""
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)

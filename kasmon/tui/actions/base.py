@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine
-from kasmon.tui.gateway.protocol import Wanted
+from kasmon.tui.gateway.protocol import UserCommand
 
 if TYPE_CHECKING:
     from kasmon.tui.app import Kasmon
@@ -30,7 +30,7 @@ class ActionGroup:
         """
         return self.app.screen, self.app.main_view.focused_inside
 
-    def _confirm_command(self, title: str, lines: tuple[str, ...], yes: str, wanted: Wanted) -> None:
+    def _confirm_command(self, title: str, lines: tuple[str, ...], yes: str, wanted: UserCommand) -> None:
         """Execute *wanted* once the user confirms; *yes* labels the confirming key."""
         from kasmon.tui.dialogs.common import Confirmation
 

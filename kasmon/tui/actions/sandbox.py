@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kasmon.errors import KasmonError
-from kasmon.model.commands import Allow, Checkpoint, Continue, Mode, Pause, Restore, Resume, SandboxWish
+from kasmon.model.commands import Allow, Checkpoint, Continue, Mode, Pause, Restore, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
@@ -234,7 +234,7 @@ class SandboxActions(ActionGroup):
         else:
             self.app.say(lines[0], severity="warning")
 
-    def _send(self, session: Session, wish: SandboxWish) -> None:
+    def _send(self, session: Session, wish: SandboxCommand) -> None:
         self.app.want(SendToAgent(session=session.id, wish=wish))
 
     def _ask_fork_name(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:

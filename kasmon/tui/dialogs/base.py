@@ -19,7 +19,7 @@ from textual.widgets import Static
 from kasmon.errors import KasmonError
 from kasmon.model.transcript.text import Token
 from kasmon.tui.error_text import sentence
-from kasmon.tui.gateway.protocol import Wanted
+from kasmon.tui.gateway.protocol import UserCommand
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested, CommandRequested
@@ -117,19 +117,19 @@ class Dialog(Overlay):
         if press(self.app, message.action):
             message.stop()
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: UserCommand) -> None:
         """Send the command *wanted*; later `done` or `refused` is called."""
         if not self.busy:
             self.busy = True
             self.show_problem()
             self.post_message(CommandRequested(wanted, token=self.token))
 
-    def done(self, wanted: Wanted, word: str) -> str:
+    def done(self, wanted: UserCommand, word: str) -> str:
         """Handle the success of *wanted*, with the gateway's *word*; return the text to show to the user."""
         self.dismiss()
         return word
 
-    def refused(self, wanted: Wanted, error: KasmonError) -> None:
+    def refused(self, wanted: UserCommand, error: KasmonError) -> None:
         """Handle its failure: show the reason, keep the input."""
         self.busy = False
         self.complain(error.message, error.hint)

@@ -15,7 +15,7 @@ from kasmon.model.transcript.text import BLANK, TextLine, Token, cells, fitted
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.common import PromptDialog, TextDialog
-from kasmon.tui.gateway.protocol import SendToAgent, Wanted
+from kasmon.tui.gateway.protocol import SendToAgent, UserCommand
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import RECEIPT_WORDS, ThemeStyles
 
@@ -65,12 +65,12 @@ class BroadcastDialog(TextDialog):
                 self._receipts[session.id] = receipt
         self._redraw()
 
-    def done(self, wanted: Wanted, word: str) -> str:
+    def done(self, wanted: UserCommand, word: str) -> str:
         """Return nothing: the table shows the outcome."""
         self.busy = False
         return ""
 
-    def refused(self, wanted: Wanted, error: KasmonError) -> None:
+    def refused(self, wanted: UserCommand, error: KasmonError) -> None:
         self.busy = False
         if isinstance(wanted, SendToAgent):
             self._failed[wanted.session] = error.message

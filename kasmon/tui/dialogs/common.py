@@ -16,7 +16,7 @@ from kasmon.model.transcript.text import TextLine, Token, fitted
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
-from kasmon.tui.gateway.protocol import RenameSession, SendToAgent, Wanted
+from kasmon.tui.gateway.protocol import RenameSession, SendToAgent, UserCommand
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.textual_ext.inputs import LineInput
@@ -103,7 +103,7 @@ class PromptDialog(Dialog):
         self.app.pop_screen()
         self.app.switch_screen(BroadcastDialog(self.look, self.keys, self.clock, self.sessions, prompt))
 
-    def refused(self, wanted: Wanted, error: KasmonError) -> None:
+    def refused(self, wanted: UserCommand, error: KasmonError) -> None:
         """If the input box was not visible, add the choice to send anyway; only the user can choose it."""
         super().refused(wanted, error)
         if isinstance(error, PromptBoxError) and error.is_unseen and ANYWAY not in self.when.options:

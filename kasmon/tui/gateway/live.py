@@ -24,7 +24,14 @@ from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter
 from kasmon.supervisor.fleet.watch import FleetWatch
 from kasmon.tui.gateway.live_settings import LiveSettings
 from kasmon.tui.gateway.log_tail import follow
-from kasmon.tui.gateway.protocol import DashboardSettings, Heard, RecordedText, SandboxChoices, SandboxPreview, Wanted
+from kasmon.tui.gateway.protocol import (
+    DashboardSettings,
+    RecordedText,
+    SandboxChoices,
+    SandboxPreview,
+    TranscriptUpdate,
+    UserCommand,
+)
 from kasmon.tui.gateway.terminal_host import TerminalHost
 
 if TYPE_CHECKING:
@@ -134,11 +141,11 @@ class LiveGateway:
     def settings(self) -> AsyncIterator[DashboardSettings]:
         return self._settings.changes()
 
-    def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+    def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
         return follow(self.places, self._fleet.get(session), session, since)
 
     @_with_kasmon_errors
-    async def execute(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: UserCommand, /) -> str:
         if self._commands is None:
             await _import_in_thread("kasmon.tui.gateway.live_commands")  # with every operation: 15 ms
         return await self._get_commands().execute(wanted)

@@ -42,7 +42,7 @@ from kasmon.tui.gateway.protocol import (
     RestartSession,
     SendToAgent,
     Split,
-    Wanted,
+    UserCommand,
 )
 from kasmon.tui.notifications.delivery import NotificationDelivery
 from kasmon.tui.theme.look import RECEIPT_WORDS
@@ -60,7 +60,7 @@ class LiveCommands:
         self._fleet = fleet
         self._delivery = NotificationDelivery()
 
-    async def execute(self, wanted: Wanted) -> str:
+    async def execute(self, wanted: UserCommand) -> str:
         """Execute *wanted*; return a sentence for the user, or an empty string. See `Gateway.execute`."""
         places = self._places
         match wanted:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Literal, cast
 
 from kasmon.config import Config, ProfileOffer, offers, resolve
-from kasmon.model.commands import Checkpoint, Mode, Run, SandboxWish
+from kasmon.model.commands import Checkpoint, Mode, Run, SandboxCommand
 from kasmon.model.sandbox.policy import SIZES, Tier
 from kasmon.model.sandbox.snapshot import origin_words
 from kasmon.model.session import Session
@@ -30,7 +30,7 @@ __all__ = ["confined", "create", "execute", "forget", "fork", "past", "replay", 
 forget = operations.remove
 
 
-async def execute(places: Paths, session: Session, wish: SandboxWish) -> str:
+async def execute(places: Paths, session: Session, wish: SandboxCommand) -> str:
     """Execute *wish* in the session's sandbox; return a sentence for the user. A run's output is in the transcript."""
     if isinstance(wish, Run):
         await operations.run(places, session, wish.interpreter, wish.code)

@@ -16,7 +16,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
-from kasmon.tui.gateway.protocol import EventBatch, Heard
+from kasmon.tui.gateway.protocol import EventBatch, TranscriptUpdate
 
 LOOK_S, BUSY_LOOK_S = 0.05, 0.01
 """How often a thread checks the log's size, in seconds; the second while something was added recently."""
@@ -30,13 +30,15 @@ LONG_BYTES: Final = 4 * END_BYTES
 RETRY_S: Final = 2.0
 
 
-async def follow(places: Paths, known: Session | None, session: SessionId, since: Cursor) -> AsyncIterator[Heard]:
+async def follow(
+    places: Paths, known: Session | None, session: SessionId, since: Cursor
+) -> AsyncIterator[TranscriptUpdate]:
     """Yield what the log has after *since*, then what is added, with the text being written; never ends by itself."""
     loop = asyncio.get_running_loop()
-    updates: asyncio.Queue[Heard] = asyncio.Queue()
+    updates: asyncio.Queue[TranscriptUpdate] = asyncio.Queue()
     ended = threading.Event()
 
-    def publish(facts: Heard) -> None:
+    def publish(facts: TranscriptUpdate) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
             loop.call_soon_threadsafe(updates.put_nowait, facts)
 
@@ -55,7 +57,9 @@ async def follow(places: Paths, known: Session | None, session: SessionId, since
             writing.cancel()
 
 
-def _read_events(log: EventLog, cursor: Cursor, publish: Callable[[Heard], None], ended: threading.Event) -> None:
+def _read_events(
+    log: EventLog, cursor: Cursor, publish: Callable[[TranscriptUpdate], None], ended: threading.Event
+) -> None:
     """In a thread: send the events after *cursor*, a batch at a time, until *ended*."""
     if cursor == START and (size := log.size()) > LONG_BYTES:
         with contextlib.suppress(LogMissingError, OSError):
@@ -81,7 +85,7 @@ def _read_end(log: EventLog, since: Cursor) -> EventBatch:
     return EventBatch(tuple(event for event, _ in log.read(whole)), whole, is_end=True)
 
 
-async def _follow_text(places: Paths, session: SessionId, publish: Callable[[Heard], None]) -> None:
+async def _follow_text(places: Paths, session: SessionId, publish: Callable[[TranscriptUpdate], None]) -> None:
     """Receive the text that the agent is writing from its host, while it has one; this starts no agent."""
     from kasmon.host.rpc.connect import link  # not before the first frame
 

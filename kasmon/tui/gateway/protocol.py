@@ -11,12 +11,12 @@ import msgspec
 
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode, Requeue, SandboxWish, Wish
+from kasmon.model.commands import AgentCommand, Mode, Requeue, SandboxCommand
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.events import Deed
+from kasmon.model.plan.events import PlanAction
 from kasmon.store.event_log import START, Cursor
 from kasmon.tui.notifications.alerts import Alert
 from kasmon.tui.terminal.link import TerminalLink
@@ -39,14 +39,14 @@ class EventBatch(msgspec.Struct, frozen=True):
     """Whether these are the last events of a long log, shown until it is read from its start; they come again then."""
 
 
-Heard: TypeAlias = EventBatch | TextDelta
+TranscriptUpdate: TypeAlias = EventBatch | TextDelta
 
 
 class SendToAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Send *wish* to the session's agent."""
 
     session: SessionId
-    wish: Wish | Requeue | SandboxWish
+    wish: AgentCommand | Requeue | SandboxCommand
 
 
 class CreateSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ class DecideOnPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Apply a decision to a running plan."""
 
     plan: str
-    deed: Deed
+    deed: PlanAction
     task: str = ""
     agent: str = ""
     """The agent that takes the task over, for `replace`."""
@@ -225,7 +225,7 @@ class RecordedText(msgspec.Struct, frozen=True, kw_only=True):
     """The index of the requested line; None if that no longer exists."""
 
 
-Wanted: TypeAlias = (
+UserCommand: TypeAlias = (
     SendToAgent
     | CreateSession
     | RestartSession
@@ -304,11 +304,11 @@ class Gateway(Protocol):
         """Yield the settings now, then after each change of a file. Never ends by itself."""
         ...
 
-    def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[Heard]:
+    def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
         """Yield what the session's log holds after *since*, then what is added, with the text being written now."""
         ...
 
-    async def execute(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: UserCommand, /) -> str:
         """Execute *wanted*; return a sentence for the user, or nothing if the list will show the outcome.
 
         Raises:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kasmon.errors import KasmonError
-from kasmon.host.rpc.frames import Blur, Focus, FromHost, FromTerminal, SubscriptionEnded, Unwatch, Watch
+from kasmon.host.rpc.frames import Blur, Focus, FromHost, FromTerminal, SubscriptionEnd, Unwatch, Watch
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.tui.terminal.link import TerminalWish
+from kasmon.tui.terminal.link import TerminalCommand
 
 if TYPE_CHECKING:
     from kasmon.host.rpc.connect import HostLink
@@ -29,7 +29,7 @@ class TerminalHost:
         self._watched: dict[SessionId, Watch] = {}
         self._focused: dict[SessionId, Focus] = {}
 
-    def tell(self, wish: TerminalWish, /) -> None:
+    def tell(self, wish: TerminalCommand, /) -> None:
         """Send *wish*; see `TerminalLink`. Input typed while there is no host is dropped, not sent later."""
         match wish:
             case Watch():
@@ -59,7 +59,7 @@ class TerminalHost:
                 opened = await link(self._places, SessionId("tmux"), Mode.TMUX)
             except KasmonError as error:
                 for session in (*self._watched, *self._focused):
-                    self.heard(SubscriptionEnded(session=session, why=error.message))
+                    self.heard(SubscriptionEnd(session=session, why=error.message))
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
@@ -78,6 +78,6 @@ class TerminalHost:
     def _handle_disconnect(self) -> None:
         self._link = None
         for session in (*self._watched, *self._focused):
-            self.heard(SubscriptionEnded(session=session, why="host process died"))
+            self.heard(SubscriptionEnd(session=session, why="host process died"))
         if self._watched or self._focused:
             self._open()

@@ -21,7 +21,7 @@ from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
 from kasmon.tui.permissions import request_groups
 from kasmon.tui.permissions.card_answer import AnswerableCard
 from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState
-from kasmon.tui.permissions.card_view import Room
+from kasmon.tui.permissions.card_view import AvailableSize
 from kasmon.tui.permissions.inbox_state import how_it_closed
 from kasmon.tui.permissions.queue import PermissionSnapshot, place_in, turn
 from kasmon.tui.permissions.request_text import sheet
@@ -53,7 +53,7 @@ class PermissionCard(AnswerableCard):
         keys: KeyMap,
         asked: PermissionSnapshot,
         first: Request,
-        room: Room,
+        room: AvailableSize,
         *,
         in_list: bool = False,
         here: Session | None = None,

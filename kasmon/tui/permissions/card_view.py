@@ -23,7 +23,7 @@ from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.text_lines import TextLines
 
 GAUGE_S = 0.1
-Room: TypeAlias = Callable[[CardState, bool], tuple[int, int]]
+AvailableSize: TypeAlias = Callable[[CardState, bool], tuple[int, int]]
 """Returns cells of a row and rows within the card's border, for a card in this state; True asks for the most possible.
 """
 
@@ -31,7 +31,7 @@ Room: TypeAlias = Callable[[CardState, bool], tuple[int, int]]
 class PermissionCardView(Vertical):
     """Shows a `CardState`: the request's origin, all of it, warnings, and which key does what."""
 
-    def __init__(self, look: ThemeStyles, clock: Clock, keys: KeyMap, room: Room, state: CardState) -> None:
+    def __init__(self, look: ThemeStyles, clock: Clock, keys: KeyMap, room: AvailableSize, state: CardState) -> None:
         super().__init__()
         self.look, self.clock, self.keys = look, clock, keys
         self.arming = InputGuard(clock.ticking())

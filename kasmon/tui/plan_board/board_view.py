@@ -17,7 +17,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.clock import Clock
 from kasmon.tui.plan_board.card_text import CardMoment, narrow, standing, wide
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
-from kasmon.tui.theme.look import Ground, Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import Background, Span, ThemeStyles, width_of
 
 EDGE: Final = 2
 """Cells at the left of a card: the cursor's bar and a blank."""
@@ -169,7 +169,7 @@ class PlanBoardView(ScrollView, can_focus=False):
     def _card(self, task: Task, line: int, width: int, inner: int) -> Strip:
         """A row of a card that has *width* cells, *inner* of them for text."""
         here = task.id == self.cursor
-        ground: Ground = "selected" if here else "background"
+        ground: Background = "selected" if here else "background"
         assert self.board is not None
         if (rows := self._cards.get(task.id)) is None:
             rows = self._cards[task.id] = self._draw_card(self.board, task, inner)

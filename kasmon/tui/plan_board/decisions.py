@@ -5,7 +5,7 @@ Pure. The command is checked again when it is executed, as a board may be outdat
 
 from typing import Final, NamedTuple
 
-from kasmon.model.plan.events import Deed
+from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskState
 from kasmon.supervisor.plans import approval
@@ -13,7 +13,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.gateway.protocol import DecideOnPlan
 from kasmon.tui.plan_board.card_text import ON, standing
 
-DECISIONS: Final[dict[str, Deed]] = {
+DECISIONS: Final[dict[str, PlanAction]] = {
     "task_retry": "retry",
     "task_skip": "skip",
     "task_replace": "replace",
@@ -42,7 +42,7 @@ class PlanDecision(NamedTuple):
     refusal: str = ""
 
 
-def decision_of(board: PlanBoard, action: str) -> Deed:
+def decision_of(board: PlanBoard, action: str) -> PlanAction:
     """Return what *action* decides on *board* now."""
     if action == "plan_pause":
         return "resume" if board.run.state == "paused" or not board.is_run else "pause"
@@ -66,7 +66,7 @@ def resolve_action(board: PlanBoard, task: Task | None, action: str, agent: str 
     )
 
 
-def _question(board: PlanBoard, task: Task | None, decision: Deed) -> tuple[str, ...]:
+def _question(board: PlanBoard, task: Task | None, decision: PlanAction) -> tuple[str, ...]:
     at = board.run.of(task.id).state if task is not None else TaskState.WAITING
     name = f"task {task.id}" if task is not None else ""
     match decision:
@@ -111,5 +111,5 @@ def asks_to_advance(board: PlanBoard) -> bool:
     return bool(board.ahead.asks) and not held_up and not _refusal(board, "advance")
 
 
-def _refusal(board: PlanBoard, decision: Deed, task: str = "") -> str:
+def _refusal(board: PlanBoard, decision: PlanAction, task: str = "") -> str:
     return approval.refusal(board.plan, board.run, decision, task)

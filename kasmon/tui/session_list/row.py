@@ -15,7 +15,7 @@ from kasmon.sanitize import clean_line
 from kasmon.tui.sandbox.status import badge, is_broken, row_words, to_come
 from kasmon.tui.session_list.order import SessionRow, SortOrder, WaveHeading
 from kasmon.tui.theme.look import (
-    Ground,
+    Background,
     Span,
     ThemeStyles,
     age,
@@ -175,7 +175,7 @@ def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
 def heading(item: WaveHeading, width: int, selected: bool, look: ThemeStyles) -> Strip:
     """Return a wave's line with its progress by session."""
     fold = look.mark("shut" if item.folded else "open")
-    ground: Ground = "selected" if selected else "background"
+    ground: Background = "selected" if selected else "background"
     spans: list[Span] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
     if item.wave is None:
         spans += [("no wave", "soft.bold"), (f"  {item.sessions}", "faint")]

@@ -4,13 +4,13 @@ from typing import Protocol, TypeAlias
 
 from kasmon.host.rpc.frames import Blur, Focus, Paste, Scroll, SendKeys, Unwatch, Watch
 
-TerminalWish: TypeAlias = Watch | Unwatch | Focus | Blur | SendKeys | Paste | Scroll
+TerminalCommand: TypeAlias = Watch | Unwatch | Focus | Blur | SendKeys | Paste | Scroll
 
 
 class TerminalLink(Protocol):
-    """Sends commands about terminals. Results arrive as `TerminalRows` and `SubscriptionEnded`, through the app."""
+    """Sends commands about terminals. Results arrive as `TerminalRows` and `SubscriptionEnd`, through the app."""
 
-    def tell(self, wish: TerminalWish, /) -> None:
+    def tell(self, wish: TerminalCommand, /) -> None:
         """Send the command *wish* at once and in order. Never blocks; a missing host is not an error here.
 
         `SendKeys`, `Paste` and `Scroll` come from the thread that reads stdin, the others from the app's loop.

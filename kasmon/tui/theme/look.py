@@ -24,7 +24,7 @@ from kasmon.tui.theme.theme import ThemeFile, readable, variables
 
 Span: TypeAlias = tuple[str, str]
 """Text, and its role."""
-Ground: TypeAlias = Literal["background", "surface", "raised", "selected"]
+Background: TypeAlias = Literal["background", "surface", "raised", "selected"]
 
 MARKS: Final = {
     "cursor": ("▌", ">"),
@@ -78,14 +78,14 @@ class ThemeStyles:
         self.theme = theme
         self.utf8 = utf8
         self._colours, self._contrast = variables(theme), theme.contrast
-        self._styles: dict[tuple[str, Ground], Style] = {}
+        self._styles: dict[tuple[str, Background], Style] = {}
 
     def colour(self, role: str) -> str:
         """Return the colour of *role*, as `#rrggbb`."""
         name = role.partition(".")[0]
         return self._colours.get(f"k-{name}") or self._colours.get(name) or self._colours["k-text"]
 
-    def style(self, role: str, ground: Ground = "background") -> Style:
+    def style(self, role: str, ground: Background = "background") -> Style:
         """Return the style of *role* on *ground*; readable there with any theme."""
         key = (role, ground)
         if (known := self._styles.get(key)) is not None:
@@ -140,7 +140,7 @@ class ThemeStyles:
         blank = " " * (width - cell_len(shown))
         return blank + shown if right else shown + blank
 
-    def strip(self, spans: Iterable[Span], width: int, ground: Ground = "background") -> Strip:
+    def strip(self, spans: Iterable[Span], width: int, ground: Background = "background") -> Strip:
         """Return *spans* as one line of exactly *width* cells, in as few segments as possible: each costs time."""
         pieces: list[tuple[str, str]] = []
         left = width
@@ -163,7 +163,9 @@ class ThemeStyles:
                 pieces.append((blank, "text"))
         return Strip([Segment(text, self.style(role, ground)) for text, role in pieces], width)
 
-    def between(self, left: Sequence[Span], right: Sequence[Span], width: int, ground: Ground = "background") -> Strip:
+    def between(
+        self, left: Sequence[Span], right: Sequence[Span], width: int, ground: Background = "background"
+    ) -> Strip:
         """Return one line of *width* cells with *left* and *right* at its ends; *left* is cut if needed."""
         room = max(0, width - width_of(right) - (1 if right else 0))
         shown: list[Span] = []
@@ -176,11 +178,11 @@ class ThemeStyles:
         blank = max(0, width - width_of(shown) - width_of(right))
         return self.strip([*shown, (" " * blank, "text"), *right], width, ground)
 
-    def token(self, token: Token, ground: Ground = "background") -> Style:
+    def token(self, token: Token, ground: Background = "background") -> Style:
         """Return the style of a piece of a transcript or a request."""
         return self.style(TOKENS[token], ground)
 
-    def strip_of(self, line: TextLine, width: int, ground: Ground, margin: str = "", faint: bool = False) -> Strip:
+    def strip_of(self, line: TextLine, width: int, ground: Background, margin: str = "", faint: bool = False) -> Strip:
         """Return a row of styled text as cells."""
         spans: list[Span] = [(margin, "text")] if margin else []
         spans += [(text, "faint" if faint else TOKENS[token]) for text, token in line.spans]

@@ -7,7 +7,7 @@ from kasmon.host.rpc.frames import TextDelta
 from kasmon.model.events import ToolFinished
 from kasmon.model.permission import SessionId
 from kasmon.store.event_log import START, Cursor
-from kasmon.tui.gateway.protocol import Heard
+from kasmon.tui.gateway.protocol import TranscriptUpdate
 
 if TYPE_CHECKING:
     from kasmon.model.transcript.layout import Transcript
@@ -39,7 +39,7 @@ class SessionTranscript:
         """Whether a long log is read completely."""
         return self._end is None
 
-    def take(self, heard: Heard) -> None:
+    def take(self, heard: TranscriptUpdate) -> None:
         """Add what was read."""
         if isinstance(heard, TextDelta):
             self.transcript.write(heard.text, heard.thinking)

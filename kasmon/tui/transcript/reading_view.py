@@ -13,7 +13,7 @@ from kasmon.model.transcript.blocks import Block
 from kasmon.model.transcript.clipboard_text import Piece, last_answer, piece
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.rows import RowPosition, TranscriptRows
-from kasmon.model.transcript.search import Folded, TranscriptSearch, marked
+from kasmon.model.transcript.search import CaseFoldedText, TranscriptSearch, marked
 from kasmon.model.transcript.text import TextLine
 from kasmon.tui.transcript.cursor import CursorView
 from kasmon.tui.transcript.virtual_screen import StyleOf
@@ -157,7 +157,7 @@ class TranscriptReader(CursorView):
             self._search_on()
 
     def style_row(self, row: TextLine) -> TextLine:
-        words = self.search.words if self.search is not None else Folded("")
+        words = self.search.words if self.search is not None else CaseFoldedText("")
         return marked(row, words) if words else row
 
 

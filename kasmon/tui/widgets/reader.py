@@ -9,7 +9,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kasmon.model.transcript.text import TextLine, Token, fitted
-from kasmon.tui.theme.look import Ground, ThemeStyles
+from kasmon.tui.theme.look import Background, ThemeStyles
 
 Rows = Callable[[int], Sequence[TextLine]]
 """Creates the rows for a width in cells."""
@@ -30,7 +30,7 @@ class Reader(ScrollView, can_focus=False):
         self,
         look: ThemeStyles,
         rows: Rows = lambda width: (),
-        ground: Ground = "raised",
+        ground: Background = "raised",
         margin: int = 0,
         *,
         id: str | None = None,  # noqa: A002 - Textual's name

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.tui.messages import ActionRequested
-from kasmon.tui.theme.look import Ground, Span, ThemeStyles, width_of
+from kasmon.tui.theme.look import Background, Span, ThemeStyles, width_of
 
 PRESSES: Final = "press "
 """Prefix of an action that presses a key; followed by Textual's name of the key."""
@@ -107,7 +107,7 @@ class TextLines(Widget):
     ALLOW_SELECT = False
     drawn: reactive[tuple[DrawnLine, ...]] = reactive(())
 
-    def __init__(self, look: ThemeStyles, ground: Ground = "raised", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, look: ThemeStyles, ground: Background = "raised", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self.look, self.ground = look, ground
 

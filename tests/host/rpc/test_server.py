@@ -364,7 +364,7 @@ UNSENDABLE = {
 
 
 @pytest.mark.parametrize(("wish", "why"), UNSENDABLE.values(), ids=UNSENDABLE)
-async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: command.Wish, why: str) -> None:
+async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: command.AgentCommand, why: str) -> None:
     link = await HostLink.open(line.path)
     with pytest.raises(UsageError, match=why):
         await link.ask(ExecuteCommand(n=0, session=ME, wish=wish))

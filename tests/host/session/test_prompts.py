@@ -12,7 +12,7 @@ from kasmon.errors import NotFoundError, RefusedError, SessionBusyError, TimedOu
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.connect import HostLink
 from kasmon.host.session import prompts
-from kasmon.model.commands import NO_TURN, Interrupt, Prompt, ReceiptId, ReceiptState, Requeue, Wish
+from kasmon.model.commands import NO_TURN, AgentCommand, Interrupt, Prompt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.events import LimitReached, ReceiptMoved, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.session_state import SessionState
 from tests.host.house import ME, House, do, prompt
@@ -79,7 +79,7 @@ async def test_a_prompt_for_now_goes_into_the_running_turn(house: House, puppet:
 async def test_what_an_agent_took_into_a_turn_of_another_and_never_named_is_unsure(
     house: House, puppet: Puppet
 ) -> None:
-    async def steered(wish: Wish) -> None:
+    async def steered(wish: AgentCommand) -> None:
         if wish != Prompt(text="and also"):
             puppet.obey(wish)
 
@@ -99,7 +99,7 @@ async def test_what_an_agent_took_into_a_turn_of_another_and_never_named_is_unsu
 async def test_what_still_waits_within_the_agent_is_not_said_to_be_finished(house: House, puppet: Puppet) -> None:
     """It keeps what comes into a turn, and takes a turn for each: the third waits through the ends of two."""
 
-    async def keeps(wish: Wish) -> None:
+    async def keeps(wish: AgentCommand) -> None:
         if wish == Prompt(text="one"):
             puppet.obey(wish)
 
@@ -138,7 +138,7 @@ async def test_an_agent_whose_turn_ended_at_its_limit_can_be_prompted_again(
 
 
 async def test_what_an_agent_let_go_of_without_taking_it_in_is_lost(house: House, puppet: Puppet) -> None:
-    async def forgets(wish: Wish) -> None:
+    async def forgets(wish: AgentCommand) -> None:
         if wish != Prompt(text="and also\nthis"):
             puppet.obey(wish)
 
@@ -191,7 +191,7 @@ async def test_an_interrupting_prompt_to_an_idle_agent_interrupts_nothing(house:
 async def test_a_turn_that_does_not_end_gets_no_second_prompt(
     house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def stubborn(wish: Wish) -> None:
+    async def stubborn(wish: AgentCommand) -> None:
         if not isinstance(wish, Interrupt):
             puppet.obey(wish)
 
@@ -236,7 +236,7 @@ async def test_an_empty_prompt_is_no_prompt(house: House, puppet: Puppet, text: 
 
 
 async def test_a_prompt_that_the_agent_refuses_is_refused(house: House, puppet: Puppet) -> None:
-    async def refuses(wish: Wish) -> None:
+    async def refuses(wish: AgentCommand) -> None:
         if isinstance(wish, Prompt):
             raise RefusedError("the agent has no credit left.")
         puppet.obey(wish)
@@ -251,7 +251,7 @@ async def test_a_prompt_that_the_agent_refuses_is_refused(house: House, puppet: 
 
 
 async def test_a_queued_prompt_that_the_agent_refuses_does_not_hold_up_the_next(house: House, puppet: Puppet) -> None:
-    async def picky(wish: Wish) -> None:
+    async def picky(wish: AgentCommand) -> None:
         if wish == Prompt(text="bad"):
             raise RefusedError("not that.")
         puppet.obey(wish)
@@ -269,7 +269,7 @@ async def test_a_queued_prompt_that_the_agent_refuses_does_not_hold_up_the_next(
 async def test_a_prompt_without_an_echo_is_neither_repeated_nor_said_to_be_there(
     house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hangs(wish: Wish) -> None:
+    async def hangs(wish: AgentCommand) -> None:
         if wish == Prompt(text="one"):
             await asyncio.Event().wait()
         puppet.obey(wish)
@@ -290,7 +290,7 @@ async def test_a_prompt_without_an_echo_is_neither_repeated_nor_said_to_be_there
 
 
 async def test_a_turn_may_begin_before_its_prompt_is_acknowledged(house: House, puppet: Puppet) -> None:
-    async def slow(wish: Wish) -> None:
+    async def slow(wish: AgentCommand) -> None:
         puppet.obey(wish)
         if isinstance(wish, Prompt):
             await asyncio.to_thread(until, lambda: house.only(TurnStarted), what="its turn in the log")
@@ -305,7 +305,7 @@ async def test_a_turn_may_begin_before_its_prompt_is_acknowledged(house: House, 
 async def test_a_refused_prompt_makes_room_for_those_that_waited_behind_it(house: House, puppet: Puppet) -> None:
     gate = asyncio.Event()
 
-    async def refuses_late(wish: Wish) -> None:
+    async def refuses_late(wish: AgentCommand) -> None:
         if wish == Prompt(text="one"):
             await gate.wait()
             raise RefusedError("not that.")
@@ -326,7 +326,7 @@ async def test_a_refused_prompt_makes_room_for_those_that_waited_behind_it(house
 async def test_the_next_prompt_waits_until_the_turn_of_the_one_before_has_begun(house: House, puppet: Puppet) -> None:
     """Between taking a prompt and beginning its turn, an agent still looks idle."""
 
-    async def slow(wish: Wish) -> None:
+    async def slow(wish: AgentCommand) -> None:
         if not isinstance(wish, Prompt):
             puppet.obey(wish)
 
@@ -347,7 +347,7 @@ async def test_a_prompt_that_begins_no_turn_does_not_hold_up_the_queue(
 ) -> None:
     """A slash command, say."""
 
-    async def takes(wish: Wish) -> None:
+    async def takes(wish: AgentCommand) -> None:
         if not isinstance(wish, Prompt):
             puppet.obey(wish)
 
@@ -361,7 +361,7 @@ async def test_a_prompt_that_begins_no_turn_does_not_hold_up_the_queue(
 
 
 async def test_a_turn_of_the_agents_own_starts_no_prompt_of_ours(house: House, puppet: Puppet) -> None:
-    async def takes(wish: Wish) -> None:
+    async def takes(wish: AgentCommand) -> None:
         if not isinstance(wish, Prompt):
             puppet.obey(wish)
 
@@ -400,7 +400,7 @@ async def test_a_turn_is_credited_to_the_prompt_with_all_of_its_text_and_to_no_o
     monkeypatch.setattr(prompts, "BEGIN_S", 0.3)
     texts = ("look here\nfor one thing", "look here\nfor another")
 
-    async def silent(wish: Wish) -> None: ...
+    async def silent(wish: AgentCommand) -> None: ...
 
     puppet.on_wish = silent
     async with house.hosting(puppet):
@@ -422,7 +422,7 @@ async def test_a_prompt_that_began_no_turn_is_unsure_until_the_agent_names_it(
 ) -> None:
     monkeypatch.setattr(prompts, "BEGIN_S", 0.1)
 
-    async def silent(wish: Wish) -> None: ...
+    async def silent(wish: AgentCommand) -> None: ...
 
     puppet.on_wish = silent
     async with house.hosting(puppet):
@@ -460,7 +460,7 @@ async def test_a_long_queue_keeps_its_order_and_its_prompts(house: House, puppet
     """More than the session keeps receipts of."""
     texts = [f"prompt {n}\nwith a second line" for n in range(30)]
 
-    async def quick(wish: Wish) -> None:
+    async def quick(wish: AgentCommand) -> None:
         puppet.obey(wish)
         if isinstance(wish, Prompt) and wish.text != "first":
             puppet.say(turn_ended())

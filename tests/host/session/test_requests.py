@@ -22,7 +22,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.rpc.connect import HostLink
-from kasmon.model.commands import Answer, Prompt, Wish
+from kasmon.model.commands import AgentCommand, Answer, Prompt
 from kasmon.model.events import (
     NoticeRaised,
     RequestAnswered,
@@ -82,7 +82,7 @@ async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(ho
 async def test_an_answer_is_in_the_log_before_the_agent_hears_it(house: House, puppet: Puppet) -> None:
     seen: list[int] = []
 
-    async def looks(wish: Wish) -> None:
+    async def looks(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             seen.append(len(await asyncio.to_thread(house.only, RequestAnswered)))
         puppet.obey(wish)
@@ -420,7 +420,7 @@ async def test_an_agent_that_takes_no_answers_says_so(house: House, puppet: Pupp
 
 
 def on_answer(puppet: Puppet, error: Exception | None) -> None:
-    async def react(wish: Wish) -> None:
+    async def react(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             if error is None:
                 await asyncio.Event().wait()

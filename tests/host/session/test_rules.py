@@ -8,7 +8,7 @@ import pytest
 from kasmon.errors import KasmonError, RefusedError, UnableError
 from kasmon.host.rpc.connect import HostLink
 from kasmon.host.session.rules import project_of
-from kasmon.model.commands import Answer, Wish
+from kasmon.model.commands import AgentCommand, Answer
 from kasmon.model.events import NoticeRaised, RequestAnswered, RequestOpened
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.rule import Rule, RuleEffect
@@ -155,7 +155,7 @@ async def test_an_answer_that_lost_leaves_no_rule(house: House, puppet: Puppet) 
 
 
 async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(house: House, puppet: Puppet) -> None:
-    async def refuses(wish: Wish) -> None:
+    async def refuses(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             raise RefusedError("not like this")
         puppet.obey(wish)

@@ -30,7 +30,7 @@ from kasmon.host.rpc.frames import (
     ReadTerminal,
     ReleasePane,
     RenameWindow,
-    SubscriptionEnded,
+    SubscriptionEnd,
     TextDelta,
     Unwatch,
     Watch,
@@ -551,7 +551,7 @@ async def test_who_watches_is_told_that_it_is_over(house: House, puppet: Puppet)
         puppet.say(SessionEnded(at=time.time(), why="out of tokens"))
         await auntil(lambda: not link.is_open)
 
-    assert [SubscriptionEnded(session=ME, why="out of tokens")] == shown
+    assert [SubscriptionEnd(session=ME, why="out of tokens")] == shown
 
 
 # Where the host cannot listen

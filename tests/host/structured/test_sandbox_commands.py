@@ -7,7 +7,7 @@ import pytest
 from kasmon.host.rpc.frames import Frame, RunOutputChunk
 from kasmon.host.structured import sandbox_commands as run
 from kasmon.host.structured.sandbox_commands import BEHIND, RunStream, execute
-from kasmon.model.commands import Resume, Run, SandboxWish
+from kasmon.model.commands import Resume, Run, SandboxCommand
 from kasmon.model.sandbox.policy import RunResult
 from tests.waiting import auntil
 
@@ -42,7 +42,7 @@ class Coder:
             printed("stdout", text)
         return RunResult(stdout="".join(self.texts))
 
-    async def keep(self, wish: SandboxWish, /) -> str:
+    async def keep(self, wish: SandboxCommand, /) -> str:
         return "c1"
 
 

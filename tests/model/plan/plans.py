@@ -7,7 +7,7 @@ import msgspec
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import (
-    Deed,
+    PlanAction,
     PlanBegan,
     PlanFact,
     PlanSteered,
@@ -89,7 +89,7 @@ def failed(id_: str, attempt: int = 1, why: str = "it broke") -> tuple[PlanFact,
     return began(id_, attempt), TaskFailed(at=30, task=id_, attempt=attempt, why=why)
 
 
-def steered(deed: Deed, id_: str = "", agent: str = "") -> PlanSteered:
+def steered(deed: PlanAction, id_: str = "", agent: str = "") -> PlanSteered:
     return PlanSteered(at=40, deed=deed, task=id_, agent=agent)
 
 

@@ -6,7 +6,7 @@ from kasmon.model.events import Event, ToolFinished, ToolStarted
 from kasmon.model.transcript.clipboard_text import piece
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.run_blocks import codes
-from kasmon.model.transcript.search import Folded, TranscriptSearch
+from kasmon.model.transcript.search import CaseFoldedText, TranscriptSearch
 from kasmon.model.transcript.style import FOLD_LINES
 
 CODE = "x = 1\n\nfor y in range(3):\n    print(x + y)"
@@ -93,7 +93,7 @@ def test_code_can_be_copied_whole_and_found_by_its_later_lines() -> None:
     assert copied is not None
     assert copied.text == CODE
     assert [0] == search.found
-    assert Folded("range(3)") == search.words
+    assert CaseFoldedText("range(3)") == search.words
 
 
 def test_code_never_acts_on_the_terminal() -> None:

@@ -7,7 +7,7 @@ import pytest
 from kasmon.config import Config
 from kasmon.config.schema import Profile
 from kasmon.errors import GitError, RefusedError, UsageError
-from kasmon.model.plan.events import Deed, PlanFact
+from kasmon.model.plan.events import PlanAction, PlanFact
 from kasmon.model.plan.plan import Plan
 from kasmon.supervisor.plans.approval import grounds, refusal, shown
 from tests.model.plan.plans import began, claimed, done, failed, plan, run, steered, task
@@ -66,7 +66,7 @@ def test_an_agent_that_cannot_start_is_shown_with_the_reason() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(
-    deed: Deed, id_: str, facts: tuple[PlanFact, ...], why: str
+    deed: PlanAction, id_: str, facts: tuple[PlanFact, ...], why: str
 ) -> None:
     assert why == refusal(WAVES, run(*facts), deed, id_)
 
@@ -86,7 +86,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(
         ("advance", "", (*done("a"), *done("b"))),
     ],
 )
-def test_whatever_makes_sense_is_not(deed: Deed, id_: str, facts: tuple[PlanFact, ...]) -> None:
+def test_whatever_makes_sense_is_not(deed: PlanAction, id_: str, facts: tuple[PlanFact, ...]) -> None:
     assert "" == refusal(WAVES, run(*facts), deed, id_)
 
 

@@ -23,7 +23,7 @@ from kasmon.host.rpc.spawn import spawn_runner
 from kasmon.model.commands import Mode, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.events import Deed, PlanSteered, TaskBegan, decode
+from kasmon.model.plan.events import PlanAction, PlanSteered, TaskBegan, decode
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun, TaskState
@@ -242,7 +242,7 @@ async def test_a_check_of_a_runner_that_was_killed_is_ended_by_the_next_one_whic
 
 
 @pytest.mark.parametrize("deed", ["skip", "retry", "abort"])
-async def test_a_check_that_a_person_does_not_wait_for_is_ended(checked: Site, deed: Deed) -> None:
+async def test_a_check_that_a_person_does_not_wait_for_is_ended(checked: Site, deed: PlanAction) -> None:
     async with checked.runs() as now:
         await auntil((checked.folder / "began").exists)
         (before,) = [at.checking for at in now().tasks.values()]

@@ -30,7 +30,7 @@ from kasmon.tui.gateway.protocol import (
     RenameSession,
     RestartSession,
     SendToAgent,
-    Wanted,
+    UserCommand,
 )
 from kasmon.tui.help import HelpDialog
 from kasmon.tui.palette import KasmonCommands
@@ -54,7 +54,7 @@ def world_of(pilot: Pilot[None]) -> StillWorld:
     return cast(StillWorld, app_of(pilot).gateway)
 
 
-def wished(pilot: Pilot[None]) -> list[Wanted]:
+def wished(pilot: Pilot[None]) -> list[UserCommand]:
     return world_of(pilot).wished
 
 
@@ -971,7 +971,7 @@ class SlowWorld(StillWorld):
         super().__init__(*args, **kwargs)
         self.goes = asyncio.Event()
 
-    async def execute(self, wanted: Wanted, /) -> str:
+    async def execute(self, wanted: UserCommand, /) -> str:
         word = await super().execute(wanted)
         await self.goes.wait()
         return word

@@ -18,7 +18,7 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway import live
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan, NotifyPerson, Wanted
+from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan, NotifyPerson, UserCommand
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
 from kasmon.tui.plan_board.decisions import offered, resolve_action
@@ -60,7 +60,7 @@ def world_of(pilot: Pilot[None]) -> StillWorld:
     return cast(StillWorld, cast(Kasmon, pilot.app).gateway)
 
 
-def wished(pilot: Pilot[None]) -> list[Wanted]:
+def wished(pilot: Pilot[None]) -> list[UserCommand]:
     return [wanted for wanted in world_of(pilot).wished if isinstance(wanted, DecideOnPlan | ApplyPlanEdit)]
 
 

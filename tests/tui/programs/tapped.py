@@ -19,7 +19,7 @@ from kasmon.host.rpc.frames import Cursor, Focus, Paste, Scroll, SendKeys, Termi
 from kasmon.model.permission import SessionId
 from kasmon.tui.process import shutdown
 from kasmon.tui.process.shutdown import keep_clean
-from kasmon.tui.terminal.link import TerminalWish
+from kasmon.tui.terminal.link import TerminalCommand
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.textual_ext.driver import TapDriver
 
@@ -35,7 +35,7 @@ class Notes:
     def note(self, kind: str, value: object) -> None:
         self._file.write(json.dumps([kind, value]) + "\n")
 
-    def tell(self, wish: TerminalWish) -> None:
+    def tell(self, wish: TerminalCommand) -> None:
         match wish:
             case SendKeys():
                 self.note("keys", wish.data.hex())

@@ -12,7 +12,7 @@ from textual.widgets import Button
 from kasmon.host.rpc.frames import Blur, Focus, Paste, Scroll, SendKeys, TerminalModes, Unwatch, Watch
 from kasmon.model.permission import SessionId
 from kasmon.tui.terminal.input_sender import KEYS_BYTES, InputSender
-from kasmon.tui.terminal.link import TerminalWish
+from kasmon.tui.terminal.link import TerminalCommand
 from kasmon.tui.terminal.view import RESIZE_S, FocusView
 from tests.tui.terminal.test_widget import pushed
 from tests.waiting import auntil
@@ -24,12 +24,12 @@ class Told:
     """A link that keeps what it was told."""
 
     def __init__(self) -> None:
-        self.wishes: list[TerminalWish] = []
+        self.wishes: list[TerminalCommand] = []
 
-    def tell(self, wish: TerminalWish) -> None:
+    def tell(self, wish: TerminalCommand) -> None:
         self.wishes.append(wish)
 
-    def of(self, kind: type) -> list[TerminalWish]:
+    def of(self, kind: type) -> list[TerminalCommand]:
         return [wish for wish in self.wishes if isinstance(wish, kind)]
 
 

@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 import kasmon.tui
-from kasmon.host.rpc.frames import SubscriptionEnded
+from kasmon.host.rpc.frames import SubscriptionEnd
 from kasmon.model.commands import Mode
 from kasmon.model.events import MessageWritten, ToolStarted
 from kasmon.model.permission import SessionId
@@ -429,7 +429,7 @@ async def test_a_push_about_nobody_is_no_error() -> None:
     app = dashboard(fleet(working("docs", mode=Mode.TMUX)))
     async with app.run_test() as pilot:
         await settled(pilot)
-        cast(StillWorld, app.gateway).push(SubscriptionEnded(session=SessionId("nobody"), why=ACTS))
+        cast(StillWorld, app.gateway).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
         await pilot.pause()
 
         assert app.is_running

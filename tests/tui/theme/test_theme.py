@@ -16,7 +16,7 @@ from kasmon.model.transcript.text import Token
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.theme.few_colours import in_256_colours, shown
 from kasmon.tui.theme.library import ThemeLibrary
-from kasmon.tui.theme.look import TOKENS, Ground, ThemeStyles
+from kasmon.tui.theme.look import TOKENS, Background, ThemeStyles
 from kasmon.tui.theme.theme import (
     DEFAULT,
     PLAIN,
@@ -114,7 +114,9 @@ FEW = [(name, ColorSystem.EIGHT_BIT) for name in shipped_names()] + [(SIXTEEN, C
 
 @pytest.mark.parametrize(("name", "system"), FEW)
 @pytest.mark.parametrize("ground", ["background", "surface", "raised", "selected"])
-def test_every_state_and_text_reads_in_256_and_in_16_colours(name: str, system: ColorSystem, ground: Ground) -> None:
+def test_every_state_and_text_reads_in_256_and_in_16_colours(
+    name: str, system: ColorSystem, ground: Background
+) -> None:
     theme = shipped(name) if system is ColorSystem.STANDARD else in_256_colours(shipped(name))
     look = ThemeStyles(theme)
     states = [f"state-{state}" for state in msgspec.structs.asdict(theme.states)]

@@ -11,7 +11,7 @@ from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor
 from kasmon.tui.gateway import log_tail
 from kasmon.tui.gateway.log_tail import follow
-from kasmon.tui.gateway.protocol import EventBatch, Heard
+from kasmon.tui.gateway.protocol import EventBatch, TranscriptUpdate
 from kasmon.tui.transcript.cache import SessionTranscript
 
 S = SessionId("abcdefgh")
@@ -32,9 +32,9 @@ def written(path: Path, events: list[Event]) -> Paths:
     return cast(Paths, OneLog(path))
 
 
-async def heard(places: Paths, until: int, since: Cursor = START) -> list[Heard]:
+async def heard(places: Paths, until: int, since: Cursor = START) -> list[TranscriptUpdate]:
     """What is heard until so many facts came in order."""
-    told: list[Heard] = []
+    told: list[TranscriptUpdate] = []
     count = 0
     async for each in follow(places, None, S, since):
         told.append(each)
