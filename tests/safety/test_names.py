@@ -1,9 +1,10 @@
 """Names and layout, as CONTRIBUTING has them: what this file lists as an exception has its reason beside it."""
 
 import ast
+import functools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,9 +14,18 @@ ROOT: Final = Path(__file__).parents[2] / "kasmon"
 
 BANNED: Final = frozenset(
     {"told", "heard", "said", "word", "words", "way", "ways", "ground", "grounds", "lot", "seat", "desk", "pen", "hand"}
-    | {"hands", "deed", "deeds", "inside", "far", "place", "places", "room", "rooms", "house"}
+    | {"hands", "deed", "deeds", "inside", "far", "place", "places", "room", "rooms", "house", "wish", "wishes"}
 )
-"""Words with a private meaning: they are no part of a module's or a class's name."""
+"""Words with a private meaning: they are no part of a module's, a class's or a type alias's name."""
+BOXES: Final = frozenset({"prompt", "text", "code", "line", "edit"})
+"""What stands before `box`: a field for text has that name in every toolkit. A sandbox is none."""
+IRREGULAR: Final = frozenset(
+    {"begun", "bound", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "driven", "fallen", "felt"}
+    | {"forgotten", "found", "given", "gone", "grown", "handed", "heard", "held", "hidden", "kept", "known", "laid"}
+    | {"left", "lost", "made", "meant", "met", "paid", "proven", "said", "seen", "sent", "shown", "sought", "spoken"}
+    | {"spent", "stood", "taken", "taught", "thought", "thrown", "told", "understood", "withdrawn", "won", "written"}
+)
+"""Participles that end neither in -ed nor in -ing."""
 NOUNS: Final = {
     "encoding": "a standard noun: how keys and mouse reports become bytes",
     "formatting": "a standard noun: how numbers and times become text",
@@ -23,9 +33,51 @@ NOUNS: Final = {
     "matching": "a standard noun: which stored conversation belongs to which session",
     "provisioning": "a standard noun: making virtual machines",
     "quoting": "a standard noun: quotes in tmux's command language",
-    "wording": "a standard noun: the text of a message",
 }
 """Words on -ing or -ed that end a module's name."""
+TYPES: Final = {
+    "everything": "no participle",
+    "heading": "a standard noun: the row above a group",
+    "provisioning": "as for a module",
+    "reading": "a standard noun: the result of reading a screen",
+    "setting": "a standard noun: a value that a user chooses",
+}
+"""Words on -ing or -ed that end the name of a class or a type alias."""
+PAST: Final = {
+    "SecretsLearned": "an event that no log contains",
+    "OnDone": "a callback, by what calls it",
+    "MarkViewed": "a command: to mark a session as viewed",
+    "VersionBound": "a standard noun: one end of a range",
+}
+"""Names that end in a participle though they are no event, message or error."""
+EVENTS: Final = frozenset({"BaseEvent", "Message"})
+"""The bases of what happened, which has a name in the past tense: events of a log, and messages of Textual."""
+ONE_SCREEN: Final = "split over files, to be composed"
+DEEP: Final = {
+    "AnswerableCard": ONE_SCREEN,
+    "GeneralActions": ONE_SCREEN,
+    "PermissionCard": ONE_SCREEN,
+    "ProbedKasmon": ONE_SCREEN,
+    "TranscriptReader": ONE_SCREEN,
+}
+"""Classes whose in-house base has an in-house base."""
+FLAT: Final = {
+    "Dialog": "the screen that every dialog is, as Textual's own bases",
+    "PaneListener": "an interface whose methods do nothing by default",
+    "TextBox": "Textual's text area, adapted",
+}
+"""In-house bases that count as none; so do protocols, errors, and all of `tui/textual_ext`."""
+LINES: Final = 60
+LONE: Final = {
+    "sandbox/guest": "the guest's programs are read one idea at a time: they run without kasmon's checks",
+    "supervisor/recovery/gemini.py": "the format of one agent, as its neighbours",
+    "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
+    "tui/gateway/browser.py": "starts a program of the user's",
+    "tui/textual_ext": "each module adapts one part of Textual",
+    "tui/theme/library.py": "themes of files, besides those that kasmon has",
+    "tui/transcript/pyte_import.py": "keeps what pyte does while it is imported from the rest",
+}
+"""Modules of fewer than `LINES` lines that only one module imports, and folders of such."""
 NOT_SPLIT: Final = {
     "sandbox/guest": "the files that run inside a sandbox are copied there as one flat folder",
 }
@@ -41,24 +93,52 @@ DIALECT: Final = re.compile(
 
 
 class Named(NamedTuple):
-    """A module or a class, and where it is."""
+    """A module, a class or a type alias, and where it is."""
 
     name: str
     where: str
+    bases: tuple[str, ...] = ()
 
 
 def modules() -> list[Named]:
     return [Named(path.stem, str(path.relative_to(ROOT))) for path in sorted(ROOT.rglob("*.py"))]
 
 
-def classes() -> list[Named]:
+@functools.cache
+def sources() -> dict[str, str]:
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(ROOT.rglob("*.py"))}
+
+
+def classes(sources: Mapping[str, str]) -> list[Named]:
     """Every class at the top of a module."""
+    return [_class(node, at) for at, tree in _trees(sources) for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def types(sources: Mapping[str, str]) -> list[Named]:
+    """Every class, nested ones too, and every type alias."""
     found: list[Named] = []
-    for path in sorted(ROOT.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        where = str(path.relative_to(ROOT))
-        found += [Named(node.name, where) for node in tree.body if isinstance(node, ast.ClassDef)]
+    for where, tree in _trees(sources):
+        found += [_class(node, where) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for node in tree.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            if isinstance(target, ast.Name) and re.match("_?[A-Z][a-z]", target.id):
+                found.append(Named(target.id, where))
     return found
+
+
+def _trees(sources: Mapping[str, str]) -> list[tuple[str, ast.Module]]:
+    return [(where, _parse(source)) for where, source in sources.items()]
+
+
+@functools.cache
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def _class(node: ast.ClassDef, where: str) -> Named:
+    """A class with the last names of its bases: `Protocol` of `typing.Protocol[T]`."""
+    bases = (base.value if isinstance(base, ast.Subscript) else base for base in node.bases)
+    return Named(node.name, where, tuple(ast.unparse(base).rpartition(".")[2] for base in bases))
 
 
 def words(name: str) -> list[str]:
@@ -67,13 +147,84 @@ def words(name: str) -> list[str]:
 
 
 def banned(names: list[Named]) -> list[Named]:
-    return [named for named in names if BANNED & set(words(named.name))]
+    return [named for named in names if BANNED & set(words(named.name)) or is_other_box(words(named.name))]
+
+
+def is_other_box(words: list[str]) -> bool:
+    """Whether `box` is among *words* and no field for text."""
+    return any(word == "box" and (not at or words[at - 1] not in BOXES) for at, word in enumerate(words))
+
+
+def ends_in_participle(name: str, nouns: Container[str]) -> bool:
+    end = next(reversed(words(name)), "")
+    return end in IRREGULAR or (re.search(r"(ing|ed)$", end) is not None and end not in nouns)
 
 
 def participles(names: list[Named]) -> list[Named]:
-    """Modules whose name ends in -ing or -ed without being a standard noun."""
-    ends = ((named, words(named.name)[-1]) for named in names if words(named.name))
-    return [named for named, end in ends if re.search(r"(ing|ed)$", end) and end not in {*NOUNS, "speed", "embed"}]
+    """Modules whose name ends in a participle without being a standard noun."""
+    return [named for named in names if ends_in_participle(named.name, {*NOUNS, "speed", "embed"})]
+
+
+def past(names: list[Named]) -> list[Named]:
+    """Classes and type aliases whose name ends in a participle, though they are no event, message or error."""
+    return [named for named in names if not EVENTS & set(named.bases) and ends_in_participle(named.name, TYPES)]
+
+
+def deep(sources: Mapping[str, str]) -> list[str]:
+    """The classes with an in-house base that has an in-house base."""
+    known = {named.name: named for named in classes(sources)}
+    ours: dict[str, set[str]] = {}
+    for where, tree in _trees(sources):
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        ours[where] = {name.name for node in imports if (node.module or "").startswith("kasmon") for name in node.names}
+        ours[where] |= {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def levels(named: Named) -> int:
+        bases = [known[base] for base in named.bases if base in known and base in ours[named.where]]
+        return max((1 + levels(base) for base in bases if _is_level(base)), default=0)
+
+    return sorted(name for name, named in known.items() if _is_level(named) and levels(named) > 1)
+
+
+def _is_level(named: Named) -> bool:
+    is_adapter = named.where.startswith("tui/textual_ext/") or named.name in FLAT
+    return not is_adapter and "Protocol" not in named.bases and not named.name.endswith("Error")
+
+
+def lone(sources: Mapping[str, str]) -> list[str]:
+    """The short modules that one other module imports, when it is imported itself; a program has a `__main__`."""
+    eager: dict[str, set[str]] = {}
+    every: dict[str, set[str]] = {}
+    for where, tree in _trees(sources):
+        for node, is_deferred in _imports(tree):
+            for name in (node.module or "", *(f"{node.module}.{name.name}" for name in node.names)):
+                every.setdefault(name, set()).add(where)
+                if not is_deferred:
+                    eager.setdefault(name, set()).add(where)
+    found: list[str] = []
+    for where, source in sources.items():
+        name = "kasmon." + where.removesuffix(".py").replace("/", ".")
+        is_program = Path(where).stem.startswith("__") or '__name__ == "__main__"' in source
+        if (
+            len(source.splitlines()) < LINES
+            and not is_program
+            and len(every.get(name, ())) == len(eager.get(name, ())) == 1
+        ):
+            found.append(where)
+    return found
+
+
+def _imports(tree: ast.AST, is_deferred: bool = False) -> Iterator[tuple[ast.ImportFrom, bool]]:
+    """The imports of names in *tree*, and whether each is within a function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield node, is_deferred
+        yield from _imports(node, is_deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def excepted(where: str) -> str:
+    """The entry of `LONE` for *where*; empty if it has none."""
+    return next((entry for entry in LONE if where == entry or where.startswith(f"{entry}/")), "")
 
 
 def shared(names: list[Named]) -> list[str]:
@@ -126,15 +277,29 @@ def test_dialect_is_found_in_prose_and_not_in_values(source: str, found: list[tu
 
 
 def test_no_word_with_a_private_meaning_is_part_of_a_name() -> None:
-    assert [] == banned(modules()) + banned(classes())
+    assert [] == banned(modules()) + banned(types(sources()))
 
 
 def test_no_participle_is_the_name_of_a_module() -> None:
     assert [] == participles(modules())
 
 
+def test_no_participle_is_the_name_of_a_class_that_is_no_event() -> None:
+    assert sorted(PAST) == sorted({named.name for named in past(types(sources()))})
+
+
 def test_a_class_has_a_name_of_its_own() -> None:
-    assert [] == shared(classes())
+    assert [] == shared(classes(sources()))
+
+
+def test_a_class_inherits_from_one_level_of_ours() -> None:
+    assert sorted(DEEP) == deep(sources())
+
+
+def test_a_short_module_has_two_importers() -> None:
+    found = lone(sources())
+    assert [] == [where for where in found if not excepted(where)]
+    assert [] == [entry for entry in LONE if entry not in map(excepted, found)]
 
 
 def test_a_folder_has_as_many_files_as_a_reader_takes_in() -> None:
@@ -144,20 +309,36 @@ def test_a_folder_has_as_many_files_as_a_reader_takes_in() -> None:
 def test_no_exception_outlives_its_reason() -> None:
     ends = {words(named.name)[-1] for named in modules() if words(named.name)}
     assert [] == [noun for noun in NOUNS if noun not in ends]
+    ends = {words(named.name)[-1] for named in types(sources())}
+    assert [] == [noun for noun in TYPES if noun not in ends]
+    names = {named.name for named in classes(sources())}
+    assert [] == [base for base in FLAT if base not in names]
 
 
-@pytest.mark.parametrize("name", ["Told", "TheRoom", "_Way", "_Grounds", "house", "prompt_desk", "far"])
+@pytest.mark.parametrize(
+    "name", ["Told", "TheRoom", "_Way", "_Grounds", "house", "prompt_desk", "far", "Box", "SandboxBox"]
+)
 def test_a_banned_word_is_found_anywhere_in_a_name(name: str) -> None:
     assert [Named(name, "x.py")] == banned([Named(name, "x.py")])
 
 
-@pytest.mark.parametrize("name", ["Handler", "Farm", "Password", "roommate", "always", "LostSession"])
+@pytest.mark.parametrize(
+    "name", ["Handler", "Farm", "Password", "roommate", "always", "LostSession", "PromptBox", "Sandbox"]
+)
 def test_a_banned_word_within_a_longer_word_is_none(name: str) -> None:
     assert [] == banned([Named(name, "x.py")])
 
 
 @pytest.mark.parametrize(
-    ("name", "found"), [("adopted", 1), ("request_editing", 1), ("key_encoding", 0), ("string", 1)]
+    ("name", "found"),
+    [
+        ("adopted", 1),
+        ("request_editing", 1),
+        ("key_encoding", 0),
+        ("string", 1),
+        ("panes_seen", 1),
+        ("known_agents", 0),
+    ],
 )
 def test_a_participle_is_told_from_a_standard_noun(name: str, found: int) -> None:
     assert found == len(participles([Named(name, "x.py")]))
@@ -178,3 +359,64 @@ def test_a_name_that_two_modules_define_is_found_and_a_private_one_is_not() -> N
 def test_a_folder_is_crowded_from_one_file_over_the_limit(number: int, found: list[str]) -> None:
     names = [Named(f"module_{n}", f"a/module_{n}.py") for n in range(number)]
     assert found == crowded([*names, Named("__init__", "a/__init__.py")])
+
+
+def test_a_class_is_found_within_a_class_and_an_alias_at_the_top() -> None:
+    source = "class Outer:\n    class Told(Message): ...\nSaid = str\nRoom: TypeAlias = int\nROOM = 1\nroom = 2\n"
+    assert ["Told", "Said", "Room"] == [named.name for named in banned(types({"x.py": source}))]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("class PaneSeen(Frame): ...", ["PaneSeen"]),
+        ("class Watched: ...", ["Watched"]),
+        ("Given: TypeAlias = str", ["Given"]),
+        ("class Outer:\n    class Taken: ...", ["Taken"]),
+        ("class TurnEnded(BaseEvent, frozen=True): ...", []),
+        ("class Row:\n    class Picked(Message): ...", []),
+        ("class KnownAgent: ...\nclass ScreenReading: ...\nclass LostError(Exception): ...", []),
+    ],
+)
+def test_a_participle_names_events_and_messages_alone(source: str, found: list[str]) -> None:
+    assert found == [named.name for named in past(types({"x.py": source}))]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("class A: ...\nclass B(A): ...", []),
+        ("class A: ...\nclass B(A): ...\nclass C(B): ...", ["C"]),
+        ("class A(Generic[T]): ...\nclass B(A[int]): ...\nclass C(B): ...", ["C"]),
+        ("class A(Protocol[T]): ...\nclass B(A[int]): ...\nclass C(B): ...", []),
+        ("class AnError(Exception): ...\nclass BError(AnError): ...\nclass CError(BError): ...", []),
+        ("from textual.screen import Screen\nclass A(Screen): ...\nclass B(A): ...", []),
+    ],
+)
+def test_a_second_level_of_our_own_bases_is_found(source: str, found: list[str]) -> None:
+    assert found == deep({"x.py": source})
+
+
+def test_a_second_level_is_found_over_files_and_an_adapter_of_textual_is_none() -> None:
+    base = {"tui/textual_ext/a.py": "class A: ...", "b.py": "class B: ..."}
+    middle = "from kasmon.{0} import {1}\nclass M{1}({1}): ...\nclass C{1}(M{1}): ...\n"
+    over = {"x.py": middle.format("tui.textual_ext.a", "A"), "y.py": middle.format("b", "B")}
+    assert ["CB"] == deep(base | over)
+
+
+def test_a_short_module_with_one_importer_is_found_and_others_are_not() -> None:
+    short, program = "X = 1\n", 'if __name__ == "__main__":\n    run()\n'
+    files = {
+        "one.py": short,
+        "two.py": short,
+        "late.py": short,
+        "run.py": program,
+        "long.py": short * LINES,
+        "none.py": "",
+    }
+    names = "one, two, run, long"
+    users = {
+        "a.py": f"from kasmon import {names}\ndef f():\n    from kasmon.late import X\n",
+        "b.py": "from kasmon.two import X",
+    }
+    assert ["one.py"] == lone(files | users)
