@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from kasmon.model.plan.plan import CHECK_LIMIT_S, Plan, PlanFault, Task
+from kasmon.model.plan.plan import CHECK_LIMIT_S, GIT_LOCAL, Plan, PlanFault, Task
 from kasmon.model.plan.validation import PlanDraft
 
 Place: TypeAlias = Callable[[str], int]
@@ -99,6 +99,9 @@ def read(text: str, name: str) -> PlanDraft:
     good["env"] = _names(table, "env", place, "the plan", faults)
     if bad := [name for name in good["env"] if not VARIABLE.fullmatch(name)]:
         why = f"env of the plan holds {bad[0]!r}; it lists names of variables, whose values come from your environment"
+        faults.append(PlanFault(line=place("env"), why=why))
+    if bad := [name for name in good["env"] if name in GIT_LOCAL]:
+        why = f"env of the plan holds {bad[0]!r}, by which git would work in another repository than the task's"
         faults.append(PlanFault(line=place("env"), why=why))
     if "advance" not in table and not any(task.wave for task in tasks):
         good["advance"] = "auto"

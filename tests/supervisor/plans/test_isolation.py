@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kasmon.errors import RefusedError
-from kasmon.model.commands import Launch, Mode
+from kasmon.model.commands import Launch, Mode, Receipt, ReceiptState
+from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanFact, TaskBegan, TaskClaimed, TaskDone, TaskFailed
+from kasmon.model.plan.plan import GIT_LOCAL
 from kasmon.model.plan.progress import TaskState
 from kasmon.model.plan.scheduler import BeginAttempt, ClaimTask, StartAttempt, ahead
 from kasmon.model.plan.task_outcome import TaskOutcome
@@ -33,7 +35,7 @@ from tests.model.plan.plans import session as session_of
 from tests.supervisor.house import House
 from tests.supervisor.plans.test_runner import CONFIG, Site
 from tests.supervisor.repo import Repo
-from tests.waiting import auntil
+from tests.waiting import auntil, until
 
 off = asyncio.to_thread
 """git and the log block; the runner under test needs the loop."""
@@ -70,6 +72,11 @@ def checkout(house: House) -> Iterator[Checkout]:
     before = checkout.state()
     yield checkout
     assert before == checkout.state()
+
+
+def unfinished(site: Site, session: SessionId) -> list[Receipt]:
+    known = site.fleet().get(session)
+    return [] if known is None else [one for one in known.receipts if one.state is not ReceiptState.FINISHED]
 
 
 def site_of(house: House, *tasks: str) -> Site:
@@ -118,6 +125,79 @@ async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(hou
     at = site.book.run.of("c")
     assert (str(site.book.folder / "trees" / "tidy.1-a"), "plan/tidy.1-a") == (at.workdir, at.branch)
     assert not (Path(at.workdir) / "file0.txt").exists()
+
+
+async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_left_in_the_checkout(
+    house: House, checkout: Checkout
+) -> None:
+    cd = f"cd '{checkout.folder}'"
+    site = await off(site_of, house, f'id = "a"\nrun = "{cd}"', f'id = "b"\ninherits = "a"\nrun = "{HARM}"')
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
+
+    where = f"the terminal of task 'a' is in {str(checkout.folder)!r}, not in its worktree"
+    assert now().of("b").why.startswith(where)
+
+
+async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_checkout(
+    house: House, checkout: Checkout
+) -> None:
+    site = await off(
+        site_of,
+        house,
+        'id = "a"\nrun = "true"',
+        'id = "gate"\nprompt = "hang"',
+        f'id = "b"\ninherits = "a"\nneeds = ["gate"]\nrun = "{HARM}"',
+    )
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.DONE, 30)
+        session = (await off(site.fleet)).get(SessionId(now().of("a").session))
+        assert session is not None
+        await operations.send(site.places, session, f"cd '{checkout.folder / '.git'}'")
+        await off(until, lambda: not unfinished(site, session.id))
+        await off(site.book.steer, "skip", "gate")
+        await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
+
+    assert "not in its worktree" in now().of("b").why
+
+
+async def test_a_command_is_typed_into_a_terminal_in_the_worktree_or_outside_of_the_repository(
+    house: House, checkout: Checkout
+) -> None:
+    site = await off(
+        site_of,
+        house,
+        'id = "a"\nrun = "mkdir src && cd src"',
+        f'id = "b"\ninherits = "a"\nrun = "cd {house.folder}"',
+        'id = "c"\ninherits = "b"\nrun = "touch outside"',
+    )
+
+    assert "claimed" == (await site.run()).outcome
+
+    assert (house.folder / "outside").exists()
+
+
+async def test_a_check_does_not_get_the_variables_that_lead_git_elsewhere(
+    house: House, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = 'git rm -q --cached file0.txt && test \\"$GIT_AUTHOR_NAME\\" = t'
+    site = await off(site_of, house, f'id = "a"\nrun = "true"\ncheck = "{check}"')
+
+    with monkeypatch.context() as patch:
+        patch.setenv("GIT_DIR", str(checkout.folder / ".git"))
+        patch.setenv("GIT_INDEX_FILE", str(checkout.folder / ".git" / "index"))
+        patch.setenv("GIT_AUTHOR_NAME", "t")
+        assert "done" == (await site.run()).outcome
+
+    assert "file0.txt" not in await off(checkout.repo.git, "ls-files", at=Path(site.book.run.of("a").workdir))
+
+
+def test_the_variables_that_lead_git_elsewhere_are_those_that_git_lists() -> None:
+    listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
+
+    assert set() == set(listed.stdout.split()) - GIT_LOCAL
 
 
 # What goes on in a worktree
