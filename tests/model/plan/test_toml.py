@@ -279,3 +279,9 @@ def test_every_key_is_documented_and_no_other() -> None:
     )
 
     assert (list(PLAN_KEYS), list(TASK_KEYS)) == (of_plan, of_task)
+
+
+def test_env_cannot_name_a_variable_that_leads_git_to_another_repository() -> None:
+    [fault] = faults(tasks('run = "a"', head='env = ["GIT_AUTHOR_NAME", "GIT_DIR"]\n'), "p.toml")
+
+    assert fault.startswith("1: env of the plan holds 'GIT_DIR'")
