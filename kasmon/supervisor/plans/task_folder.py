@@ -114,7 +114,7 @@ class TaskFolders:
             return TaskWorktree(path=str(self._folder), base="" if repo is None else head(repo))
         private_folder(self._trees)
         if own.is_own:
-            tree = begin_worktree(own.repo, own.tree, own.branch, plan, root_of(plan, task), run)
+            tree = begin_worktree(own.repo, own.tree, own.branch, plan, task, run)
         else:
             base = plan.base if plan.base != NEEDS else ""
             tree = make(own.repo, own.tree, own.branch, base or "HEAD")
