@@ -11,7 +11,7 @@
 | its turn ended in an error | failed, and which |
 | anything else: it asks, is limited, lost, unsure, works, was interrupted | neither |
 
-A prompt of a peer is not the task's prompt, and its turn reports nothing. Nor does a turn that `kasmon recover` prompted,
+A prompt of a peer is not the task's prompt: its turn reports nothing. Nor does a turn that `kasmon recover` prompted
 if the agent may never have got the task's prompt. A person's prompt counts: the person may have sent it again.
 """
 

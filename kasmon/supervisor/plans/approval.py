@@ -88,7 +88,7 @@ def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) 
 
 
 def _missing_work(plan: Plan) -> list[str]:
-    """Return remarks on tasks that need work on the branch of another, but have no worktree of their own to merge it."""
+    """Return remarks on tasks that need work on the branch of another, but have no own worktree to merge it in."""
     kinds = {task.id: root_of(plan, task).worktree or plan.worktree for task in plan.tasks}
     notes = []
     for task in plan.tasks:

@@ -31,7 +31,7 @@ PLAN_HEAD: Final = "HEAD"
 
 
 def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
-    """Create or reuse the worktree at *path* on *branch* for *task*, its own or inherited, with the work it starts from.
+    """Create or reuse the worktree at *path* on *branch* in which *task* works, with the work that it starts from.
 
     Raises:
         MergeConflictError: if the branches that it needs conflict.
