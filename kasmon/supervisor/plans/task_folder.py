@@ -64,10 +64,11 @@ class TaskFolders:
             return await asyncio.to_thread(self._create, plan, task, run)
 
     def check(self, plan: Plan, task: Task, run: PlanRun) -> None:
-        """Raise unless *task*, which has begun, can continue in its folder: in its worktree, on any branch. Blocks.
+        """Raise unless *task*, which has begun, can continue in its folder: its worktree, on its branch or none. Blocks.
 
         Raises:
-            RefusedError: if its worktree is gone, or is not of the plan's repository; or if it was begun elsewhere.
+            RefusedError: if its worktree is gone, is not of the plan's repository or is on another branch; or if it was
+                begun elsewhere.
             KasmonError: if git fails.
         """
         own = self._find_worktree(plan, task, run)
@@ -78,7 +79,7 @@ class TaskFolders:
                 hint="Retry it to start it there.",
             )
         if own is not None:
-            check_worktree(own.repo, own.tree)
+            check_worktree(own.repo, own.tree, own.branch, or_detached=True)
             _check_inside(own)
 
     def check_terminal(self, plan: Plan, task: Task, run: PlanRun, directory: str) -> None:

@@ -248,13 +248,16 @@ async def test_the_hint_brings_a_worktree_back(land: Land, happens: Callable[[La
     assert (tree / "work.txt").exists()
 
 
-async def test_who_goes_on_may_have_left_its_branch_but_not_its_worktree(land: Land) -> None:
+async def test_who_goes_on_may_be_on_no_branch_but_not_on_another_or_outside_of_its_worktree(land: Land) -> None:
     """A rebase that was cut short is on no branch."""
     tree = Path((await land.where("a"))[0])
     one, at, check = PLAN.task("a"), run(began("a", workdir=str(tree))), land.grounds().check
     await asyncio.to_thread(check, PLAN, one, at)
     await asyncio.to_thread(no_branch, land, tree)
     await asyncio.to_thread(check, PLAN, one, at)
+    await asyncio.to_thread(another_branch, land, tree)
+    with pytest.raises(RefusedError, match="is on 'mine', not on 'plan/tidy'"):
+        await asyncio.to_thread(check, PLAN, one, at)
     await asyncio.to_thread(gone, land, tree)
 
     with pytest.raises(RefusedError, match="is not a worktree"):
