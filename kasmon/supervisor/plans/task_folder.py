@@ -64,7 +64,7 @@ class TaskFolders:
             return await asyncio.to_thread(self._create, plan, task, run)
 
     def check(self, plan: Plan, task: Task, run: PlanRun) -> None:
-        """Raise unless *task*, which has begun, can continue in its folder: its worktree, on its branch or none. Blocks.
+        """Raise unless *task* has begun and can continue in its folder: its worktree, on its branch or none. Blocks.
 
         Raises:
             RefusedError: if its worktree is gone, is not of the plan's repository or is on another branch; or if it was
