@@ -200,6 +200,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     carried_by: Literal["", "text", "alone"] = ""
     """Evidence that a turn carried this prompt. `text`: the agent's own record (its protocol, a hook) names the prompt.
     `alone`: a turn began when this was the only prompt it could have been. Empty: no turn is known to have."""
+    by: Sender | Literal[""] = ""
+    """The origin of the prompt; empty in logs of earlier versions."""
 
 
 def prompt_digest(text: str) -> str:

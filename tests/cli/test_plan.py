@@ -516,22 +516,25 @@ def test_ignored_files_are_listed_before_a_worktree_goes_and_keep_it_unless_a_pa
     book = desk.agreed(PlanEnded(at=9, outcome="done"))
     tree = Path(worktree.make(repo.folder, book.folder / "trees" / "shared", "plan/tidy").path)
     (tree / "build").mkdir()
-    for name in (".env", "build/a.o", "build/b.o"):
+    built = [f"build/{number:02}.o" for number in range(30)]
+    for name in (".env", *built):
         (tree / name).touch()
-    listed = f"{tree}: git ignores 3 files: '.env', 'build/' (2 files)\n"
+    listed = f"{tree}: git ignores 31 files: '.env', 'build/' (30 files)\n"
+    matches = "".join(f"{tree}: `--ignored` matches {name!r}\n" for name in built)
 
     kept = desk("clean", "tidy", "--ignored", "build/")
-    assert (4, listed) == (kept.code, kept.out)
+    assert (4, listed + matches) == (kept.code, kept.out)
     assert "was not removed: git ignores 1 file: '.env'" in kept.err
     assert "`--ignored PATTERN`" in kept.err
-    assert (tree / "build" / "a.o").exists()
+    assert (tree / built[0]).exists()
 
     as_object = as_json(desk("clean", "tidy", "--json").out.splitlines()[0])
-    assert {str(tree): [".env", "build/a.o", "build/b.o"]} == as_object["ignored"]
+    assert {str(tree): [".env", *built]} == as_object["ignored"]
     assert [] == as_object["removed"]
 
     gone = desk("clean", "tidy", "--ignored", "build/", "--ignored", ".env")
-    assert (0, f"{listed}removed {tree}\n") == (gone.code, gone.out)
+    matches = f"{tree}: `--ignored` matches '.env'\n{matches}"
+    assert (0, f"{listed}{matches}removed {tree}\n") == (gone.code, gone.out)
     assert not tree.exists()
 
 

@@ -153,6 +153,7 @@ def receipt_object(receipt: Receipt) -> dict[str, Any]:
         "exit_code": receipt.exit_code,
         "at": receipt.at,
         "carried_by": receipt.carried_by or None,
+        "by": receipt.by or None,
     }
 
 

@@ -276,7 +276,8 @@ def list_all(*, wants_json: bool) -> None:
 def clean(wanted: str, patterns: Sequence[str], *, wants_json: bool) -> None:
     """Remove the worktrees of a plan without unsaved work; the others stay, and are named.
 
-    The files that git ignores in them are listed first. Worktrees with such files stay, unless *patterns* match them.
+    The files that git ignores in them are listed first, each of those that *patterns* match by its name. Worktrees with
+    such files stay, unless *patterns* match them all.
 
     Raises:
         RefusedError: if a worktree has to stay, or the plan is not over.
@@ -285,7 +286,9 @@ def clean(wanted: str, patterns: Sequence[str], *, wants_json: bool) -> None:
     plan_log = start.found(where, wanted)
     found = worktree_removal.find_ignored(plan_log, patterns)
     if not wants_json:
-        say(*(f"{path}: git ignores {list_files(files.listed)}" for path, files in found.items() if files.listed))
+        for path, files in found.items():
+            say(*([f"{path}: git ignores {list_files(files.listed)}"] if files.listed else []))
+            say(*(f"{path}: `--ignored` matches {name!r}" for name in files.listed if name in files.known))
     removed, kept = worktree_removal.clean(plan_log, look_once(where), found)
     if wants_json:
         listed = {str(path): files.listed for path, files in found.items() if files.listed}

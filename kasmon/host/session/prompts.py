@@ -359,6 +359,7 @@ class Prompts:
             text=_first_line(prompt.text),
             at=time.time(),
             digest=prompt_digest(self._as_sent(prompt.text)),
+            by=prompt.by,
         )
 
     def _as_sent(self, text: str) -> str:

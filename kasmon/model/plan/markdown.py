@@ -8,11 +8,13 @@ faults that kasmos accepts silently are reported.
 """
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
 from kasmon.model.plan.plan import Plan, PlanFault, Task
+from kasmon.model.plan.toml import TASK_KEYS
 from kasmon.model.plan.validation import PlanDraft
 
 WAVE: Final = re.compile(r"## +Wave +(\d{1,9})\b")
@@ -20,10 +22,13 @@ TASK: Final = re.compile(r"### +Task +(\d{1,9}) *: *(.*)")
 ALMOST: Final = re.compile(r"#{2,6} *(wave|task)\b|# *(wave|task) *\d", re.IGNORECASE)
 """A line meant as one of the plan's headings. A title may mention a task."""
 FIELD: Final = re.compile(r"\*\*(Goal|Architecture|Tech Stack|Agent|Mode|Worktree|Base):?\*\*:? *(.*)")
-BOLD: Final = re.compile(r" {0,3}([-*+] +)?\*\*([^*:]{1,40})(?::\*\*|\*\*:)[ \t]*(.*)")
-"""A line that looks like a field: an optional list marker, the name, the value."""
+BOLD: Final = re.compile(r" {0,3}((?:(?:[-*+]|\d{1,9}[.)]) +|> ?)*)\*\*([^*:]{1,40})(?::\*\*|\*\*:)[ \t]*(.*)")
+"""A line that looks like a field: optional marks of a list or a quote, the name, the value."""
+NEARLY_BOLD: Final = re.compile(r" {0,3}(?:(?:[-*+]|\d{1,9}[.)]) +|> ?)*\*\*([^*:]{1,40})(?:\*\*[ \t]+:|:[^*]+\*\*)")
+"""A line that looks like a field with its colon or its value in the wrong place: the name."""
 OF_PLAN: Final = ("Goal", "Architecture", "Tech Stack", "Agent", "Mode", "Worktree", "Base")
 OF_TASK: Final = ("Check", "Agent", "Needs", "Worktree", "Base")
+NO_FIELD: Final = f"is not a field of a task and is read as its text; the fields are {', '.join(OF_TASK)}"
 WORKTREES: Final = ("shared", "own", "folder")
 NAMES: Final = re.compile(r"\s*(?:[,;]|\band\b)\s*", re.IGNORECASE)
 """The separators between the tasks that a task needs."""
@@ -95,6 +100,9 @@ class _Reader:
             self._note(field[1], field[2].strip(), number)
         elif field := BOLD.match(line):
             return self._is_field(field[2].strip(), _bare(field[3]), number, in_list=bool(field[1]))
+        elif field := NEARLY_BOLD.match(line):
+            self._warn_of_form(field[1].strip(), number)
+            return False
         elif not self._waves and (title := TITLE.match(line)):
             self._plan = msgspec.structs.replace(self._plan, name=title[1].strip())
         else:
@@ -130,22 +138,29 @@ class _Reader:
         """Whether the bold *name* is a field of the current task; if so, apply it, otherwise warn."""
         shown = f"'**{name}:**'"
         in_task = bool(self._tasks) and self._tasks[-1].wave == self._wave
+        if in_list and in_task and _is_key(name, TASK_KEYS) and name not in OF_TASK:
+            self._warn(number, f"{shown} {NO_FIELD}")
         if in_list:
-            if in_task and name in OF_TASK:
-                self._warn(number, f"{shown} is in a list, so it is read as text of the task; start the line with it")
+            self._warn_of_form(name, number)
             return False
         if in_task and name in OF_TASK:
             self._note_task(name.lower(), value, number)
             return True
         if in_task:
-            self._warn(
-                number, f"{shown} is not a field of a task and is read as its text; the fields are {', '.join(OF_TASK)}"
-            )
+            self._warn(number, f"{shown} {NO_FIELD}")
         elif self._waves:
             self._warn(number, f"{shown} belongs to no task: it is before the first one of wave {self._wave}")
         else:
             self._warn(number, f"{shown} is not a field of a plan and is ignored; the fields are {', '.join(OF_PLAN)}")
         return False
+
+    def _warn_of_form(self, name: str, number: int) -> None:
+        """Warn if *name* is a field, as its line does not begin like one."""
+        in_task = bool(self._tasks) and self._tasks[-1].wave == self._wave
+        if in_task and name in OF_TASK:
+            self._warn(number, f"{name!r} is read as text of the task; a field begins its line: '**{name}:** ...'")
+        elif not self._waves and name in OF_PLAN:
+            self._warn(number, f"{name!r} is ignored; a field begins its line: '**{name}:** ...'")
 
     def _note_task(self, field: str, value: str, number: int) -> None:
         task = self._tasks[-1]
@@ -203,6 +218,11 @@ def _bare(value: str) -> str:
     value = value.strip()
     inner = value[1:-1]
     return inner.strip() if len(value) > 1 and value[0] == value[-1] == "`" and "`" not in inner else value
+
+
+def _is_key(name: str, keys: Collection[str]) -> bool:
+    """Whether *name* means one of the TOML *keys*; many other bold words begin the items of a list."""
+    return name.lower().replace(" ", "_") in keys
 
 
 def _task_id(name: str) -> str:

@@ -12,6 +12,18 @@ CHECK_LIMIT_S: Final = 600.0
 """The default time limit of a check, in seconds."""
 
 
+GIT_LOCAL: Final = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS",
+        "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+    }
+)  # fmt: skip
+"""Variables by which git works in another repository than the one of its folder: those that
+`git rev-parse --local-env-vars` lists, and the namespace."""
+
+
 class PlanFault(msgspec.Struct, frozen=True, kw_only=True):
     """A fault in a plan's file, and its line."""
 

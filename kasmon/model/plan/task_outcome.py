@@ -2,15 +2,20 @@
 
 | the session | the task |
 |---|---|
-| its agent called `kasmon ctx --done`, and its turn is over | claimed, by `said` |
-| ended with exit code 0 | claimed, by `exit` |
+| its agent, which got its prompt, called `kasmon ctx --done`, and its turn is over | claimed, by `said` |
+| ended with exit code 0, after a command or after the turn that carried its prompt | claimed, by `exit` |
+| ended with exit code 0 before that | failed: no turn carried its prompt to the end |
 | ended otherwise, or was stopped | failed, and why |
 | idle, the turn that carried its prompt is over, and the plan counts that as a report | claimed, by `turn` |
 | idle, and no turn is known to have carried its prompt | neither: a person is asked, see `doubt` |
 | its turn ended in an error | failed, and which |
 | anything else: it asks, is limited, lost, unsure, works, was interrupted | neither |
+
+A prompt of a peer is not the task's prompt: its turn reports nothing. Nor does a turn that `kasmon recover` prompted
+if the agent may never have got the task's prompt. A person's prompt counts: the person may have sent it again.
 """
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from kasmon.model.commands import NO_TURN, Receipt, ReceiptState
@@ -19,6 +24,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 
 FINISHED: Final = ReceiptState.FINISHED
+UNFINISHED: Final = "it ended with exit code 0 before a turn carried its prompt to the end"
 UNKNOWN_END: Final = "its command ended with an unknown status"
 LOST_S: Final = 15.0
 """A lost prompt counts as not taken only after this long: the host that resumes the session sends it again."""
@@ -42,19 +48,23 @@ def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) 
         began_at: when this attempt began; earlier prompts were another task's in the same terminal.
         now: in seconds since the epoch.
     """
+    since = [receipt for receipt in session.receipts if receipt.at >= began_at]
+    receipts = _own(since)
     is_own = not (task.run and task.inherits)  # in a shared terminal, another task may have reported this
-    if is_own and session.done is not None and session.state not in (SessionState.WORKING, SessionState.ASKING):
-        return TaskOutcome("said", session.done)
+    is_said = is_own and session.done is not None and _has_prompt(session, receipts)
+    if is_said and session.state not in (SessionState.WORKING, SessionState.ASKING):
+        return TaskOutcome("said", session.done or "")
+    finished = [receipt for receipt in receipts if _is_carried(task, receipt)]
     if session.state is SessionState.ENDED:
-        if session.exit_code == 0 and not session.stopped and not session.timed_out:
+        if session.exit_code != 0 or session.stopped or session.timed_out:
+            return TaskOutcome("", ended_words(session))
+        if task.run or finished:
             return TaskOutcome("exit", "it ended with exit code 0")
-        return TaskOutcome("", ended_words(session))
+        return TaskOutcome("", UNFINISHED)
     if session.state is not SessionState.IDLE or session.queue or session.waits:
         return None
-    receipts = [receipt for receipt in session.receipts if receipt.at >= began_at]
-    if not receipts or any(receipt.state in _UNDER_WAY for receipt in receipts):
+    if not receipts or any(receipt.state in _UNDER_WAY for receipt in since):
         return None
-    finished = [receipt for receipt in receipts if _is_carried(task, receipt)]
     if receipts[-1].state is ReceiptState.FAILED and session.turn_ended != "limit":
         return TaskOutcome("", receipts[-1].reason or "its turn ended in an error")
     if not finished:
@@ -82,17 +92,42 @@ def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) 
 
 
 _UNDER_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED})
+_GIVEN: Final = frozenset(
+    {
+        ReceiptState.SUBMITTED,
+        ReceiptState.STARTED,
+        ReceiptState.FINISHED,
+        ReceiptState.FAILED,
+        ReceiptState.UNSURE,
+    }
+)
 _NOT_TAKEN: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST})
 
 
 def doubt(plan: Plan, task: Task, session: Session, began_at: float, now: float) -> str:
     """Return why the progress of *task* is unknown though its agent is idle; empty if it is known or may change."""
-    receipts = [receipt for receipt in session.receipts if receipt.at >= began_at]
-    if session.state is not SessionState.IDLE or session.waits or not receipts:
+    since = [receipt for receipt in session.receipts if receipt.at >= began_at]
+    receipts = _own(since)
+    if session.state is not SessionState.IDLE or session.waits or not since:
         return ""
-    if any(receipt.state in _UNDER_WAY or _is_carried(task, receipt) for receipt in receipts):
+    if any(receipt.state in _UNDER_WAY for receipt in since) or any(_is_carried(task, each) for each in receipts):
         return ""
-    return NO_TURN if word(plan, task, session, began_at, now) is None and receipts[-1].state not in _NOT_TAKEN else ""
+    is_refused = bool(receipts) and receipts[-1].state in _NOT_TAKEN
+    return NO_TURN if word(plan, task, session, began_at, now) is None and not is_refused else ""
+
+
+def _own(receipts: Sequence[Receipt]) -> list[Receipt]:
+    """Return those of *receipts*, of one attempt, whose turns can report its task."""
+    own = [receipt for receipt in receipts if receipt.by != "peer"]
+    if own and own[0].state in (ReceiptState.UNSURE, ReceiptState.LOST) and not own[0].carried_by:
+        return [own[0], *(receipt for receipt in own[1:] if receipt.by != "wave")]
+    return own
+
+
+def _has_prompt(session: Session, receipts: Sequence[Receipt]) -> bool:
+    """Whether the agent can have the prompt of *receipts*: a program whose turns are not visible reports too."""
+    is_dropped = session.receipts_counted > len(session.receipts)  # a session keeps the latest receipts
+    return bool(session.turns) or is_dropped or any(each.carried_by or each.state in _GIVEN for each in receipts)
 
 
 def _is_carried(task: Task, receipt: Receipt) -> bool:

@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from kasmon.model.plan.plan import CHECK_LIMIT_S, Plan, PlanFault, Task
+from kasmon.model.plan.plan import CHECK_LIMIT_S, GIT_LOCAL, Plan, PlanFault, Task
 from kasmon.model.plan.validation import PlanDraft
 
 LineFinder: TypeAlias = Callable[[str], int]
@@ -99,6 +99,9 @@ def read(text: str, name: str) -> PlanDraft:
     good["env"] = _names(table, "env", place, "the plan", faults)
     if bad := [name for name in good["env"] if not VARIABLE.fullmatch(name)]:
         why = f"env of the plan holds {bad[0]!r}; it lists names of variables, whose values come from your environment"
+        faults.append(PlanFault(line=place("env"), why=why))
+    if bad := [name for name in good["env"] if name in GIT_LOCAL]:
+        why = f"env of the plan holds {bad[0]!r}, by which git would work in another repository than the task's"
         faults.append(PlanFault(line=place("env"), why=why))
     if "advance" not in table and not any(task.wave for task in tasks):
         good["advance"] = "auto"
@@ -236,18 +239,20 @@ class _Lines:
     def __init__(self, text: str) -> None:
         self._tasks = [1]
         self._keys: dict[tuple[int, str], int] = {}
-        quote, is_known = "", True
+        task, depth, quote, is_known, in_tasks = 0, 0, "", True, False
         for number, line in enumerate(text.split("\n"), 1):  # as tomllib counts
-            if not quote:
+            if not quote and not depth:
                 if re.match(r"\s*\[\[\s*task\s*\]\]", line):
                     self._tasks.append(number)
-                    is_known = True
+                    task, is_known = len(self._tasks) - 1, True
                 elif table := re.match(r"""\s*\[\[?\s*(task\s*\.\s*)?["']?([\w-]+)[^,]*\]\s*(?:#|$)""", line):
-                    self._keys.setdefault((len(self._tasks) - 1 if table[1] else 0, table[2]), number)
+                    self._keys.setdefault((task if table[1] else 0, table[2]), number)
                     is_known = False  # its keys belong to no task
                 elif is_known and (key := re.match(r"""\s*["']?([\w-]+)["']?\s*[.=]""", line)):
-                    self._keys.setdefault((len(self._tasks) - 1, key[1]), number)
-            quote = _open_quote(line, quote)
+                    self._keys.setdefault((task, key[1]), number)
+                    in_tasks = (task, key[1]) == (0, "task")
+            depth, quote, tables = _scan(line, depth, quote)
+            self._tasks += [number] * tables if in_tasks else []
 
     def of_task(self, number: int) -> int:
         return self._tasks[number] if number < len(self._tasks) else self._keys.get((0, "task"), self._tasks[-1])
@@ -256,24 +261,29 @@ class _Lines:
         return self._keys.get((task, key), self.of_task(task))
 
 
-def _open_quote(line: str, quote: str) -> str:
-    """Return the triple quote that is open behind *line*, which began within *quote*; empty if none is."""
-    if not quote and '"""' not in line and "'''" not in line:
-        return ""
-    at = 0
+_TOKEN: Final = re.compile(r"""\"{3}|'{3}|"(?:\\.|[^"\\])*"|'[^']*'|\#.*|[\[\]{}]""")
+_END: Final = {'"""': re.compile(r'(?:\\.|[^\\])*?"{3,5}'), "'''": re.compile(r".*?'{3,5}")}
+"""Triple quote -> what ends a text that it began; up to two quotes before its end belong to the text."""
+
+
+def _scan(line: str, depth: int, quote: str) -> tuple[int, str, int]:
+    """Return how many brackets and which triple quote are open behind *line*, and how many tables began in a list.
+
+    *depth* and *quote* are what was open before it.
+    """
+    at = tables = 0
     while at < len(line):
+        found = _END[quote].match(line, at) if quote else _TOKEN.search(line, at)
+        if found is None:
+            break
+        at, token = found.end(), found[0]
         if quote:
-            end = line.find(quote, at)
-            if end < 0:
-                return quote
-            quote, at = "", end + 3
-        elif line[at] == "#":
-            return ""
-        elif line[at : at + 3] in ('"""', "'''"):
-            quote, at = line[at : at + 3], at + 3
-        elif line[at] in "\"'":
-            end = line.find(line[at], at + 1)
-            at = len(line) if end < 0 else end + 1
-        else:
-            at += 1
-    return quote
+            quote = ""
+        elif token in _END:
+            quote = token
+        elif token in "[{":
+            tables += (depth, token) == (1, "{")
+            depth += 1
+        elif token in "]}":
+            depth -= 1
+    return depth, quote, tables

@@ -6,7 +6,7 @@ from pathlib import Path
 from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.errors import KasmonError
 from kasmon.model.plan.events import PlanAction
-from kasmon.model.plan.plan import NEEDS, Plan, host_of
+from kasmon.model.plan.plan import NEEDS, Plan, continues, host_of
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
 from kasmon.supervisor.plans.sandboxes import sandboxes
@@ -84,7 +84,19 @@ def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) 
     for base in dict.fromkeys((plan.base, *(task.base for task in here))):
         if base not in ("", NEEDS) and base not in branches:
             commit_of(repo, base)
-    return list(remarks(repo))
+    return [*remarks(repo), *_missing_work(plan)]
+
+
+def _missing_work(plan: Plan) -> list[str]:
+    """Return remarks on tasks that need work on the branch of another, but have no own worktree to merge it in."""
+    kinds = {task.id: root_of(plan, task).worktree or plan.worktree for task in plan.tasks}
+    notes = []
+    for task in plan.tasks:
+        own = [need for need in continues(plan, task) if kinds[need] == "own" and not host_of(plan, plan.task(need))]
+        if own and kinds[task.id] != "own" and not host_of(plan, task):
+            where = "the plan's folder" if kinds[task.id] == "folder" else "the shared worktree"
+            notes.append(f'task {task.id} works in {where}, without the work of {_named(own)} (worktree = "own")')
+    return notes
 
 
 def refusal(plan: Plan, run: PlanRun, decision: PlanAction, task: str) -> str:

@@ -1,7 +1,8 @@
 """The commit at which a task's own worktree starts: its `base`, else the work of the tasks that it needs.
 
-Several branches are merged in that worktree, on the task's branch; no other branch or checkout changes. A conflict
-is left there for the user to resolve. Calls block; use a thread.
+Several branches are merged in that worktree, on the task's branch; no other branch or checkout changes. So is, as a
+task that inherits the worktree begins, what that task needs. A conflict is left there for the user to resolve. Calls
+block; use a thread.
 """
 
 from collections.abc import Sequence
@@ -25,10 +26,12 @@ MERGE: Final = (
 """A merge that runs nothing configured in the repository, and ends as one commit or as a conflict."""
 WHO: Final = {"user.name": "kasmon", "user.email": "kasmon@localhost"}
 """The committer of a merge if git's config names none."""
+PLAN_HEAD: Final = "HEAD"
+"""The plan's own checkout, among the branches that a task needs: tasks that work in its folder commit there."""
 
 
 def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
-    """Create or reuse the worktree of *task* at *path* on *branch*, with the work it starts from; return it.
+    """Create or reuse the worktree at *path* on *branch* in which *task* works, with the work that it starts from.
 
     Raises:
         MergeConflictError: if the branches that it needs conflict.
@@ -36,27 +39,33 @@ def begin_worktree(repo: Path, path: Path, branch: str, plan: Plan, task: Task, 
         UsageError: if its `base` names no commit.
         KasmonError: as `make` raises, or if git fails to merge.
     """
-    base_name = task.base or plan.base
-    if base_name and base_name != NEEDS:
-        return make(repo, path, branch, base_name)
-    base = _base_of(plan, task, run)
-    if base and knows(repo, f"refs/heads/{branch}"):  # do not merge what was committed since into that work
-        return msgspec.structs.replace(make(repo, path, branch), base=base)
-    branches = branches_of(plan, task, run)
-    commits = _independent(repo, {name: _head_of(repo, name, needed) for name, needed in branches.items()})
-    tree = make(repo, path, branch, next(iter(commits.values()), "HEAD"))
-    _check_finished(path, list(commits))
-    for name, commit in commits.items():
-        if not _contains(path, commit):
-            _merge(path, list(commits), name)
-    return msgspec.structs.replace(tree, base=head(path))
+    root, base = root_of(plan, task), _base_of(plan, task, run)
+    base_name = root.base or plan.base
+    is_given, has_begun = base_name not in ("", NEEDS), bool(base) and knows(repo, f"refs/heads/{branch}")
+    needed: dict[str, str] = {}
+    if not is_given and not has_begun:  # do not merge what was committed since into that work
+        needed |= branches_of(plan, root, run)
+    if task is not root and not run.of(task.id).base and (root.base == NEEDS or plan.base in ("", NEEDS)):
+        needed |= branches_of(plan, task, run)
+    needed.pop(branch, None)
+    commits = _independent(repo, {name: _head_of(repo, name, of) for name, of in needed.items()})
+    tree = make(repo, path, branch, base_name if is_given else next(iter(commits.values()), "HEAD"))
+    sides = [branch, *commits] if is_given or has_begun else [*commits]
+    if commits:
+        _check_finished(path, sides)
+    missing = {name: commit for name, commit in commits.items() if not _contains(path, commit)}
+    for name, commit in missing.items():
+        _merge(path, sides, name, commit)
+    if missing or not (is_given or has_begun):
+        base = head(path)
+    return msgspec.structs.replace(tree, base=base or tree.base)
 
 
 def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
     """Return the branches whose work *task* needs -> the task of each branch. Pure.
 
-    A needed task that was skipped, or had no branch, is replaced by its own needs. In a plan with waves, a task without
-    explicit needs requires the wave before its own.
+    A needed task that was skipped, or had no branch, is replaced by its own needs; one that worked in the plan's folder
+    adds `PLAN_HEAD`. In a plan with waves, a task without explicit needs requires the wave before its own.
     """
     found: dict[str, str] = {}
     seen: set[str] = set()
@@ -66,18 +75,21 @@ def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
         if need in seen:
             continue
         seen.add(need)
-        at = run.of(need)
+        at, needed = run.of(need), plan.task(need)
         if at.state is TaskState.DONE and at.branch:
             found.setdefault(at.branch, need)
-        else:
-            waiting += continues(plan, plan.task(need))
+            continue
+        if at.state is TaskState.DONE and (root_of(plan, needed).worktree or plan.worktree) == "folder":
+            found.setdefault(PLAN_HEAD, need)
+        waiting += continues(plan, needed)
     return found
 
 
 def _base_of(plan: Plan, task: Task, run: PlanRun) -> str:
-    """Return the `base` logged for the worktree of *task*, by it or the first task that inherits it; else empty."""
-    users = (one.id for one in plan.tasks if root_of(plan, one).id == task.id)
-    return next((base for id_ in (task.id, *users) if (base := run.of(id_).base)), "")
+    """Return the `base` logged for the worktree of *task*: by it, else by the first task that used it; else empty."""
+    root = root_of(plan, task)
+    users = (one.id for one in plan.tasks if root_of(plan, one).id == root.id)
+    return next((base for id_ in (task.id, root.id, *users) if (base := run.of(id_).base)), "")
 
 
 def uncommitted(path: Path) -> str:
@@ -90,6 +102,8 @@ def uncommitted(path: Path) -> str:
 
 
 def _head_of(repo: Path, branch: str, task: str) -> str:
+    if branch == PLAN_HEAD:
+        return head(repo)
     if not knows(repo, f"refs/heads/{branch}"):
         raise RefusedError(
             f"the branch {branch!r} with the work of task {task!r} no longer exists in {str(repo)!r}.",
@@ -122,10 +136,11 @@ def _contains(path: Path, commit: str) -> bool:
     return git(path, "merge-base", "HEAD", commit, fails=True).strip() == commit
 
 
-def _merge(path: Path, branches: Sequence[str], branch: str) -> None:
+def _merge(path: Path, branches: Sequence[str], branch: str, commit: str) -> None:
     author = {key: value for key, value in WHO.items() if not git(path, "config", key, fails=True).strip()}
+    message = "Merge HEAD of the plan's folder" if branch == PLAN_HEAD else f"Merge branch '{branch}'"
     try:
-        git(path, *MERGE, "-m", f"Merge branch '{branch}'", "--", f"refs/heads/{branch}", settings=author)
+        git(path, *MERGE, "-m", message, "--", commit, settings=author)
     except GitError:
         if files := _conflicts(path):
             raise MergeConflictError(branches, str(path), files) from None

@@ -72,10 +72,11 @@ def take_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
     if start.digest(text) != digest:
         raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
     new, old = read(text, file.name, tuple(config.agents)), read(plan_log.agreed.read_text("utf-8"), file.name)
-    refused = changes(old, new, plan_log.run).refused
-    if refused:
-        raise RefusedError(f"the edit of {plan_log.plan!r} cannot be applied: {'; '.join(refused)}.")
     must_be_able(places, config, new, Path(plan_log.run.folder))
+    plan_log.more()  # a task may have begun meanwhile
+    _check_not_ended(plan_log)
+    if refused := changes(old, new, plan_log.run).refused:
+        raise RefusedError(f"the edit of {plan_log.plan!r} cannot be applied: {'; '.join(refused)}.")
     start.apply_edit(plan_log, text)
     start.run(places, plan_log)
 

@@ -1,6 +1,7 @@
 """The folder where a task works: the plan's folder or one worktree, the task's own worktree, or another task's."""
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans.base import begin_worktree
 from kasmon.supervisor.plans.view import agreed
 from kasmon.supervisor.worktrees.changes import state
-from kasmon.supervisor.worktrees.git import head, repository, where
+from kasmon.supervisor.worktrees.git import git, head, repository, where
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_worktree, make, no_repository, proper_branch
 
 OWN_FOLDER: Final = ".kasmon"
@@ -63,10 +64,11 @@ class TaskFolders:
             return await asyncio.to_thread(self._create, plan, task, run)
 
     def check(self, plan: Plan, task: Task, run: PlanRun) -> None:
-        """Raise unless *task*, which has begun, can continue in its folder: in its worktree, on any branch. Blocks.
+        """Raise unless *task* has begun and can continue in its folder: its worktree, on its branch or none. Blocks.
 
         Raises:
-            RefusedError: if its worktree is gone, or is not of the plan's repository; or if it was begun elsewhere.
+            RefusedError: if its worktree is gone, is not of the plan's repository or is on another branch; or if it was
+                begun elsewhere.
             KasmonError: if git fails.
         """
         own = self._find_worktree(plan, task, run)
@@ -77,8 +79,34 @@ class TaskFolders:
                 hint="Retry it to start it there.",
             )
         if own is not None:
-            check_worktree(own.repo, own.tree)
+            check_worktree(own.repo, own.tree, own.branch, or_detached=True)
             _check_inside(own)
+
+    def check_terminal(self, plan: Plan, task: Task, run: PlanRun, directory: str) -> None:
+        """Raise if a terminal in *directory* is in a checkout of the plan's repository that is not of *task*. Blocks.
+
+        It may be in the worktree of *task*, or outside of the repository. A task without a worktree passes.
+
+        Raises:
+            RefusedError: if it is, or if *directory* does not exist.
+            KasmonError: if git fails.
+        """
+        own = self._find_worktree(plan, task, run)
+        if own is None:
+            return
+        here = Path(directory)
+        if not here.is_absolute() or not here.is_dir():
+            raise RefusedError(f"the terminal of task {task.inherits!r} is in {directory!r}, which cannot be read.")
+        said = git(here, "rev-parse", "--git-common-dir", fails=True).removesuffix("\n")
+        is_of_repository = bool(said) and str((here / said).resolve()) == where(own.repo)[1]
+        if is_of_repository and repository(here) == own.tree.resolve():
+            return
+        is_inside = here.resolve().is_relative_to(own.repo.resolve())
+        if is_of_repository or (is_inside and not here.resolve().is_relative_to(own.tree.resolve())):
+            raise RefusedError(
+                f"the terminal of task {task.inherits!r} is in {directory!r}, not in its worktree {str(own.tree)!r}.",
+                hint=f"Run `cd {shlex.quote(str(own.folder))}` there, then retry.",
+            )
 
     def _create(self, plan: Plan, task: Task, run: PlanRun) -> TaskWorktree:
         own = self._find_worktree(plan, task, run)
@@ -87,7 +115,7 @@ class TaskFolders:
             return TaskWorktree(path=str(self._folder), base="" if repo is None else head(repo))
         private_folder(self._trees)
         if own.is_own:
-            tree = begin_worktree(own.repo, own.tree, own.branch, plan, root_of(plan, task), run)
+            tree = begin_worktree(own.repo, own.tree, own.branch, plan, task, run)
         else:
             base = plan.base if plan.base != NEEDS else ""
             tree = make(own.repo, own.tree, own.branch, base or "HEAD")

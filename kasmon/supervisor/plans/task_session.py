@@ -15,7 +15,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import TaskBegan, TaskFailed
-from kasmon.model.plan.plan import Plan, Task, agent_of, host_of
+from kasmon.model.plan.plan import GIT_LOCAL, Plan, Task, agent_of, host_of
 from kasmon.model.plan.progress import PlanRun
 from kasmon.model.plan.prompt import prompt, session_name
 from kasmon.model.plan.shared_terminal import terminal_of
@@ -77,6 +77,7 @@ class TaskStarter:
             else:
                 tree = await self._task_folders.of(plan, task, run)
             if (terminal := _terminal(plan, run, task, fleet)) is not None:
+                await self._check_terminal(plan, run, task, terminal)
                 await asyncio.to_thread(lay_out, Path(tree.path), task)
                 started = AttemptStart(terminal.agent, terminal.mode, terminal.sandbox or "")
                 await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree, started)
@@ -110,6 +111,7 @@ class TaskStarter:
             terminal = (await asyncio.to_thread(look_once, self._places)).get(session)
             if terminal is not None and terminal.exists:
                 if all(receipt.at < run.of(task.id).began_at for receipt in terminal.receipts):
+                    await self._check_terminal(plan, run, task, terminal)
                     await operations.send(self._places, terminal, task.run, "idle")
                 return
             launch = await asyncio.to_thread(launch_of, self._places, session)
@@ -118,6 +120,17 @@ class TaskStarter:
             raise
         except (KasmonError, OSError) as error:
             await asyncio.to_thread(self._fail, task, attempt, _why(error))
+
+    async def _check_terminal(self, plan: Plan, run: PlanRun, task: Task, terminal: Session) -> None:
+        """Raise if the command of *task*, typed into *terminal*, would run in another checkout than its own.
+
+        Raises:
+            RefusedError: if it would, or if the folder of the terminal is unknown.
+            KasmonError: if tmux or git fails.
+        """
+        if terminal.sandbox is None:
+            pane = await operations.pane(self._places, terminal)
+            await asyncio.to_thread(self._task_folders.check_terminal, plan, task, run, pane.cwd)
 
     def _prepare(self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, fleet: Fleet) -> Launch:
         """Return the launch of the attempt, announced but not started: created now, or by a runner that then died.
@@ -231,6 +244,7 @@ def _terminal(plan: Plan, run: PlanRun, task: Task, fleet: Fleet) -> Session | N
 
 
 def variables(plan_id: str, task: Task, session: str, around: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """Return the environment of a check: *around*, plus variables that identify the check."""
+    """Return the environment of a check: *around* without `GIT_LOCAL`, plus variables that identify the check."""
+    around = {name: value for name, value in around.items() if name not in GIT_LOCAL}
     own = {"PLAN": plan_id, "TASK": str(task.number), "WAVE": str(task.wave), "SESSION": session}
-    return dict(around) | {f"KASMON_{name}": value for name, value in own.items()}
+    return around | {f"KASMON_{name}": value for name, value in own.items()}

@@ -51,8 +51,10 @@ def make(repo: Path, path: Path, branch: str, base: str = "HEAD") -> TaskWorktre
     return TaskWorktree(path=str(path), branch=branch, base=base)
 
 
-def check_worktree(repo: Path, path: Path, branch: str = "") -> None:
+def check_worktree(repo: Path, path: Path, branch: str = "", *, or_detached: bool = False) -> None:
     """Raise unless *path* is a complete worktree of *repo*, not its main one, and on *branch* if given.
+
+    With *or_detached* it may also be on no branch.
 
     Raises:
         RefusedError: if it is not; the message says what it is instead.
@@ -81,7 +83,7 @@ def check_worktree(repo: Path, path: Path, branch: str = "") -> None:
             hint=f"Try again in a moment; or remove it (`{remove}`) and its branch.",
         )
     here = git(path, "symbolic-ref", "--quiet", "HEAD", fails=True).strip().removeprefix("refs/heads/")
-    if branch and here != branch:
+    if branch and here != branch and (here or not or_detached):
         raise RefusedError(
             f"the worktree {name!r} is on {repr(here) if here else 'no branch'}, not on {branch!r}.",
             hint=f"`{shlex.join(('git', '-C', name, 'switch', branch))}` switches it back.",

@@ -50,6 +50,20 @@ async def test_an_idle_agent_gets_a_prompt_at_once(house: House, puppet: Puppet)
     assert [Prompt(text="tidy up", when="now")] == [wish for wish in puppet.told if isinstance(wish, Prompt)]
 
 
+async def test_a_receipt_names_the_origin_of_its_prompt_to_its_end(house: House, puppet: Puppet) -> None:
+    async with house.hosting(puppet):
+        link = await ready(house)
+        await do(link, Prompt(text="tidy up", by="peer"))
+        await until_state(house, SessionState.WORKING)
+        await do(link, Prompt(text="and then", when="idle", by="wave"))
+        puppet.say(turn_ended())
+        await auntil(lambda: len(puppet.prompts) == 2)
+
+    assert {("r1", "peer"), ("r2", "wave")} == {
+        (moved.receipt.id.rpartition("-")[2], moved.receipt.by) for moved in house.only(ReceiptMoved)
+    }
+
+
 async def test_prompts_for_an_idle_agent_wait_for_the_end_of_each_turn_in_order(house: House, puppet: Puppet) -> None:
     async with house.hosting(puppet):
         link = await ready(house)

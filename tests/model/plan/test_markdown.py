@@ -136,10 +136,45 @@ def test_any_other_bold_field_is_warned_of_and_stays_text() -> None:
         "3: '**Check:**' belongs to no task: it is before the first one of wave 1",
         "5: '**Mode:**' is not a field of a task and is read as its text; the fields are Check, "
         "Agent, Needs, Worktree, Base",
-        "6: '**Check:**' is in a list, so it is read as text of the task; start the line with it",
+        "6: 'Check' is read as text of the task; a field begins its line: '**Check:** ...'",
     ] == [f"{warning.line}: {warning.why}" for warning in plan.warnings]
     [task] = plan.tasks
     assert (body, "", "") == (task.body, task.check, task.mode)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("- **Files:** x", "'**Files:**' is not a field of a task and is read as its text"),
+        ("* **Retries:** 2", "'**Retries:**' is not a field of a task and is read as its text"),
+        ("1. **Time Limit:** 3m", "'**Time Limit:**' is not a field of a task and is read as its text"),
+        ("1) **Check:** x", "'Check' is read as text of the task"),
+        ("> **Check:** x", "'Check' is read as text of the task"),
+        ("> - **Check:** x", "'Check' is read as text of the task"),
+        ("**Check: true**", "'Check' is read as text of the task"),
+        ("**Check** : true", "'Check' is read as text of the task"),
+        ("- **Check** : true", "'Check' is read as text of the task"),
+        ("- **Note:** a", ""),
+        ("1. **First:** a", ""),
+        ("> **Warning:** a", ""),
+        ("**Note: take care**", ""),
+        ("**The lexer** : a part", ""),
+        ("so **Check:** it", ""),
+    ],
+)
+def test_what_looks_like_a_field_is_warned_of_and_other_bold_words_are_not(line: str, why: str) -> None:
+    plan = read(f"## Wave 1\n### Task 1: a\n{line}\n", "p.md")
+
+    assert [why] * bool(why) == [warning.why.partition(";")[0] for warning in plan.warnings]
+    assert (line, "") == (plan.tasks[0].body, plan.tasks[0].check)
+
+
+@pytest.mark.parametrize("line", ["- **Worktree:** own", "> **Agent:** claude", "**Worktree: own**"])
+def test_a_field_of_the_plan_that_does_not_begin_its_line_is_warned_of(line: str) -> None:
+    plan = read(f"# x\n{line}\n## Wave 1\n### Task 1: a\nb", "p.md")
+
+    [warning] = plan.warnings
+    assert (2, "is ignored" in warning.why) == (warning.line, True)
 
 
 @pytest.mark.parametrize(

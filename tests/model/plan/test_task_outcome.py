@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kasmon.model.commands import NO_TURN, ReceiptState
+from kasmon.model.commands import NO_TURN, Receipt, ReceiptState
 from kasmon.model.plan.plan import Plan, Task
-from kasmon.model.plan.task_outcome import LOST_S, TaskOutcome, doubt, word
+from kasmon.model.plan.task_outcome import LOST_S, UNFINISHED, TaskOutcome, doubt, word
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from tests.model.plan.plans import FINISHED, NOW, plan, receipt, session, task, turned
@@ -15,6 +15,11 @@ from tests.model.plan.plans import FINISHED, NOW, plan, receipt, session, task, 
 S, R = SessionState, ReceiptState
 PLAN = plan(task("a"), task("b", run="make", inherits=""))
 SAID = plan(task("a"), done_by="said")
+
+
+PEERS = receipt(R.FINISHED, carried_by="text", by="peer")
+RECOVERED = receipt(R.FINISHED, carried_by="text", by="wave")
+"""The turn that `kasmon recover` prompted."""
 
 
 def said(of: Session, by: Plan = PLAN, what: Task = PLAN.tasks[0], began_at: float = 10.0) -> TaskOutcome | None:
@@ -31,12 +36,32 @@ def test_the_end_of_its_turn_is_nothing_where_the_plan_wants_it_said() -> None:
 
 @pytest.mark.parametrize("state", [S.IDLE, S.ENDED, S.LIMITED, S.UNSURE])
 def test_done_is_done_once_its_turn_is_over(state: SessionState) -> None:
-    assert TaskOutcome("said", "all green") == said(session("a", state, done="all green"), SAID)
+    assert TaskOutcome("said", "all green") == said(session("a", state, FINISHED, done="all green"), SAID)
 
 
 @pytest.mark.parametrize("state", [S.WORKING, S.ASKING])
 def test_who_says_done_and_still_works_or_asks_is_waited_for(state: SessionState) -> None:
-    assert said(session("a", state, done="all green")) is None
+    assert said(session("a", state, FINISHED, done="all green")) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "counts"),
+    [
+        ({"receipts": ()}, False),
+        ({"receipts": (receipt(R.QUEUED),)}, False),
+        ({"receipts": (receipt(R.REFUSED),)}, False),
+        ({"receipts": (receipt(R.LOST, at=NOW),)}, False),
+        ({"receipts": (PEERS,)}, False),
+        ({"receipts": (receipt(R.SUBMITTED),)}, True),
+        ({"receipts": (receipt(R.UNSURE, reason=NO_TURN),)}, True),
+        ({"receipts": (receipt(R.LOST, carried_by="text"),)}, True),
+        ({"receipts": (PEERS,), "receipts_counted": 2}, True),
+        ({"receipts": (), "turns": 1}, True),
+    ],
+    ids=["none", "queued", "refused", "lost", "a peer's", "accepted", "unsure", "lost in its turn", "dropped", "turns"],
+)
+def test_done_is_no_claim_of_an_agent_that_cannot_have_its_prompt(more: dict[str, Any], counts: bool) -> None:
+    assert counts == (said(session("a", S.UNSURE, done="all green", **more)) is not None)
 
 
 @pytest.mark.parametrize("state", [S.STARTING, S.WORKING, S.ASKING, S.LIMITED, S.PAUSED, S.STANDBY, S.UNSURE, S.LOST])
@@ -56,11 +81,18 @@ def test_no_other_state_is_a_word(state: SessionState) -> None:
         {"receipts": (receipt(R.SUBMITTED),)},
         {"receipts": (receipt(R.STARTED),)},
         {"receipts": (receipt(R.UNSURE),)},
+        {"receipts": (receipt(R.FINISHED),)},
+        {"receipts": (PEERS,)},
+        {"receipts": (receipt(R.UNSURE, by="wave"), PEERS)},
+        {"receipts": (receipt(R.UNSURE, by="wave"), RECOVERED)},
+        {"receipts": (receipt(R.LOST, by="wave", at=NOW), RECOVERED)},
+        {"receipts": (FINISHED, receipt(R.TYPED, by="peer"))},
         {"receipts": (receipt(R.LOST, at=NOW - LOST_S / 2),)},
         {"receipts": (receipt(R.FINISHED, at=9.0),)},
     ],
     ids=["interrupted", "at its limit", "waits on purpose", "no prompt yet", "one more waits", "one more is typed",
-         "taken", "begun", "unsure", "lost just now", "of another task"],
+         "taken", "begun", "unsure", "no turn is known to have carried it", "a peer's turn", "unsure and a peer's turn",
+         "unsure and recovered", "lost and recovered", "a peer's waits", "lost just now", "of another task"],
 )  # fmt: skip
 def test_an_idle_agent_has_not_given_its_word(more: dict[str, Any]) -> None:
     """Idle is not done: only the end of a turn that its own prompt began is."""
@@ -86,6 +118,15 @@ def test_a_prompt_that_was_not_taken_failed_with_the_reason() -> None:
     assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(refused, FINISHED)))
 
 
+def test_a_turn_reports_a_task_whose_prompt_a_person_sent_again_or_which_the_agent_had_before_a_crash() -> None:
+    unsure, again = receipt(R.UNSURE, by="wave"), receipt(R.FINISHED, carried_by="text", by="user")
+    cut = receipt(R.LOST, carried_by="text", by="wave")
+
+    assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(unsure, again)))
+    assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(cut, RECOVERED)))
+    assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(FINISHED, PEERS)))
+
+
 NO_RESULT = (
     "GPT-5.5 default · /tmp/work",
     "← for agents · ? for shortcuts",
@@ -102,6 +143,14 @@ def test_without_a_turn_that_carried_its_prompt_nothing_is_claimed_and_a_person_
 
     assert said(idle, of) is None
     assert NO_TURN == doubt(of, of.tasks[0], idle, 10.0, NOW)
+
+
+@pytest.mark.parametrize("other", [PEERS, RECOVERED], ids=["a peer's", "recovered"])
+def test_a_person_is_asked_also_where_the_turn_of_another_prompt_is_over(other: Receipt) -> None:
+    idle = turned("a", receipts=(receipt(R.UNSURE, reason=NO_TURN, by="wave"), other))
+
+    assert said(idle) is None
+    assert NO_TURN == doubt(PLAN, PLAN.tasks[0], idle, 10.0, NOW)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +180,14 @@ def test_a_prompt_that_is_lost_failed_after_a_while() -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({"exit_code": 0}, TaskOutcome("exit", "it ended with exit code 0")),
+        ({"exit_code": 0, "receipts": (FINISHED,)}, TaskOutcome("exit", "it ended with exit code 0")),
+        ({"exit_code": 0}, TaskOutcome("", UNFINISHED)),
+        ({"exit_code": 0, "receipts": (receipt(R.QUEUED),)}, TaskOutcome("", UNFINISHED)),
+        ({"exit_code": 0, "receipts": (receipt(R.LOST),)}, TaskOutcome("", UNFINISHED)),
+        ({"exit_code": 0, "receipts": (receipt(R.UNSURE, reason=NO_TURN),)}, TaskOutcome("", UNFINISHED)),
+        ({"exit_code": 0, "receipts": (receipt(R.STARTED, carried_by="text"),)}, TaskOutcome("", UNFINISHED)),
+        ({"exit_code": 0, "receipts": (receipt(R.FAILED, carried_by="text"),)}, TaskOutcome("", UNFINISHED)),
+        ({"exit_code": 0, "receipts": (PEERS,)}, TaskOutcome("", UNFINISHED)),
         ({"exit_code": 3}, TaskOutcome("", "its agent ended with exit code 3")),
         (
             {"exit_code": 125, "end_why": "it exited immediately: no image"},
@@ -148,6 +204,12 @@ def test_a_prompt_that_is_lost_failed_after_a_while() -> None:
 )
 def test_how_it_ended_is_its_word(more: dict[str, Any], expected: TaskOutcome) -> None:
     assert expected == said(session("a", S.ENDED, **more))
+
+
+def test_the_exit_code_of_a_command_is_its_word() -> None:
+    ended = session("b", S.ENDED, receipt(R.SUBMITTED), exit_code=0)
+
+    assert TaskOutcome("exit", "it ended with exit code 0") == said(ended, what=PLAN.tasks[1])
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_time_limit_that_is_none_is_told(written: str) -> None:
             tasks("run='a'\n\ncheck_time_limit='soon'"),
             ["4: the time limit of the check of task '1' is 'soon'; use a form like"],
         ),
-        ("\ntask = [\n  {run = 'a', x = 1},\n]", ["2: task '1' has no key 'x'"]),
+        ("\ntask = [\n  {run = 'a', x = 1},\n]", ["3: task '1' has no key 'x'"]),
         (
             tasks("run='a'", "run='b'") + "[task.x]\nrun = 1\n[other]",
             ["5: task '2' has no key 'x'", "7: the plan has no key 'o"],
@@ -279,3 +279,24 @@ def test_every_key_is_documented_and_no_other() -> None:
     )
 
     assert (list(PLAN_KEYS), list(TASK_KEYS)) == (of_plan, of_task)
+
+
+def test_env_cannot_name_a_variable_that_leads_git_to_another_repository() -> None:
+    [fault] = faults(tasks('run = "a"', head='env = ["GIT_AUTHOR_NAME", "GIT_DIR"]\n'), "p.toml")
+
+    assert fault.startswith("1: env of the plan holds 'GIT_DIR'")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('task = [\n {run="a"},\n {run="b", x=1},\n]\nlimit = 0\n', [3, 5]),
+        ('task = [ # {\n {run="""\n{[""", needs=[]}, {run="b", x=1},\n]\nlimit = 0\n', [3, 5]),
+        ('[[task]]\nrun="a"\nneeds = [\n"]",\n# mode = 3\n"mode = 2"]\nmode = "x"\n', [3, 3, 7]),
+        ('[[task]]\nprompt = """a\\""" [ """ # [\nmode = "x"\n', [3]),
+        ("[[task]]\nprompt = '''a''''\nmode = 'x'\n", [3]),
+        ('[[task]]\nprompt = "a\\" ["\nmode = "x"\n', [3]),
+    ],
+)
+def test_brackets_in_lists_and_texts_do_not_lead_to_other_lines(text: str, lines: list[int]) -> None:
+    assert lines == [int(fault.partition(":")[0]) for fault in faults(text, "p.toml")]

@@ -108,6 +108,24 @@ def test_a_worktree_that_nobody_can_make_is_refused_before_anything_runs(repo: R
         grounds(WAVES, Repo(tmp_path / "new", commits=0).folder, "tidy")
 
 
+def test_a_task_without_a_worktree_of_its_own_that_needs_the_branch_of_another_is_remarked(repo: Repo) -> None:
+    of = plan(
+        task("a"),
+        task("b", worktree="shared", needs=("a",)),
+        task("c", worktree="folder", needs=("a", "b")),
+        task("d", needs=("a", "b")),
+        task("e", needs=("a",), inherits="b"),
+        worktree="own",
+    )
+
+    without = 'without the work of task a (worktree = "own")'
+    assert [
+        f"task b works in the shared worktree, {without}",
+        f"task c works in the plan's folder, {without}",
+        f"task e works in the shared worktree, {without}",
+    ] == grounds(of, repo.folder, "tidy")
+
+
 OWN = plan(task("a"), task("b", inherits="a"), task("c", worktree="shared"), worktree="own")
 
 

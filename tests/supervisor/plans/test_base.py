@@ -166,6 +166,71 @@ async def test_work_that_finishes_later_is_not_mixed_into_a_worktree_inherited_f
     assert not (Path(c.path) / "a.txt").exists()
 
 
+def work_in(tree: TaskWorktree) -> list[str]:
+    return sorted(path.stem for path in Path(tree.path).glob("?.txt"))
+
+
+async def test_a_task_that_inherits_a_worktree_gets_the_work_it_needs_into_that_when_it_begins(land: Land) -> None:
+    of = plan(task("a"), task("b"), task("c", inherits="a", needs=("b",)), worktree="own", advance="auto")
+    a, b = await land.work("a", "a.txt", of=of), await land.work("b", "b.txt", of=of)
+    facts = *done("a", a), *done("b", b)
+
+    c = await land.tree("c", *facts, of=of)
+
+    assert (["a", "b"], a.path, a.branch, land.at(c)) == (work_in(c), c.path, c.branch, c.base)
+    await off(land.repo.commit, "d.txt", at=Path(b.path))
+    again = await land.tree("c", *facts, began("c", workdir=c.path, branch=c.branch, base=c.base), of=of)
+    assert (c, ["a", "b"]) == (again, work_in(again))
+
+
+async def test_a_conflict_with_the_worktree_that_a_task_inherits_names_the_files(land: Land) -> None:
+    of = plan(task("a"), task("b"), task("c", inherits="a", needs=("b",)), worktree="own", advance="auto")
+    a, b = await land.work("a", "x.txt", "of a\n", of=of), await land.work("b", "x.txt", "of b\n", of=of)
+
+    for _ in range(2):
+        with pytest.raises(MergeConflictError, match=r"'plan/tidy\.1-a' and 'plan/tidy\.2-b' conflict in 'x\.txt'"):
+            await land.tree("c", *done("a", a), *done("b", b), of=of)
+
+
+async def test_a_task_that_inherits_from_a_skipped_one_gets_what_both_need(land: Land) -> None:
+    of = plan(
+        task("a"),
+        task("b"),
+        task("s", needs=("a",)),
+        task("c", inherits="s", needs=("b",)),
+        worktree="own",
+        advance="auto",
+    )
+    a, b = await land.work("a", "a.txt", of=of), await land.work("b", "b.txt", of=of)
+
+    assert ["a", "b"] == work_in(await land.tree("c", *done("a", a), *done("b", b), steered("skip", "s"), of=of))
+
+
+@pytest.mark.parametrize(("base", "work"), [("", "ab"), ("needs", "ab"), ("HEAD", "a")])
+async def test_the_base_of_the_plan_says_otherwise_also_for_a_task_that_inherits(
+    land: Land, base: str, work: str
+) -> None:
+    of = plan(task("a"), task("b"), task("c", inherits="a", needs=("b",)), worktree="own", advance="auto", base=base)
+    a, b = await land.work("a", "a.txt", of=of), await land.work("b", "b.txt", of=of)
+
+    assert list(work) == work_in(await land.tree("c", *done("a", a), *done("b", b), of=of))
+
+
+async def test_what_a_task_committed_in_the_folder_of_the_plan_is_among_the_work_that_another_needs(land: Land) -> None:
+    of = plan(task("a", worktree="folder"), task("b"), task("c", needs=("b", "a")), worktree="own", advance="auto")
+    first = land.repo.head
+    b = await land.work("b", "b.txt", of=of)
+    await off(land.repo.commit, "a.txt")
+    try:
+        c = await land.tree("c", *done("a"), *done("b", b), of=of)
+    finally:
+        await off(land.repo.git, "reset", "--quiet", first)
+        await off((land.repo.folder / "a.txt").unlink)
+
+    assert ["a", "b"] == work_in(c)
+    assert "Merge HEAD of the plan's folder" == land.repo.git("log", "-1", "--format=%s", at=Path(c.path)).strip()
+
+
 async def test_a_worktree_that_was_deleted_with_its_branch_begins_anew_from_the_work_it_needs(land: Land) -> None:
     of = plan(task("a"), task("b", needs=("a",)), worktree="own")
     a = await land.work("a", "a.txt", of=of)

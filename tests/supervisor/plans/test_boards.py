@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from kasmon.config import Config, Plans
+from kasmon.config.schema import Profile
 from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, UsageError
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.fleet import Fleet
@@ -265,6 +266,24 @@ def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(desk: Desk) ->
     with pytest.raises(PlanFaultyError):
         take_edit(desk.places, desk.config, book.plan, start.digest("nothing"))
     assert 2 == len(desk.only().plan.tasks)
+
+
+def test_an_edit_of_a_task_that_begins_while_the_edit_is_examined_is_not_taken_over(desk: Desk) -> None:
+    book = desk.begin()
+
+    class Profiles(dict[str, Profile]):
+        """The runner begins task 2 while these are read."""
+
+        def __iter__(self) -> Iterator[str]:
+            PlanLog(desk.places, book.plan).add(began("2"))
+            return super().__iter__()
+
+    text = TEXT.replace("Mop.", "Burn.")
+    (desk.folder / "tidy.md").write_text(text)
+    config = msgspec.structs.replace(desk.config, agents=Profiles(desk.config.agents))
+
+    with pytest.raises(RefusedError, match="task '2' has started, so its body cannot be changed"):
+        take_edit(desk.places, config, book.plan, start.digest(text))
 
 
 def in_folder(desk: Desk, name: str = "new.md", text: str = TEXT) -> Path:

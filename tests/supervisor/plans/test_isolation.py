@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kasmon.errors import RefusedError
-from kasmon.model.commands import Launch, Mode
+from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.frames import CommandDone, DescribePane, ExecuteCommand, Frame, FromClient, Hello, PaneSeen
+from kasmon.host.rpc.server import HostServer
+from kasmon.launch import base_environment
+from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import LogOpened
+from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanFact, TaskBegan, TaskClaimed, TaskDone, TaskFailed
+from kasmon.model.plan.plan import GIT_LOCAL
 from kasmon.model.plan.progress import TaskState
-from kasmon.model.plan.scheduler import BeginAttempt, ClaimTask, StartAttempt, ahead
+from kasmon.model.plan.scheduler import BeginAttempt, CheckTask, ClaimTask, EndTaskSession, StartAttempt, ahead
 from kasmon.model.plan.task_outcome import TaskOutcome
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
@@ -30,10 +39,10 @@ from kasmon.supervisor.sessions.move import move
 from kasmon.supervisor.worktrees.git import git
 from kasmon.supervisor.worktrees.worktree import make
 from tests.model.plan.plans import session as session_of
-from tests.supervisor.house import House
+from tests.supervisor.house import House, ended, started
 from tests.supervisor.plans.test_runner import CONFIG, Site
 from tests.supervisor.repo import Repo
-from tests.waiting import auntil
+from tests.waiting import auntil, until
 
 off = asyncio.to_thread
 """git and the log block; the runner under test needs the loop."""
@@ -70,6 +79,11 @@ def checkout(house: House) -> Iterator[Checkout]:
     before = checkout.state()
     yield checkout
     assert before == checkout.state()
+
+
+def unfinished(site: Site, session: SessionId) -> list[Receipt]:
+    known = site.fleet().get(session)
+    return [] if known is None else [one for one in known.receipts if one.state is not ReceiptState.FINISHED]
 
 
 def site_of(house: House, *tasks: str) -> Site:
@@ -118,6 +132,79 @@ async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(hou
     at = site.book.run.of("c")
     assert (str(site.book.folder / "trees" / "tidy.1-a"), "plan/tidy.1-a") == (at.workdir, at.branch)
     assert not (Path(at.workdir) / "file0.txt").exists()
+
+
+async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_left_in_the_checkout(
+    house: House, checkout: Checkout
+) -> None:
+    cd = f"cd '{checkout.folder}'"
+    site = await off(site_of, house, f'id = "a"\nrun = "{cd}"', f'id = "b"\ninherits = "a"\nrun = "{HARM}"')
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
+
+    where = f"the terminal of task 'a' is in {str(checkout.folder)!r}, not in its worktree"
+    assert now().of("b").why.startswith(where)
+
+
+async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_checkout(
+    house: House, checkout: Checkout
+) -> None:
+    site = await off(
+        site_of,
+        house,
+        'id = "a"\nrun = "true"',
+        'id = "gate"\nprompt = "hang"',
+        f'id = "b"\ninherits = "a"\nneeds = ["gate"]\nrun = "{HARM}"',
+    )
+
+    async with site.runs() as now:
+        await auntil(lambda: now().of("a").state is TaskState.DONE, 30)
+        session = (await off(site.fleet)).get(SessionId(now().of("a").session))
+        assert session is not None
+        await operations.send(site.places, session, f"cd '{checkout.folder / '.git'}'")
+        await off(until, lambda: not unfinished(site, session.id))
+        await off(site.book.steer, "skip", "gate")
+        await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
+
+    assert "not in its worktree" in now().of("b").why
+
+
+async def test_a_command_is_typed_into_a_terminal_in_the_worktree_or_outside_of_the_repository(
+    house: House, checkout: Checkout
+) -> None:
+    site = await off(
+        site_of,
+        house,
+        'id = "a"\nrun = "mkdir src && cd src"',
+        f'id = "b"\ninherits = "a"\nrun = "cd {house.folder}"',
+        'id = "c"\ninherits = "b"\nrun = "touch outside"',
+    )
+
+    assert "claimed" == (await site.run()).outcome
+
+    assert (house.folder / "outside").exists()
+
+
+async def test_a_check_does_not_get_the_variables_that_lead_git_elsewhere(
+    house: House, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = 'git rm -q --cached file0.txt && test \\"$GIT_AUTHOR_NAME\\" = t'
+    site = await off(site_of, house, f'id = "a"\nrun = "true"\ncheck = "{check}"')
+
+    with monkeypatch.context() as patch:
+        patch.setenv("GIT_DIR", str(checkout.folder / ".git"))
+        patch.setenv("GIT_INDEX_FILE", str(checkout.folder / ".git" / "index"))
+        patch.setenv("GIT_AUTHOR_NAME", "t")
+        assert "done" == (await site.run()).outcome
+
+    assert "file0.txt" not in await off(checkout.repo.git, "ls-files", at=Path(site.book.run.of("a").workdir))
+
+
+def test_the_variables_that_lead_git_elsewhere_are_those_that_git_lists() -> None:
+    listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
+
+    assert set() == set(listed.stdout.split()) - GIT_LOCAL
 
 
 # What goes on in a worktree
@@ -228,6 +315,7 @@ prompt = "say b"
 id = "c"
 retries = 1
 prompt = "say c"
+check = "HARM"
 [[task]]
 id = "d"
 worktree = "shared"
@@ -236,9 +324,18 @@ prompt = "say d"
 id = "e"
 inherits = "d"
 prompt = "say e"
-"""
+[[task]]
+id = "f"
+run = "HARM"
+[[task]]
+id = "g"
+inherits = "f"
+run = "HARM"
+""".replace("HARM", HARM)
 DECISIONS = ("skip", "retry")
-HAPPENINGS = ("delete", "forget", "unlink", "branch", "switch", "link", "empty")
+ENDS = ("done", "failed", "claimed")
+RUNS = started(mode=Mode.TMUX)
+HAPPENINGS = ("delete", "forget", "unlink", "branch", "switch", "link", "empty", "wander")
 Step = tuple[str, str]
 
 
@@ -246,11 +343,45 @@ class KilledError(Exception):
     """The runner was killed."""
 
 
+class Terminals:
+    """A tmux host whose shells do harm in their folder as soon as a command is typed into them."""
+
+    def __init__(self, places: Paths, harm: Callable[[str], None]) -> None:
+        self.folders: dict[SessionId, str] = {}
+        self._harm = harm
+        self._server = HostServer(places.tmux_host_socket, self._receive, lambda connection: None)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.aclose(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _receive(self, connection: ClientConnection, frame: FromClient) -> Awaitable[Frame] | None:
+        return None if isinstance(frame, Hello) else off(self._answer, frame)
+
+    def _answer(self, frame: FromClient) -> Frame:
+        if isinstance(frame, DescribePane):
+            where = self.folders[frame.session]
+            return PaneSeen(
+                n=frame.n, width=80, height=24, cursor=(0, 0), title="", cwd=where, window="@1", clients=0, attach=()
+            )
+        assert isinstance(frame, ExecuteCommand)
+        self._harm(self.folders[frame.session])
+        typed = Receipt(id=ReceiptId("r1"), session=frame.session, state=ReceiptState.SUBMITTED, at=time.time())
+        return CommandDone(n=frame.n, receipt=typed)
+
+
 class Harm:
-    """A plan that is run step by step; its agents do harm wherever they are started."""
+    """A plan that is run step by step; its agents, commands and checks do harm wherever they are started."""
 
     def __init__(self, house: House, checkout: Checkout) -> None:
         self.site, self.checkout = Site(house, TASKS), checkout
+        self.terminals = Terminals(self.site.places, self.harm)
         self.is_dying = False
         self.started: list[str] = []
         self.is_new()
@@ -260,12 +391,20 @@ class Harm:
         places, book = self.site.places, self.site.book
         grounds = TaskFolders(places, book.plan, self.site.folder)
         self.starter = TaskStarter(places, CONFIG, book, grounds, self.begin_session)
+        self.actions = TaskActions(places, book, CONFIG, grounds)
 
     async def begin_session(self, places: Paths, launch: Launch) -> None:
         if self.is_dying:
             raise KilledError
-        self.started.append(launch.workdir)
-        await off(subprocess.run, ["sh", "-c", HARM], cwd=launch.workdir, capture_output=True, check=False)
+        if launch.mode is Mode.TMUX:
+            self.terminals.folders[launch.session] = launch.workdir
+            await off(self.site.house.tells, launch.session, LogOpened(at=time.time(), session=launch.session), RUNS)
+        await off(self.harm, launch.workdir)
+
+    def harm(self, folder: str) -> None:
+        self.started.append(folder)
+        variables = base_environment(dict(os.environ))
+        subprocess.run(["sh", "-c", HARM], cwd=folder, env=variables, capture_output=True, check=False)
 
     def do(self, what: str, task: str) -> None:
         plan, book = self.site.plan, self.site.book
@@ -281,10 +420,14 @@ class Harm:
         elif what in DECISIONS and not approval.refusal(plan, run, what, task):  # type: ignore[arg-type]  # one of its words
             book.steer(what, task)  # type: ignore[arg-type]  # the same
             book.more()
-        elif what in ("done", "failed") and run.of(task).state is TaskState.RUNNING:
-            number = run.of(task).attempt
-            end = TaskDone if what == "done" else TaskFailed
-            book.note(end(at=time.time(), task=task, attempt=number, why=what))
+        elif what in ENDS and run.of(task).state is TaskState.RUNNING:
+            at, number = time.time(), run.of(task).attempt
+            facts: dict[str, PlanFact] = {
+                "done": TaskDone(at=at, task=task, attempt=number, why=what),
+                "failed": TaskFailed(at=at, task=task, attempt=number, why=what),
+                "claimed": TaskClaimed(at=at, task=task, attempt=number, by="turn"),
+            }
+            book.note(facts[what])
         elif what in HAPPENINGS:
             self.happen(what, task)
 
@@ -298,13 +441,19 @@ class Harm:
                 asyncio.run(self.starter.attempt(self.site.plan, now, step.task, step.attempt, fleet))
             elif isinstance(step, StartAttempt):
                 asyncio.run(self.starter.start(self.site.plan, now, step.task, step.attempt, step.session))
+            elif isinstance(step, CheckTask):
+                asyncio.run(self.actions.check(self.site.plan, step.task, step.attempt))
+            elif isinstance(step, EndTaskSession):
+                self.site.house.tells(step.session, ended())
 
     def happen(self, what: str, task: str) -> None:
         """What a person, or an agent, does to the worktree of *task*."""
         own = f"tidy.{own_name(self.site.plan.task(task))}"
         tree = self.site.book.folder / "trees" / ("shared" if task == "d" else own)
         repo = self.checkout.folder
-        if what == "branch":
+        if what == "wander":
+            self.terminals.folders |= dict.fromkeys(self.terminals.folders, str(repo))
+        elif what == "branch":
             git(repo, "branch", "plan/tidy" if task == "d" else f"plan/{own}", fails=True)
         elif what == "forget":
             git(repo, "worktree", "prune")
@@ -325,8 +474,8 @@ def sequence(text: str) -> Sequence[Step]:
 
 
 STEPS = st.tuples(
-    st.sampled_from(("go on", "go on", "go on", "kill", "done", "failed", *DECISIONS, *HAPPENINGS)),
-    st.sampled_from("abcde"),
+    st.sampled_from(("go on", "go on", "go on", "kill", *ENDS, *DECISIONS, *HAPPENINGS)),
+    st.sampled_from("abcdefg"),
 )
 
 
@@ -339,17 +488,22 @@ STEPS = st.tuples(
 @example(
     sequence("go on a, done a, done d, go on b, unlink a, delete d, forget d, failed b, failed e, retry b, go on e")
 )
+@example(sequence("go on f, done f, wander f, go on g, retry g, go on g"))
+@example(sequence("go on f, done f, kill g, wander f, go on g"))
+@example(sequence("go on c, claimed c, go on c, retry c, go on c, claimed c, link c, go on c"))
 def test_no_order_of_decisions_deletions_and_kills_changes_the_checkout(steps: Sequence[Step]) -> None:
     house = House()
-    try:
-        checkout = Checkout(house.folder / "work")
-        before = checkout.state()
-        harm = Harm(house, checkout)
+    checkout = Checkout(house.folder / "work")
+    before = checkout.state()
+    harm = Harm(house, checkout)
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as ends:
+        ends.callback(house.close)
+        ends.callback(harm.terminals.close)
+        patch.setenv("GIT_DIR", str(checkout.folder / ".git"))
+        patch.setenv("GIT_INDEX_FILE", str(checkout.folder / ".git" / "index"))
         for what, task in steps:
             harm.do(what, task)
             assert before == checkout.state()
             assert all(Path(folder).parent == harm.site.book.folder / "trees" for folder in harm.started)
         harm.do("go on", "a")
         assert before == checkout.state()
-    finally:
-        house.close()

@@ -248,17 +248,37 @@ async def test_the_hint_brings_a_worktree_back(land: Land, happens: Callable[[La
     assert (tree / "work.txt").exists()
 
 
-async def test_who_goes_on_may_have_left_its_branch_but_not_its_worktree(land: Land) -> None:
+async def test_who_goes_on_may_be_on_no_branch_but_not_on_another_or_outside_of_its_worktree(land: Land) -> None:
     """A rebase that was cut short is on no branch."""
     tree = Path((await land.where("a"))[0])
     one, at, check = PLAN.task("a"), run(began("a", workdir=str(tree))), land.grounds().check
     await asyncio.to_thread(check, PLAN, one, at)
     await asyncio.to_thread(no_branch, land, tree)
     await asyncio.to_thread(check, PLAN, one, at)
+    await asyncio.to_thread(another_branch, land, tree)
+    with pytest.raises(RefusedError, match="is on 'mine', not on 'plan/tidy'"):
+        await asyncio.to_thread(check, PLAN, one, at)
     await asyncio.to_thread(gone, land, tree)
 
     with pytest.raises(RefusedError, match="is not a worktree"):
         await asyncio.to_thread(check, PLAN, one, at)
+
+
+async def test_a_terminal_may_be_in_the_worktree_or_outside_of_the_repository_only(land: Land, tmp_path: Path) -> None:
+    tree, other = Path((await land.where("a"))[0]), Path((await land.where("d"))[0])
+    nested = Repo(land.folder / "nested").folder
+    (tree / "src").mkdir()
+    c, folder, check = PLAN.task("c"), PLAN.task("e"), land.grounds().check_terminal
+
+    for fits in (tree, tree / "src", tmp_path, Repo(tmp_path / "else").folder):
+        await asyncio.to_thread(check, PLAN, c, run(), str(fits))
+    for wrong in (land.folder, land.folder / ".git", nested, other):
+        with pytest.raises(RefusedError, match=f"is in '{wrong}', not in its worktree '{tree}'"):
+            await asyncio.to_thread(check, PLAN, c, run(), str(wrong))
+    for unknown in ("", "src", f"{tree}/gone", f"{tree} (deleted)"):
+        with pytest.raises(RefusedError, match="which cannot be read"):
+            await asyncio.to_thread(check, PLAN, c, run(), unknown)
+    await asyncio.to_thread(check, PLAN, folder, run(), str(land.folder))
 
 
 @pytest.mark.parametrize("id_", ["a", "e"])
