@@ -235,6 +235,14 @@ class TmuxAgent(PaneListener):
         """When a user last typed, by the loop's clock; minus infinity before that."""
         return self.pane_writer.keyed_at
 
+    async def read_last_key_at(self) -> float:
+        """Return when a user last typed in an attached terminal that shows it, in whole seconds since the epoch.
+
+        Raises:
+            TmuxError: if tmux fails.
+        """
+        return await self._line.ask(ask.last_key_at(self.pane))
+
     @property
     def is_asking(self) -> bool:
         """Whether it waits for an answer, which Enter would submit."""

@@ -7,12 +7,13 @@ a cause that may pass stays queued with that cause, if it was queued; what was t
 | the agent | a turn is credited |
 |---|---|
 | its hooks name each prompt that it takes | to the receipt with that text, and to no other |
-| nothing of it names a prompt | to the only prompt being delivered, if no user typed since that was typed |
+| nothing of it names a prompt | to the only prompt being delivered, if no user typed since, here or attached |
 | neither | to none: the receipt is `unsure` |
 """
 
 import asyncio
 import contextlib
+import math
 import time
 from typing import Final, Protocol
 
@@ -22,7 +23,7 @@ from kasmon.backends.tmux.input.command_completion import CommandCompletion
 from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.session.prompts import BEGIN_S, TAKEN_BACK, Prompts
+from kasmon.host.session.prompts import BEGIN_S, ON_THE_WAY, TAKEN_BACK, Prompts
 from kasmon.host.terminal.start_delay import StartingAgent, settled
 from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState, Wish
 from kasmon.model.events import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
@@ -75,6 +76,10 @@ class PromptTerminal(StartingAgent, Protocol):
         """When a user last typed, by the loop's clock; minus infinity before that."""
         ...
 
+    async def read_last_key_at(self) -> float:
+        """Return when a user last typed in an attached terminal that shows it, in whole seconds since the epoch."""
+        ...
+
     @property
     def has_hooks(self) -> bool:
         """Whether it was started with hooks, which name each prompt that it accepts."""
@@ -100,6 +105,8 @@ class TypedPrompts(Prompts):
         """Whether the agent named the prompt that is being typed."""
         self._keyed_at: dict[ReceiptId, float] = {}
         """When a user had last typed, as each prompt being delivered began to be typed."""
+        self._typed_at: dict[ReceiptId, float] = {}
+        """When each prompt being delivered began to be typed, in seconds since the epoch."""
         self._doubts: dict[ReceiptId, str] = {}
         """Why no turn is credited to a prompt that is being delivered."""
         self._ended: tuple[ReceiptId, ...] = ()
@@ -209,8 +216,9 @@ class TypedPrompts(Prompts):
             self._held.cancel()
         await super().aclose()
 
-    def reported(self, signal: SignalSeen) -> None:
+    async def reported(self, signal: SignalSeen) -> None:
         """Process *signal*, which was noted, as the beginning or the end of a turn, if it is one."""
+        await self._note_attached_keys()
         was_in_turn = self._in_turn
         session = self._log_writer.session
         self._reports_state = any(claims(known) for known in session.signals if known.source not in WORDLESS)
@@ -276,6 +284,20 @@ class TypedPrompts(Prompts):
         if self._agent.has_hooks and not self._has_hook_reports and (begins := self._sole_candidate()) is not None:
             self._move(begins)
 
+    async def _note_attached_keys(self) -> None:
+        """Doubt the prompts being delivered if a user has typed in an attached terminal since the first character.
+
+        Such keys do not pass through kasmon. Before the first character the last one was at least a second ago.
+        """
+        waiting = {receipt.id for receipt in self._in(*ON_THE_WAY)} & self._typed_at.keys()
+        if not waiting or (self._agent.has_hooks and self._has_hook_reports):
+            return
+        try:
+            keyed_at = await self._agent.read_last_key_at()
+        except KasmonError:
+            keyed_at = math.inf  # unknown
+        self._doubts |= {one: TYPED_INTO for one in waiting if keyed_at >= math.floor(self._typed_at[one])}
+
     def _sole_candidate(self) -> Receipt | None:
         """Return the receipt, as started, of the only prompt that can have begun the running turn."""
         waiting = [receipt for receipt in self._in(ReceiptState.SUBMITTED) if receipt.id != self._being_typed]
@@ -283,7 +305,7 @@ class TypedPrompts(Prompts):
             self._doubts |= {receipt.id: SEVERAL for receipt in waiting}
         elif waiting and self._agent.keyed_at != self._keyed_at.get(waiting[0].id):
             self._doubts[waiting[0].id] = TYPED_INTO
-        elif waiting:
+        elif waiting and self._doubts.get(waiting[0].id) != TYPED_INTO:
             return self._started(waiting[0], "alone")
         return None
 
@@ -294,6 +316,7 @@ class TypedPrompts(Prompts):
         was_idle, turns = self.state is SessionState.IDLE, self._turns
         try:
             doubt = await self._agent.deliver(prompt, entry)
+            await self._note_attached_keys()
         except KasmonError as error:
             if (waits := self._handle_failure(entry, error)) is None:
                 raise
@@ -353,7 +376,7 @@ class TypedPrompts(Prompts):
             text = self._prompt(waiting.id).text
         receipt = self._typed(prompt, waiting, BEING_TYPED)
         self._being_typed = receipt.id
-        self._keyed_at[receipt.id] = self._agent.keyed_at
+        self._keyed_at[receipt.id], self._typed_at[receipt.id] = self._agent.keyed_at, time.time()
         return receipt, text
 
     def mark_visible(self, receipt: Receipt) -> None:
