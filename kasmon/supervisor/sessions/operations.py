@@ -83,6 +83,7 @@ WAKING_S: Final = 180.0
 """How long a host may take to resume a session from disk before it executes a command, in seconds."""
 INTERRUPT_S: Final = 10.0
 """How long a turn may take to end when it is interrupted, in seconds."""
+END_UNKNOWN: Final = "interrupt sent; it is unknown whether the turn ended"
 IN_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED})
 ENDING_S: Final = 20.0
 """How long a stop may take in addition to its grace until the log has the end of the agent, in seconds."""
@@ -179,7 +180,7 @@ async def interrupt(places: Paths, session: Session) -> str:
     now = (await asyncio.to_thread(look_once, places)).get(session.id) or session
     await _execute(places, session, Interrupt())
     if now.state is SessionState.UNSURE:
-        return "interrupt sent; it is unknown whether the turn ended"
+        return END_UNKNOWN
     if now.state not in IN_TURN:
         return "no turn was running"
     deadline = time.monotonic() + INTERRUPT_S
@@ -188,9 +189,11 @@ async def interrupt(places: Paths, session: Session) -> str:
             now = apply(now, event)
             if isinstance(event, TurnEnded) and event.reason != "interrupted":
                 return "the turn had already ended"
-            if isinstance(event, TurnEnded) or now.state not in IN_TURN:
+            if isinstance(event, TurnEnded) or now.state not in {*IN_TURN, SessionState.UNSURE}:
                 return "interrupted"
         await asyncio.sleep(0.02)
+    if now.state is SessionState.UNSURE:
+        return END_UNKNOWN
     raise TimedOutError(
         f"{session.name!r} was interrupted but is still working: its turn had not ended after {INTERRUPT_S:g} s.",
         hint=f"Interrupt it again, or stop it: `kasmon stop {session.id}`.",
