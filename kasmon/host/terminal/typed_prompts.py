@@ -6,7 +6,7 @@ a cause that may pass stays queued with that cause, if it was queued; what was t
 
 | the agent | a turn is credited |
 |---|---|
-| its hooks name each prompt that it takes | to the receipt with that text, and to no other |
+| its hooks or its transcript name each prompt that it takes | to the receipt with that text, and to no other |
 | nothing of it names a prompt | to the only prompt being delivered, if no user typed since, here or attached |
 | neither | to none: the receipt is `unsure` |
 """
@@ -81,8 +81,8 @@ class PromptTerminal(StartingAgent, Protocol):
         ...
 
     @property
-    def has_hooks(self) -> bool:
-        """Whether it was started with hooks, which name each prompt that it accepts."""
+    def names_prompts(self) -> bool:
+        """Whether its hooks or its transcript name each prompt that it accepts."""
         ...
 
     async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str: ...
@@ -237,7 +237,7 @@ class TypedPrompts(Prompts):
         else:
             self.heard(signal)
         if signal.tells_failure and session.state is not SessionState.WORKING:
-            if not was_in_turn and not self._agent.has_hooks:
+            if not was_in_turn and not (self._agent.names_prompts and self._has_named):
                 self._begin_unseen()
             self._note_failure(session.turn_error)
 
@@ -275,13 +275,13 @@ class TypedPrompts(Prompts):
             asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, {named.id})
 
     @property
-    def _has_hook_reports(self) -> bool:
-        """Whether any hook of the agent reported since its start: its hooks may be off."""
-        return any(signal.source == "hook" for signal in self._log_writer.session.signals)
+    def _has_named(self) -> bool:
+        """Whether a hook or the transcript reported since the agent's start: hooks may be off, a transcript missing."""
+        return any(signal.source in ("hook", "transcript") for signal in self._log_writer.session.signals)
 
     def _credit_unnamed(self) -> None:
-        """Credit the turn that ends now, of an agent whose hooks never reported anything."""
-        if self._agent.has_hooks and not self._has_hook_reports and (begins := self._sole_candidate()) is not None:
+        """Credit the turn that ends now, of an agent whose hooks and transcript never reported anything."""
+        if self._agent.names_prompts and not self._has_named and (begins := self._sole_candidate()) is not None:
             self._move(begins)
 
     async def _note_attached_keys(self) -> None:
@@ -290,7 +290,7 @@ class TypedPrompts(Prompts):
         Such keys do not pass through kasmon. Before the first character the last one was at least a second ago.
         """
         waiting = {receipt.id for receipt in self._in(*ON_THE_WAY)} & self._typed_at.keys()
-        if not waiting or (self._agent.has_hooks and self._has_hook_reports):
+        if not waiting or (self._agent.names_prompts and self._has_named):
             return
         try:
             keyed_at = await self._agent.read_last_key_at()
@@ -327,7 +327,7 @@ class TypedPrompts(Prompts):
         receipt = self._submitted(entry.receipt, doubt, was_idle=was_idle)
         has_begun = self._turns > turns  # before it was seen to be accepted
         begins = self._started(receipt, "text") if is_named else None
-        if has_begun and begins is None and not self._agent.has_hooks:
+        if has_begun and begins is None and not self._agent.names_prompts:
             begins = self._sole_candidate()
         if receipt.state is ReceiptState.SUBMITTED and begins is not None:
             self._stop_expecting()
@@ -417,7 +417,7 @@ class TypedPrompts(Prompts):
         return outgoing(text)
 
     def _beginning(self, text: str) -> Receipt | None:
-        return None if self._agent.has_hooks else self._sole_candidate()
+        return None if self._agent.names_prompts else self._sole_candidate()
 
     def _await_turn(self) -> None:
         if taken := {receipt.id for receipt in self._in(*OPEN)}:
@@ -431,7 +431,7 @@ class TypedPrompts(Prompts):
                     self._step(receipt, ReceiptState.UNSURE, END_UNSEEN)
 
     def _why_unsure(self, receipt: Receipt) -> str:
-        if self._agent.has_hooks and self._has_hook_reports:
+        if self._agent.names_prompts and self._has_named:
             return UNNAMED
         return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
 

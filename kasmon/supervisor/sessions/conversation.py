@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import psutil
 
-from kasmon.backends.claude.history import transcript
 from kasmon.backends.common.environment import given, inherited, own_prefixes, program_of
+from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
 from kasmon.errors import KasmonError
 from kasmon.host.journal.session_log import SessionLog
@@ -86,7 +86,7 @@ def _import_start(events: Iterable[Event]) -> float | None:
 
 
 def _of_claude(folder: Path, conversation: str, after: float) -> Iterator[TerminalEntry]:
-    file = transcript(folder, conversation)
+    file = claude_transcript(folder, conversation)
     return iter(()) if file is None else claude.entries(file, after)
 
 
