@@ -159,6 +159,7 @@ def described(session: Session, now: float) -> list[str]:
     lines = {
         "state": f"{state}, for {since} (source: {session.source or 'none'})",
         "why": session.unsure_why or session.end_why or session.stuck_why or _turn_failure(session),
+        "to end": f"`kasmon stop {session.id}`" if session.is_orphaned else "",
         "waits": session.waits,
         "done": "" if session.done is None else session.done or "yes",
         "agent": f"{session.agent} in {session.mode} by {session.backend}"

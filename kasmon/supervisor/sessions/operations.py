@@ -280,6 +280,8 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
             with contextlib.suppress(SessionEndedError):
                 await stop(places, session)
     launch = await asyncio.to_thread(launch_of, places, session.id)
+    if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
+        await _end_remains(session, since=(await asyncio.to_thread(places.launch(session.id).stat)).st_mtime)
     launch = msgspec.structs.replace(
         launch,
         name=session.name,
@@ -302,6 +304,15 @@ async def _end_orphan(session: Session) -> None:
             f"cannot stop the agent of session {session.name!r} (pid {session.pid}): it has lost its host.",
             hint=f"End process {session.pid} yourself, then try again.",
         )
+    await _end_remains(session)
+
+
+async def _end_remains(session: Session, since: float = 0.0) -> None:
+    """End what the agent of *session* left, if it is structured and has no host; *since* as `end_remains`."""
+    if session.mode is Mode.SDK:
+        from kasmon.backends.common.process_family import end_remains  # loads psutil, and is rarely needed
+
+        await asyncio.to_thread(end_remains, session.id, since)
 
 
 def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:
