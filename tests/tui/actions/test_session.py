@@ -15,7 +15,7 @@ from kasmon.supervisor.fleet.liveness import AGENT_LEFT, HOST_GONE
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import RestartSession, SendToAgent, Wanted
 from kasmon.tui.theme.look import news
-from tests.fleets import NOW, fleet, session
+from tests.fleets import NOW, StillClock, fleet, session
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
@@ -50,6 +50,7 @@ async def test_x_stops_an_agent_that_lost_its_host() -> None:
     async with shown(ORPHAN) as pilot:
         await pilot.press("x")
         await auntil(lambda: "Stop docs?" in text_of(pilot.app))
+        cast(StillClock, cast(Kasmon, pilot.app).clock).ticked += 1.0
         await pilot.press("y")
 
         assert [SendToAgent(session=ORPHAN.id, wish=Stop())] == await wished(pilot)
