@@ -12,7 +12,7 @@ from kasmon.backends.base import Chunk, SecretsLearned
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.structured import live_text
 from kasmon.host.structured.live_text import PART_BYTES, LiveText
-from kasmon.model.events import MessageWritten, PartialTextWritten, SessionEnded, SessionStarted, TurnEnded
+from kasmon.model.events import Event, MessageWritten, PartialTextWritten, SessionEnded, SessionStarted, TurnEnded
 from kasmon.supervisor.sessions.export import as_markdown, as_objects
 from kasmon.supervisor.sessions.read import read
 from tests.host.house import ME, House
@@ -27,17 +27,16 @@ def parts(house: House, *, thinking: bool = False) -> list[str]:
     return [part.text for part in house.only(PartialTextWritten) if part.thinking is thinking]
 
 
-@pytest.mark.parametrize(
-    "words", [WORDS, WORDS.replace("word", "واژه"), WORDS.replace("word", "👩\u200d🔬")], ids=ascii
-)
+@pytest.mark.parametrize("word", ["word", "واژه", "👩\u200d🔬"], ids=ascii)
 async def test_a_text_is_logged_in_parts_of_bounded_size_before_it_is_a_message(
-    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch, words: str
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     """Whatever the time."""
     monkeypatch.setattr(live_text, "PART_S", 3600.0)
+    words = WORDS.replace("word", word)
     size = len(words.encode())
     async with house.hosting(puppet):
-        puppet.say(*(Chunk(text=f"{word} ") for word in words.split()))
+        puppet.say(*(Chunk(text=f"{each} ") for each in words.split()))
         await auntil(lambda: len("".join(parts(house)).encode()) >= size - PART_BYTES)
 
         assert max(len(part.encode()) for part in parts(house)) <= PART_BYTES
@@ -67,10 +66,11 @@ def test_text_that_comes_without_a_pause_is_logged_once_a_second() -> None:
     with asyncio.Runner(loop_factory=SetLoop) as runner:
         loop = cast(SetLoop, runner.get_loop())
 
+        def log(event: Event) -> None:
+            logged.append((loop.now, cast(PartialTextWritten, event).text))
+
         async def write() -> None:
-            live = LiveText(
-                ME, Redactor(), lambda event: logged.append((loop.now, cast(PartialTextWritten, event).text))
-            )
+            live = LiveText(ME, Redactor(), log)
             for tenth in range(1, 41):
                 live.write(Chunk(text=f"{tenth} "))
                 loop.now = tenth / 10
