@@ -39,8 +39,11 @@ BASE_PREFIXES = ("LC_", "XDG_")
 HIDDEN_VARIABLES = ("TMUX", "TMUX_PANE")
 """The agent does not get these: its own tmux commands must not reach kasmon's server."""
 
+SESSION = "KASMON_SESSION"
+"""The variable with the id of an agent's session."""
 RUN = "KASMON_RUN"
-"""The variable that marks every process an agent starts; its value is unique to each start, on every machine."""
+"""The variable that marks every process an agent starts; its value is unique to each start, on every machine. That of a
+structured agent begins with its session's id and a dot."""
 MACHINERY = "KASMON_HOST"
 """A variable of kasmon's hosts, its tmux server and the programs these run; agents and users' shells never get it."""
 

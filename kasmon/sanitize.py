@@ -12,7 +12,7 @@ program. All of them take time linear in the text.
 | line break | space | `\n` | `\n`; at either end `␤` | `\n` |
 | tab | space | `\t` | `␉` | `\t` |
 | bidi control, zero-width, filler | U+FFFD | U+FFFD | `⟨U+202E⟩` | kept |
-| ZWNJ, ZWJ, LRM, RLM where its script writes it; soft hyphen between letters | kept | kept | `⟨U+200C⟩` | kept |
+| ZWNJ, ZWJ, LRM, RLM where its script writes it; soft hyphen in a word | kept | kept | `⟨U+200C⟩` | kept |
 | surrogate | U+FFFD | U+FFFD | `⟨U+D800⟩` | U+FFFD |
 | ZWJ between emoji, VS15 and VS16 behind one | kept | kept | `⟨U+200D⟩` | kept |
 """
@@ -58,16 +58,14 @@ _JOINING_SCRIPTS: Final = (
 """Scripts whose letters ZWNJ and ZWJ separate or join: Arabic, Syriac, Indic, South-East Asian, Mongolian."""
 _RIGHT_TO_LEFT: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
 _SHOWN: Final = f"[^{_IGNORABLE}\u200d]"
-_WRITTEN: Final = "|".join(
-    (
-        f"(?<=[{_JOINING_SCRIPTS}])(?<={_SHOWN})[\u200c\u200d]",
-        *(f"(?<=[{_RIGHT_TO_LEFT}]{_SHOWN * between})(?<={_SHOWN})[\u200e\u200f]" for between in range(9)),
-        f"[\u200e\u200f](?={_SHOWN}{{0,8}}[{_RIGHT_TO_LEFT}](?<={_SHOWN}))",
-        "(?<=[^\\W\\d_])\u00ad(?=[^\\W\\d_])",
-    )
+_WRITTEN: Final = (
+    f"(?<=[{_JOINING_SCRIPTS}])(?<={_SHOWN})[\u200c\u200d]"
+    f"|(?<=\\S)(?<={_SHOWN})[\u200c\u200d](?=[{_JOINING_SCRIPTS}])(?={_SHOWN})"
 )
-"""Invisible characters in ordinary text: joiners behind a letter of a script that has them, direction marks near a
-right-to-left letter, a soft hyphen between letters (Unicode Standard Annexes 9 and 31)."""
+"""Joiners in ordinary text: behind a letter of a script that has them, or between a visible character and such a letter
+(Unicode Standard Annex 31)."""
+_DIRECTION: Final = f"(?<![{_IGNORABLE}\u200d])[\u200e\u200f]"
+"""A direction mark, which a line with a right-to-left letter may have anywhere (Unicode Standard Annex 9)."""
 _CONTROL: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _BREAK: Final = r"\r\n|[\n\v\f\r\x85\u2028\u2029]"
 _BLANK: Final = "\u2800"
@@ -191,12 +189,30 @@ def _stripped(text: str, line_break: str) -> str:
     text = re.sub(_CONTROL, "", re.sub(_BREAK, line_break, text))
     if text.isascii():
         return text
-    written = re.compile(_WRITTEN)
+    return "\n".join(map(_replace_hidden, text.replace(_BLANK, " ").split("\n")))
 
-    def shown(match: re.Match[str]) -> str:
-        return match[0] if written.match(match.string, match.start()) else "\ufffd"
 
-    return re.sub(_HIDING, shown, text.replace(_BLANK, " "))
+def _replace_hidden(line: str) -> str:
+    """Return *line* with U+FFFD for each hidden character that its scripts do not use there."""
+    is_right_to_left = re.search(f"(?={_SHOWN})[{_RIGHT_TO_LEFT}]", line) is not None
+    written = re.compile(f"{_WRITTEN}|{_DIRECTION}" if is_right_to_left else _WRITTEN)
+
+    def replace(match: re.Match[str]) -> str:
+        is_written = written.match(line, match.start()) or (match[0] == "\u00ad" and _is_in_word(line, match.start()))
+        return match[0] if is_written else "\ufffd"
+
+    return re.sub(_HIDING, replace, line)
+
+
+def _is_in_word(line: str, at: int) -> bool:
+    """Whether the character at *at* is between two letters; the first may have combining marks."""
+    from unicodedata import category
+
+    letter = re.compile(f"(?={_SHOWN})[^\\W\\d_]")
+    before = at - 1
+    while before > 0 and category(line[before])[0] == "M" and re.match(f"(?![\ufe0e\ufe0f]){_SHOWN}", line[before]):
+        before -= 1
+    return before >= 0 and letter.match(line, before) is not None and letter.match(line, at + 1) is not None
 
 
 def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:

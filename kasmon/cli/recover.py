@@ -67,7 +67,8 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
     if not report.told and not others and not unclear:
         say("Nothing is lost.")
     for each in unclear:
-        note(f"unsure: {each.name}: {each.unsure_why}")
+        end = f"; `kasmon stop {each.id}` stops it" if each.is_orphaned else ""
+        note(f"unsure: {each.name}: {each.unsure_why}{end}")
     for host in other_hosts:
         how = "`kasmon doctor --fix` replaces it" if host.status is not None else host.end.rstrip(".")
         note(f"of another version: {host.text}; {how}")

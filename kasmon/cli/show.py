@@ -146,6 +146,11 @@ def show(wanted: str, *, wants_json: bool) -> None:
         say(f"  {clock(event.at)}  {type(event).__struct_config__.tag}")
 
 
+def _turn_failure(session: Session) -> str:
+    is_failed = session.state is SessionState.IDLE and session.turn_ended == "error"
+    return f"the last turn failed: {session.turn_error}" if is_failed else ""
+
+
 def described(session: Session, now: float) -> list[str]:
     """Return the details of a session as lines."""
     state, since = state_words(session, utf8=is_utf8()), age(now - session.since)
@@ -153,7 +158,8 @@ def described(session: Session, now: float) -> list[str]:
     pid = None if session.state is SessionState.ENDED else session.pid
     lines = {
         "state": f"{state}, for {since} (source: {session.source or 'none'})",
-        "why": session.unsure_why or session.end_why or session.stuck_why,
+        "why": session.unsure_why or session.end_why or session.stuck_why or _turn_failure(session),
+        "to end": f"`kasmon stop {session.id}`" if session.is_orphaned else "",
         "waits": session.waits,
         "done": "" if session.done is None else session.done or "yes",
         "agent": f"{session.agent} in {session.mode} by {session.backend}"

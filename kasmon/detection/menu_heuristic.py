@@ -1,4 +1,4 @@
-"""Guesses, independent of language, that an unchanged screen with its cursor in a list of choices asks something.
+"""Guesses that an unchanged screen asks something: its cursor is in a list of choices, or behind a question.
 
 For programs without a rule file. The caller ensures that the screen has not changed for a while. The result is a
 guess and has no keys: kasmon only offers to focus the session.
@@ -23,7 +23,11 @@ _BOX: Final = " │┃|║▌▐\u00a0"
 _NUMBERED: Final = re.compile(rf"^(?P<mark>[{MARKS}])? ?[\[(（]?(?P<number>\d{{1,2}})[\])）.:、．：] ?\S")
 _MARKED: Final = re.compile(rf"^(?P<mark>[{MARKS}○◯◇□☐◻]) ?(?P<label>\S.*)$")
 _KEYS: Final = re.compile(
-    r"[\[(（]\s?(?>(?:\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[/|,、]\s?){1,4})\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[\])）]\s?[:?：？>]?$"
+    r"[\[(（]\s?(?>(?:\(?[A-Za-z]\)?[A-Za-z]{0,8}\s?[/|,、]\s?){1,4})[\[(]?[A-Za-z][\])]?[A-Za-z]{0,10}[\])]?\s?[\])）]\s?[:?：？>]?$"
+)
+_QUESTION: Final = re.compile(
+    rf"^(?![{MARKS}$%#]).*(?:\w.*[?？؟]|\b(?i:password|passphrase|passcode|pin)\b.*[:：]"
+    r"|\b[Pp]ress(?i: (?:\[|<)?(?:enter|return|any key|a key)\b).*)$"
 )
 _RULER: Final = re.compile(r"^\s*+(?:[─━═▄▀▔▁╌_=+-]{8}|[╭┌╔])")
 _PROMPTS: Final = "?:>？：؟]）)"
@@ -35,7 +39,8 @@ class MenuGuess(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """The screen text from the question to the last choice."""
     sign: str
-    """`list`: one of several is marked; `numbers`: the cursor is under numbered choices; `keys`: letters as y/n."""
+    """`list`: one of several is marked; `numbers`: the cursor is under numbered choices; `keys`: letters as y/n;
+    `line`: the cursor is behind a question, on the last row."""
 
 
 class _Choices(NamedTuple):
@@ -55,8 +60,11 @@ def probably_asking(shot: Screenshot) -> MenuGuess | None:
         return None
     at = min(at, shot.end - 1)
     row = shot.rows[at].text
-    if shot.cursor_visible and shot.is_cursor_at_end and _KEYS.search(_strip_box(row)):
+    waits = shot.cursor_visible and shot.is_cursor_at_end
+    if waits and _KEYS.search(_strip_box(row)):
         return MenuGuess(text=_collect_text(shot, at, at + 1), sign="keys")
+    if waits and shot.cursor_row == shot.end - 1 and _QUESTION.search(_strip_box(row)):
+        return MenuGuess(text=_strip_box(row), sign="line")
     found = _find_numbered(shot) or _find_bullets(shot)
     if found is None:
         return None
@@ -68,8 +76,8 @@ def probably_asking(shot: Screenshot) -> MenuGuess | None:
         return None
     if has_mark:
         return MenuGuess(text=_collect_text(shot, start, stop), sign="list")
-    waits = shot.cursor_visible and at >= stop and shot.is_cursor_at_end and row.rstrip().endswith(tuple(_PROMPTS))
-    return MenuGuess(text=_collect_text(shot, start, stop), sign="numbers") if waits and len(row.strip()) > 1 else None
+    waits = waits and at >= stop and len(row.strip()) > 1 and row.rstrip().endswith(tuple(_PROMPTS))
+    return MenuGuess(text=_collect_text(shot, start, stop), sign="numbers") if waits else None
 
 
 def _find_numbered(shot: Screenshot) -> _Choices | None:

@@ -276,11 +276,13 @@ class SessionEnded(BaseEvent, frozen=True, kw_only=True, tag="session.ended"):
 class SignalSeen(BaseEvent, frozen=True, kw_only=True, tag="signal.seen"):
     """The report of one source on an agent without a protocol; `evidence.judge` combines them."""
 
-    source: Literal["process", "program", "registry", "hook", "title", "screen", "fallback", "output", "launch"]
+    source: Literal[
+        "process", "program", "registry", "hook", "title", "screen", "fallback", "output", "launch", "transcript"
+    ]
     value: str
     """`idle working done blocked error clear` from a program; `printing quiet` from output; `ready` from launch; `agent
-    shell` from the processes; from the others `starting idle working asking limited` (several with `|` between), or
-    `unclear`, or `unreadable` for a screen that could not be captured."""
+    shell` from the processes; `prompt` from a transcript; from the others `starting idle working asking limited`
+    (several with `|` between), or `unclear`, or `unreadable` for a screen that could not be captured."""
     asking: RequestKind | None = None
     text: str = ""
     until: float | None = None

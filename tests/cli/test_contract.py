@@ -120,9 +120,15 @@ def test_a_turn_that_fails_is_a_failed_receipt_and_an_exit_code_until_the_next_t
     receipt = done.json["receipt"]
     assert (1, "failed", "text") == (done.code, receipt["state"], receipt["carried_by"])
     assert receipt["reason"]
+    assert f"failed: {receipt['reason']}" in kasmon("ls").out
+    shown = kasmon.json("show", session)["session"]
+    assert ("idle", "error", receipt["reason"]) == (shown["state"], shown["turn_ended"], shown["turn_error"])
+    assert f"why       the last turn failed: {receipt['reason']}" in kasmon("show", session).out
     assert 1 == kasmon("send", "--to", "agent=scripted", "fail again", "--wait", "idle", "--timeout", "20").code
     again = kasmon.json("send", session, "say better", "--wait", "idle", "--timeout", "20")
     assert "finished" == again["receipt"]["state"]
+    assert "failed: " not in kasmon("ls").out
+    assert ("done", None) == ((now := kasmon.json("show", session)["session"])["turn_ended"], now["turn_error"])
 
 
 def test_wait_says_by_its_exit_code_whether_it_came_true_can_or_cannot(kasmon: Line) -> None:

@@ -4,13 +4,18 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.model.events import LogOpened, SessionCreated
 from kasmon.model.permission import SessionId
+from kasmon.store.event_log import EventLog
 from kasmon.tmux.server import TmuxServer
 from tests.cli.line import Line
+from tests.supervisor.house import NOW, launch, started
 from tests.waiting import until
 
 pytestmark = pytest.mark.story
@@ -49,6 +54,21 @@ def test_a_choice_that_names_no_session_is_refused_before_anything_is_done(kasmo
 
 def test_where_nothing_is_lost_it_says_so(kasmon: Line) -> None:
     assert "Nothing is lost.\n" == kasmon("recover").out
+
+
+def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_stops_it(kasmon: Line) -> None:
+    orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    where, me = kasmon.places, SessionId("aaaaaaaa")
+    where.folder(me).mkdir(mode=0o700, parents=True)
+    EventLog(where.fleet_log).append(SessionCreated(at=NOW, launch=launch(me, name="docs"), machine="here"))
+    for event in (LogOpened(at=NOW, session=me), started(pid=orphan.pid)):
+        EventLog(where.log(me)).append(event)
+
+    assert f"(pid {orphan.pid}); `kasmon stop {me}` stops it" in kasmon("recover", "--dry-run").err
+    assert f"`kasmon stop {me}`" in kasmon("show", "docs").out
+    assert 0 == kasmon("stop", me).code
+    orphan.communicate()
+    assert -signal.SIGTERM == orphan.returncode
 
 
 def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: Line) -> None:

@@ -106,6 +106,16 @@ def test_it_can_be_read_and_typed_into(kasmon: Line, mine: Mine) -> None:
     assert (70, 20) == tuple(kasmon.json("show", session)["session"]["pane"][name] for name in ("width", "height"))
 
 
+def test_a_plain_command_in_an_adopted_pane_is_working(kasmon: Line, mine: Mine) -> None:
+    mine.run("new-session", "-d", "-s", "train", "exec sleep 1000")
+    until(lambda: "sleep" in mine.run("list-panes", "-a", "-F", "#{pane_current_command}"))
+    session = adopted(kasmon, mine, "train")
+    assert 0 == kasmon("wait", session, "--for", "working", "--timeout", "20").code
+
+    shell = adopted(kasmon, mine, "work")
+    assert "launch" != kasmon.json("show", shell)["session"]["source"]
+
+
 WISHES = {
     "stop": ("your own tmux", 4),
     "restart": ("your own tmux", 4),

@@ -1,6 +1,7 @@
 """Sessions in tmux through the command line: what a terminal adds to the contract."""
 
 import shutil
+import sys
 
 import pytest
 
@@ -58,6 +59,22 @@ def test_a_command_works_until_it_exits_and_asks_where_it_prints_a_question(kasm
     assert 0 == kasmon("wait", "own", "--for", "working").code
     until(lambda: "process" == kasmon.json("show", "own")["session"]["source"])
     kasmon("stop", "own")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Password: ",
+        "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
+        "Overwrite results? ",
+        "Press Enter to continue...",
+    ],
+)
+def test_a_command_that_waits_behind_its_question_asks(kasmon: Line, question: str) -> None:
+    kasmon("new", "train", "--", sys.executable, "-c", f"input({question!r})")
+
+    assert 0 == kasmon("wait", "train", "--for", "asking").code
+    kasmon("stop", "train")
 
 
 SUSPENDED = """#!/bin/sh

@@ -62,6 +62,7 @@ def below(old: str, *new: str) -> Callable[[Rows], Rows]:
 
 
 ASKS: Final = {"state": "asking"}
+HELP: Final = ("  ↑/↓ to scroll        ctrl+o to toggle", "  v to open in vi      q to exit", "  ? to hide shortcuts")
 PRINTED: Final = (
     "",
     "● It asks:",
@@ -96,6 +97,15 @@ MADE: Final[Sequence[Made]] = (
         "made-transcript-dialog",
         "what was printed looks like a dialog",
         below("Please run /login", *PRINTED, *[""] * 6, "  Esc to cancel · Tab to amend"),
+        {"state": "unclear"},
+    ),
+    Made(
+        "claude/2.1.330/transcript",
+        "made-transcript-help",
+        "what was printed looks like a dialog, and the help of `?` is in place of the footer",
+        lambda rows: instead("Showing detailed transcript", *HELP)(
+            below("Please run /login", *PRINTED, *[""] * 6, "  Esc to cancel · Tab to amend")(rows)
+        )[len(HELP) - 1 :],
         {"state": "unclear"},
     ),
     Made(

@@ -88,6 +88,7 @@ def test_whatever_the_mark_and_the_numbers_look_like(mark: str, number: str) -> 
         "Продолжить? (д/н) ".replace("д", "y").replace("н", "n"),
         "Overwrite it? (yes/no/all)? ",
         "متابعة؟ [y/n] ",
+        "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
     ],
 )
 def test_letters_to_choose_from_at_the_cursor_are_probably_a_question(text: str) -> None:
@@ -95,6 +96,31 @@ def test_letters_to_choose_from_at_the_cursor_are_probably_a_question(text: str)
 
     assert found is not None
     assert "keys" == found.sign
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Password: ",
+        "[sudo] password for ada: ",
+        "Password for 'https://git.example': ",
+        "Enter passphrase for key '/home/ada/.ssh/id_ed25519': ",
+        "Enter PIN：",
+        "Overwrite results? ",
+        "覆盖吗？",
+        "Press Enter to continue...",
+        "Press any key",
+        "Please press [ENTER] to go on.",
+    ],
+)
+def test_a_question_right_before_the_cursor_on_the_last_row_is_probably_one(text: str) -> None:
+    found = still(f"some output\n{text}")
+
+    assert found is not None
+    assert (text.strip(), "line") == (found.text, found.sign)
+    assert still(f"{text}\nsome output") is None
+    assert still(f"{text}\n") is None
+    assert still(text, visible=False) is None
 
 
 def test_numbers_without_a_mark_need_somebody_to_type_one() -> None:
@@ -127,6 +153,11 @@ def test_a_choice_on_a_ground_of_its_own_is_marked() -> None:
         "root@here:~# ",
         "✓ 12 passed\n✗ 1 failed\n",
         "50% done (3/7)\n",
+        "> what is this?",
+        "$ ls what?",
+        "❯ Press Enter to continue",
+        "Wrong password, 2 tries left",
+        "???",
     ],
 )
 def test_a_text_that_stands_still_is_no_question(text: str) -> None:
@@ -159,5 +190,5 @@ def test_a_guess_has_no_keys() -> None:
 
 
 def test_a_row_of_a_thousand_columns_is_looked_through_at_once() -> None:
-    for row in ("(" * 1000, "[y/" * 333, "1." * 500, "❯ " * 500, "[(a)a/" * 160):
+    for row in ("(" * 1000, "[y/" * 333, "1." * 500, "❯ " * 500, "[(a)a/" * 160, "pin press enter " * 70):
         assert probably_asking(Screenshot(shown([row] * 40).rows, cursor=(999, 39))) is None

@@ -4,13 +4,15 @@ import asyncio
 import os
 import signal
 import time
+from typing import cast
 
 import pytest
 
 from kasmon.backends.base import Chunk, SecretsLearned
+from kasmon.host.journal.redaction import Redactor
 from kasmon.host.structured import live_text
-from kasmon.host.structured.live_text import PART_CHARACTERS
-from kasmon.model.events import MessageWritten, PartialTextWritten, SessionEnded, SessionStarted, TurnEnded
+from kasmon.host.structured.live_text import PART_BYTES, LiveText
+from kasmon.model.events import Event, MessageWritten, PartialTextWritten, SessionEnded, SessionStarted, TurnEnded
 from kasmon.supervisor.sessions.export import as_markdown, as_objects
 from kasmon.supervisor.sessions.read import read
 from tests.host.house import ME, House
@@ -25,18 +27,21 @@ def parts(house: House, *, thinking: bool = False) -> list[str]:
     return [part.text for part in house.only(PartialTextWritten) if part.thinking is thinking]
 
 
+@pytest.mark.parametrize("word", ["word", "واژه", "👩\u200d🔬"], ids=ascii)
 async def test_a_text_is_logged_in_parts_of_bounded_size_before_it_is_a_message(
-    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     """Whatever the time."""
     monkeypatch.setattr(live_text, "PART_S", 3600.0)
+    words = WORDS.replace("word", word)
+    size = len(words.encode())
     async with house.hosting(puppet):
-        puppet.say(*(Chunk(text=f"{word} ") for word in WORDS.split()))
-        await auntil(lambda: len("".join(parts(house))) >= len(WORDS) - PART_CHARACTERS)
+        puppet.say(*(Chunk(text=f"{each} ") for each in words.split()))
+        await auntil(lambda: len("".join(parts(house)).encode()) >= size - PART_BYTES)
 
-        assert max(map(len, parts(house))) <= PART_CHARACTERS
-        assert WORDS.startswith("".join(parts(house)).strip()[:-20])
-        assert len(parts(house)) <= 2 * len(WORDS) // PART_CHARACTERS
+        assert max(len(part.encode()) for part in parts(house)) <= PART_BYTES
+        assert words.startswith("".join(parts(house)).strip()[:-20])
+        assert len(parts(house)) <= 2 * size // PART_BYTES + 2
 
 
 async def test_a_short_text_is_logged_in_time(house: House, puppet: Puppet) -> None:
@@ -45,6 +50,38 @@ async def test_a_short_text_is_logged_in_time(house: House, puppet: Puppet) -> N
         puppet.say(Chunk(text="so far"), Chunk(text="hm", thinking=True))
 
         await auntil(lambda: ["so far"] == parts(house) and ["hm"] == parts(house, thinking=True))
+
+
+class SetLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock is set."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+def test_text_that_comes_without_a_pause_is_logged_once_a_second() -> None:
+    logged: list[tuple[float, str]] = []
+    with asyncio.Runner(loop_factory=SetLoop) as runner:
+        loop = cast(SetLoop, runner.get_loop())
+
+        def log(event: Event) -> None:
+            logged.append((loop.now, cast(PartialTextWritten, event).text))
+
+        async def write() -> None:
+            live = LiveText(ME, Redactor(), log)
+            for tenth in range(1, 41):
+                live.write(Chunk(text=f"{tenth} "))
+                loop.now = tenth / 10
+                for _ in range(3):
+                    await asyncio.sleep(0)
+            live.end("over")
+
+        runner.run(write())
+
+    assert [1.0, 2.0, 3.0, 4.0] == pytest.approx([at for at, _ in logged], abs=0.11)
+    assert "".join(f"{tenth} " for tenth in range(1, 41)) == "".join(text for _, text in logged)
 
 
 async def test_a_text_that_is_whole_at_once_has_no_parts(house: House, puppet: Puppet) -> None:
@@ -68,8 +105,8 @@ async def test_what_was_written_before_an_interruption_is_logged(house: House, p
 async def test_a_secret_in_a_stream_is_in_no_part(
     house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each character is a part of its own, as far as that is possible."""
-    monkeypatch.setattr(live_text, "PART_CHARACTERS", 1)
+    """Each part has four characters at most."""
+    monkeypatch.setattr(live_text, "PART_BYTES", 4)
     async with house.hosting(puppet):
         puppet.say(SecretsLearned((SECRET,)), *(Chunk(text=letter) for letter in f"it is {SECRET}, so"))
         await auntil(lambda: "".join(parts(house)).endswith(", so"))
@@ -84,7 +121,7 @@ async def test_what_a_host_killed_in_mid_stream_showed_is_not_lost(house: House)
     """Neither by a reader nor by the next host."""
     house.wants(prompt=f"say {WORDS}\nslow 60", speed=3.0)
     process = house.start()
-    until(lambda: len("".join(parts(house))) > 2 * PART_CHARACTERS // 8, 20, "a part")
+    until(lambda: len("".join(parts(house))) > 2 * PART_BYTES // 8, 20, "a part")
     os.kill(process.pid, signal.SIGKILL)
     process.wait(10)
     logged = "".join(parts(house))
@@ -130,5 +167,5 @@ async def test_a_whole_text_supersedes_its_parts(house: House, puppet: Puppet) -
 
     assert 1 == shown.count("word0001")
     assert 1 == (await asyncio.to_thread(lambda: as_markdown(house.places, house.session()))).count("word0001")
-    assert "cut off" not in shown
+    assert "truncated" not in shown
     assert parts(house)

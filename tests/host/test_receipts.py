@@ -1,10 +1,13 @@
-"""Which prompt a turn is credited to where the agent's hooks name each prompt that it takes.
+"""Which prompt a turn is credited to where the agent's hooks, or its transcript, name each prompt that it takes.
 
 The agent is one that shows golden screens of Claude Code and calls the hooks that kasmon gave it, when it is told to.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,8 @@ from kasmon.host.terminal import typed_prompts
 from kasmon.model.commands import Receipt, ReceiptState
 from kasmon.model.events import ReceiptMoved
 from kasmon.model.session_state import SessionState
+from tests.backends.tmux.evidence.test_claude_registry import started
+from tests.backends.tmux.evidence.test_transcripts import ID, user_line
 from tests.detection.expected import reading_of
 from tests.detection.golden import cases
 from tests.host.actor import Actor
@@ -65,6 +70,71 @@ class Played:
     async def until_receipt(self, state: ReceiptState, n: int = 1) -> Receipt:
         await auntil(lambda: self.receipt(n).state is state, 20, f"receipt {n} {state}")
         return self.receipt(n)
+
+
+class Transcribed(Played):
+    """An agent without hooks, which writes its prompts into its transcript."""
+
+    @property
+    def config(self) -> Path:
+        return self.inn.root / "claude"
+
+    def registers(self, status: str) -> None:
+        pid = self.inn.session(self.agent.session).pid
+        assert pid is not None
+        entry = {"pid": pid, "procStart": started(pid), "status": status, "version": CLAUDE[1], "sessionId": ID}
+        (self.config / "sessions").mkdir(parents=True, exist_ok=True)
+        (self.config / "sessions" / f"{pid}.json").write_text(json.dumps(entry))
+
+    async def takes(self, prompt: str) -> None:
+        """Write as claude does when a turn of *prompt* begins."""
+        file = self.config / "projects" / "-x" / f"{ID}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as lines:
+            lines.write(user_line(prompt, datetime.now(UTC).isoformat()))
+        self.registers("busy")
+        await self.shows("working-text")
+        await self.becomes(SessionState.WORKING)
+
+    async def ends(self) -> None:
+        self.registers("idle")
+        await self.shows("finished")
+        await self.becomes(SessionState.IDLE)
+
+
+@pytest.fixture
+async def transcribed(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Transcribed]:
+    monkeypatch.setattr(typed_prompts, "BEGIN_S", 1.0)
+    agent = Actor(inn, "abcdefgh", *CLAUDE)
+    inn.wants(agent.session, "env", f"CLAUDE_CONFIG_DIR={inn.root / 'claude'}", *agent.argv, agent=agent.name)
+    async with inn.serving() as link:
+        await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
+        it = Transcribed(inn, agent, link)
+        await it.shows("idle")
+        await it.becomes(SessionState.IDLE)
+        yield it
+
+
+async def test_without_hooks_a_turn_is_that_of_the_prompt_in_the_transcript(transcribed: Transcribed) -> None:
+    await transcribed.submitted()
+    await transcribed.takes(transcribed.text)
+    assert "text" == (await transcribed.until_receipt(R.STARTED)).carried_by
+    await transcribed.ends()
+
+    assert "text" == (await transcribed.until_receipt(R.FINISHED)).carried_by
+
+
+async def test_without_hooks_a_turn_of_another_prompt_in_the_transcript_moves_no_receipt(
+    transcribed: Transcribed,
+) -> None:
+    receipt = await transcribed.submitted()
+    await transcribed.takes("what the person wrote")
+    await transcribed.ends()
+
+    unsure = await transcribed.until_receipt(R.UNSURE)
+    assert (typed_prompts.UNNAMED, "") == (unsure.reason, unsure.carried_by)
+    moved = {fact.receipt.state for fact in transcribed.inn.only(ReceiptMoved, receipt.session)}
+    assert not {R.STARTED, R.FINISHED} & moved
 
 
 @pytest.fixture

@@ -78,20 +78,25 @@ def is_forbidden(character: str) -> bool:
     return character not in "\n\t\u200d" and unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
+def has_joiners(letter: str) -> bool:
+    """Whether the script of *letter* may have joiners."""
+    return letter >= "\u0600" and not unicodedata.name(letter, "").startswith(("LATIN", "GREEK", "CYRILLIC"))
+
+
 def without_written_marks(text: str) -> str:
     """*text* without the invisible characters that its script writes, by Unicode's names and bidirectional classes."""
     kept = []
     for at, character in enumerate(text):
         before, after = text[max(0, at - 1) : at], text[at + 1 : at + 2]
-        near = text[max(0, at - 9) : at + 10]
+        line = text[:at].rpartition("\n")[2] + text[at:].partition("\n")[0]
         match character:
             case "\u200c" | "\u200d":
-                name = unicodedata.name(before, "") if before else ""
-                is_written = bool(before) and before >= "\u0600" and not name.startswith(("LATIN", "GREEK", "CYRILLIC"))
+                is_written = has_joiners(before) or (bool(before.strip()) and has_joiners(after))
             case "\u200e" | "\u200f":
-                is_written = any(0x590 <= ord(c) for c in near if c not in "\u200e\u200f")
+                is_written = any(0x590 <= ord(c) for c in line if c not in "\u200e\u200f")
             case "\u00ad":
-                is_written = before.isalpha() and after.isalpha()
+                word = "".join(c for c in text[:at] if unicodedata.category(c)[0] != "M")
+                is_written = word[-1:].isalpha() and after.isalpha()
             case _:
                 is_written = False
         if not is_written:
@@ -126,7 +131,13 @@ WRITTEN = {
     "Hebrew, a mark behind punctuation": "שלום!\u200f",
     "Hebrew beside Latin": "ב-C++\u200e, כן",
     "Arabic, a mark before a word": "\u200fمرحبا",
+    "Persian, an ending behind a Latin word": "API\u200cها",
+    "Persian, an ending behind a number": "5\u200cساله",
+    "Persian, an ending behind code": "`config.py`\u200cها",
+    "Persian, an ending behind bold text": "**می**\u200cخواهم",
+    "Hebrew, a mark far from its letters": "שלום and a long way\u200e",
     "soft hyphens": "Donau\u00addampf\u00adschiff",
+    "a soft hyphen behind a combining mark": "cafe\u0301\u00adteria, Lu\u0308\u0301\u00adfter",
 }
 
 
@@ -146,7 +157,10 @@ def test_an_invisible_character_that_its_script_writes_stays_and_is_named_on_a_c
         "\u200cمی",
         "x\u200fy",
         "שלום\u200f\u200f",
-        "שלום and a long way\u200e",
+        "a\u200c\u200cها",
+        " \u200cها",
+        "\u0301\u00ada",
+        "\u3164\u00ada",
         "a\u00ad\u00adb",
         "\u00ada",
         "1\u00ad2",
@@ -157,6 +171,10 @@ def test_an_invisible_character_that_its_script_writes_stays_and_is_named_on_a_c
 def test_an_invisible_character_where_no_script_writes_it_leaves_a_mark(text: str) -> None:
     assert "\ufffd" in clean_line(text)
     assert "\ufffd" in clean_block(text)
+
+
+def test_a_direction_mark_in_a_line_without_such_letters_leaves_a_mark() -> None:
+    assert "שלום\nanother line\ufffd" == clean_block("שלום\nanother line\u200e")
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,20 @@ conversation of a running process. Neither format is documented, so what cannot 
 """
 
 import contextlib
-import json
 from collections.abc import Iterator
 from enum import Enum
-from glob import escape
 from pathlib import Path
 from typing import Final
 
 from kasmon.backends.claude.usage import of_models
-from kasmon.backends.common.json_access import Table, amount, rows, table, text
+from kasmon.backends.common.json_access import Table, amount, table, text
+from kasmon.backends.common.transcripts import claude_prompt, claude_transcript, parse_object
 from kasmon.model.commands import ConversationUsage
 
 MARKS: Final = (b'"enqueue"', b'"type":"user"')
 """Markers of lines that may hold a prompt; other lines can be long, and are not parsed."""
 FIGURES: Final = b'"type":"cost-state"'
 """Marker of the line that a process writes when it ends cleanly: the next process continues from its figures."""
-NO_PROMPT: Final = ("<command-", "<local-command-", "<system-reminder>", "<task-notification>", "[Request interrupted")
-"""Prefixes of texts in the user's name that are not prompts."""
 
 
 class PromptPresence(Enum):
@@ -33,20 +30,9 @@ class PromptPresence(Enum):
     NO_TRANSCRIPT = "it has no transcript"
 
 
-def transcript(config: Path, conversation: str) -> Path | None:
-    """Return the file that holds *conversation*; None if there is none."""
-    if not conversation or "/" in conversation:
-        return None
-    try:
-        found = sorted(config.glob(f"projects/*/{escape(conversation)}.jsonl"))
-        return next((file for file in found if file.is_file()), None)
-    except OSError:
-        return None
-
-
 def memory(config: Path, conversation: str, prompt: str) -> PromptPresence:
     """Return whether the transcript of *conversation* contains *prompt*, which was sent last."""
-    file = transcript(config, conversation)
+    file = claude_transcript(config, conversation)
     if file is None:
         return PromptPresence.NO_TRANSCRIPT
     last, is_there = "", False
@@ -63,12 +49,12 @@ def memory(config: Path, conversation: str, prompt: str) -> PromptPresence:
 
 def carried(config: Path, conversation: str) -> ConversationUsage:
     """Return the usage figures that the agent continues from when it resumes *conversation*; zero if none stored."""
-    file = transcript(config, conversation)
+    file = claude_transcript(config, conversation)
     kept: Table = {}
     if file is not None:
         with contextlib.suppress(OSError), file.open("rb") as lines:
             for line in lines:
-                if FIGURES in line and (entry := _object(line)).get("sessionId") == conversation:
+                if FIGURES in line and (entry := parse_object(line)).get("sessionId") == conversation:
                     kept = entry
     return of_models(table(kept, "modelUsage"), amount(kept, "totalCostUSD"))
 
@@ -88,28 +74,13 @@ def prompts(file: Path) -> Iterator[str]:
 def conversation_of(config: Path, pid: int) -> str:
     """Return the id of the conversation of process *pid*; empty if unknown."""
     try:
-        return text(_object((config / "sessions" / f"{pid}.json").read_bytes()), "sessionId")
+        return text(parse_object((config / "sessions" / f"{pid}.json").read_bytes()), "sessionId")
     except OSError:
         return ""
 
 
 def _prompt(line: bytes) -> str:
-    entry = _object(line)
+    entry = parse_object(line)
     if entry.get("type") == "queue-operation":
         return text(entry, "content") if entry.get("operation") == "enqueue" else ""
-    is_own = entry.get("isMeta") or entry.get("isSidechain") or entry.get("isCompactSummary")
-    if entry.get("type") != "user" or is_own:
-        return ""
-    message = table(entry, "message")
-    said = text(message, "content") or "\n".join(
-        text(part, "text") for part in rows(message, "content") if part.get("type") == "text"
-    )
-    return "" if said.lstrip().startswith(NO_PROMPT) else said
-
-
-def _object(line: bytes) -> Table:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return claude_prompt(entry)

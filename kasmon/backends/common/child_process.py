@@ -15,7 +15,7 @@ from typing import Final
 
 from kasmon.backends.common.process_family import ProcessFamily
 from kasmon.errors import LaunchError, SessionEndedError
-from kasmon.launch import RUN
+from kasmon.launch import RUN, SESSION
 from kasmon.sanitize import Clean, clean_block, redact
 
 LINE_BYTES: Final = 1 << 26
@@ -109,7 +109,7 @@ class ChildProcess:
             LaunchError: if it cannot be started; the message names what is missing.
         """
         loop = asyncio.get_running_loop()
-        mark = token_hex(16)
+        mark = f"{environment.get(SESSION, '')}.{token_hex(16)}"
         try:
             transport, pipes = await loop.subprocess_exec(
                 lambda: _Pipes(BLOCK_BYTES, loop),

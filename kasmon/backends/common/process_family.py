@@ -9,6 +9,8 @@ is not ended with the agent, provided that a scan has seen it.
 """
 
 import contextlib
+import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from secrets import token_hex
@@ -17,7 +19,7 @@ from typing import Final
 import psutil
 
 from kasmon.launch import RUN
-from kasmon.process_identity import variables_of
+from kasmon.process_identity import started_at, variables_of
 
 END_S: Final = 1.0
 """How long the processes may take to end, in seconds."""
@@ -80,6 +82,22 @@ def family_of(pid: int) -> ProcessFamily:
     family = ProcessFamily(pid, variables_of(pid).get(RUN, "") or token_hex(16))
     family.scan()
     return family
+
+
+def end_remains(session: str, since: float = 0.0) -> None:
+    """Kill what the agents of structured session *session* left; blocks for some seconds at most.
+
+    Only for a session without a host. *since*: only agents whose processes all began then or later, in seconds since
+    the epoch.
+    """
+    began: dict[str, float] = {}
+    for pid in psutil.pids():
+        mark = variables_of(pid).get(RUN, "")
+        if mark.startswith(f"{session}.") and pid != os.getpid():
+            began[mark] = min(began.get(mark, math.inf), started_at(pid) or math.inf)
+    for mark, at in began.items():
+        if at >= since:
+            ProcessFamily(os.getpid(), mark).end()
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

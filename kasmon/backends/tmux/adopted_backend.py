@@ -92,6 +92,7 @@ class AdoptedBackend(TmuxBackend):
         process = await asyncio.to_thread(identify, facts.pid)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time())
         agent = await self._agent(launch, facts, process, output_monitor, "")
+        agent.name_prompts_by(has_hooks=False)
         agent.say(agent.started(launch.generation))
         agent.ready()
         return agent

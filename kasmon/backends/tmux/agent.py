@@ -12,6 +12,7 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.tmux.evidence.bracketed_paste import BracketedPasteTracker
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.pane_output import PaneOutput
+from kasmon.backends.tmux.evidence.process_evidence import TRANSCRIBED
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.input.answer_delivery import AnswerDelivery
@@ -100,8 +101,8 @@ class TmuxAgent(PaneListener):
         target = PromptTarget(name, pane.pane_id, line, self.pane_writer, self.brackets, owns_pane)
         self.completion: CommandCompletion | None = None
         """The completion of the last command sent to it, if it is a shell."""
-        self.has_hooks = False
-        """Whether it was started with hooks, which report each prompt that it accepts."""
+        self.names_prompts = False
+        """Whether its hooks or its transcript report each prompt that it accepts."""
         self._delivery = PromptDelivery(target, self, self._loop.time)
         self.is_watched: Callable[[], bool] = lambda: False
         """Whether a user is focused on it now."""
@@ -234,6 +235,14 @@ class TmuxAgent(PaneListener):
         """When a user last typed, by the loop's clock; minus infinity before that."""
         return self.pane_writer.keyed_at
 
+    async def read_last_key_at(self) -> float:
+        """Return when a user last typed in an attached terminal that shows it, in whole seconds since the epoch.
+
+        Raises:
+            TmuxError: if tmux fails.
+        """
+        return await self._line.ask(ask.last_key_at(self.pane))
+
     @property
     def is_asking(self) -> bool:
         """Whether it waits for an answer, which Enter would submit."""
@@ -265,6 +274,12 @@ class TmuxAgent(PaneListener):
         except KasmonError:
             return True
         return facts is not None and facts.attached > 0
+
+    def name_prompts_by(self, *, has_hooks: bool) -> None:
+        """Learn the prompts that it accepts from its hooks, else from its transcript on this machine."""
+        evidence = self.state_monitor.evidence
+        evidence.reads_prompts = not has_hooks and not self._launch.machine and evidence.program in TRANSCRIBED
+        self.names_prompts = has_hooks or evidence.reads_prompts
 
     def set_agent_process(self, pid: int) -> None:
         """Record *pid* as the agent's process inside a sandbox, behind the pane's process."""

@@ -106,7 +106,7 @@ class TmuxBackend:
         made = await asyncio.to_thread(spawn, self.line.server, self.places, launch, panes, variables, ssh)
         output_monitor = OutputMonitor(asyncio.get_running_loop().time())
         agent = await self._agent(launch, made.pane, made.process, output_monitor, made.nonce, sandbox=made.sandbox)
-        agent.has_hooks = has_hooks
+        agent.name_prompts_by(has_hooks=has_hooks)
         agent.brackets.begin()
         agent.say(ConnectionRestored(at=time.time(), pid=agent.pid) if lives_on else agent.started(launch.generation))
         task = asyncio.create_task(self._await_ready(agent, launch, made.nonce))
@@ -136,7 +136,7 @@ class TmuxBackend:
         output_monitor = OutputMonitor(asyncio.get_running_loop().time(), signals)
         sandbox = await asyncio.to_thread(find_sandbox, self.places, launch)
         agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, sandbox)
-        agent.has_hooks = await asyncio.to_thread(_has_hooks, launch)
+        agent.name_prompts_by(has_hooks=await asyncio.to_thread(_has_hooks, launch))
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
             agent.printed(b"")
         agent.state_monitor.begin()

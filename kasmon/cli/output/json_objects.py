@@ -53,6 +53,8 @@ def session_object(session: Session) -> dict[str, Any]:
         "waits": session.waits or None,
         "done": session.done,
         "finished_at": session.finished_at or None,
+        "turn_ended": session.turn_ended or None,
+        "turn_error": session.turn_error or None,
         "viewed_at": session.viewed_at or None,
         "unviewed": session.is_unviewed,
         "limited_until": session.limited_until,

@@ -110,6 +110,8 @@ def last_words(session: Session) -> str:
         case SessionState.ASKING if session.asks:
             ask = min(session.asks, key=lambda ask: ask.by_host)  # requests of the agent come before those of its host
             return f"{ask.tool} {ask.title}".strip()
+        case SessionState.IDLE if session.turn_ended == "error":
+            return f"failed: {session.turn_error}"
         case SessionState.WORKING if session.stuck:
             return f"stuck? {session.stuck_why}"
         case SessionState.WORKING | SessionState.IDLE if session.waits:

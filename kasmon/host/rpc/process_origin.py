@@ -15,10 +15,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kasmon.launch import MACHINERY, RUN
+from kasmon.launch import MACHINERY, RUN, SESSION
 from kasmon.process_identity import HAS_PROC, fields, variables_of
 
-SESSION: Final = "KASMON_SESSION"
 """Every agent gets this variable."""
 MARKS: Final = (SESSION, RUN, MACHINERY)
 """Variables that only agents, kasmon's hosts and its tmux server have, and the processes that these start."""

@@ -6,7 +6,7 @@ supersedes them (`model.partial_text`). A text that is complete before its first
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kasmon.backends.base import Chunk
 from kasmon.host.journal.redaction import Redactor
@@ -27,8 +27,8 @@ from kasmon.model.permission import SessionId
 
 RATE_HZ = 30.0
 """The most pushes a second to one watcher."""
-PART_CHARACTERS = 4096
-"""A part is logged once this much text is unlogged; none is longer."""
+PART_BYTES = 4096
+"""A part is logged once this much UTF-8 is unlogged; none is longer."""
 PART_S = 1.0
 """How long text stays unlogged at most."""
 
@@ -72,7 +72,7 @@ class LiveText:
         self.written_at = time.time()
         self._text[chunk.thinking] += chunk.text
         self._show(chunk.thinking)
-        if len(self._text[chunk.thinking]) - self._logged[chunk.thinking] >= PART_CHARACTERS:
+        if len(_encode(self._text[chunk.thinking][self._logged[chunk.thinking] :])) >= PART_BYTES:
             self._log_part(chunk.thinking)
         elif self._part_due is None:
             self._part_due = asyncio.get_running_loop().call_later(PART_S, self._log_parts)
@@ -113,8 +113,8 @@ class LiveText:
         whole, start = self._text[thinking], self._logged[thinking]
         text, self._logged[thinking] = self._redactor.next_part(whole, start, is_over=is_over)
         now = time.time()
-        for start in range(0, len(text), PART_CHARACTERS):
-            self._log(PartialTextWritten(at=now, text=text[start : start + PART_CHARACTERS], thinking=thinking))
+        for part in _parts(text):
+            self._log(PartialTextWritten(at=now, text=part, thinking=thinking))
 
     def _forget(self, thinking: bool) -> None:
         self._logged[thinking] = 0
@@ -129,6 +129,21 @@ class LiveText:
     def _written(self, thinking: bool) -> TextDelta:
         text = self._redactor.unfinished(self._text[thinking])
         return TextDelta(session=self._session, text=text, thinking=thinking)
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield *text* in parts of `PART_BYTES` at most; no character is split."""
+    data, start = _encode(text), 0
+    while start < len(data):
+        end = start + PART_BYTES
+        while end < len(data) and data[end] & 0xC0 == 0x80:
+            end -= 1
+        yield data[start:end].decode("utf-8", "surrogatepass")
+        start = end
 
 
 class _Watcher:

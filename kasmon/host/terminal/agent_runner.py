@@ -275,7 +275,7 @@ class TerminalAgentRunner:
                     self._egress.begin()
                 self._settling = asyncio.create_task(self.prompts.settle())
             case SignalSeen():
-                self.prompts.reported(event)
+                await self.prompts.reported(event)
             case SessionEnded() | ConnectionLost():
                 self._is_cut = isinstance(event, ConnectionLost) and bool(self._launch.machine)
                 self.prompts.end()

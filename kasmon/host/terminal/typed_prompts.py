@@ -6,13 +6,14 @@ a cause that may pass stays queued with that cause, if it was queued; what was t
 
 | the agent | a turn is credited |
 |---|---|
-| its hooks name each prompt that it takes | to the receipt with that text, and to no other |
-| nothing of it names a prompt | to the only prompt being delivered, if no user typed since that was typed |
+| its hooks or its transcript name each prompt that it takes | to the receipt with that text, and to no other |
+| nothing of it names a prompt | to the only prompt being delivered, if no user typed since, here or attached |
 | neither | to none: the receipt is `unsure` |
 """
 
 import asyncio
 import contextlib
+import math
 import time
 from typing import Final, Protocol
 
@@ -23,7 +24,7 @@ from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.backends.tmux.readiness import StartingAgent, wait_until_settled
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.session.prompts import BEGIN_S, TAKEN_BACK, Prompts
+from kasmon.host.session.prompts import BEGIN_S, ON_THE_WAY, TAKEN_BACK, Prompts
 from kasmon.model.commands import AgentCommand, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
 from kasmon.model.evidence import claims
@@ -75,9 +76,13 @@ class PromptTerminal(StartingAgent, Protocol):
         """When a user last typed, by the loop's clock; minus infinity before that."""
         ...
 
+    async def read_last_key_at(self) -> float:
+        """Return when a user last typed in an attached terminal that shows it, in whole seconds since the epoch."""
+        ...
+
     @property
-    def has_hooks(self) -> bool:
-        """Whether it was started with hooks, which name each prompt that it accepts."""
+    def names_prompts(self) -> bool:
+        """Whether its hooks or its transcript name each prompt that it accepts."""
         ...
 
     async def deliver(self, prompt: Prompt, typing: EntryObserver) -> str: ...
@@ -100,6 +105,8 @@ class TypedPrompts(Prompts):
         """Whether the agent named the prompt that is being typed."""
         self._keyed_at: dict[ReceiptId, float] = {}
         """When a user had last typed, as each prompt being delivered began to be typed."""
+        self._typed_at: dict[ReceiptId, float] = {}
+        """When each prompt being delivered began to be typed, in seconds since the epoch."""
         self._doubts: dict[ReceiptId, str] = {}
         """Why no turn is credited to a prompt that is being delivered."""
         self._ended: tuple[ReceiptId, ...] = ()
@@ -209,8 +216,9 @@ class TypedPrompts(Prompts):
             self._held.cancel()
         await super().aclose()
 
-    def reported(self, signal: SignalSeen) -> None:
+    async def reported(self, signal: SignalSeen) -> None:
         """Process *signal*, which was noted, as the beginning or the end of a turn, if it is one."""
+        await self._note_attached_keys()
         was_in_turn = self._in_turn
         session = self._log_writer.session
         self._reports_state = any(claims(known) for known in session.signals if known.source not in WORDLESS)
@@ -229,7 +237,7 @@ class TypedPrompts(Prompts):
         else:
             self.heard(signal)
         if signal.tells_failure and session.state is not SessionState.WORKING:
-            if not was_in_turn and not self._agent.has_hooks:
+            if not was_in_turn and not (self._agent.names_prompts and self._has_named):
                 self._begin_unseen()
             self._note_failure(session.turn_error)
 
@@ -267,14 +275,28 @@ class TypedPrompts(Prompts):
             asyncio.get_running_loop().call_later(BEGIN_S, self._mark_unsure, {named.id})
 
     @property
-    def _has_hook_reports(self) -> bool:
-        """Whether any hook of the agent reported since its start: its hooks may be off."""
-        return any(signal.source == "hook" for signal in self._log_writer.session.signals)
+    def _has_named(self) -> bool:
+        """Whether a hook or the transcript reported since the agent's start: hooks may be off, a transcript missing."""
+        return any(signal.source in ("hook", "transcript") for signal in self._log_writer.session.signals)
 
     def _credit_unnamed(self) -> None:
-        """Credit the turn that ends now, of an agent whose hooks never reported anything."""
-        if self._agent.has_hooks and not self._has_hook_reports and (begins := self._sole_candidate()) is not None:
+        """Credit the turn that ends now, of an agent whose hooks and transcript never reported anything."""
+        if self._agent.names_prompts and not self._has_named and (begins := self._sole_candidate()) is not None:
             self._move(begins)
+
+    async def _note_attached_keys(self) -> None:
+        """Doubt the prompts being delivered if a user has typed in an attached terminal since the first character.
+
+        Such keys do not pass through kasmon. Before the first character the last one was at least a second ago.
+        """
+        waiting = {receipt.id for receipt in self._in(*ON_THE_WAY)} & self._typed_at.keys()
+        if not waiting or (self._agent.names_prompts and self._has_named):
+            return
+        try:
+            keyed_at = await self._agent.read_last_key_at()
+        except KasmonError:
+            keyed_at = math.inf  # unknown
+        self._doubts |= {one: TYPED_INTO for one in waiting if keyed_at >= math.floor(self._typed_at[one])}
 
     def _sole_candidate(self) -> Receipt | None:
         """Return the receipt, as started, of the only prompt that can have begun the running turn."""
@@ -283,7 +305,7 @@ class TypedPrompts(Prompts):
             self._doubts |= {receipt.id: SEVERAL for receipt in waiting}
         elif waiting and self._agent.keyed_at != self._keyed_at.get(waiting[0].id):
             self._doubts[waiting[0].id] = TYPED_INTO
-        elif waiting:
+        elif waiting and self._doubts.get(waiting[0].id) != TYPED_INTO:
             return self._started(waiting[0], "alone")
         return None
 
@@ -294,6 +316,7 @@ class TypedPrompts(Prompts):
         was_idle, turns = self.state is SessionState.IDLE, self._turns
         try:
             doubt = await self._agent.deliver(prompt, entry)
+            await self._note_attached_keys()
         except KasmonError as error:
             if (waits := self._handle_failure(entry, error)) is None:
                 raise
@@ -304,7 +327,7 @@ class TypedPrompts(Prompts):
         receipt = self._submitted(entry.receipt, doubt, was_idle=was_idle)
         has_begun = self._turns > turns  # before it was seen to be accepted
         begins = self._started(receipt, "text") if is_named else None
-        if has_begun and begins is None and not self._agent.has_hooks:
+        if has_begun and begins is None and not self._agent.names_prompts:
             begins = self._sole_candidate()
         if receipt.state is ReceiptState.SUBMITTED and begins is not None:
             self._stop_expecting()
@@ -353,7 +376,7 @@ class TypedPrompts(Prompts):
             text = self._prompt(waiting.id).text
         receipt = self._typed(prompt, waiting, BEING_TYPED)
         self._being_typed = receipt.id
-        self._keyed_at[receipt.id] = self._agent.keyed_at
+        self._keyed_at[receipt.id], self._typed_at[receipt.id] = self._agent.keyed_at, time.time()
         return receipt, text
 
     def mark_visible(self, receipt: Receipt) -> None:
@@ -394,7 +417,7 @@ class TypedPrompts(Prompts):
         return outgoing(text)
 
     def _beginning(self, text: str) -> Receipt | None:
-        return None if self._agent.has_hooks else self._sole_candidate()
+        return None if self._agent.names_prompts else self._sole_candidate()
 
     def _await_turn(self) -> None:
         if taken := {receipt.id for receipt in self._in(*OPEN)}:
@@ -408,7 +431,7 @@ class TypedPrompts(Prompts):
                     self._step(receipt, ReceiptState.UNSURE, END_UNSEEN)
 
     def _why_unsure(self, receipt: Receipt) -> str:
-        if self._agent.has_hooks and self._has_hook_reports:
+        if self._agent.names_prompts and self._has_named:
             return UNNAMED
         return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
 

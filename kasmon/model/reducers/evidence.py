@@ -27,7 +27,7 @@ def record_signal(session: Session, event: SignalSeen) -> Session:
     if event.tells_failure:
         error = event.text or session.turn_error or "its turn ended in an error"
         return msgspec.structs.replace(after, turn_ended="error", turn_error=error)
-    if event.prompt and session.turn_error:  # another turn began, or the running one continued
+    if event.source == "hook" and event.prompt and session.turn_error:  # another turn, or the running one continued
         return msgspec.structs.replace(after, turn_ended="", turn_error="")
     return after
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kasmon.backends.claude import history, tool_text
 from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.backends.common.transcripts import NO_PROMPT, parse_time
 from kasmon.model.events import (
     MessageWritten,
     NoticeRaised,
@@ -14,7 +15,7 @@ from kasmon.model.events import (
     ToolStarted,
     TurnStarted,
 )
-from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable, seconds
+from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable
 
 INTERRUPTED = "[Request interrupted"
 """The prefix of the entry by which a transcript records that the user interrupted the turn."""
@@ -56,7 +57,7 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
         OSError: if it cannot be read.
     """
     for entry in objects(file, lambda line: b'"type":"assistant"' in line or b'"type":"user"' in line):
-        at = seconds(text(entry, "timestamp"))
+        at = parse_time(text(entry, "timestamp"))
         if at <= after or any(entry.get(mark) for mark in ("isSidechain", "isMeta", "isCompactSummary")):
             continue
         message = table(entry, "message")
@@ -73,7 +74,7 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
 def _prompt(said: str, at: float) -> Iterator[TerminalEntry]:
     if said.lstrip().startswith(INTERRUPTED):
         yield NoticeRaised(at=at, text="interrupted")
-    elif said.strip() and not said.lstrip().startswith(history.NO_PROMPT):
+    elif said.strip() and not said.lstrip().startswith(NO_PROMPT):
         yield TurnStarted(at=at, prompt=said)
 
 

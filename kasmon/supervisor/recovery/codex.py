@@ -7,6 +7,7 @@ from typing import Any
 
 from kasmon.backends.codex.items import script
 from kasmon.backends.common.json_access import rows, table, text
+from kasmon.backends.common.transcripts import codex_prompt, parse_time
 from kasmon.backends.tmux.evidence.codex_rollout import named
 from kasmon.model.events import (
     MessageWritten,
@@ -18,7 +19,7 @@ from kasmon.model.events import (
     TurnStarted,
 )
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable, seconds
+from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable
 
 MARKS = (b'"session_meta"', b'"UserMessage"', b'"user_message"', b'"task_complete"')
 """Substrings of the lines that are parsed; others can be long."""
@@ -48,21 +49,11 @@ def conversation(file: Path) -> StoredConversation | None:
     for entry in objects(file, lambda line: any(mark in line for mark in MARKS)):
         payload = table(entry, "payload")
         directory = directory or (text(payload, "cwd") if entry.get("type") == "session_meta" else "")
-        if prompt := _prompt(payload):
+        if prompt := codex_prompt(payload):
             prompts.append(prompt)
         if payload.get("type") == "task_complete":
             said = text(payload, "last_agent_message") or said
     return kept(match[1], directory, prompts, said, file.stat().st_mtime) if prompts else None
-
-
-def _prompt(payload: dict[str, Any]) -> str:
-    """Return the user's prompt in this event; empty for any other event."""
-    if payload.get("type") == "user_message":  # the format of older versions
-        return text(payload, "message")
-    item = table(payload, "item")
-    if payload.get("type") != "item_completed" or item.get("type") != "UserMessage":
-        return ""
-    return "\n".join(text(part, "text") for part in rows(item, "content") if text(part, "text"))
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
@@ -72,10 +63,10 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
         OSError: if it cannot be read.
     """
     for entry in objects(file, lambda line: any(mark in line for mark in ITEMS)):
-        at, payload = seconds(text(entry, "timestamp")), table(entry, "payload")
+        at, payload = parse_time(text(entry, "timestamp")), table(entry, "payload")
         if at <= after:
             continue
-        if prompt := _prompt(payload):
+        if prompt := codex_prompt(payload):
             yield TurnStarted(at=at, prompt=prompt)
         elif payload.get("type") == "turn_aborted":
             yield NoticeRaised(at=at, text="interrupted")

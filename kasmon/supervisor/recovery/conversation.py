@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -89,14 +88,6 @@ def objects(file: Path, is_wanted: Callable[[bytes], bool] = bool) -> Iterator[T
                 continue
             if isinstance(found, dict):
                 yield found
-
-
-def seconds(stamp: str) -> float:
-    """Parse a time such as `2026-11-23T13:55:46.128Z` to seconds since the epoch; 0 if it is invalid."""
-    try:
-        return datetime.fromisoformat(stamp).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def telling(text: str) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from kasmon.errors import HostUnreachableError, RefusedError
 from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
+from kasmon.model.agent_program import SHELLS
 from kasmon.model.commands import AdoptedPane, Launch, Mode
 from kasmon.model.events import SessionCreated
 from kasmon.model.pane_candidate import AdoptablePane, default_socket, meant
@@ -55,6 +56,7 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
         mode=Mode.TMUX,
         backend="tmux",
         argv=(agent,),
+        is_command=not pane.agent and agent not in {*SHELLS, "shell"},
         workdir=pane.workdir if Path(pane.workdir).is_absolute() else "/",
         adopted=AdoptedPane(
             socket=str(_socket(places, socket)),

@@ -8,6 +8,7 @@ returns to a protocol, the part since it last left one is written into the log, 
 """
 
 import contextlib
+import heapq
 import logging
 import os
 import re
@@ -19,14 +20,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import psutil
 
-from kasmon.backends.claude.history import transcript
 from kasmon.backends.common.environment import given, inherited, own_prefixes, program_of
+from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
 from kasmon.errors import KasmonError
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.commands import Launch, Mode
-from kasmon.model.events import EntryImported, Event, SessionStarted, TerminalEntry
+from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TerminalEntry
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
 from kasmon.process_identity import variables_of
@@ -46,15 +47,18 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
         session: the session of the log.
         program: `claude` or `codex`; others are not supported.
         folder: the folder of its conversations.
-        conversation: its own id of the conversation.
+        conversation: its own id of its last conversation; the log names those before that.
     """
     lock = HostLock(places.host_lock(session))
     try:
         if program not in READERS or not lock.take():
             return 0
         try:
-            after = _import_start(event for event, _ in EventLog(places.log(session)).read())
-            entries = () if after is None else READERS[program](folder, conversation, after)
+            after, earlier = _terminal_time(event for event, _ in EventLog(places.log(session)).read())
+            if after is None:
+                return 0
+            read, ids = READERS[program], dict.fromkeys((*earlier, conversation))
+            entries = heapq.merge(*(read(folder, each, after) for each in ids), key=lambda entry: entry.at)
             return _write(SessionLog(places, session), entries, program)
         finally:
             lock.let_go()
@@ -72,21 +76,37 @@ def _write(session_log: SessionLog, entries: Iterable[TerminalEntry], program: s
     return count
 
 
-def _import_start(events: Iterable[Event]) -> float | None:
-    """Return the time after which the agent's messages are not in the log: when it was moved to a terminal, or that
-    of the last imported entry; None if it does not run in a terminal."""
+class _TerminalTime(NamedTuple):
+    """The time in a terminal that is to be imported."""
+
+    after: float | None
+    """From when on the agent's messages are not in the log: when it was moved to a terminal, or the time of the last
+    imported entry; None if it does not run in a terminal."""
+    conversations: tuple[str, ...]
+    """The ids of its conversations since it was moved there: `/clear` and `/resume` change them."""
+
+
+def _terminal_time(events: Iterable[Event]) -> _TerminalTime:
     since: float | None = None
     last = 0.0
+    current = ""
+    ids: dict[str, None] = {}
     for event in events:
-        if isinstance(event, SessionStarted):
-            since = None if event.mode is not Mode.TMUX else event.at if since is None else since
+        if isinstance(event, SessionStarted | SettingsChanged) and event.resume_id:
+            current = event.resume_id
+        if isinstance(event, SessionStarted) and event.mode is not Mode.TMUX:
+            since, ids = None, {}
+        elif isinstance(event, SessionStarted) and since is None:
+            since = event.at
         elif isinstance(event, EntryImported):
             last = max(last, event.entry.at)
-    return None if since is None else max(since, last)
+        if since is not None and current:
+            ids[current] = None
+    return _TerminalTime(None if since is None else max(since, last), tuple(ids))
 
 
 def _of_claude(folder: Path, conversation: str, after: float) -> Iterator[TerminalEntry]:
-    file = transcript(folder, conversation)
+    file = claude_transcript(folder, conversation)
     return iter(()) if file is None else claude.entries(file, after)
 
 

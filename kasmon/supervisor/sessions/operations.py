@@ -83,6 +83,7 @@ WAKING_S: Final = 180.0
 """How long a host may take to resume a session from disk before it executes a command, in seconds."""
 INTERRUPT_S: Final = 10.0
 """How long a turn may take to end when it is interrupted, in seconds."""
+END_UNKNOWN: Final = "interrupt sent; it is unknown whether the turn ended"
 IN_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED})
 ENDING_S: Final = 20.0
 """How long a stop may take in addition to its grace until the log has the end of the agent, in seconds."""
@@ -179,7 +180,7 @@ async def interrupt(places: Paths, session: Session) -> str:
     now = (await asyncio.to_thread(look_once, places)).get(session.id) or session
     await _execute(places, session, Interrupt())
     if now.state is SessionState.UNSURE:
-        return "interrupt sent; it is unknown whether the turn ended"
+        return END_UNKNOWN
     if now.state not in IN_TURN:
         return "no turn was running"
     deadline = time.monotonic() + INTERRUPT_S
@@ -188,9 +189,11 @@ async def interrupt(places: Paths, session: Session) -> str:
             now = apply(now, event)
             if isinstance(event, TurnEnded) and event.reason != "interrupted":
                 return "the turn had already ended"
-            if isinstance(event, TurnEnded) or now.state not in IN_TURN:
+            if isinstance(event, TurnEnded) or now.state not in {*IN_TURN, SessionState.UNSURE}:
                 return "interrupted"
         await asyncio.sleep(0.02)
+    if now.state is SessionState.UNSURE:
+        return END_UNKNOWN
     raise TimedOutError(
         f"{session.name!r} was interrupted but is still working: its turn had not ended after {INTERRUPT_S:g} s.",
         hint=f"Interrupt it again, or stop it: `kasmon stop {session.id}`.",
@@ -277,6 +280,8 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
             with contextlib.suppress(SessionEndedError):
                 await stop(places, session)
     launch = await asyncio.to_thread(launch_of, places, session.id)
+    if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
+        await _end_remains(session, since=(await asyncio.to_thread(places.launch(session.id).stat)).st_mtime)
     launch = msgspec.structs.replace(
         launch,
         name=session.name,
@@ -299,6 +304,15 @@ async def _end_orphan(session: Session) -> None:
             f"cannot stop the agent of session {session.name!r} (pid {session.pid}): it has lost its host.",
             hint=f"End process {session.pid} yourself, then try again.",
         )
+    await _end_remains(session)
+
+
+async def _end_remains(session: Session, since: float = 0.0) -> None:
+    """End what the agent of *session* left, if it is structured and has no host; *since* as `end_remains`."""
+    if session.mode is Mode.SDK:
+        from kasmon.backends.common.process_family import end_remains  # loads psutil, and is rarely needed
+
+        await asyncio.to_thread(end_remains, session.id, since)
 
 
 def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class SessionActions(ActionGroup):
         session = self._selected()
         if session is None:
             return
-        if session.state in ALIVE and session.generation:
+        if session.state in ALIVE and session.generation and not session.is_orphaned:
             self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
         else:
             self.app.want(RestartSession(session=session.id))

@@ -358,7 +358,7 @@ def news(session: Session, now: float) -> list[Span]:
                 *_after(said),
             ]
         case SessionState.LOST:
-            return [("host process died", "state-lost"), *_after(said)]
+            return [(clean_line(session.end_why or "host process died"), "state-lost"), *_after(said)]
         case SessionState.LIMITED:
             until = session.limited_until
             wait = "until the limit resets" if until is None else f"for {age(until - now)} more"

@@ -13,7 +13,7 @@ from kasmon.model.events import ReceiptMoved, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
-from tests.host.inn import Inn, prompted, python, sh
+from tests.host.inn import Inn, attached, prompted, python, sh
 from tests.waiting import auntil
 
 ME = "abcdefgh"
@@ -323,6 +323,26 @@ async def test_a_turn_that_may_be_a_persons_is_not_credited(inn: Inn, monkeypatc
 
         await auntil(lambda: "unsure" == states(inn, receipt.id)[-1])
         assert typed.TYPED_INTO in inn.session(SessionId(ME)).receipts[-1].reason
+
+
+async def test_nor_is_one_that_a_person_may_have_begun_in_an_attached_terminal(
+    inn: Inn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typed, "BEGIN_S", 0.3)
+    async with inn.serving() as link:
+        await inn.run(link, ME, *speaker(inn))
+        await inn.until_state(ME, SessionState.IDLE)
+        with attached(inn, ME) as keys:
+            await auntil(lambda: (facts := inn.facts(ME)) is not None and facts.attached)
+            receipt = await prompted(link, ME, "nothing comes of this", when="idle")
+            await auntil(lambda: "submitted" == states(inn, receipt.id)[-1], 10)
+            os.write(keys, b"working\r")
+            await inn.until_state(ME, SessionState.WORKING)
+            os.write(keys, b"idle\r")
+
+            await auntil(lambda: "unsure" == states(inn, receipt.id)[-1])
+        assert typed.TYPED_INTO in inn.session(SessionId(ME)).receipts[-1].reason
+        assert not {"started", "finished"} & {*states(inn, receipt.id)}
 
 
 async def test_a_prompt_for_an_agent_that_ends_before_it_reads_is_refused(inn: Inn) -> None:

@@ -21,6 +21,7 @@ from kasmon.model.events import (
     MessageWritten,
     NoticeRaised,
     SessionStarted,
+    SettingsChanged,
     ThoughtWritten,
     ToolFinished,
     ToolStarted,
@@ -67,9 +68,9 @@ def stamp(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 
 
-def claudes(folder: Path, *lines: tuple[float, str, object]) -> None:
-    """Write a transcript: when, who, and what."""
-    file = folder / "projects" / "-w" / f"{ID}.jsonl"
+def claudes(folder: Path, *lines: tuple[float, str, object], to: str = ID) -> None:
+    """Write a transcript of the conversation *to*: when, who, and what."""
+    file = folder / "projects" / "-w" / f"{to}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     entries = ({"type": who, "timestamp": stamp(at), "message": {"content": what}} for at, who, what in lines)
     file.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in entries))
@@ -163,6 +164,22 @@ def test_nothing_is_imported_twice_and_nothing_that_a_protocol_told(home: Home) 
     claudes(home.path, one, two, three, four)
     assert 1 == import_turns(home.places, ME, "claude", home.path, ID)
     assert [21.0, 31.0, 51.0] == [fact.entry.at for fact in imported(home)]
+
+
+def test_each_conversation_of_the_time_in_the_terminal_is_imported_in_the_order_of_time(home: Home) -> None:
+    """`/clear` begins another conversation, and `/resume` goes back to one."""
+    before, other = (f"{digit * 8}-ad32-7012-98b0-56a79064848a" for digit in "ab")
+    log = SessionLog(home.places, ME)
+    log.append(SettingsChanged(at=9.0, resume_id=other))
+    log.append(SessionStarted(at=10.0, mode=Mode.SDK, generation=1, resume_id=before))
+    runs(home, 20.0, Mode.TMUX, 2)
+    log.append(SettingsChanged(at=30.0, resume_id=ID))
+    claudes(home.path, (19.0, "user", "structured"), (21.0, "user", "one"), (41.0, "user", "three"), to=before)
+    claudes(home.path, (31.0, "user", "two"))
+    claudes(home.path, (35.0, "user", "not of this session"), to=other)
+
+    assert 3 == import_turns(home.places, ME, "claude", home.path, ID)
+    assert ["one", "two", "three"] == [one.entry.prompt for one in imported(home) if isinstance(one.entry, TurnStarted)]
 
 
 def test_an_import_hides_secrets_fits_its_line_and_changes_nothing_of_what_the_session_is(home: Home) -> None:

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import msgspec
 import psutil
@@ -13,8 +14,10 @@ import pytest
 from kasmon.config import Config, parse
 from kasmon.errors import KasmonError, LaunchError, PermissionModeError, RefusedError, SessionBusyError, UnableError
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.events import EntryImported, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
+from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
 from kasmon.supervisor.sessions.move import move
 from kasmon.supervisor.sessions.operations import NewSession, create
@@ -183,6 +186,23 @@ def test_what_does_not_start_there_goes_on_where_it_was(home: Home) -> None:
     now = home.session(session)
     assert (True, Mode.TMUX, 3) == (now.exists, now.mode, now.generation)
     assert TerminalConversation(TALK, None) == conversation_of("codex", now.pid or 0)
+
+
+def test_on_the_way_to_a_protocol_what_was_said_in_the_terminal_is_imported(home: Home) -> None:
+    config, session = codex(home, TALK)
+    item = {"type": "UserMessage", "content": [{"type": "text", "text": "in the terminal"}]}
+    at = datetime.now(UTC).isoformat()
+    line = {"timestamp": at, "type": "event_msg", "payload": {"type": "item_completed", "item": item}}
+    [rollout] = home.path.glob(f"codex-home/sessions/*/*/*/rollout-*-{TALK}.jsonl")
+    with rollout.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    with pytest.raises(LaunchError, match="continues in its previous mode"):
+        moved(home, session, Mode.SDK, config)
+
+    log = [event for event, _ in EventLog(home.places.log(session)).read()]
+    [imported] = [event.entry for event in log if isinstance(event, EntryImported)]
+    assert isinstance(imported, TurnStarted)
+    assert "in the terminal" == imported.prompt
 
 
 def test_a_terminal_that_opens_another_conversation_has_not_gone_on(home: Home) -> None:

@@ -1,6 +1,7 @@
 """The acts on sessions, with real hosts and scripted agents."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from kasmon.errors import (
 )
 from kasmon.host.journal.session_log import wanted as launch_of
 from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.launch import RUN
 from kasmon.model.commands import Answer, Mode
 from kasmon.model.events import RequestAnswered, SessionEnded, SessionStarted
 from kasmon.model.permission import Decision, SessionId
@@ -474,6 +476,54 @@ async def test_a_restart_ends_the_agent_that_lost_its_host(house: House) -> None
     agent.communicate()
     assert -signal.SIGTERM == agent.returncode
     assert 2 == (await becomes(house, session, lambda now: now.state is SessionState.IDLE)).generation
+
+
+def remains(mark: str) -> subprocess.Popen[bytes]:
+    """A process that an agent left, with its mark."""
+    argv, environment = [sys.executable, "-c", "input()"], {**os.environ, RUN: mark}
+    return subprocess.Popen(argv, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+
+
+async def test_a_restart_ends_what_an_agent_left_that_died_with_its_host(house: House) -> None:
+    agent = subprocess.Popen([sys.executable, "-c", ""])
+    session = SessionId("aaaaaaaa")
+
+    def stage() -> None:
+        house.has(session, started(pid=agent.pid))
+        write_private(house.places.launch(session), msgspec.json.encode(launch(session)))
+        agent.wait()
+
+    await asyncio.to_thread(stage)
+    assert SessionState.LOST is (await seen(house, session)).state
+    left, other = remains("aaaaaaaa.1"), remains("bbbbbbbb.1")
+
+    await operations.restart(house.places, await seen(house, session))
+
+    left.communicate()
+    assert -signal.SIGKILL == left.returncode
+    assert other.poll() is None
+    other.communicate(b"\n")
+
+
+async def test_a_restart_ends_the_agent_whose_host_was_killed_before_it_logged_its_start(house: House) -> None:
+    session = SessionId("aaaaaaaa")
+    daemon = remains("aaaaaaaa.1")
+
+    def stage() -> None:
+        house.has(session, started(), ended())
+        write_private(house.places.launch(session), msgspec.json.encode(launch(session, generation=2)))
+        born = started_at(daemon.pid)
+        assert born is not None
+        os.utime(house.places.launch(session), (born + 0.001, born + 0.001))
+
+    await asyncio.to_thread(stage)
+    left = remains("aaaaaaaa.2")
+    await operations.restart(house.places, await seen(house, session))
+
+    left.communicate()
+    assert -signal.SIGKILL == left.returncode
+    assert daemon.poll() is None
+    daemon.communicate(b"\n")
 
 
 CHILD_OF_ITS_OWN = (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kasmon.config import Config
+from kasmon.config.schema import Profile
 from kasmon.errors import KasmonError, SessionEndedError, TimedOutError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import ReceiptState
@@ -133,6 +134,7 @@ def say(state): os.write(1, b"\\x1b]7501;state=%s\\x07" % state)
 say(b"working" if "busy" in sys.argv else b"idle")
 while data := os.read(0, 65536):
     if b"\\x03" in data and "obeys" in sys.argv: say(b"idle")
+    if b"\\x03" in data and "falls-silent" in sys.argv: say(b"clear")
     if b"\\r" in data:
         while not os.path.exists(sys.argv[1]): time.sleep(0.02)
         say(b"working")
@@ -158,6 +160,20 @@ async def test_only_a_turn_that_has_ended_is_said_to_be_interrupted(
     else:
         with pytest.raises(TimedOutError, match="was interrupted but is still working"):
             await operations.interrupt(house.places, session)
+
+
+async def test_where_the_state_is_unknown_after_an_interrupt_so_is_the_end_of_the_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "INTERRUPT_S", 1.0)
+    argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", "falls-silent")
+    config = Config(agents={"speaker": Profile(program=sys.executable)})
+    new = NewSession(name="docs", agent="speaker", argv=argv, workdir="/")
+    id_ = await operations.create(house.places, config, new)
+    session = await seen(house, id_, lambda now: now.state is SessionState.WORKING and now.source == "program")
+
+    assert operations.END_UNKNOWN == await operations.interrupt(house.places, session)
+    assert SessionState.UNSURE is (await seen(house, id_, lambda _: True)).state
 
 
 async def test_what_was_just_sent_is_waited_for_though_the_agent_is_idle_still(house: House) -> None:

@@ -38,11 +38,9 @@ class CodexRollout:
 
     def permission_mode(self, pids: Iterable[int]) -> str:
         """Return its latest permission mode; empty until the file contains one. Blocks."""
-        for pid in pids:
-            with contextlib.suppress(psutil.Error, OSError):
-                for path, readable in _open(pid):
-                    if named(path):
-                        self._update(path, Path(readable))
+        for path, file in rollouts(pids):
+            with contextlib.suppress(OSError):
+                self._update(path, file)
         return self._mode
 
     def _update(self, path: str, file: Path) -> None:
@@ -121,11 +119,15 @@ def _backwards(handle: int, since: int, end: int) -> Iterator[bytes]:
 
 def rollout(pids: Iterable[int]) -> str:
     """Return the id of the one conversation that *pids* have open; empty if there is none, or more than one."""
-    found: set[str] = set()
+    found = {match[1] for path, _ in rollouts(pids) if (match := named(path))}
+    return found.pop() if len(found) == 1 else ""
+
+
+def rollouts(pids: Iterable[int]) -> Iterator[tuple[str, Path]]:
+    """Yield the rollouts that *pids* have open: each path as the process has it, and a path to open the file."""
     for pid in pids:
         with contextlib.suppress(psutil.Error, OSError):
-            found |= {match[1] for path, _ in _open(pid) if (match := named(path))}
-    return found.pop() if len(found) == 1 else ""
+            yield from ((path, Path(readable)) for path, readable in _open(pid) if named(path))
 
 
 def _open(pid: int) -> Iterator[tuple[str, str]]:

@@ -6,18 +6,21 @@
 import contextlib
 import json
 import sqlite3
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
+from kasmon.backends.common.transcripts import TranscriptTail, claude_transcript
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox
 from kasmon.backends.tmux.evidence import claude_registry, hooks
 from kasmon.backends.tmux.evidence.claude_registry import RegistryStatus
-from kasmon.backends.tmux.evidence.codex_rollout import CodexRollout, rollout
+from kasmon.backends.tmux.evidence.codex_rollout import CodexRollout, rollout, rollouts
 from kasmon.backends.tmux.evidence.hooks import HookNotes, HookStatus
 from kasmon.backends.tmux.evidence.process_table import ProcessTable
 from kasmon.model.agent_program import SHELLS
+from kasmon.model.commands import prompt_digest
 from kasmon.model.events import SignalSeen
 from kasmon.model.evidence import SIGSTOP
 from kasmon.process_identity import variables_of
@@ -25,6 +28,8 @@ from kasmon.store.fleet_cache import connect
 
 REGISTERED: Final = frozenset({"claude"})
 """Programs that keep a registry."""
+TRANSCRIBED: Final = frozenset({"claude", "codex"})
+"""Programs whose transcript names each prompt when its turn begins."""
 
 OPENCODE_PARTS: Final = 40
 """How many of the newest parts of its conversations are read."""
@@ -58,8 +63,11 @@ class ProcessEvidence:
         """The id to resume its conversation by, as it reports it; empty until known."""
         self.permission_mode = ""
         """Its permission mode, by codex's rollout; empty until known, and for other programs."""
+        self.reads_prompts = False
+        """Whether its transcript is read for the prompts that it takes."""
+        self._transcript = TranscriptTail(time.time())
         self._rollout = CodexRollout()
-        self._program, self._pid = program, pid
+        self.program, self._pid = program, pid
         self._sandbox = sandbox
         self._notes = HookNotes(folder / hooks.FILE if sandbox is None else sandbox.notes, generation, nonce, pid)
         self._pids: list[int] = [pid]
@@ -87,7 +95,7 @@ class ProcessEvidence:
         with self._lock:
             self._read_notes()
             inputs = list(self._calls.values())
-        if self._program == "opencode":
+        if self.program == "opencode":
             variables = variables_of(self._pids[-1]) or variables_of(self._pid)
             inputs += read_opencode_calls(variables, None if self._sandbox is None else self._sandbox.home)
         return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
@@ -112,6 +120,8 @@ class ProcessEvidence:
             signals.append(
                 SignalSeen(at=at, source="registry", value=status.value, asking=status.asking, text=status.text)
             )
+        prompts = self._read_prompts() if self.reads_prompts else []
+        signals += [SignalSeen(at=at, source="transcript", value="prompt", prompt=one) for one in prompts]
         with self._lock:
             self._read_notes()
             news, self._reports = self._reports, []
@@ -130,13 +140,26 @@ class ProcessEvidence:
             )
         return signals
 
+    def _read_prompts(self) -> list[str]:
+        """Return the digests of the prompts that are new in its transcript."""
+        if self.program == "codex":
+            files = list(rollouts(self._pids))
+        else:
+            file = claude_transcript(self._folder.parent, self.conversation) if self._folder else None
+            files = [(str(file), file)] if file is not None else []
+        if len(files) != 1:
+            return []
+        with contextlib.suppress(OSError):
+            return [prompt_digest(prompt) for prompt in self._transcript.read(*files[0])]
+        return []
+
     def was_stopped_silently(self, table: ProcessTable) -> bool:
         """Whether *table* shows it stopped although it was not at the last look at its processes."""
         return not self.is_stopped and (table.is_stopped({self.agent}) or table.is_stopped_in_front(self._pid))
 
     def _processes(self, table: ProcessTable, at: float) -> list[SignalSeen]:
         self._pids = [self._pid, *table.below(self._pid)]
-        if self._program == "codex":
+        if self.program == "codex":
             self.conversation = rollout(self._pids) or self.conversation
             self.permission_mode = self._rollout.permission_mode(self._pids) or self.permission_mode
         is_back = table.is_back_at_shell(self._pid)
@@ -144,11 +167,11 @@ class ProcessEvidence:
         self.is_stopped = is_in_front or table.is_stopped({self._pid, self.agent})
         if is_back is False:
             self._jobs = frozenset(self._pids[1:])
-        elif is_back and self._program not in SHELLS:
+        elif is_back and self.program not in SHELLS:
             self.is_stopped = self.is_stopped or table.is_stopped(self._jobs.intersection(self._pids))
         if self.is_stopped:
             return [SignalSeen(at=at, source="process", value="stopped", text=SIGSTOP if is_in_front else "")]
-        if self._program in SHELLS and is_back is not None:
+        if self.program in SHELLS and is_back is not None:
             return [SignalSeen(at=at, source="process", value="alone" if is_back else "command")]
         if is_back is None or (is_back and not self._was_agent):
             return [SignalSeen(at=at, source="process", value="agent")] if was_stopped else []
@@ -158,12 +181,12 @@ class ProcessEvidence:
     def _read_registry(self) -> RegistryStatus | None:
         """Return its registry's status; None if it has no registry, or nothing has changed."""
         if self._file is None:
-            if self._program not in REGISTERED and self._program not in SHELLS:
+            if self.program not in REGISTERED and self.program not in SHELLS:
                 return None
             self._folder = self._folder or self._find_registry()
             self._file = claude_registry.found(self._folder, self._names()) if self._folder else None
             if self._file is None:
-                self._folder = None if self._program in SHELLS else self._folder
+                self._folder = None if self.program in SHELLS else self._folder
                 return None
         changed = claude_registry.modified_ns(self._file)
         if changed == self._changed:

@@ -1,0 +1,68 @@
+"""The keys of the session list on an agent that lost its host, was stopped by a signal, or is lost."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.model.commands import Continue, Mode, Stop
+from kasmon.model.evidence import STOPPED_BY
+from kasmon.model.session import HostSeen, Session
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.fleet.liveness import AGENT_LEFT, HOST_GONE
+from kasmon.tui.app import Kasmon
+from kasmon.tui.gateway.protocol import RestartSession, SendToAgent, Wanted
+from kasmon.tui.theme.look import news
+from tests.fleets import NOW, StillClock, fleet, session
+from tests.scenes import kasmon, settled
+from tests.tui.worlds import StillWorld, text_of
+from tests.waiting import auntil
+
+ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)", host=HostSeen(pid=None, alive=False))
+
+
+@asynccontextmanager
+async def shown(one: Session) -> AsyncIterator[Pilot[None]]:
+    app = kasmon(fleet(one))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await settled(pilot)
+        yield pilot
+
+
+async def wished(pilot: Pilot[Any]) -> list[Wanted]:
+    world = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+    await auntil(lambda: world.wished, what="a command")
+    return world.wished
+
+
+@pytest.mark.parametrize("why", STOPPED_BY.values())
+async def test_u_continues_an_agent_that_a_stop_signal_stopped(why: str) -> None:
+    stopped = session("docs", SessionState.UNSURE, mode=Mode.TMUX, backend="tmux", unsure_why=why)
+    async with shown(stopped) as pilot:
+        await pilot.press("u")
+
+        assert [SendToAgent(session=stopped.id, wish=Continue())] == await wished(pilot)
+
+
+async def test_x_stops_an_agent_that_lost_its_host() -> None:
+    async with shown(ORPHAN) as pilot:
+        await pilot.press("x")
+        await auntil(lambda: "Stop docs?" in text_of(pilot.app))
+        cast(StillClock, cast(Kasmon, pilot.app).clock).ticked += 1.0
+        await pilot.press("y")
+
+        assert [SendToAgent(session=ORPHAN.id, wish=Stop())] == await wished(pilot)
+
+
+async def test_capital_r_restarts_an_agent_that_lost_its_host() -> None:
+    async with shown(ORPHAN) as pilot:
+        await pilot.press("R")
+
+        assert [RestartSession(session=ORPHAN.id)] == await wished(pilot)
+
+
+@pytest.mark.parametrize("why", [HOST_GONE, "the tmux server is gone"])
+def test_the_row_of_a_lost_session_says_why_it_is_lost(why: str) -> None:
+    assert (why, "state-lost") == news(session("docs", SessionState.LOST, end_why=why), NOW)[0]
