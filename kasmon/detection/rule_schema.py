@@ -203,7 +203,7 @@ class ViewRule(_Node, frozen=True):
     start: str = msgspec.field(name="from")
     """The row above the text."""
     end: str = msgspec.field(name="to")
-    """The row below the text: the first one below `from` that matches."""
+    """The row below the text: the only one below `from` that matches. With two of them the text is not complete."""
     row: str = "^(?P<text>.*)$"
     """A row of the text: the group `text`. A row that does not match ends the text."""
     on: str = ""

@@ -198,6 +198,25 @@ def test_a_row_of_text_that_looks_like_the_end_of_a_view_is_no_end() -> None:
     assert extract_lines(Screenshot(shown(rows).rows).rows, rule) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("codex/0.169.0/permission-long-fits", "─" * 10),
+        ("opencode/1.18.33/permission-long-fits", "  ┃   Allow once   x"),
+        ("gemini/0.61.0/permission-long-fits", f"│ ╰{'─' * 10}"),
+    ],
+)
+def test_a_row_of_text_that_looks_like_the_row_below_a_view_hides_nothing_under_it(name: str, row: str) -> None:
+    """All that the dialog itself shows stands above that row: only what the view shows could tell."""
+    view = load(FOLDER / f"{name}-view")
+    rule = rules_of(view).menus["permission"]
+    rows = rows_of(view)
+    end = max(at for at, shown_row in enumerate(rows) if "touch end-a" in shown_row)
+
+    assert extract_lines(shown(rows).rows, rule) is not None
+    assert extract_lines(shown([*rows[:end], row, *rows[end:]]).rows, rule) is None
+
+
 PROOF = """
 program = "vim"
 [[region]]

@@ -210,12 +210,15 @@ def is_open(rows: Sequence[ScreenRow], rule: MenuRule) -> bool:
 
 
 def extract_lines(rows: Sequence[ScreenRow], rule: MenuRule) -> list[str] | None:
-    """Return the text rows in the view of *rule*; None unless *rows* show its beginning and its end."""
+    """Return the text rows in the view of *rule*; None unless *rows* show its beginning and exactly one end.
+
+    Which of two rows that match the end is text is unknown.
+    """
     view = rule.view
     if view is None or not is_open(rows, rule):
         return None
     start = next((at for at, row in enumerate(rows) if re.search(view.start, row.seen)), None)
-    if start is None:
+    if start is None or sum(re.search(view.end, row.seen) is not None for row in rows[start + 1 :]) != 1:
         return None
     lines: list[str] = []
     ended = False
