@@ -195,7 +195,7 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
         return None
     if sum(choice.marked for choice in choices) != (0 if rule.unmarked else 1):
         return None
-    call = _find_call(rows[:start], rule, has_scrolled=regions.has_scrolled(rule.area))
+    call = _find_call(rows[:start], asked, rule, has_scrolled=regions.has_scrolled(rule.area))
     return ScreenMenu(
         name=rule.name,
         kind=rule.kind,
@@ -236,6 +236,7 @@ def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
     return any(
         (not proof.rows or len(rows) <= proof.rows)
         and all(any(re.search(pattern, row.seen) for row in request) for pattern in proof.all)
+        and (not proof.frame or sum(re.search(proof.frame, row.seen) is not None for row in request) >= 2)
         and (not proof.last or (bool(request) and re.search(proof.last, request[-1].seen) is not None))
         for proof in rule.whole
     )
@@ -251,8 +252,13 @@ class _Call(NamedTuple):
     named: str = ""
 
 
-def _find_call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bool) -> _Call:
-    """Return the visible part of the call of *request*; *has_scrolled*: its upper rows are off the screen."""
+def _find_call(request: Sequence[ScreenRow], asked: int, rule: MenuRule, *, has_scrolled: bool) -> _Call:
+    """Return the visible part of the call of *request*.
+
+    Args:
+        asked: the row of the question, which is no part of a call above it.
+        has_scrolled: its upper rows are off the screen.
+    """
     if rule.call is None:
         return _Call(len(request))
     name = next((match["text"] for row in request if (match := _search(rule.call.named, row))), "")
@@ -262,7 +268,7 @@ def _find_call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bo
     begins = None if has_scrolled else _search(rule.call.begins, request[first])
     parts = [begins.groupdict().get("text") or ""] if begins is not None else []
     has_start = begins is not None
-    for row in request[first + len(parts) :]:
+    for row in request[first + len(parts) : asked if asked > first else len(request)]:
         if _search(rule.cut, row):
             has_start = has_start and any(parts)
         elif (match := _search(rule.call.row, row)) is not None:

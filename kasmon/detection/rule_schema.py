@@ -176,6 +176,8 @@ class WholeRule(_Node, frozen=True):
     """The region has at most this many rows: the agent cuts only taller requests. 0: any number."""
     all: tuple[str, ...] = ()
     """Each of these matches a row of the request, above the choices."""
+    frame: str = ""
+    """Two rows of the request match it, the first and the last of a frame: of a cut request one is not shown."""
     last: str = ""
     """The row right above the choices, which is a different one in a cut request; empty: any."""
 

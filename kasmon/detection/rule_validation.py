@@ -105,7 +105,7 @@ def patterns(file: ScreenFile) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
         for source in menu.answers.values():
             yield ("menu", at, "answers"), source, ()
         for proof in menu.whole:
-            for source in (*proof.all, proof.last):
+            for source in (*proof.all, proof.frame, proof.last):
                 yield ("menu", at, "whole"), source, ()
         if (call := menu.call) is not None:
             for source, needed in ((call.begins, ()), (call.row, ("text",)), (call.named, ("text",))):

@@ -22,6 +22,7 @@ from tests.detection.scenes.studio import steps
 
 CASES = list(cases())
 LONG = [
+    "claude/2.1.330/fetch-long",
     "claude/2.1.330/permission-long",
     "codex/0.169.0/permission-long",
     "gemini/0.61.0/permission-long",
@@ -69,6 +70,26 @@ def test_a_command_of_which_the_dialog_shows_a_part_takes_no_consent(name: str) 
 
     assert not menu.is_whole
     assert set() == offered(menu)
+
+
+@pytest.mark.parametrize("end", [0, 1], ids=["upper", "lower"])
+@pytest.mark.parametrize("name", ["permission-bash", "permission-fetch", "permission-no-first", "plan"])
+def test_one_row_of_the_frame_around_what_claude_asks_proves_nothing(name: str, end: int) -> None:
+    """A plan is scrolled in its frame, and its text may end where the frame would."""
+    case = load(FOLDER / "claude/2.1.330" / name)
+    rows = rows_of(case)
+    at = [at for at, row in enumerate(rows) if "╌" * 10 in row][end]
+    menu = seen(case, [*rows[:at], "   and more", *rows[at + 1 :]])
+
+    assert offered(menu_of(case))
+    assert menu is None or set() == offered(menu)
+
+
+def test_a_plan_that_is_higher_than_its_frame_takes_no_consent() -> None:
+    menu = menu_of(load(FOLDER / "claude/2.1.330/plan-long"))
+
+    assert not menu.is_whole
+    assert not CONSENTS.intersection(taken(menu))
 
 
 @pytest.mark.parametrize("name", [name for name in LONG if "gemini" not in name])
@@ -131,7 +152,7 @@ def test_every_menu_that_asks_for_permission_names_its_proof() -> None:
         for menu in rules.file.menu:
             assert menu.whole, (rules.name, menu.name)
             if menu.kind is RequestKind.PERMISSION and "scripted" not in rules.name and "2.1.197" not in rules.name:
-                assert any(proof.rows or proof.all for proof in menu.whole), (rules.name, menu.name)
+                assert any(proof.rows or proof.all or proof.frame for proof in menu.whole), (rules.name, menu.name)
 
 
 def test_a_command_that_repeats_the_beginning_of_its_dialog_hides_nothing() -> None:
@@ -250,6 +271,8 @@ SCREEN = ["BOX", "Run", "ls", "", "> Yes", "  No"]
         ("[[menu.whole]]\nlast = '^ls$'", False),
         ("[[menu.whole]]\nall = ['^Run', '^ls']", True),
         ("[[menu.whole]]\nall = ['^Run', '^No']", False),
+        ("[[menu.whole]]\nframe = '^ls|^Run'", True),
+        ("[[menu.whole]]\nframe = '^ls'", False),
         ("[[menu.whole]]\nrows = 5\n[[menu.whole]]\nlast = '^$'", True),
     ],
 )
