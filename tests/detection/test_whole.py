@@ -73,16 +73,31 @@ def test_a_command_of_which_the_dialog_shows_a_part_takes_no_consent(name: str) 
 
 
 @pytest.mark.parametrize("end", [0, 1], ids=["upper", "lower"])
-@pytest.mark.parametrize("name", ["permission-bash", "permission-fetch", "permission-no-first", "plan"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"2.1.330/{name}" for name in ("permission-bash", "permission-fetch", "permission-no-first", "plan")),
+        "2.1.197/permission-edit",
+    ],
+)
 def test_one_row_of_the_frame_around_what_claude_asks_proves_nothing(name: str, end: int) -> None:
     """A plan is scrolled in its frame, and its text may end where the frame would."""
-    case = load(FOLDER / "claude/2.1.330" / name)
+    case = load(FOLDER / "claude" / name)
     rows = rows_of(case)
     at = [at for at, row in enumerate(rows) if "╌" * 10 in row][end]
     menu = seen(case, [*rows[:at], "   and more", *rows[at + 1 :]])
 
     assert offered(menu_of(case))
     assert menu is None or set() == offered(menu)
+
+
+def test_a_command_of_an_old_claude_is_whole_below_its_heading_only() -> None:
+    case = load(FOLDER / "claude/2.1.197/permission-bash")
+    menu = seen(case, [row.replace(" Bash command", "   Bash command") for row in rows_of(case)])
+
+    assert offered(menu_of(case))
+    assert menu is not None
+    assert set() == offered(menu)
 
 
 def test_a_plan_that_is_higher_than_its_frame_takes_no_consent() -> None:
@@ -151,7 +166,7 @@ def test_every_menu_that_asks_for_permission_names_its_proof() -> None:
     for rules in shipped().all:
         for menu in rules.file.menu:
             assert menu.whole, (rules.name, menu.name)
-            if menu.kind is RequestKind.PERMISSION and "scripted" not in rules.name and "2.1.197" not in rules.name:
+            if menu.kind is RequestKind.PERMISSION and "scripted" not in rules.name:
                 assert any(proof.rows or proof.all or proof.frame for proof in menu.whole), (rules.name, menu.name)
 
 
