@@ -157,11 +157,15 @@ def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
     )
 
 
-def shows(menu: ScreenMenu, text: str) -> bool:
-    """Return whether *menu* can be about a call of *text*: the visible part of its call must match *text* in place."""
-    whole = squeezed(text)
+def shows(menu: ScreenMenu, text: str, values: Sequence[str] = ()) -> bool:
+    """Return whether *menu* can be about a call of *text*: the visible part of its call must match *text* in place.
+
+    Where it shows only the file that the call changes, one of *values*, the fields of the call, must be that file. The
+    screen may show its path without the upper folders.
+    """
     if not menu.call:
-        return bool(menu.named) and squeezed(menu.named) in whole
+        return bool(menu.named) and any(f"/{value}".endswith(f"/{menu.named.strip()}") for value in values)
+    whole = squeezed(text)
     if menu.is_whole:
         return whole == menu.call
     return whole.startswith(menu.call) if menu.has_start else menu.call in whole

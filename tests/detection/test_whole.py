@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kasmon.backends.tmux.evidence.process_evidence import call_of
 from kasmon.backends.tmux.input.full_view import extract_lines
 from kasmon.detection.menu_answer import options, taken
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows, squeezed
@@ -124,6 +125,28 @@ def test_with_the_whole_text_it_takes_consent_and_another_end_is_another_request
     assert offered(one)
     assert one.digest != other.digest
     assert steps(end="a") in one.text
+
+
+PATCH = "*** Begin Patch\n*** Update File: {}\n@@\n-one\n+*** Update File: b.txt\n*** End Patch"
+
+
+@pytest.mark.parametrize("agent", ["codex/0.169.0", "opencode/1.18.33"])
+def test_a_request_that_names_only_a_file_is_about_a_call_with_that_file_in_a_field(agent: str) -> None:
+    menu = menu_of(load(FOLDER / agent / "permission-edit"))
+
+    def is_about(given: object) -> bool:
+        call = call_of(given)
+        assert call is not None
+        return shows(menu, call.text, call.values)
+
+    assert is_about({"filePath": menu.named, "content": "one"})
+    assert is_about({"filePath": f"/work/{menu.named}", "content": "one"})
+    assert is_about({"command": PATCH.format(menu.named)})
+    assert not is_about({"command": f"cat {menu.named}"})
+    assert not is_about({"command": "cat", "file": menu.named})
+    assert not is_about({"filePath": f"{menu.named}.bak", "content": menu.named + " and more"})
+    assert not is_about({"filePath": f"not{menu.named}"[1:], "content": f"\nfilePath: {menu.named}"})
+    assert not is_about({"command": PATCH.format("b.txt").replace("one", menu.named)})
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

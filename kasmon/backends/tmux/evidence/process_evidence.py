@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
@@ -21,6 +22,9 @@ from kasmon.process_identity import variables_of
 
 REGISTERED: Final = frozenset({"claude"})
 """Programs that keep a registry."""
+PATCH: Final = "*** Begin Patch\n"
+PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+"""A file that such a patch changes; its other rows begin otherwise."""
 
 
 class ToolCallEvidence(NamedTuple):
@@ -30,6 +34,8 @@ class ToolCallEvidence(NamedTuple):
     """What the agent displays of it: a command, else the whole tool input."""
     full: str
     """The whole tool input, to decide on."""
+    values: tuple[str, ...] = ()
+    """The values of its fields, one of which may be the file that it changes; none for a command."""
 
 
 class ProcessEvidence:
@@ -64,12 +70,13 @@ class ProcessEvidence:
         self._reports: list[HookStatus] = []
         """Reports of notes that were not returned yet."""
         self._calls: dict[str, object] = {}
-        """The pending tool calls' inputs, by the agent's own ids."""
+        """The pending tool calls' inputs, by the agent's own ids; None for an unknown one."""
 
     def calls(self) -> list[ToolCallEvidence]:
-        """Return the pending tool calls, by the agent's own hooks or records, each once. Blocks.
+        """Return all pending tool calls, by the agent's own hooks or records, each once. Blocks.
 
-        Calls that were denied in the terminal may be among them until the turn ends.
+        None is returned if one of them is unknown. Calls that were denied in the terminal may be among them until the
+        turn ends.
         """
         with self._lock:
             self._read_notes()
@@ -77,12 +84,14 @@ class ProcessEvidence:
         if self._program == "opencode":
             variables = variables_of(self._pids[-1]) or variables_of(self._pid)
             inputs += opencode_calls.waiting(variables, None if self._sandbox is None else self._sandbox.home)
+        if None in inputs:
+            return []
         return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
 
     def _read_notes(self) -> None:
         self._reports += self._notes.new()
         for called in self._notes.calls:
-            if not called.call:
+            if not called.call and called.is_over:
                 self._calls.clear()
             elif called.is_over:
                 self._calls.pop(called.call, None)
@@ -184,10 +193,12 @@ def call_of(given: object) -> ToolCallEvidence | None:
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in given.items()
     }
     command = fields.pop("command", "")
+    values = tuple(one for value in (*fields.values(), command) for one in (value, *PATCHED.findall(value)))
     if not isinstance(given.get("command"), str):
         text = "\n".join(
             f"{key}: {value}" for key, value in {**fields, **({"command": command} if command else {})}.items()
         )
-        return ToolCallEvidence(text, text) if text else None
+        return ToolCallEvidence(text, text, values) if text else None
     fields.pop("description", None)  # the agent's description, which has no effect
-    return ToolCallEvidence(command, "\n".join((command, *(f"{key}: {value}" for key, value in fields.items()))))
+    full = "\n".join((command, *(f"{key}: {value}" for key, value in fields.items())))
+    return ToolCallEvidence(command, full, values if command.startswith(PATCH) else ())
