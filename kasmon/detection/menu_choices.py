@@ -62,6 +62,8 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     choices: tuple[MenuChoice, ...]
     digest: str
     """SHA-256 of all that a person's decision depends on, as shown: another text or choice makes another digest."""
+    no_plan: bool = False
+    """Whether it asks for the approval of a plan without a text."""
     escape: Decision | None = None
     """What Escape means."""
     many: bool = False
@@ -206,6 +208,7 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
         text="\n".join((*_format_rows(rows[:start]), *_number_labels(choices))),
         choices=tuple(choices),
         digest=_compute_digest(rule, rows[:start], choices),
+        no_plan=rule.no_plan,
         escape=rule.escape,
         many=rule.many,
         then=rule.then,

@@ -282,6 +282,8 @@ class MenuRule(_Node, frozen=True):
     """A row of the request that states what `always` allows: the group `text`. Empty: its label does."""
     escape: Decision | None = None
     """What Escape means."""
+    no_plan: bool = False
+    """Whether it asks for the approval of a plan without a text; the card then says so."""
     many: bool = False
     """Whether several choices may be selected."""
     by_arrows: bool = False
