@@ -4,14 +4,10 @@ The program is the bench's (kasmon/bench/programs/promptbox.py); a thousand prom
 """
 
 import asyncio
-import contextlib
 import itertools
 import json
 import os
 import signal
-import subprocess
-import termios
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -30,6 +26,7 @@ from kasmon.model.events import ReceiptMoved, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from tests.host.inn import Inn, prompted
+from tests.tmux.attached import attached
 from tests.waiting import auntil, until
 
 ME = "abcdefgh"
@@ -405,7 +402,7 @@ async def test_nor_while_somebody_types_in_a_terminal_that_is_attached(
     async with inn.serving() as link:
         await inn.run(link, ME, *box(inn))
         await inn.until_state(ME, SessionState.IDLE)
-        with attached(inn) as keys:
+        with attached(inn.server, ME) as keys:
             await auntil(lambda: (facts := inn.facts(ME)) is not None and facts.attached)
             os.write(keys, b"\x15")
             waits = await prompted(link, ME, "later", when="idle")
@@ -440,28 +437,3 @@ async def test_a_draft_that_is_begun_between_the_look_and_the_paste_stays_alone(
         await auntil(lambda: b"half a thought" not in screen(inn))
         await prompted(link, ME, "now")
         assert ["now"] == records(inn)
-
-
-@contextlib.contextmanager
-def attached(inn: Inn) -> Iterator[int]:
-    """A terminal of a person's that shows the session; yields what its keyboard writes to."""
-    program = inn.server.attach_argv(ME)
-    outer, inner = os.openpty()
-    termios.tcsetwinsize(outer, (40, 120))
-    try:
-        client = subprocess.Popen(
-            program,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            start_new_session=True,
-            env={**os.environ, "TERM": "xterm"},
-        )
-        try:
-            yield outer
-        finally:
-            client.kill()
-            client.wait()
-    finally:
-        os.close(inner)
-        os.close(outer)
