@@ -10,7 +10,7 @@ from kasmon.model.commands import Launch
 from kasmon.paths import Paths
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
 from kasmon.supervisor.recovery.conversation import StoredConversation
-from kasmon.supervisor.sessions.move import home_of
+from kasmon.supervisor.sessions.conversation import home_of
 
 
 def _claude(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:

@@ -27,7 +27,7 @@ from kasmon.host.rpc.frames import StartSession
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.rpc.spawn import SERVICES, last_words
 from kasmon.model.commands import Launch, Mode
-from kasmon.model.events import ConnectionRestored, SessionEnded, SessionStarted
+from kasmon.model.events import ConnectionRestored, NoticeRaised, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, write_private
@@ -38,6 +38,8 @@ START_S: Final = 60.0
 If the config allows a longer handshake, this increases with it."""
 LODGED_S: Final = 240.0
 """How much longer it may take in a sandbox other than a jail, in seconds: the first VM of its size must start."""
+LEAVE_S: Final = 10.0
+"""How long the host of an agent that has ended may take to clean up, in seconds."""
 
 
 async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
@@ -162,6 +164,26 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
             lock.let_go()
 
 
+async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
+    """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
+    deadline = time.monotonic() + LEAVE_S
+    while await asyncio.to_thread(lock_holder, places.host_lock(session)) is not None:
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(0.01)
+
+
+def leave_notice(places: Paths, session: SessionId, text: str) -> None:
+    """Log the notice *text* of *session*, if no host runs that could. Nothing else fails if it cannot be written."""
+    lock = HostLock(places.host_lock(session))
+    with contextlib.suppress(OSError):
+        if lock.take():
+            try:
+                SessionLog(places, session).append(NoticeRaised(at=time.time(), text=text, level="warning"))
+            finally:
+                lock.let_go()
+
+
 AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "--resume"}
 """The flag before the conversation's id: claude 2.1.330, opencode 1.18, gemini 0.61. Codex 0.169 has a subcommand."""
 
@@ -176,10 +198,10 @@ def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str,
     return None
 
 
-def resumed(program: str, argv: Sequence[str], before: str | None, conversation: str) -> tuple[str, ...] | None:
-    """Like `resuming`, for an *argv* that may already resume the conversation *before*."""
-    if before and program == "codex" and tuple(argv[1:3]) == ("resume", before):
-        argv = (argv[0], *argv[3:])
-    elif before and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), before):
-        argv = argv[:-2]
-    return resuming(program, argv, conversation)
+def without_conversation(program: str, argv: Sequence[str], conversation: str | None) -> tuple[str, ...]:
+    """Return *argv* without the arguments that resume *conversation*, if it has them."""
+    if conversation and program == "codex" and tuple(argv[1:3]) == ("resume", conversation):
+        return (argv[0], *argv[3:])
+    if conversation and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), conversation):
+        return tuple(argv[:-2])
+    return tuple(argv)

@@ -17,7 +17,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
 from kasmon.supervisor.sessions.move import move
-from kasmon.supervisor.sessions.operations import NewSession, create
+from kasmon.supervisor.sessions.operations import NewSession, create, restart, stop
 from tests.safety.dash import Home
 from tests.waiting import until
 
@@ -140,6 +140,20 @@ def test_where_it_goes_back_it_asks_as_much_as_before(home: Home) -> None:
     command = psutil.Process(home.session(session).pid or 0).cmdline()
     assert ["-a", "on-request", "-s", "read-only"] == command[-4:]
     assert "never" not in command
+
+
+def test_a_terminal_that_is_restarted_asks_as_much_as_before(home: Home) -> None:
+    _, session = codex(home, TALK, flags="-a never")
+    for _ in range(2):
+        until(lambda: home.session(session).permission_mode == "on-request")
+        asyncio.run(stop(home.places, home.session(session)))
+        asyncio.run(restart(home.places, home.session(session)))
+
+        until(lambda: home.session(session).state is SessionState.IDLE)
+        command = psutil.Process(home.session(session).pid or 0).cmdline()
+        assert ["resume", TALK] == command[command.index("resume") :][:2]
+        assert 1 == command.count(TALK)
+        assert ["-a", "on-request", "-s", "read-only"] == command[-4:]
 
 
 TALK, OTHER = (f"{digit * 8}-1111-4222-8333-0123456789ab" for digit in "0f")
