@@ -6,6 +6,7 @@ other mode fails to start nevertheless, or opens another conversation, the sessi
 
 import asyncio
 import contextlib
+import os
 import time
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,7 @@ from kasmon.errors import (
     UnableError,
 )
 from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode, ReceiptState
 from kasmon.model.events import ConfinementSeen, SessionEnded, SessionStarted
@@ -74,8 +76,8 @@ async def move(
 
     Raises:
         PermissionModeError: if it cannot be kept, and the user has not accepted that.
-        RefusedError: if the session already runs in *to*, or prompts are queued; or if the worktree of its plan's
-            task is gone.
+        RefusedError: if it cannot be kept, and an agent calls; or if the session already runs in *to*, or prompts are
+            queued; or if the worktree of its plan's task is gone.
         SessionBusyError: if a turn runs, or it is unknown whether one does.
         UnableError: if its program cannot continue there, or does not report its conversation.
         LaunchError: if it did not start there, or not with this conversation; it runs in its previous mode, unless the
@@ -116,6 +118,8 @@ async def move(
     after, problem = _build_launch(session, before, resolved, conversation, permissions)
     if problem and not changes_permissions:
         raise PermissionModeError(session.name, problem)
+    if problem:
+        await must_be_a_person(os.getpid(), None, deed="change a permission mode")
     previous_profile = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
     previous_launch, _ = _build_launch(session, before, previous_profile, conversation, permissions)
     if session.state in ALIVE:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -129,6 +131,19 @@ def test_a_move_that_changes_how_much_it_asks_is_refused_before_anything_ends(ho
 
     with pytest.raises(LaunchError, match="continues in its previous mode"):
         asyncio.run(move(home.places, config, now, Mode.SDK, changes_permissions=True))
+
+
+def test_an_agent_cannot_agree_to_a_move_that_changes_how_much_is_asked(home: Home) -> None:
+    config, session = codex(home, TALK, policy="granular")
+    home.places.config.mkdir(mode=0o700, exist_ok=True)
+    home.places.config_file.write_text(f'[agents.codex]\nprogram = "{config.agents["codex"].program}"\n')
+    before = home.session(session)
+    command = [sys.executable, "-P", "-m", "kasmon", "move", "worker", "--to", "sdk", "--change-permissions"]
+    variables = {**os.environ, **home.variables, "KASMON_SESSION": "someones"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+
+    assert "an agent cannot change a permission mode" in done.stderr
+    assert before.generation == home.session(session).generation
 
 
 def test_where_it_goes_back_it_asks_as_much_as_before(home: Home) -> None:
