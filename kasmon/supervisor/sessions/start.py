@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from kasmon.backends.common.environment import encoded, inherited, own_prefixes
+from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import in_force
 from kasmon.config.profile import ALONE
 from kasmon.errors import (
@@ -86,11 +86,14 @@ def forget_prompt(places: Paths, session: SessionId) -> None:
 
 async def _start(places: Paths, launch: Launch, facts: NewEvents, again: bool) -> None:
     unreachable: KasmonError | None = None
+    passed = inherited_by(launch, os.environ)
+    if launch.sandbox is not None and launch.mode is not Mode.INTERPRETER:
+        await asyncio.to_thread(_note_secrets, places, launch, passed)
     try:
         host = await link(places, launch.session, launch.mode, start=again)
         try:
             if launch.mode is Mode.TMUX:
-                passed = inherited(own_prefixes(launch.argv), os.environ) | _credentials(places, launch)
+                passed |= await asyncio.to_thread(_credentials, places, launch)
                 await host.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), START_S)
         finally:
             await host.aclose()
@@ -126,6 +129,28 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
             )
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.2)
+
+
+def inherited_by(launch: Launch, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the caller's *variables* that the agent of *launch* inherits."""
+    return inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
+
+
+def secret_names(launch: Launch, variables: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of those *variables* of the agent of *launch* whose values are secret by their names."""
+    named = {name for name, value in variables.items() if secret_values({name: value})}
+    return frozenset(named.difference(launch.public_variables))
+
+
+def _note_secrets(places: Paths, launch: Launch, passed: Mapping[str, str]) -> None:
+    """Note in its sandbox's policy which of the variables *passed* by this caller are secret: it is paused by that."""
+    from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
+
+    policy = policy_of(places, launch.session)
+    secret = secret_names(launch, passed).union(policy.secret_variables)
+    if secret != frozenset(policy.secret_variables):
+        policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secret)))
+        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
 
 
 def _credentials(places: Paths, launch: Launch) -> dict[str, str]:

@@ -29,6 +29,7 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Answer, Mode
 from kasmon.model.events import NoticeRaised, RequestAnswered, SessionEnded, SessionStarted, SettingsChanged
 from kasmon.model.permission import Decision, SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
@@ -269,6 +270,27 @@ async def test_a_restart_keeps_the_mode_that_the_agent_last_reported(
     assert (after, by_protocol, 2) == (" ".join(again.argv), again.permission_mode, again.generation)
     notices = [fact.text for fact in await asyncio.to_thread(facts, house, session) if isinstance(fact, NoticeRaised)]
     assert [notice in text for text in notices] == [True] * bool(notice)
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+async def test_a_key_that_a_confined_agent_inherits_at_a_restart_counts_as_a_credential(
+    house: House, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """Its memory is then never kept; who restarts it may have other keys than who created it."""
+    session = await asyncio.to_thread(house.has, "abcdefgh", SessionStarted(at=NOW, mode=mode), ended(), mode=mode)
+    wanted = launch(session, argv=("/none/claude",), mode=mode, sandbox="microvm")
+    backend = "claude" if mode is Mode.SDK else "tmux"
+    wanted = msgspec.structs.replace(wanted, agent="claude", backend=backend)
+    policy = SandboxPolicy(session=session, tier="microvm", secret_variables=("TOKEN",))
+    for path, value in ((house.places.launch(session), wanted), (house.places.sandbox(session), policy)):
+        await asyncio.to_thread(write_private, path, msgspec.json.encode(value))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-s3cret-value")
+
+    with pytest.raises(LaunchError):
+        await operations.restart(house.places, await seen(house, session))
+
+    text = await asyncio.to_thread(house.places.sandbox(session).read_bytes)
+    assert ("ANTHROPIC_API_KEY", "TOKEN") == msgspec.json.decode(text, type=SandboxPolicy).secret_variables
 
 
 async def test_two_restarts_at_once_start_one_agent(house: House) -> None:
