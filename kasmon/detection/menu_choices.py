@@ -17,7 +17,7 @@ import msgspec
 
 from kasmon.detection.choice_list import ChoiceItem, find_list
 from kasmon.detection.regions import ScreenRegions
-from kasmon.detection.rule_schema import MenuRule
+from kasmon.detection.rule_schema import CallRule, MenuRule
 from kasmon.detection.screenshot import ScreenRow, Screenshot
 from kasmon.model.permission import Decision, RequestKind
 
@@ -201,7 +201,7 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
         return None
     if sum(choice.marked for choice in choices) != (0 if rule.unmarked else 1):
         return None
-    call = _find_call(rows[:start], asked, rule, has_scrolled=regions.has_scrolled(rule.area))
+    call = _find_call(rows, start, asked, rule, has_scrolled=regions.has_scrolled(rule.area))
     return ScreenMenu(
         name=rule.name,
         kind=rule.kind,
@@ -217,7 +217,7 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
         amends=rule.opens_it if rule.amends and any(re.search(rule.amends, row.seen) for row in below) else "",
         unmarked=rule.unmarked,
         is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in below),
-        is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule),
+        is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule) and call.has_lines,
         head="\n".join(_format_rows(rows[: call.begins])),
         call=call.text,
         has_start=call.has_start,
@@ -257,15 +257,19 @@ class _Call(NamedTuple):
     text: str = ""
     has_start: bool = False
     named: str = ""
+    has_lines: bool = True
+    """Whether the ends of its lines are certain, where they count."""
 
 
-def _find_call(request: Sequence[ScreenRow], asked: int, rule: MenuRule, *, has_scrolled: bool) -> _Call:
-    """Return the visible part of the call of *request*.
+def _find_call(rows: Sequence[ScreenRow], start: int, asked: int, rule: MenuRule, *, has_scrolled: bool) -> _Call:
+    """Return the visible part of the call in *rows*.
 
     Args:
+        start: the first row of the choices.
         asked: the row of the question, which is no part of a call above it.
         has_scrolled: its upper rows are off the screen.
     """
+    request = rows[:start]
     if rule.call is None:
         return _Call(len(request))
     name = next((match["text"] for row in request if (match := _search(rule.call.named, row))), "")
@@ -273,16 +277,51 @@ def _find_call(request: Sequence[ScreenRow], asked: int, rule: MenuRule, *, has_
     if first is None:
         return _Call(len(request), named=name)
     begins = None if has_scrolled else _search(rule.call.begins, request[first])
-    parts = [begins.groupdict().get("text") or ""] if begins is not None else []
+    found = [] if begins is None else [begins]
+    parts = [_text_of(begins)] if begins is not None else []
     has_start = begins is not None
     for row in request[first + len(parts) : asked if asked > first else len(request)]:
         if _search(rule.cut, row):
             has_start = has_start and any(parts)
         elif (match := _search(rule.call.row, row)) is not None:
-            parts.append(match["text"] or "")
+            found.append(match)
+            parts.append(_text_of(match))
         else:
             break
-    return _Call(first, squeezed("".join(parts)), has_start, name)
+    has_lines = has_certain_lines(rule.call, found, rows)
+    return _Call(first, squeezed("".join(parts)), has_start, name, has_lines)
+
+
+def has_certain_lines(call: CallRule | None, text: Sequence[re.Match[str]], shown: Sequence[ScreenRow]) -> bool:
+    """Return whether each row of *text*, if it is a command, ends where a line of it ends, as far as *shown* tells.
+
+    A row is wrapped only where the next word does not fit. The width is that of the widest row *shown*, and the right
+    margin as wide as the left one. Behind a backslash at the end of a row a blank would count, and is not visible.
+    """
+    if call is None or not any(_search(call.lines, row) for row in shown):
+        return True
+    rows = [(match.start("text"), _text_of(match).rstrip()) for match in text if "text" in match.groupdict()]
+    while rows and not rows[-1][1]:
+        rows.pop()
+    if any(line.endswith("\\") for _, line in rows):
+        return False
+    margin = max(2, min((start for start, line in rows if line), default=0))
+    edge = (
+        max((sum(each.isascii() or each in FRAMES + RULERS for each in row.text) for row in shown), default=0) - margin
+    )
+    firsts = [re.sub(r"(?<=\S)\s.*", "", line) for _, line in rows[1:]]
+    return all(
+        start + _cells(line) + 1 + _cells(below) <= edge for (start, line), below in zip(rows, firsts, strict=False)
+    )
+
+
+def _text_of(match: re.Match[str]) -> str:
+    return match.groupdict().get("text") or ""
+
+
+def _cells(text: str) -> int:
+    """Return the most cells that *text* may take."""
+    return sum(1 if each.isascii() else 2 for each in text)
 
 
 def _search(pattern: str, row: ScreenRow) -> re.Match[str] | None:

@@ -191,6 +191,9 @@ class CallRule(_Node, frozen=True):
     """The rows below it, down to the first that does not match: the group `text`."""
     named: str = ""
     """If the call's text is not shown: the row that names its subject (a file), the group `text`."""
+    lines: str = ""
+    """If this matches a row of the request, the text is a command: each end of a line must be told from a wrapped row,
+    or the request is not proven whole by its screen."""
 
 
 class ViewRule(_Node, frozen=True):

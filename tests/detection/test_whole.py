@@ -174,6 +174,36 @@ def test_a_short_command_is_proven_whole_by_the_screen_alone(case: Case) -> None
     assert offered(menu_of(case))
 
 
+@pytest.mark.parametrize("agent", ["claude/2.1.330", "codex/0.169.0", "gemini/0.61.0", "opencode/1.18.33"])
+def test_a_command_of_which_a_row_may_be_a_wrapped_one_takes_consent_by_a_record_only(agent: str) -> None:
+    """Whether a blank or the end of a line is there is not visible, and it makes another command."""
+    menu = menu_of(load(FOLDER / agent / "permission-narrow"))
+    one, other = completed(menu, "tee log"), completed(menu, "tee\nlog")
+
+    assert not menu.is_whole
+    assert set() == offered(menu)
+    assert offered(one)
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("codex/0.169.0/permission-long-fits", "x" * 112),
+        ("gemini/0.61.0/permission-long-fits", f"│ │ {'x' * 112} │ │"),
+        ("opencode/1.18.33/permission-long-fits", f"  ┃  {'x' * 112}"),
+    ],
+)
+def test_a_view_in_which_a_row_may_be_a_wrapped_one_shows_no_text_for_certain(name: str, row: str) -> None:
+    view = load(FOLDER / f"{name}-view")
+    rule = rules_of(view).menus["permission"]
+    rows = rows_of(view)
+    at = next(at for at, shown_row in enumerate(rows) if "step 9 of forty" in shown_row)
+
+    assert extract_lines(shown(rows).rows, rule) is not None
+    assert extract_lines(shown([*rows[:at], row, *rows[at + 1 :]]).rows, rule) is None
+
+
 def test_no_menu_takes_consent_without_a_proof_in_its_file() -> None:
     """Also not one of a person's own file, and not one that a later version adds."""
     for case in (case for case in CASES if reading_of(case).menu is not None):
@@ -316,6 +346,40 @@ SCREEN = ["BOX", "Run", "ls", "", "> Yes", "  No"]
 )
 def test_a_proof_holds_where_all_of_its_conditions_do(proof: str, holds: bool) -> None:
     menu = read(shown(SCREEN, cursor_visible=False), parse(PROOF + proof)).menu
+
+    assert menu is not None
+    assert holds is menu.is_whole
+
+
+LINES = r"""
+[[menu.whole]]
+[menu.call]
+begins = '^Run'
+row = '^(?P<text>.*)$'
+lines = '^Run'
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "holds"),
+    [
+        (["echo one"], True),
+        (["echo one", "echo two"], True),
+        (["echo one", "", "echo two"], True),
+        (["echo one", "x" * 29 + " y"], True),
+        (["echo one", "x" * 30], False),
+        (["echo one", "é" * 15], False),
+        (["x" * 38, "y"], False),
+        (["x" * 38, "", "y"], False),
+        (["x" * 38], True),
+        (["echo one \\", "echo two"], False),
+        (["echo one \\"], False),
+    ],
+)
+def test_a_row_ends_a_line_for_certain_where_the_next_word_had_room(lines: list[str], holds: bool) -> None:
+    """Behind a backslash a blank has an effect, and is not visible."""
+    rows = [f"BOX {'-' * 36}", "Run", *lines, "", "> Yes", "  No"]
+    menu = read(shown(rows, cursor_visible=False), parse(PROOF + LINES)).menu
 
     assert menu is not None
     assert holds is menu.is_whole
