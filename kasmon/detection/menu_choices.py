@@ -17,7 +17,7 @@ import msgspec
 
 from kasmon.detection.choice_list import ChoiceItem, find_list
 from kasmon.detection.regions import ScreenRegions
-from kasmon.detection.rule_schema import MenuRule
+from kasmon.detection.rule_schema import CallRule, MenuRule
 from kasmon.detection.screenshot import ScreenRow, Screenshot
 from kasmon.model.permission import Decision, RequestKind
 
@@ -62,6 +62,8 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     choices: tuple[MenuChoice, ...]
     digest: str
     """SHA-256 of all that a person's decision depends on, as shown: another text or choice makes another digest."""
+    no_plan: bool = False
+    """Whether it asks for the approval of a plan without a text."""
     escape: Decision | None = None
     """What Escape means."""
     many: bool = False
@@ -157,11 +159,15 @@ def completed(menu: ScreenMenu, full: str) -> ScreenMenu:
     )
 
 
-def shows(menu: ScreenMenu, text: str) -> bool:
-    """Return whether *menu* can be about a call of *text*: the visible part of its call must match *text* in place."""
-    whole = squeezed(text)
+def shows(menu: ScreenMenu, text: str, values: Sequence[str] = ()) -> bool:
+    """Return whether *menu* can be about a call of *text*: the visible part of its call must match *text* in place.
+
+    Where it shows only the file that the call changes, one of *values*, the fields of the call, must be that file. The
+    screen may show its path without the upper folders.
+    """
     if not menu.call:
-        return bool(menu.named) and squeezed(menu.named) in whole
+        return bool(menu.named) and any(f"/{value}".endswith(f"/{menu.named.strip()}") for value in values)
+    whole = squeezed(text)
     if menu.is_whole:
         return whole == menu.call
     return whole.startswith(menu.call) if menu.has_start else menu.call in whole
@@ -195,13 +201,14 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
         return None
     if sum(choice.marked for choice in choices) != (0 if rule.unmarked else 1):
         return None
-    call = _find_call(rows[:start], rule, has_scrolled=regions.has_scrolled(rule.area))
+    call = _find_call(rows, start, asked, rule, has_scrolled=regions.has_scrolled(rule.area))
     return ScreenMenu(
         name=rule.name,
         kind=rule.kind,
         text="\n".join((*_format_rows(rows[:start]), *_number_labels(choices))),
         choices=tuple(choices),
         digest=_compute_digest(rule, rows[:start], choices),
+        no_plan=rule.no_plan,
         escape=rule.escape,
         many=rule.many,
         then=rule.then,
@@ -210,7 +217,7 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
         amends=rule.opens_it if rule.amends and any(re.search(rule.amends, row.seen) for row in below) else "",
         unmarked=rule.unmarked,
         is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in below),
-        is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule),
+        is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule) and call.has_lines,
         head="\n".join(_format_rows(rows[: call.begins])),
         call=call.text,
         has_start=call.has_start,
@@ -236,6 +243,7 @@ def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
     return any(
         (not proof.rows or len(rows) <= proof.rows)
         and all(any(re.search(pattern, row.seen) for row in request) for pattern in proof.all)
+        and (not proof.frame or sum(re.search(proof.frame, row.seen) is not None for row in request) >= 2)
         and (not proof.last or (bool(request) and re.search(proof.last, request[-1].seen) is not None))
         for proof in rule.whole
     )
@@ -249,10 +257,19 @@ class _Call(NamedTuple):
     text: str = ""
     has_start: bool = False
     named: str = ""
+    has_lines: bool = True
+    """Whether the ends of its lines are certain, where they count."""
 
 
-def _find_call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bool) -> _Call:
-    """Return the visible part of the call of *request*; *has_scrolled*: its upper rows are off the screen."""
+def _find_call(rows: Sequence[ScreenRow], start: int, asked: int, rule: MenuRule, *, has_scrolled: bool) -> _Call:
+    """Return the visible part of the call in *rows*.
+
+    Args:
+        start: the first row of the choices.
+        asked: the row of the question, which is no part of a call above it.
+        has_scrolled: its upper rows are off the screen.
+    """
+    request = rows[:start]
     if rule.call is None:
         return _Call(len(request))
     name = next((match["text"] for row in request if (match := _search(rule.call.named, row))), "")
@@ -260,16 +277,51 @@ def _find_call(request: Sequence[ScreenRow], rule: MenuRule, *, has_scrolled: bo
     if first is None:
         return _Call(len(request), named=name)
     begins = None if has_scrolled else _search(rule.call.begins, request[first])
-    parts = [begins.groupdict().get("text") or ""] if begins is not None else []
+    found = [] if begins is None else [begins]
+    parts = [_text_of(begins)] if begins is not None else []
     has_start = begins is not None
-    for row in request[first + len(parts) :]:
+    for row in request[first + len(parts) : asked if asked > first else len(request)]:
         if _search(rule.cut, row):
             has_start = has_start and any(parts)
         elif (match := _search(rule.call.row, row)) is not None:
-            parts.append(match["text"] or "")
+            found.append(match)
+            parts.append(_text_of(match))
         else:
             break
-    return _Call(first, squeezed("".join(parts)), has_start, name)
+    has_lines = has_certain_lines(rule.call, found, rows)
+    return _Call(first, squeezed("".join(parts)), has_start, name, has_lines)
+
+
+def has_certain_lines(call: CallRule | None, text: Sequence[re.Match[str]], shown: Sequence[ScreenRow]) -> bool:
+    """Return whether each row of *text*, if it is a command, ends where a line of it ends, as far as *shown* tells.
+
+    A row is wrapped only where the next word does not fit. The width is that of the widest row *shown*, and the right
+    margin as wide as the left one. Behind a backslash at the end of a row a blank would count, and is not visible.
+    """
+    if call is None or not any(_search(call.lines, row) for row in shown):
+        return True
+    rows = [(match.start("text"), _text_of(match).rstrip()) for match in text if "text" in match.groupdict()]
+    while rows and not rows[-1][1]:
+        rows.pop()
+    if any(line.endswith("\\") for _, line in rows):
+        return False
+    margin = max(2, min((start for start, line in rows if line), default=0))
+    edge = (
+        max((sum(each.isascii() or each in FRAMES + RULERS for each in row.text) for row in shown), default=0) - margin
+    )
+    firsts = [re.sub(r"(?<=\S)\s.*", "", line) for _, line in rows[1:]]
+    return all(
+        start + _cells(line) + 1 + _cells(below) <= edge for (start, line), below in zip(rows, firsts, strict=False)
+    )
+
+
+def _text_of(match: re.Match[str]) -> str:
+    return match.groupdict().get("text") or ""
+
+
+def _cells(text: str) -> int:
+    """Return the most cells that *text* may take."""
+    return sum(1 if each.isascii() else 2 for each in text)
 
 
 def _search(pattern: str, row: ScreenRow) -> re.Match[str] | None:

@@ -176,6 +176,8 @@ class WholeRule(_Node, frozen=True):
     """The region has at most this many rows: the agent cuts only taller requests. 0: any number."""
     all: tuple[str, ...] = ()
     """Each of these matches a row of the request, above the choices."""
+    frame: str = ""
+    """Two rows of the request match it, the first and the last of a frame: of a cut request one is not shown."""
     last: str = ""
     """The row right above the choices, which is a different one in a cut request; empty: any."""
 
@@ -189,6 +191,9 @@ class CallRule(_Node, frozen=True):
     """The rows below it, down to the first that does not match: the group `text`."""
     named: str = ""
     """If the call's text is not shown: the row that names its subject (a file), the group `text`."""
+    lines: str = ""
+    """If this matches a row of the request, the text is a command: each end of a line must be told from a wrapped row,
+    or the request is not proven whole by its screen."""
 
 
 class ViewRule(_Node, frozen=True):
@@ -203,7 +208,7 @@ class ViewRule(_Node, frozen=True):
     start: str = msgspec.field(name="from")
     """The row above the text."""
     end: str = msgspec.field(name="to")
-    """The row below the text: the first one below `from` that matches."""
+    """The row below the text: the only one below `from` that matches. With two of them the text is not complete."""
     row: str = "^(?P<text>.*)$"
     """A row of the text: the group `text`. A row that does not match ends the text."""
     on: str = ""
@@ -280,6 +285,8 @@ class MenuRule(_Node, frozen=True):
     """A row of the request that states what `always` allows: the group `text`. Empty: its label does."""
     escape: Decision | None = None
     """What Escape means."""
+    no_plan: bool = False
+    """Whether it asks for the approval of a plan without a text; the card then says so."""
     many: bool = False
     """Whether several choices may be selected."""
     by_arrows: bool = False

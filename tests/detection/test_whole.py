@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kasmon.backends.tmux.evidence.process_evidence import call_of
 from kasmon.backends.tmux.input.full_view import extract_lines
 from kasmon.detection.menu_answer import options, taken
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows, squeezed
@@ -22,6 +23,7 @@ from tests.detection.scenes.studio import steps
 
 CASES = list(cases())
 LONG = [
+    "claude/2.1.330/fetch-long",
     "claude/2.1.330/permission-long",
     "codex/0.169.0/permission-long",
     "gemini/0.61.0/permission-long",
@@ -71,6 +73,41 @@ def test_a_command_of_which_the_dialog_shows_a_part_takes_no_consent(name: str) 
     assert set() == offered(menu)
 
 
+@pytest.mark.parametrize("end", [0, 1], ids=["upper", "lower"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"2.1.330/{name}" for name in ("permission-bash", "permission-fetch", "permission-no-first", "plan")),
+        "2.1.197/permission-edit",
+    ],
+)
+def test_one_row_of_the_frame_around_what_claude_asks_proves_nothing(name: str, end: int) -> None:
+    """A plan is scrolled in its frame, and its text may end where the frame would."""
+    case = load(FOLDER / "claude" / name)
+    rows = rows_of(case)
+    at = [at for at, row in enumerate(rows) if "╌" * 10 in row][end]
+    menu = seen(case, [*rows[:at], "   and more", *rows[at + 1 :]])
+
+    assert offered(menu_of(case))
+    assert menu is None or set() == offered(menu)
+
+
+def test_a_command_of_an_old_claude_is_whole_below_its_heading_only() -> None:
+    case = load(FOLDER / "claude/2.1.197/permission-bash")
+    menu = seen(case, [row.replace(" Bash command", "   Bash command") for row in rows_of(case)])
+
+    assert offered(menu_of(case))
+    assert menu is not None
+    assert set() == offered(menu)
+
+
+def test_a_plan_that_is_higher_than_its_frame_takes_no_consent() -> None:
+    menu = menu_of(load(FOLDER / "claude/2.1.330/plan-long"))
+
+    assert not menu.is_whole
+    assert not CONSENTS.intersection(taken(menu))
+
+
 @pytest.mark.parametrize("name", [name for name in LONG if "gemini" not in name])
 def test_what_is_shown_of_it_tells_its_call_from_every_other_that_differs_there(name: str) -> None:
     menu = menu_of(load(FOLDER / name))
@@ -88,6 +125,28 @@ def test_with_the_whole_text_it_takes_consent_and_another_end_is_another_request
     assert offered(one)
     assert one.digest != other.digest
     assert steps(end="a") in one.text
+
+
+PATCH = "*** Begin Patch\n*** Update File: {}\n@@\n-one\n+*** Update File: b.txt\n*** End Patch"
+
+
+@pytest.mark.parametrize("agent", ["codex/0.169.0", "opencode/1.18.33"])
+def test_a_request_that_names_only_a_file_is_about_a_call_with_that_file_in_a_field(agent: str) -> None:
+    menu = menu_of(load(FOLDER / agent / "permission-edit"))
+
+    def is_about(given: object) -> bool:
+        call = call_of(given)
+        assert call is not None
+        return shows(menu, call.text, call.values)
+
+    assert is_about({"filePath": menu.named, "content": "one"})
+    assert is_about({"filePath": f"/work/{menu.named}", "content": "one"})
+    assert is_about({"command": PATCH.format(menu.named)})
+    assert not is_about({"command": f"cat {menu.named}"})
+    assert not is_about({"command": "cat", "file": menu.named})
+    assert not is_about({"filePath": f"{menu.named}.bak", "content": menu.named + " and more"})
+    assert not is_about({"filePath": f"not{menu.named}"[1:], "content": f"\nfilePath: {menu.named}"})
+    assert not is_about({"command": PATCH.format("b.txt").replace("one", menu.named)})
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -115,6 +174,36 @@ def test_a_short_command_is_proven_whole_by_the_screen_alone(case: Case) -> None
     assert offered(menu_of(case))
 
 
+@pytest.mark.parametrize("agent", ["claude/2.1.330", "codex/0.169.0", "gemini/0.61.0", "opencode/1.18.33"])
+def test_a_command_of_which_a_row_may_be_a_wrapped_one_takes_consent_by_a_record_only(agent: str) -> None:
+    """Whether a blank or the end of a line is there is not visible, and it makes another command."""
+    menu = menu_of(load(FOLDER / agent / "permission-narrow"))
+    one, other = completed(menu, "tee log"), completed(menu, "tee\nlog")
+
+    assert not menu.is_whole
+    assert set() == offered(menu)
+    assert offered(one)
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("codex/0.169.0/permission-long-fits", "x" * 112),
+        ("gemini/0.61.0/permission-long-fits", f"│ │ {'x' * 112} │ │"),
+        ("opencode/1.18.33/permission-long-fits", f"  ┃  {'x' * 112}"),
+    ],
+)
+def test_a_view_in_which_a_row_may_be_a_wrapped_one_shows_no_text_for_certain(name: str, row: str) -> None:
+    view = load(FOLDER / f"{name}-view")
+    rule = rules_of(view).menus["permission"]
+    rows = rows_of(view)
+    at = next(at for at, shown_row in enumerate(rows) if "step 9 of forty" in shown_row)
+
+    assert extract_lines(shown(rows).rows, rule) is not None
+    assert extract_lines(shown([*rows[:at], row, *rows[at + 1 :]]).rows, rule) is None
+
+
 def test_no_menu_takes_consent_without_a_proof_in_its_file() -> None:
     """Also not one of a person's own file, and not one that a later version adds."""
     for case in (case for case in CASES if reading_of(case).menu is not None):
@@ -130,8 +219,8 @@ def test_every_menu_that_asks_for_permission_names_its_proof() -> None:
     for rules in shipped().all:
         for menu in rules.file.menu:
             assert menu.whole, (rules.name, menu.name)
-            if menu.kind is RequestKind.PERMISSION and "scripted" not in rules.name and "2.1.197" not in rules.name:
-                assert any(proof.rows or proof.all for proof in menu.whole), (rules.name, menu.name)
+            if menu.kind is RequestKind.PERMISSION and "scripted" not in rules.name:
+                assert any(proof.rows or proof.all or proof.frame for proof in menu.whole), (rules.name, menu.name)
 
 
 def test_a_command_that_repeats_the_beginning_of_its_dialog_hides_nothing() -> None:
@@ -198,6 +287,25 @@ def test_a_row_of_text_that_looks_like_the_end_of_a_view_is_no_end() -> None:
     assert extract_lines(Screenshot(shown(rows).rows).rows, rule) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("codex/0.169.0/permission-long-fits", "─" * 10),
+        ("opencode/1.18.33/permission-long-fits", "  ┃   Allow once   x"),
+        ("gemini/0.61.0/permission-long-fits", f"│ ╰{'─' * 10}"),
+    ],
+)
+def test_a_row_of_text_that_looks_like_the_row_below_a_view_hides_nothing_under_it(name: str, row: str) -> None:
+    """All that the dialog itself shows stands above that row: only what the view shows could tell."""
+    view = load(FOLDER / f"{name}-view")
+    rule = rules_of(view).menus["permission"]
+    rows = rows_of(view)
+    end = max(at for at, shown_row in enumerate(rows) if "touch end-a" in shown_row)
+
+    assert extract_lines(shown(rows).rows, rule) is not None
+    assert extract_lines(shown([*rows[:end], row, *rows[end:]]).rows, rule) is None
+
+
 PROOF = """
 program = "vim"
 [[region]]
@@ -231,11 +339,47 @@ SCREEN = ["BOX", "Run", "ls", "", "> Yes", "  No"]
         ("[[menu.whole]]\nlast = '^ls$'", False),
         ("[[menu.whole]]\nall = ['^Run', '^ls']", True),
         ("[[menu.whole]]\nall = ['^Run', '^No']", False),
+        ("[[menu.whole]]\nframe = '^ls|^Run'", True),
+        ("[[menu.whole]]\nframe = '^ls'", False),
         ("[[menu.whole]]\nrows = 5\n[[menu.whole]]\nlast = '^$'", True),
     ],
 )
 def test_a_proof_holds_where_all_of_its_conditions_do(proof: str, holds: bool) -> None:
     menu = read(shown(SCREEN, cursor_visible=False), parse(PROOF + proof)).menu
+
+    assert menu is not None
+    assert holds is menu.is_whole
+
+
+LINES = r"""
+[[menu.whole]]
+[menu.call]
+begins = '^Run'
+row = '^(?P<text>.*)$'
+lines = '^Run'
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "holds"),
+    [
+        (["echo one"], True),
+        (["echo one", "echo two"], True),
+        (["echo one", "", "echo two"], True),
+        (["echo one", "x" * 29 + " y"], True),
+        (["echo one", "x" * 30], False),
+        (["echo one", "é" * 15], False),
+        (["x" * 38, "y"], False),
+        (["x" * 38, "", "y"], False),
+        (["x" * 38], True),
+        (["echo one \\", "echo two"], False),
+        (["echo one \\"], False),
+    ],
+)
+def test_a_row_ends_a_line_for_certain_where_the_next_word_had_room(lines: list[str], holds: bool) -> None:
+    """Behind a backslash a blank has an effect, and is not visible."""
+    rows = [f"BOX {'-' * 36}", "Run", *lines, "", "> Yes", "  No"]
+    menu = read(shown(rows, cursor_visible=False), parse(PROOF + LINES)).menu
 
     assert menu is not None
     assert holds is menu.is_whole

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import termios
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -224,31 +223,6 @@ async def prompted(link: HostLink, session: str, text: str, **more: Any) -> Rece
     assert isinstance(done, CommandResult)
     assert done.receipt is not None
     return done.receipt
-
-
-@contextlib.contextmanager
-def attached(inn: Inn, session: str) -> Iterator[int]:
-    """A terminal of a person's that shows *session*; yields what its keyboard writes to."""
-    program = inn.server.attach_argv(session)
-    outer, inner = os.openpty()
-    termios.tcsetwinsize(outer, (40, 120))
-    try:
-        client = subprocess.Popen(
-            program,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            start_new_session=True,
-            env={**os.environ, "TERM": "xterm"},
-        )
-        try:
-            yield outer
-        finally:
-            client.kill()
-            client.wait()
-    finally:
-        os.close(inner)
-        os.close(outer)
 
 
 def sh(script: str) -> tuple[str, ...]:

@@ -25,7 +25,8 @@ from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ReceiptMoved, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
-from tests.host.inn import Inn, attached, prompted
+from tests.host.inn import Inn, prompted
+from tests.tmux.attached import attached
 from tests.waiting import auntil, until
 
 ME = "abcdefgh"
@@ -401,7 +402,7 @@ async def test_nor_while_somebody_types_in_a_terminal_that_is_attached(
     async with inn.serving() as link:
         await inn.run(link, ME, *box(inn))
         await inn.until_state(ME, SessionState.IDLE)
-        with attached(inn, ME) as keys:
+        with attached(inn.server, ME) as keys:
             await auntil(lambda: (facts := inn.facts(ME)) is not None and facts.attached)
             os.write(keys, b"\x15")
             waits = await prompted(link, ME, "later", when="idle")

@@ -42,8 +42,12 @@ def is_ours(peer: PeerProcess) -> bool:
     return peer.uid == os.geteuid()
 
 
-async def must_be_a_person(pid: int, agent: int | None, *, is_agents: bool) -> None:
+async def must_be_a_person(
+    pid: int, agent: int | None, *, is_agents: bool = False, deed: str = "answer requests"
+) -> None:
     """Refuse process *pid* if it belongs to an agent, of which process *agent* is one, or declares so (*is_agents*).
+
+    *deed*: what it wants to do, for the message.
 
     Raises:
         RefusedError: if it does; the hint contains the evidence.
@@ -52,8 +56,8 @@ async def must_be_a_person(pid: int, agent: int | None, *, is_agents: bool) -> N
     shown = "it says so itself" if is_agents else await asyncio.to_thread(evidence, pid, agents)
     if shown:
         raise RefusedError(
-            "an agent cannot answer requests.",
-            hint=f"Answer from your own terminal: this answer came from a process of kasmon ({shown}).",
+            f"an agent cannot {deed}.",
+            hint=f"Do it in your own terminal: this came from a process of kasmon ({shown}).",
         )
 
 

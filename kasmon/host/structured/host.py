@@ -56,6 +56,7 @@ from kasmon.host.rpc.frames import (
     Welcome,
 )
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.host.rpc.server import HostServer
 from kasmon.host.sandboxed.mcp_server import GONE, server_gone
 from kasmon.host.session.answers import AnswerService
@@ -341,16 +342,22 @@ class StructuredHost:
             case Configure() as configure:
                 self._must_run()
                 self._check_settings(configure)
+                if configure.permission_mode is not None:
+                    await self._check_person(connection, "change a permission mode")
                 await self._agent.tell(configure)
             case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as command:
                 self._must_run()
-                if connection.as_agent and isinstance(command, Allow):
-                    raise RefusedError("an agent cannot allow its own network access.")
+                if isinstance(command, Allow):
+                    await self._check_person(connection, "allow network access")
                 done = await execute(await self._agent.sandboxed(), connection, frame.n, command)
                 await self._log_writer.written(WRITTEN_S)
                 return done
         await self._log_writer.written(WRITTEN_S)
         return CommandResult(n=frame.n, receipt=receipt)
+
+    async def _check_person(self, connection: ClientConnection, deed: str) -> None:
+        agent, is_agents = self._log_writer.session.pid, connection.as_agent
+        await must_be_a_person(connection.peer_pid, agent, is_agents=is_agents, deed=deed)
 
     def _check_settings(self, configure: Configure) -> None:
         can = self._backend.abilities

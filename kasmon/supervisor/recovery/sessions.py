@@ -27,7 +27,7 @@ from kasmon.supervisor.recovery import claude, codex, gemini, opencode
 from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation
 from kasmon.supervisor.recovery.matching import RecoveryMatch, found
 from kasmon.supervisor.sessions import operations
-from kasmon.supervisor.sessions.move import home_of
+from kasmon.supervisor.sessions.conversation import home_of
 
 ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED)
 

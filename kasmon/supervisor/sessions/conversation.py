@@ -26,6 +26,7 @@ from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
 from kasmon.errors import KasmonError
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import EntryImported, Event, SessionStarted, SettingsChanged, TerminalEntry
 from kasmon.model.permission import SessionId
@@ -33,6 +34,7 @@ from kasmon.paths import Paths
 from kasmon.process_identity import variables_of
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.recovery import claude, codex
+from kasmon.supervisor.sessions.permission_mode import of_codex
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +142,21 @@ def folder_of(places: Paths, launch: Launch, home: Path | None) -> Path | None:
         return home / name
     variables = inherited(own_prefixes(launch.argv), os.environ) | given(places, launch.session)
     return Path(variables.get(variable) or Path(variables.get("HOME") or Path.home()) / name)
+
+
+def home_of(places: Paths, launch: Launch) -> Path | None:
+    """Return the local folder that is the home of the agent of *launch* in its sandbox; None without a sandbox."""
+    if launch.sandbox is None:
+        return None
+    from kasmon.sandbox.agent import launch as agent_launch  # only imported if there is a sandbox
+
+    return agent_launch.home_of(places, launch.session)
+
+
+def codex_permissions(places: Paths, launch: Launch, home: Path | None, conversation: str) -> CodexPermissions:
+    """Return what codex's rollout has of the permissions of its *conversation*; for other programs nothing."""
+    folder = folder_of(places, launch, home) if program_of(launch.argv) == "codex" else None
+    return of_codex(folder, conversation) if folder else CodexPermissions()
 
 
 class TerminalConversation(NamedTuple):

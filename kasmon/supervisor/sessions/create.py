@@ -29,6 +29,7 @@ from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sessions.claim import claimed
 from kasmon.supervisor.sessions.folder_config import brought
 from kasmon.supervisor.sessions.names import announce, proper
+from kasmon.supervisor.sessions.start import inherited_by, secret_names
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -151,14 +152,13 @@ def prepare(
         created_at=at,
     )
     _check_writable(launch)
-    passed: dict[str, str] = {}
+    passed = inherited_by(launch, variables)
     if launch.mode is Mode.SDK:
-        passed = inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
         project_trust.check(launch.backend, launch.argv, launch.workdir, passed | own)
     policy = _policy(places, resolved, launch, agrees=new.agrees)
     if policy is not None:
-        by_name = {name for name, value in (passed | own).items() if secret_values({name: value})}
-        policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secret | (by_name - public))))
+        secrets = secret | secret_names(launch, passed | own)
+        policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secrets)))
     with claimed(places) as session:
         launch = msgspec.structs.replace(launch, session=session)
         _write_files(places, launch, own, variables, policy)

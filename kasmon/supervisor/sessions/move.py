@@ -6,6 +6,7 @@ other mode fails to start nevertheless, or opens another conversation, the sessi
 
 import asyncio
 import contextlib
+import os
 import time
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,7 @@ from kasmon.errors import (
     UnableError,
 )
 from kasmon.host.journal.session_log import wanted as launch_of
-from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode, ReceiptState
 from kasmon.model.events import ConfinementSeen, SessionEnded, SessionStarted
@@ -36,19 +37,24 @@ from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.plans.task_folder import check_session
-from kasmon.supervisor.sessions.conversation import TELLING, conversation_of, folder_of, import_turns
+from kasmon.supervisor.sessions.conversation import (
+    TELLING,
+    codex_permissions,
+    conversation_of,
+    folder_of,
+    home_of,
+    import_turns,
+)
 from kasmon.supervisor.sessions.folder_config import brought
 from kasmon.supervisor.sessions.operations import stop
-from kasmon.supervisor.sessions.permission_mode import carry, of_codex
-from kasmon.supervisor.sessions.start import begin, resuming
+from kasmon.supervisor.sessions.permission_mode import carry
+from kasmon.supervisor.sessions.start import begin, resuming, wait_for_host_exit
 
 IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})
 BEGIN_S: Final = 10.0
 """How long after a prompt was sent it may still begin a turn, in seconds."""
 SETTLE_S: Final = 15.0
 """How long an agent in a terminal may take to report its conversation, in seconds; a silent one is kept."""
-LEAVE_S: Final = 10.0
-"""How long the host of an agent that has ended may take to clean up, in seconds."""
 HOLD_S: Final = 2.0
 """How long an agent that never reports it must run to count as started, in seconds."""
 
@@ -70,8 +76,8 @@ async def move(
 
     Raises:
         PermissionModeError: if it cannot be kept, and the user has not accepted that.
-        RefusedError: if the session already runs in *to*, or prompts are queued; or if the worktree of its plan's
-            task is gone.
+        RefusedError: if it cannot be kept, and an agent calls; or if the session already runs in *to*, or prompts are
+            queued; or if the worktree of its plan's task is gone.
         SessionBusyError: if a turn runs, or it is unknown whether one does.
         UnableError: if its program cannot continue there, or does not report its conversation.
         LaunchError: if it did not start there, or not with this conversation; it runs in its previous mode, unless the
@@ -108,16 +114,18 @@ async def move(
     conversation = await asyncio.to_thread(_conversation, session, program, home)
     config_of_folder = await asyncio.to_thread(brought, places, config, before.workdir, before.agent)
     before = msgspec.structs.replace(before, brought=config_of_folder)
-    permissions = await asyncio.to_thread(_permissions, places, before, home, conversation)
+    permissions = await asyncio.to_thread(codex_permissions, places, before, home, conversation)
     after, problem = _build_launch(session, before, resolved, conversation, permissions)
     if problem and not changes_permissions:
         raise PermissionModeError(session.name, problem)
+    if problem:
+        await must_be_a_person(os.getpid(), None, deed="change a permission mode")
     previous_profile = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
     previous_launch, _ = _build_launch(session, before, previous_profile, conversation, permissions)
     if session.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
             await stop(places, session)
-    await _wait_for_host_exit(places, session)
+    await wait_for_host_exit(places, session.id)
     if to is not Mode.TMUX and (folder := folder_of(places, before, home)) is not None:
         await asyncio.to_thread(import_turns, places, session.id, program_of(before.argv), folder, conversation)
     try:
@@ -126,7 +134,7 @@ async def move(
         told = f"session {session.name!r} did not start in mode {to.value!r}"
         try:
             await _end(places, after)
-            await _wait_for_host_exit(places, session)
+            await wait_for_host_exit(places, session.id)
             await _resume(places, msgspec.structs.replace(previous_launch, generation=after.generation + 1))
         except KasmonError as other:
             raise LaunchError(
@@ -148,15 +156,6 @@ async def _resume(places: Paths, launch: Launch) -> None:
     await begin(places, launch, again=True)
     if launch.mode is Mode.TMUX:  # the backend of a structured agent verifies it
         await _settle(launch, facts, home_of(places, launch))
-
-
-async def _wait_for_host_exit(places: Paths, session: Session) -> None:
-    """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
-    deadline = time.monotonic() + LEAVE_S
-    while await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
-        if time.monotonic() > deadline:
-            return
-        await asyncio.sleep(0.01)
 
 
 async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
@@ -193,15 +192,6 @@ async def _end(places: Paths, launch: Launch) -> None:
     if now is not None and now.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
             await stop(places, now)
-
-
-def home_of(places: Paths, launch: Launch) -> Path | None:
-    """Return the local folder that is the home of the agent of *launch* in its sandbox; None without a sandbox."""
-    if launch.sandbox is None:
-        return None
-    from kasmon.sandbox.agent import launch as agent_launch  # only imported if there is a sandbox
-
-    return agent_launch.home_of(places, launch.session)
 
 
 def _conversation(session: Session, program: str, home: Path | None) -> str:
@@ -241,12 +231,6 @@ def _is_prompt_pending(session: Session, now: float) -> bool:
     given = (ReceiptState.TYPED, ReceiptState.SUBMITTED)
     latest = max((receipt.at for receipt in session.receipts if receipt.state in given), default=0.0)
     return session.state in ALIVE and session.mode is not Mode.TMUX and now - latest < BEGIN_S
-
-
-def _permissions(places: Paths, launch: Launch, home: Path | None, conversation: str) -> CodexPermissions:
-    """Return what codex's rollout has of the permissions of its *conversation*; for other programs nothing."""
-    folder = folder_of(places, launch, home) if program_of(launch.argv) == "codex" else None
-    return of_codex(folder, conversation) if folder else CodexPermissions()
 
 
 def _build_launch(

@@ -11,8 +11,10 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends.common.environment import program_of
 from kasmon.config import Config
 from kasmon.config.agent_address import machine_of
+from kasmon.config.permission_bypass import is_bypassing
 from kasmon.errors import (
     HostUnreachableError,
     InteractiveOnlyError,
@@ -22,6 +24,7 @@ from kasmon.errors import (
     TimedOutError,
     UsageError,
 )
+from kasmon.host.journal.session_log import advanced, begun
 from kasmon.host.journal.session_log import wanted as launch_of
 from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.control import ControlKind
@@ -55,8 +58,16 @@ from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.folder_config import check_brought
 from kasmon.supervisor.sessions.handover import end_orphan, hand_over, request, speaks_other_version
 from kasmon.supervisor.sessions.listing import copy_stays, forget, mark_viewed, rename
+from kasmon.supervisor.sessions.permission_mode import FLAGS, carry
 from kasmon.supervisor.sessions.read import read
-from kasmon.supervisor.sessions.start import begin, leave_ended, resumed
+from kasmon.supervisor.sessions.start import (
+    begin,
+    leave_ended,
+    leave_notice,
+    resuming,
+    wait_for_host_exit,
+    without_conversation,
+)
 
 __all__ = [
     "NewSession",
@@ -250,7 +261,8 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
 async def restart(places: Paths, session: Session, *, force: bool = False) -> None:
     """Start the agent again, with its conversation if its backend can; id and log stay, the generation increments.
 
-    A structured agent that runs under a host of another version is moved to this one, once its turn has ended.
+    A structured agent that runs under a host of another version is moved to this one, once its turn has ended. The
+    agent asks as much as it last reported, or a notice in the log says why it may not.
 
     Raises:
         TimedOutError: if that host did not hand over in time.
@@ -280,15 +292,21 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
             with contextlib.suppress(SessionEndedError):
                 await stop(places, session)
     launch = await asyncio.to_thread(launch_of, places, session.id)
+    conversation = session.resume_id or launch.resume
     if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
         await _end_remains(session, since=(await asyncio.to_thread(places.launch(session.id).stat)).st_mtime)
+    launch, problem = await asyncio.to_thread(_keep_permission_mode, places, launch, conversation)
     launch = msgspec.structs.replace(
         launch,
         name=session.name,
         generation=session.generation + 1,
-        resume=session.resume_id or launch.resume,
-        argv=_resume_argv(launch, session.resume_id),
+        resume=conversation,
+        argv=_resume_argv(launch, conversation),
     )
+    if problem:
+        await wait_for_host_exit(places, session.id)
+        notice = f"After the restart the agent may ask more or less than before: {problem}."
+        await asyncio.to_thread(leave_notice, places, session.id, notice)
     await asyncio.to_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
 
@@ -315,11 +333,39 @@ async def _end_remains(session: Session, since: float = 0.0) -> None:
         await asyncio.to_thread(end_remains, session.id, since)
 
 
+def _keep_permission_mode(places: Paths, launch: Launch, conversation: str | None) -> tuple[Launch, str]:
+    """Return *launch* with the permission mode that its agent last reported, and why it may not be kept. Blocks.
+
+    Arguments that resume a conversation are removed. An agent that never reported its mode keeps its arguments.
+    """
+    argv, is_terminal = launch.argv, launch.mode is Mode.TMUX
+    if is_terminal and argv:
+        argv = without_conversation(Path(argv[0]).name, argv, launch.resume)
+    mode, program = advanced(places, begun(places, launch.session))[0].permission_mode, program_of(argv)
+    if not mode or launch.is_command:
+        return msgspec.structs.replace(launch, argv=argv), ""
+    if launch.backend == "acp" and program not in FLAGS:  # every agent of this protocol takes its mode by it
+        return msgspec.structs.replace(launch, permission_mode=mode), ""
+    from kasmon.supervisor.sessions.conversation import codex_permissions, home_of  # they load psutil
+
+    auto = tuple(word for word in argv if word == "--auto" and program == "opencode" and is_terminal)
+    plain = tuple(word for word in argv if word not in auto)  # which stays where it is
+    codex = codex_permissions(places, launch, home_of(places, launch), conversation or "")
+    carried = carry(program, plain, mode, launch.mode, codex)
+    kept = msgspec.structs.replace(
+        launch,
+        argv=(*carried.argv, *auto),
+        permission_mode=carried.permission_mode,
+        bypassing=is_bypassing((program, *carried.argv[1:], *auto)),
+    )
+    return kept, carried.problem
+
+
 def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:
     """Return the command line by which a terminal's agent resumes *conversation*, if known; else the launch's own."""
     if launch.mode is not Mode.TMUX or not conversation or not launch.argv:
         return launch.argv
-    return resumed(Path(launch.argv[0]).name, launch.argv, launch.resume, conversation) or launch.argv
+    return resuming(Path(launch.argv[0]).name, launch.argv, conversation) or launch.argv
 
 
 async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneDescription:

@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from kasmon.backends.common.environment import encoded, inherited, own_prefixes
+from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import in_force
 from kasmon.config.profile import ALONE
 from kasmon.errors import (
@@ -27,7 +27,7 @@ from kasmon.host.rpc.frames import StartSession
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.rpc.spawn import SERVICES, last_words
 from kasmon.model.commands import Launch, Mode
-from kasmon.model.events import ConnectionRestored, SessionEnded, SessionStarted
+from kasmon.model.events import ConnectionRestored, NoticeRaised, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, write_private
@@ -38,6 +38,8 @@ START_S: Final = 60.0
 If the config allows a longer handshake, this increases with it."""
 LODGED_S: Final = 240.0
 """How much longer it may take in a sandbox other than a jail, in seconds: the first VM of its size must start."""
+LEAVE_S: Final = 10.0
+"""How long the host of an agent that has ended may take to clean up, in seconds."""
 
 
 async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
@@ -84,11 +86,14 @@ def forget_prompt(places: Paths, session: SessionId) -> None:
 
 async def _start(places: Paths, launch: Launch, facts: NewEvents, again: bool) -> None:
     unreachable: KasmonError | None = None
+    passed = inherited_by(launch, os.environ)
+    if launch.sandbox is not None and launch.mode is not Mode.INTERPRETER:
+        await asyncio.to_thread(_note_secrets, places, launch, passed)
     try:
         host = await link(places, launch.session, launch.mode, start=again)
         try:
             if launch.mode is Mode.TMUX:
-                passed = inherited(own_prefixes(launch.argv), os.environ) | _credentials(places, launch)
+                passed |= await asyncio.to_thread(_credentials, places, launch)
                 await host.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), START_S)
         finally:
             await host.aclose()
@@ -124,6 +129,28 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
             )
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.2)
+
+
+def inherited_by(launch: Launch, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the caller's *variables* that the agent of *launch* inherits."""
+    return inherited(own_prefixes((launch.backend,)) or own_prefixes(launch.argv), variables)
+
+
+def secret_names(launch: Launch, variables: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of those *variables* of the agent of *launch* whose values are secret by their names."""
+    named = {name for name, value in variables.items() if secret_values({name: value})}
+    return frozenset(named.difference(launch.public_variables))
+
+
+def _note_secrets(places: Paths, launch: Launch, passed: Mapping[str, str]) -> None:
+    """Note in its sandbox's policy which of the variables *passed* by this caller are secret: it is paused by that."""
+    from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
+
+    policy = policy_of(places, launch.session)
+    secret = secret_names(launch, passed).union(policy.secret_variables)
+    if secret != frozenset(policy.secret_variables):
+        policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secret)))
+        write_private(places.sandbox(launch.session), msgspec.json.encode(policy))
 
 
 def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
@@ -162,6 +189,26 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
             lock.let_go()
 
 
+async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
+    """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
+    deadline = time.monotonic() + LEAVE_S
+    while await asyncio.to_thread(lock_holder, places.host_lock(session)) is not None:
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(0.01)
+
+
+def leave_notice(places: Paths, session: SessionId, text: str) -> None:
+    """Log the notice *text* of *session*, if no host runs that could. Nothing else fails if it cannot be written."""
+    lock = HostLock(places.host_lock(session))
+    with contextlib.suppress(OSError):
+        if lock.take():
+            try:
+                SessionLog(places, session).append(NoticeRaised(at=time.time(), text=text, level="warning"))
+            finally:
+                lock.let_go()
+
+
 AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "--resume"}
 """The flag before the conversation's id: claude 2.1.330, opencode 1.18, gemini 0.61. Codex 0.169 has a subcommand."""
 
@@ -176,10 +223,10 @@ def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str,
     return None
 
 
-def resumed(program: str, argv: Sequence[str], before: str | None, conversation: str) -> tuple[str, ...] | None:
-    """Like `resuming`, for an *argv* that may already resume the conversation *before*."""
-    if before and program == "codex" and tuple(argv[1:3]) == ("resume", before):
-        argv = (argv[0], *argv[3:])
-    elif before and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), before):
-        argv = argv[:-2]
-    return resuming(program, argv, conversation)
+def without_conversation(program: str, argv: Sequence[str], conversation: str | None) -> tuple[str, ...]:
+    """Return *argv* without the arguments that resume *conversation*, if it has them."""
+    if conversation and program == "codex" and tuple(argv[1:3]) == ("resume", conversation):
+        return (argv[0], *argv[3:])
+    if conversation and tuple(argv[-2:]) == (AFTER_FLAGS.get(program), conversation):
+        return tuple(argv[:-2])
+    return tuple(argv)

@@ -27,6 +27,7 @@ def take(studio: Studio) -> None:
     _limits(studio)
     _narrow(studio)
     _long(studio)
+    _long_fetch_and_plan(studio)
     _unchecked(studio)
     _stops(studio)
     _empty_plan(studio)
@@ -286,6 +287,24 @@ def _long(studio: Studio) -> None:
         stage.say(f"go %% tool Bash {json.dumps({'command': steps(), 'description': 'count'})} %% say done")
         stage.until("Do you want")
         studio.keep(stage, "permission-long", "asking", asking="permission")
+        stage.key("Escape")
+
+
+def _long_fetch_and_plan(studio: Studio) -> None:
+    """A fetch and a plan that are higher than the terminal."""
+    with studio.stage(*MANUAL) as stage:
+        stage.until(READY)
+        fetch = {"url": "https://example.com/x", "prompt": steps()}
+        stage.say(f"go %% tool WebFetch {json.dumps(fetch)} %% say done")
+        stage.until("Do you want")
+        studio.keep(stage, "fetch-long", "asking", asking="permission")
+        stage.key("Escape")
+    with studio.stage("--permission-mode", "plan") as stage:
+        stage.until(READY)
+        plan = "\\n".join(f"{number}. step {number} of sixty" for number in range(1, 61))
+        stage.say(f"go %% plan {plan} %% say done")
+        stage.until("Would you like to proceed")
+        studio.keep(stage, "plan-long", "asking", asking="plan")
         stage.key("Escape")
 
 

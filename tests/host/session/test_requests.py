@@ -22,7 +22,8 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.rpc.connect import HostLink
-from kasmon.model.commands import AgentCommand, Answer, Prompt
+from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.model.commands import AgentCommand, Allow, Answer, Configure, Prompt
 from kasmon.model.events import (
     NoticeRaised,
     RequestAnswered,
@@ -517,20 +518,40 @@ async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(house
     assert [] == answers(puppet)
 
 
-ANSWERING = """
+@pytest.mark.parametrize("wish", [Configure(permission_mode="plan"), Allow(hosts=("example.com",))])
+async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
+    house: House, puppet: Puppet, wish: Configure | Allow
+) -> None:
+    """Of its own session or of another: the guard is that of an answer. A person may."""
+    puppet.abilities = Abilities(sets_model=True, sets_permission_mode=True)
+    async with house.hosting(puppet):
+        await auntil(lambda: house.session().state is SessionState.IDLE)
+        link = await HostLink.open(house.places.socket(ME), as_agent=True)
+        with pytest.raises(RefusedError, match=r"an agent cannot (?:change a permission mode|allow network access)"):
+            await do(link, wish)
+        for marked in (True, False):
+            said = await asyncio.to_thread(_commanded_by_a_child, house, wish, marked)
+            assert said.startswith("an agent cannot ")
+        assert [] == [each for each in puppet.told if isinstance(each, type(wish))]
+
+        if isinstance(wish, Configure):
+            await do(await house.linked(), wish)
+            assert [wish] == [each for each in puppet.told if isinstance(each, Configure)]
+            await do(link, Configure(model="opus"))
+
+
+COMMANDING = """
 import asyncio, sys
 from pathlib import Path
+import msgspec
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import ExecuteCommand
-from kasmon.model.commands import Answer
-from kasmon.model.permission import Decision
 
-async def main(socket, session, request, digest):
+async def main(socket, frame):
     link = await HostLink.open(Path(socket))
     try:
-        wish = Answer(request=request, digest=digest, decision=Decision.ALLOW)
-        await link.ask(ExecuteCommand(n=0, session=session, wish=wish))
+        await link.ask(msgspec.json.decode(frame, type=ExecuteCommand))
         print("done")
     except KasmonError as error:
         print(error.message)
@@ -543,15 +564,17 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_a_process_of_an_agents_own_may_not_answer(house: House, puppet: Puppet, marked: bool) -> None:
     async with house.hosting(puppet):
         _, (request,) = await asking(house, puppet, asked())
-        said = await asyncio.to_thread(_answered_by_a_child, house, request, marked)
+        said = await asyncio.to_thread(_commanded_by_a_child, house, answer(request), marked)
 
     assert "an agent cannot answer requests." == said
     assert [] == answers(puppet)
 
 
-def _answered_by_a_child(house: House, request: Request, marked: bool) -> str:
+def _commanded_by_a_child(house: House, wish: AgentCommand, marked: bool) -> str:
+    """What a process that this one starts is answered to *wish*; *marked*: with the variable of an agent."""
     variables = dict(os.environ) | ({"KASMON_SESSION": "someones"} if marked else {})
-    command = [sys.executable, "-P", "-c", ANSWERING, str(house.places.socket(ME)), ME, request.id, request.digest]
+    frame = msgspec.json.encode(ExecuteCommand(n=0, session=ME, wish=wish)).decode()
+    command = [sys.executable, "-P", "-c", COMMANDING, str(house.places.socket(ME)), frame]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 

@@ -13,7 +13,8 @@ from kasmon.model.events import ReceiptMoved, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
-from tests.host.inn import Inn, attached, prompted, python, sh
+from tests.host.inn import Inn, prompted, python, sh
+from tests.tmux.attached import attached
 from tests.waiting import auntil
 
 ME = "abcdefgh"
@@ -332,7 +333,7 @@ async def test_nor_is_one_that_a_person_may_have_begun_in_an_attached_terminal(
     async with inn.serving() as link:
         await inn.run(link, ME, *speaker(inn))
         await inn.until_state(ME, SessionState.IDLE)
-        with attached(inn, ME) as keys:
+        with attached(inn.server, ME) as keys:
             await auntil(lambda: (facts := inn.facts(ME)) is not None and facts.attached)
             receipt = await prompted(link, ME, "nothing comes of this", when="idle")
             await auntil(lambda: "submitted" == states(inn, receipt.id)[-1], 10)

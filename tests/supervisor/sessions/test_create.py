@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kasmon.backends import project_trust
 from kasmon.backends.common.environment import encoded, given
 from kasmon.config import Config
 from kasmon.config.schema import Profile
@@ -146,6 +147,26 @@ def test_a_profiles_variable_that_is_secret_by_its_name_counts_as_a_credential_t
 
     assert secret == policy.secret_variables
     assert (not secret) is keeps_memory(policy)
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
+def test_a_key_that_a_confined_agent_inherits_counts_as_a_credential_in_either_mode(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: Mode
+) -> None:
+    monkeypatch.setattr(availability, "must_carry", lambda *_: None)
+    monkeypatch.setattr(project_trust, "check", lambda *_: None)
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    config = Config(agents={"claude": Profile(program=str(program))})
+    new = wants(agent="claude", sandbox="microvm", mode=mode)
+    caller = {"PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-s3cret-value"}
+
+    launch = prepare(house.places, config, new, NOW, caller)
+    policy = msgspec.json.decode(house.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
+
+    assert ("ANTHROPIC_API_KEY",) == policy.secret_variables
+    assert not keeps_memory(policy)
 
 
 def test_a_public_variable_is_no_secret_of_its_session(house: House) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
 from kasmon.supervisor.sessions.move import move
-from kasmon.supervisor.sessions.operations import NewSession, create
+from kasmon.supervisor.sessions.operations import NewSession, create, restart, stop
 from tests.safety.dash import Home
 from tests.waiting import until
 
@@ -134,6 +136,19 @@ def test_a_move_that_changes_how_much_it_asks_is_refused_before_anything_ends(ho
         asyncio.run(move(home.places, config, now, Mode.SDK, changes_permissions=True))
 
 
+def test_an_agent_cannot_agree_to_a_move_that_changes_how_much_is_asked(home: Home) -> None:
+    config, session = codex(home, TALK, policy="granular")
+    home.places.config.mkdir(mode=0o700, exist_ok=True)
+    home.places.config_file.write_text(f'[agents.codex]\nprogram = "{config.agents["codex"].program}"\n')
+    before = home.session(session)
+    command = [sys.executable, "-P", "-m", "kasmon", "move", "worker", "--to", "sdk", "--change-permissions"]
+    variables = {**os.environ, **home.variables, "KASMON_SESSION": "someones"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+
+    assert "an agent cannot change a permission mode" in done.stderr
+    assert before.generation == home.session(session).generation
+
+
 def test_where_it_goes_back_it_asks_as_much_as_before(home: Home) -> None:
     """The terminal that begins again has the flags of what was in force, and not of the profile."""
     config, session = codex(home, TALK, flags="-a never")
@@ -143,6 +158,20 @@ def test_where_it_goes_back_it_asks_as_much_as_before(home: Home) -> None:
     command = psutil.Process(home.session(session).pid or 0).cmdline()
     assert ["-a", "on-request", "-s", "read-only"] == command[-4:]
     assert "never" not in command
+
+
+def test_a_terminal_that_is_restarted_asks_as_much_as_before(home: Home) -> None:
+    _, session = codex(home, TALK, flags="-a never")
+    for _ in range(2):
+        until(lambda: home.session(session).permission_mode == "on-request")
+        asyncio.run(stop(home.places, home.session(session)))
+        asyncio.run(restart(home.places, home.session(session)))
+
+        until(lambda: home.session(session).state is SessionState.IDLE)
+        command = psutil.Process(home.session(session).pid or 0).cmdline()
+        assert ["resume", TALK] == command[command.index("resume") :][:2]
+        assert 1 == command.count(TALK)
+        assert ["-a", "on-request", "-s", "read-only"] == command[-4:]
 
 
 TALK, OTHER = (f"{digit * 8}-1111-4222-8333-0123456789ab" for digit in "0f")

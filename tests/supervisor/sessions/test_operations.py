@@ -29,8 +29,9 @@ from kasmon.host.journal.session_log import wanted as launch_of
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.launch import RUN
 from kasmon.model.commands import Answer, Mode
-from kasmon.model.events import RequestAnswered, SessionEnded, SessionStarted
+from kasmon.model.events import NoticeRaised, RequestAnswered, SessionEnded, SessionStarted, SettingsChanged
 from kasmon.model.permission import Decision, SessionId
+from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
@@ -241,6 +242,57 @@ async def test_a_running_agent_is_not_restarted_unless_forced(house: House) -> N
 
     now = await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
     assert 2 == now.generation
+
+
+@pytest.mark.parametrize(
+    ("backend", "argv", "mode", "after", "by_protocol", "notice"),
+    [
+        ("claude", "/none/claude --model m", "plan", "/none/claude --model m --permission-mode plan", "", ""),
+        ("claude", "/none/claude --permission-mode plan", "", "/none/claude --permission-mode plan", "", ""),
+        ("codex", "/none/codex -a never", "on-request", "/none/codex -a on-request", "", ""),
+        ("codex", "/none/codex -a never", "granular", "/none/codex -a never", "", "only from its config"),
+        ("acp", "/none/gemini --acp --yolo", "plan", "/none/gemini --acp", "plan", ""),
+        ("acp", "/none/other --acp", "strict", "/none/other --acp", "strict", ""),
+    ],
+)
+async def test_a_restart_keeps_the_mode_that_the_agent_last_reported(
+    house: House, backend: str, argv: str, mode: str, after: str, by_protocol: str, notice: str
+) -> None:
+    """Also one that a person chose since its start; where it cannot be kept, the log says so."""
+    facts_before = (SessionStarted(at=NOW), SettingsChanged(at=NOW, permission_mode=mode), ended())
+    session = await asyncio.to_thread(house.has, "abcdefgh", *facts_before)
+    wanted = launch(session, argv=tuple(argv.split()))
+    wanted = msgspec.structs.replace(wanted, agent=backend, backend=backend)
+    await asyncio.to_thread(write_private, house.places.launch(session), msgspec.json.encode(wanted))
+
+    with pytest.raises(LaunchError):
+        await operations.restart(house.places, await seen(house, session))
+
+    again = await asyncio.to_thread(launch_of, house.places, session)
+    assert (after, by_protocol, 2) == (" ".join(again.argv), again.permission_mode, again.generation)
+    notices = [fact.text for fact in await asyncio.to_thread(facts, house, session) if isinstance(fact, NoticeRaised)]
+    assert [notice in text for text in notices] == [True] * bool(notice)
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+async def test_a_key_that_a_confined_agent_inherits_at_a_restart_counts_as_a_credential(
+    house: House, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """Its memory is then never kept; who restarts it may have other keys than who created it."""
+    session = await asyncio.to_thread(house.has, "abcdefgh", SessionStarted(at=NOW, mode=mode), ended(), mode=mode)
+    wanted = launch(session, argv=("/none/claude",), mode=mode, sandbox="microvm")
+    backend = "claude" if mode is Mode.SDK else "tmux"
+    wanted = msgspec.structs.replace(wanted, agent="claude", backend=backend)
+    policy = SandboxPolicy(session=session, tier="microvm", secret_variables=("TOKEN",))
+    for path, value in ((house.places.launch(session), wanted), (house.places.sandbox(session), policy)):
+        await asyncio.to_thread(write_private, path, msgspec.json.encode(value))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-s3cret-value")
+
+    with pytest.raises(LaunchError):
+        await operations.restart(house.places, await seen(house, session))
+
+    text = await asyncio.to_thread(house.places.sandbox(session).read_bytes)
+    assert ("ANTHROPIC_API_KEY", "TOKEN") == msgspec.json.decode(text, type=SandboxPolicy).secret_variables
 
 
 async def test_two_restarts_at_once_start_one_agent(house: House) -> None:

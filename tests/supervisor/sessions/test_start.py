@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.config.profile import ALONE
-from kasmon.supervisor.sessions.start import resumed, resuming
+from kasmon.supervisor.sessions.start import resuming, without_conversation
 
 TALK = "0a1b2c3d-1111-4222-8333-0123456789ab"
 OTHER = "ffffffff-1111-4222-8333-0123456789ab"
@@ -32,4 +32,4 @@ def test_one_that_went_on_before_goes_on_with_the_newest_conversation_alone(prog
     before = resuming(program, argv, OTHER)
     assert before is not None
 
-    assert resuming(program, argv, TALK) == resumed(program, before, OTHER, TALK)
+    assert resuming(program, argv, TALK) == resuming(program, without_conversation(program, before, OTHER), TALK)

@@ -9,18 +9,18 @@ from textual.pilot import Pilot
 
 from kasmon.model.commands import Continue, Mode, Stop
 from kasmon.model.evidence import STOPPED_BY
-from kasmon.model.session import HostSeen, Session
+from kasmon.model.session import HostProbe, Session
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.fleet.liveness import AGENT_LEFT, HOST_GONE
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import RestartSession, SendToAgent, Wanted
+from kasmon.tui.gateway.protocol import RestartSession, SendToAgent, UserCommand
 from kasmon.tui.theme.look import news
 from tests.fleets import NOW, StillClock, fleet, session
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
 
-ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)", host=HostSeen(pid=None, alive=False))
+ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)", host=HostProbe(pid=None, alive=False))
 
 
 @asynccontextmanager
@@ -31,7 +31,7 @@ async def shown(one: Session) -> AsyncIterator[Pilot[None]]:
         yield pilot
 
 
-async def wished(pilot: Pilot[Any]) -> list[Wanted]:
+async def wished(pilot: Pilot[Any]) -> list[UserCommand]:
     world = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
     await auntil(lambda: world.wished, what="a command")
     return world.wished

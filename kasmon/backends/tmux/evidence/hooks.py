@@ -23,6 +23,8 @@ DIGEST: Final = 32
 """The length of a prompt's digest."""
 FULL: Final = 256 * 1024
 """A file of this size is truncated once it was read completely."""
+DROPPING: Final = 896 * 1024
+"""To a file above this size `kasmon-emit` may not add a note."""
 PLANS: Final = frozenset({"ExitPlanMode", "exit_plan_mode"})
 QUESTIONS: Final = frozenset({"AskUserQuestion", "ask_user"})
 WORKING: Final = frozenset(
@@ -57,8 +59,12 @@ class HookToolCalls(NamedTuple):
     call: str
     """The agent's own id of the call; empty if the note is not about one call."""
     input: object = None
-    """The tool's input, for a call that begins."""
+    """The tool's input, for a call that begins; None if unknown."""
     is_over: bool = False
+
+
+UNKNOWN_CALL: Final = HookToolCalls("")
+"""A call may have begun of which no note tells: all calls are unknown until the turn ends."""
 
 
 class HookNote(msgspec.Struct):
@@ -106,9 +112,18 @@ class HookNotes:
         except OSError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
-        self._rest = b"" if len(self._rest) > LONGEST else self._rest
-        notes = [note for line in lines if (note := self._note(line))]
-        self.calls += [called for note in notes if (called := called_by(note))]
+        notes = []
+        for line in filter(None, lines):
+            try:
+                note = self._note(line)
+            except ValueError:
+                self.calls.append(UNKNOWN_CALL)
+            else:
+                notes += [note] if note is not None else []
+                self.calls += [called] if note is not None and (called := called_by(note)) else []
+        if len(self._rest) > LONGEST or size > DROPPING:
+            self._rest = self._rest if len(self._rest) <= LONGEST else b""
+            self.calls.append(UNKNOWN_CALL)
         return [said for note in notes if (said := meaning(note))]
 
     def _emptied(self) -> bytes:
@@ -123,12 +138,17 @@ class HookNotes:
         return b""
 
     def _note(self, line: bytes) -> HookNote | None:
-        if not line or len(line) > LONGEST:
-            return None
+        """Return the note in *line*; None if it is not about this session's agent.
+
+        Raises:
+            ValueError: if *line* is too long, or no note.
+        """
+        if len(line) > LONGEST:
+            raise ValueError("it is too long")
         try:
             note = _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError("it is no note") from error
         if note.generation or note.nonce:
             return note if (note.generation, note.nonce) == (self._generation, self._nonce) else None
         return note if self._pid in note.pids else None
@@ -136,8 +156,8 @@ class HookNotes:
 
 def called_by(note: HookNote) -> HookToolCalls | None:
     """Return the tool call change that *note* reports; None if it reports none."""
-    if note.event == "PreToolUse" and note.call:
-        return HookToolCalls(note.call, note.input)
+    if note.event == "PreToolUse":
+        return HookToolCalls(note.call, note.input) if note.call else UNKNOWN_CALL
     if note.event in OVER and note.call:
         return HookToolCalls(note.call, is_over=True)
     return HookToolCalls("", is_over=True) if note.event in TURNS else None

@@ -5,6 +5,7 @@
 
 import contextlib
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -30,14 +31,18 @@ REGISTERED: Final = frozenset({"claude"})
 """Programs that keep a registry."""
 TRANSCRIBED: Final = frozenset({"claude", "codex"})
 """Programs whose transcript names each prompt when its turn begins."""
+PATCH: Final = "*** Begin Patch\n"
+PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+"""A file that such a patch changes; its other rows begin otherwise."""
 
 OPENCODE_PARTS: Final = 40
-"""How many of the newest parts of its conversations are read."""
+"""With more unfinished calls in its conversations, none is known."""
 OPENCODE_PART_BYTES: Final = 256 * 1024
+"""With an unfinished call that is longer, none is known."""
 OPENCODE_QUERY: Final = (
-    "SELECT data FROM part WHERE session_id IN (SELECT id FROM session ORDER BY time_updated DESC LIMIT 8)"
-    ' AND length(data) <= ? AND data LIKE \'{"type":"tool"%\' AND data LIKE \'%"status":"running"%\''
-    " ORDER BY time_created DESC LIMIT ?"
+    "SELECT CASE WHEN length(data) <= ? THEN data END FROM part"
+    " WHERE session_id IN (SELECT id FROM session ORDER BY time_updated DESC LIMIT 8)"
+    ' AND data LIKE \'{"type":"tool"%\' AND data LIKE \'%"status":"running"%\' LIMIT ?'
 )
 
 
@@ -48,6 +53,8 @@ class ToolCallEvidence(NamedTuple):
     """What the agent displays of it: a command, else the whole tool input."""
     full: str
     """The whole tool input, to decide on."""
+    values: tuple[str, ...] = ()
+    """The values of its fields, one of which may be the file that it changes; none for a command."""
 
 
 class ProcessEvidence:
@@ -85,12 +92,13 @@ class ProcessEvidence:
         self._reports: list[HookStatus] = []
         """Reports of notes that were not returned yet."""
         self._calls: dict[str, object] = {}
-        """The pending tool calls' inputs, by the agent's own ids."""
+        """The pending tool calls' inputs, by the agent's own ids; None for an unknown one."""
 
     def calls(self) -> list[ToolCallEvidence]:
-        """Return the pending tool calls, by the agent's own hooks or records, each once. Blocks.
+        """Return all pending tool calls, by the agent's own hooks or records, each once. Blocks.
 
-        Calls that were denied in the terminal may be among them until the turn ends.
+        None is returned if one of them is unknown. Calls that were denied in the terminal may be among them until the
+        turn ends.
         """
         with self._lock:
             self._read_notes()
@@ -98,12 +106,14 @@ class ProcessEvidence:
         if self.program == "opencode":
             variables = variables_of(self._pids[-1]) or variables_of(self._pid)
             inputs += read_opencode_calls(variables, None if self._sandbox is None else self._sandbox.home)
+        if None in inputs:
+            return []
         return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
 
     def _read_notes(self) -> None:
         self._reports += self._notes.new()
         for called in self._notes.calls:
-            if not called.call:
+            if not called.call and called.is_over:
                 self._calls.clear()
             elif called.is_over:
                 self._calls.pop(called.call, None)
@@ -220,19 +230,22 @@ def call_of(given: object) -> ToolCallEvidence | None:
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in given.items()
     }
     command = fields.pop("command", "")
+    values = tuple(one for value in (*fields.values(), command) for one in (value, *PATCHED.findall(value)))
     if not isinstance(given.get("command"), str):
         text = "\n".join(
             f"{key}: {value}" for key, value in {**fields, **({"command": command} if command else {})}.items()
         )
-        return ToolCallEvidence(text, text) if text else None
+        return ToolCallEvidence(text, text, values) if text else None
     fields.pop("description", None)  # the agent's description, which has no effect
-    return ToolCallEvidence(command, "\n".join((command, *(f"{key}: {value}" for key, value in fields.items()))))
+    full = "\n".join((command, *(f"{key}: {value}" for key, value in fields.items())))
+    return ToolCallEvidence(command, full, values if command.startswith(PATCH) else ())
 
 
 def read_opencode_calls(variables: Mapping[str, str], home: Path | None = None) -> list[object]:
-    """Return the inputs of the unfinished tool calls; none if the database is missing or has another schema. Blocks.
+    """Return the inputs of all unfinished tool calls; none if one of them is not known. Blocks.
 
-    The database may be shared by several opencodes: their calls are included.
+    None is known if the database is missing or has another schema. Several opencodes may share it: their calls are
+    included.
 
     Args:
         variables: the agent's environment.
@@ -240,13 +253,13 @@ def read_opencode_calls(variables: Mapping[str, str], home: Path | None = None) 
     """
     data = str(home / ".local/share") if home else variables.get("XDG_DATA_HOME", "")
     file = Path(data or Path(variables.get("HOME", "")) / ".local/share") / "opencode" / "opencode.db"
-    found: list[object] = []
-    with contextlib.suppress(OSError, sqlite3.Error, ValueError):
-        if file.is_absolute() and file.is_file() and not file.is_symlink():
-            with contextlib.closing(connect(file)) as database:
-                for (text,) in database.execute(OPENCODE_QUERY, (OPENCODE_PART_BYTES, OPENCODE_PARTS)).fetchall():
-                    with contextlib.suppress(ValueError, RecursionError, AttributeError, TypeError):
-                        state = json.loads(text)["state"]
-                        if state["status"] == "running":
-                            found.append(state["input"])
-    return found
+    try:
+        if not file.is_absolute() or not file.is_file() or file.is_symlink():
+            return []
+        with contextlib.closing(connect(file)) as database:
+            texts = [text for (text,) in database.execute(OPENCODE_QUERY, (OPENCODE_PART_BYTES, OPENCODE_PARTS + 1))]
+        states = [json.loads(text)["state"] for text in texts]
+        inputs = [state["input"] for state in states if state["status"] == "running"]
+    except (OSError, sqlite3.Error, ValueError, RecursionError, LookupError, TypeError):
+        return []
+    return inputs if len(texts) <= OPENCODE_PARTS else []

@@ -13,7 +13,7 @@ from kasmon.detection.menu_answer import options, own_words, taken, takes_reason
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.evidence import StateVerdict
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, digest_of
 from kasmon.model.session_state import SessionState
 
 GONE: Final = "it is no longer on the screen"
@@ -97,7 +97,7 @@ class ScreenRequest:
             session=self._session,
             kind=menu.kind,
             title=_first_line(menu.text),
-            shown=menu.text,
+            shown=f"{NO_PLAN}\n\n{menu.text}" if menu.no_plan else menu.text,
             choices=choices,
             options=tuple(choice.label for choice in offered),
             option_notes=tuple(choice.note for choice in offered),

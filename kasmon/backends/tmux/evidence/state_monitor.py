@@ -288,7 +288,7 @@ class StateMonitor:
         self, seen: ScreenObservation, menu: ScreenMenu, calls: Sequence[ToolCallEvidence]
     ) -> ScreenObservation:
         """Return *seen* with the whole text of the one call that matches *menu*; unchanged if several match."""
-        fitting = {call.full for call in calls if shows(menu, call.text)}
+        fitting = {call.full for call in calls if shows(menu, call.text, call.values)}
         full = fitting.pop() if len(fitting) == 1 else self.view.known(menu) if self.view is not None else ""
         if not full:
             return seen

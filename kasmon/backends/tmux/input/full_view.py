@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
-from kasmon.detection.menu_choices import ScreenMenu, squeezed
+from kasmon.detection.menu_choices import ScreenMenu, has_certain_lines, squeezed
 from kasmon.detection.rule_schema import MenuRule, ViewRule
 from kasmon.detection.screenshot import ScreenRow
 from kasmon.errors import KasmonError, RefusedError, ScreenChangedError
@@ -210,22 +210,25 @@ def is_open(rows: Sequence[ScreenRow], rule: MenuRule) -> bool:
 
 
 def extract_lines(rows: Sequence[ScreenRow], rule: MenuRule) -> list[str] | None:
-    """Return the text rows in the view of *rule*; None unless *rows* show its beginning and its end."""
+    """Return the text rows in the view of *rule*; None unless *rows* show its beginning and exactly one end.
+
+    Which of two rows that match the end is text is unknown. So is, of a command, what a wrapped row is.
+    """
     view = rule.view
     if view is None or not is_open(rows, rule):
         return None
     start = next((at for at, row in enumerate(rows) if re.search(view.start, row.seen)), None)
-    if start is None:
+    if start is None or sum(re.search(view.end, row.seen) is not None for row in rows[start + 1 :]) != 1:
         return None
-    lines: list[str] = []
+    matches: list[re.Match[str]] = []
     ended = False
     for row in rows[start + 1 :]:
         if re.search(view.end, row.seen):
-            return lines
+            return [match["text"] or "" for match in matches] if has_certain_lines(rule.call, matches, rows) else None
         match = re.search(view.row, row.seen)
         if match is not None and ended:
             return None  # what looked like the end was text
         ended = match is None
         if match is not None:
-            lines.append(match["text"] or "")
+            matches.append(match)
     return None

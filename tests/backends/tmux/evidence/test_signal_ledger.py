@@ -17,8 +17,10 @@ from kasmon.backends.tmux.evidence.signal_ledger import SignalLedger
 from kasmon.detection.menu_choices import MenuChoice, ScreenMenu, completed
 from kasmon.model.events import RequestOpened, RequestWithdrawn, SignalSeen
 from kasmon.model.evidence import StateVerdict
-from kasmon.model.permission import Decision, RequestKind, SessionId
+from kasmon.model.permission import NO_PLAN, Decision, RequestKind, SessionId
 from kasmon.model.session_state import SessionState
+from tests.detection.expected import reading_of
+from tests.detection.golden import FOLDER, load
 from tests.waiting import until
 
 ASKING = StateVerdict(state=SessionState.ASKING, source="screen", asking=RequestKind.PERMISSION)
@@ -43,6 +45,18 @@ def menu(command: str, *, third: Decision | None = None, is_whole: bool = True) 
         digest=command,
         is_whole=is_whole,
     )
+
+
+def test_a_plan_without_a_text_says_so() -> None:
+    plan, empty = (reading_of(load(FOLDER / "claude/2.1.330" / name)).menu for name in ("plan", "plan-empty"))
+    shown = [
+        opened.request.shown
+        for opened in (ScreenRequest(SessionId("abcdefgh")).seen(ASKING, each, "", 1.0)[0] for each in (plan, empty))
+        if isinstance(opened, RequestOpened)
+    ]
+
+    assert ["Ready to code?", NO_PLAN] == [text.partition("\n")[0] for text in shown]
+    assert "Claude wants to exit plan mode" in shown[1]
 
 
 def test_the_same_word_again_is_no_news_and_its_text_counts_only_where_something_is_asked() -> None:

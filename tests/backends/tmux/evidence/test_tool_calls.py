@@ -13,7 +13,7 @@ import pytest
 from kasmon.backends.tmux.evidence import hooks, process_evidence
 from kasmon.backends.tmux.evidence.hook_setup import EMIT
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence, ToolCallEvidence, call_of
-from kasmon.emit import CALL_BYTES
+from kasmon.emit import CALL_BYTES, FILE_BYTES
 
 COMMAND = "echo one &&\n\techo 'two  three' && rm -rf ~"
 
@@ -84,6 +84,52 @@ def test_a_call_that_is_too_long_for_a_note_is_not_known_and_its_event_is(
     assert ["working"] == [signal.value for signal in evidence.look(1.0, None) if signal.source == "hook"]
 
 
+@pytest.mark.parametrize(
+    "lost", ["x" * (hooks.LONGEST + 1), '{"event": "PreToolUse", "call": "b"'], ids=["too long", "no note"]
+)
+def test_where_a_note_is_lost_no_call_is_known_until_the_turn_is_over(
+    evidence: ProcessEvidence, tmp_path: Path, lost: str
+) -> None:
+    """The lost one may be the call that the agent asks about, and another would be taken for it."""
+    noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
+    with (tmp_path / hooks.FILE).open("a") as file:
+        file.write(f"{lost}\n")
+    assert [] == evidence.calls()
+
+    noted(tmp_path, "PostToolUse", "a")
+    noted(tmp_path, "PreToolUse", "c", {"command": "ls"})
+    assert [] == evidence.calls()
+
+    noted(tmp_path, "Stop")
+    noted(tmp_path, "PreToolUse", "d", {"command": "ls"})
+    assert ["ls"] == [call.text for call in evidence.calls()]
+
+
+def test_a_file_of_notes_that_is_full_tells_of_no_call_until_the_turn_is_over(
+    evidence: ProcessEvidence, tmp_path: Path
+) -> None:
+    assert hooks.DROPPING == FILE_BYTES - CALL_BYTES
+    (tmp_path / hooks.FILE).write_text(f"{json.dumps({'event': 'Stop', 'text': 'x' * 9000})}\n" * (FILE_BYTES // 9100))
+    noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
+    noted(tmp_path, "PreToolUse", "b", {"command": "x" * (CALL_BYTES - 9000)})
+    assert [] == evidence.calls()
+
+    noted(tmp_path, "Stop")
+    noted(tmp_path, "PreToolUse", "c", {"command": "ls"})
+    assert ["ls"] == [call.text for call in evidence.calls()]
+
+
+def test_beside_a_call_of_which_the_input_is_unknown_no_call_is_known(
+    evidence: ProcessEvidence, tmp_path: Path
+) -> None:
+    noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
+    noted(tmp_path, "PreToolUse", "b", {"command": "ls" * CALL_BYTES})
+    assert [] == evidence.calls()
+
+    noted(tmp_path, "PostToolUse", "b")
+    assert ["ls"] == [call.text for call in evidence.calls()]
+
+
 def test_a_note_of_another_agent_is_none_of_its_calls(evidence: ProcessEvidence, tmp_path: Path) -> None:
     note = {"event": "PreToolUse", "call": "a", "input": {"command": "ls"}, "generation": "1", "nonce": "other"}
     (tmp_path / hooks.FILE).write_text(json.dumps(note) + "\n")
@@ -131,6 +177,18 @@ def test_opencode_has_written_down_what_it_is_about_to_run(tmp_path: Path) -> No
     waits = {"status": "running", "input": {"command": COMMAND}}
 
     assert [waits["input"]] == process_evidence.read_opencode_calls(recorded(tmp_path, done, waits))
+
+
+@pytest.mark.parametrize("count", [1, process_evidence.OPENCODE_PARTS])
+def test_of_opencode_either_all_calls_are_known_or_none(tmp_path: Path, count: int) -> None:
+    """Another call would be taken for the one that is left out."""
+    waits = {"status": "running", "input": {"filePath": "a.txt"}}
+    long = {"status": "running", "input": {"filePath": "a.txt", "content": "x" * process_evidence.OPENCODE_PART_BYTES}}
+    others = [waits] * count
+
+    assert [one["input"] for one in others] == process_evidence.read_opencode_calls(recorded(tmp_path / "all", *others))
+    one_more = long if count == 1 else waits
+    assert [] == process_evidence.read_opencode_calls(recorded(tmp_path / "more", *others, one_more))
 
 
 @pytest.mark.parametrize("what", ["nothing", "no database", "another schema", "a link"])

@@ -14,6 +14,7 @@ import pytest
 
 from kasmon.backends.common.environment import encoded
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.backends.tmux import agent as tmux_agent
 from kasmon.backends.tmux.evidence import hooks
 from kasmon.backends.tmux.input import answer_delivery, full_view
 from kasmon.errors import PromptChangedError, RefusedError, UnableError
@@ -27,7 +28,8 @@ from tests.backends.tmux.input import test_answer_delivery
 from tests.backends.tmux.input.test_answer_delivery import ME, Room
 from tests.detection.golden import FOLDER, load
 from tests.detection.scenes.studio import steps as recorded_steps
-from tests.waiting import auntil
+from tests.tmux.attached import attached
+from tests.waiting import auntil, until
 
 room = test_answer_delivery.room
 ALLOW, DENY = Decision.ALLOW, Decision.DENY
@@ -215,6 +217,46 @@ async def test_while_somebody_is_focused_there_no_key_is_typed_and_nothing_is_al
 
         stage.agent.is_watched = lambda: False
         assert not (await stage.asked("echo one")).may_be_cut
+
+
+async def test_while_a_terminal_is_attached_there_no_key_is_typed_and_nothing_is_allowed(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person who looks at it in tmux: kasmon hears none of their keys."""
+    monkeypatch.setattr(full_view, "AGAIN_S", 0.1)
+    async with staged(room, steps("one"), ["ls", *steps("two")], watched=True) as stage:
+        await stage.asked()
+        server = stage.agent._line.server
+        with attached(server, ME):
+            await asyncio.to_thread(until, lambda: server.run("list-clients", "-t", f"={ME}"), LIMIT_S, "the terminal")
+            stage.agent.is_watched = lambda: False
+            os.kill(stage.agent.pid, signal.SIGUSR1)
+            request = await stage.asked("ls")
+            assert request.may_be_cut
+            assert [DENY] == list(request.choices)
+            assert [] == stage.pressed()
+
+        assert not (await stage.asked("echo two")).may_be_cut
+
+
+async def test_while_somebody_types_there_no_key_is_typed_and_nothing_is_allowed(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_view, "AGAIN_S", 0.1)
+    monkeypatch.setattr(tmux_agent, "TYPED_S", 3600.0)
+    async with staged(room, steps("one"), ["ls", *steps("two")], watched=True) as stage:
+        await stage.asked()
+        stage.agent.pane_writer.keys(b"z")
+        await auntil(lambda: ["z"] == stage.pressed(), LIMIT_S, "the key")
+        stage.agent.is_watched = lambda: False
+        os.kill(stage.agent.pid, signal.SIGUSR1)
+        request = await stage.asked("ls")
+        assert request.may_be_cut
+        assert [DENY] == list(request.choices)
+        assert ["z"] == stage.pressed()
+
+        monkeypatch.setattr(tmux_agent, "TYPED_S", 0.0)
+        assert not (await stage.asked("echo two")).may_be_cut
 
 
 async def test_a_view_that_scrolls_on_proves_nothing_and_is_left_as_it_was(room: Room) -> None:
