@@ -43,8 +43,8 @@ PYTHON_WITH = python_with() { \
 # must each pass alone, in so many ROUNDS: they start hundreds of processes, on a machine that others may be using.
 TESTS = tests() { \
 	cache=.cache/$$1 rounds=$$2 failed=.cache/$$1/v/cache/lastfailed; shift 2; rm -f "$$failed"; \
-	$(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@"; status=$$?; \
-	if [ $$status != 1 ] || [ "$$(grep -c :: "$$failed")" -gt 10 ]; then return $$status; fi; \
+	$(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@"; first=$$?; \
+	if [ $$first != 1 ] || [ "$$(grep -c :: "$$failed")" -gt 10 ]; then return $$first; fi; \
 	cp "$$failed" "$$cache/failed"; \
 	for round in $$rounds; do \
 		cp "$$cache/failed" "$$failed"; \
@@ -64,11 +64,11 @@ run: $(READY) tmux
 # more. Compiled anew is what changed: the tests start hundreds of processes, and each worker reads each test file.
 test: $(READY) tmux
 	@$(PYTHON) -m compileall -q kasmon
-	@$(TESTS); status=0; pictures=; told=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
-	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$told" 2>&1 & pictures=$$!;) \
+	@$(TESTS); status=0; pictures=; report=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
+	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$report" 2>&1 & pictures=$$!;) \
 	tests pytest '1 2 3' -n 4 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
-	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$told"; fi; \
-	rm -f "$$told"; exit $$status
+	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$report"; fi; \
+	rm -f "$$report"; exit $$status
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
 # screens and they themselves were taken for: it fails where that was sure and wrong. Three at a time, since they mostly wait.

@@ -9,7 +9,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.evidence import Signal
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
-from kasmon.model.session import HostSeen, Session, Tokens
+from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 
 NOW = 1_790_000_000.0
@@ -61,7 +61,7 @@ def session(name: str, state: SessionState = SessionState.IDLE, *, ago: float = 
         "source": "protocol",
         "generation": 1,
         "pid": 4000 + int(hashlib.sha256(name.encode()).hexdigest()[:3], 16),
-        "host": HostSeen(pid=4000, alive=True),
+        "host": HostProbe(pid=4000, alive=True),
     }
     if fields.get("mode") is Mode.TMUX:
         base |= {

@@ -323,10 +323,10 @@ def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(
 FAILS = """
 case "$*" in
 *"-m pytest"*)
-    mkdir -p .cache/sandboxes-pytest/v/cache
+    mkdir -p .cache/{suite}/v/cache
     echo run >>runs
     case $(grep -c run runs) in {passes}) exit 0 ;; esac
-    {lines} >.cache/sandboxes-pytest/v/cache/lastfailed
+    {lines} >.cache/{suite}/v/cache/lastfailed
     exit {status} ;;
 esac
 """
@@ -343,7 +343,8 @@ def test_what_fails_beside_other_tests_and_passes_three_times_alone_is_named_and
     clone.program("uname", "echo Darwin")
     clone.program("tmux")
     clone.program(
-        ".venv/bin/python", FAILS.format(passes="2|3|4", lines="echo '\"tests/a.py::test_it\": true'", status=1)
+        ".venv/bin/python",
+        FAILS.format(suite="sandboxes-pytest", passes="2|3|4", lines="echo '\"tests/a.py::test_it\": true'", status=1),
     )
 
     ran = clone.run("make", "test-sandboxes")
@@ -353,13 +354,25 @@ def test_what_fails_beside_other_tests_and_passes_three_times_alone_is_named_and
     assert "tests/a.py::test_it" in ran.stdout
 
 
+@pytest.mark.parametrize(("passes", "code"), [("2|3|4", 0), ("3|4", 2), ("2|3", 2)])
+def test_the_default_suite_repeats_alone_what_failed_beside_other_tests(clone: Clone, passes: str, code: int) -> None:
+    clone.ready()
+    clone.program("tmux")
+    clone.environ["MAKEFLAGS"] = "SNAPSHOT_TESTS="
+    lines = "echo '\"tests/a.py::test_it\": true'"
+    clone.program(".venv/bin/python", FAILS.format(suite="pytest", passes=passes, lines=lines, status=1))
+
+    assert code == clone.run("make", "test").returncode
+
+
 @pytest.mark.parametrize(("passes", "alone"), [("3|4", 1), ("2|4", 2), ("2|3", 3)])
 def test_what_fails_alone_once_is_a_failure(clone: Clone, passes: str, alone: int) -> None:
     clone.ready()
     clone.program("uname", "echo Darwin")
     clone.program("tmux")
     clone.program(
-        ".venv/bin/python", FAILS.format(passes=passes, lines="echo '\"tests/a.py::test_it\": true'", status=1)
+        ".venv/bin/python",
+        FAILS.format(suite="sandboxes-pytest", passes=passes, lines="echo '\"tests/a.py::test_it\": true'", status=1),
     )
 
     assert 0 != clone.run("make", "test-sandboxes").returncode
@@ -379,7 +392,9 @@ def test_many_failures_and_a_run_that_did_not_end_are_failures_at_once(clone: Cl
     clone.ready()
     clone.program("uname", "echo Darwin")
     clone.program("tmux")
-    clone.program(".venv/bin/python", FAILS.format(passes="2|3|4", lines=lines, status=status))
+    clone.program(
+        ".venv/bin/python", FAILS.format(suite="sandboxes-pytest", passes="2|3|4", lines=lines, status=status)
+    )
 
     assert 0 != clone.run("make", "test-sandboxes").returncode
     assert [SANDBOXES] == of_pytest(clone)

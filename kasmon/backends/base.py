@@ -1,7 +1,7 @@
 """The interface of every backend: a `Backend` opens an `Agent`, which yields events and accepts commands."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -47,6 +47,9 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     thinking: bool = False
+
+
+AgentOutput: TypeAlias = Event | Chunk
 
 
 class SecretsLearned(msgspec.Struct, frozen=True):

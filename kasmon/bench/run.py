@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -15,10 +16,8 @@ from kasmon.bench.dashboard import (
     busy_fleet,
     collisions,
     event_latency,
-    flood,
     focus_latency,
     idle_cost,
-    large_list,
     long_transcript,
     permission_latency,
     prompt_delivery,
@@ -27,9 +26,17 @@ from kasmon.bench.dashboard import (
 )
 from kasmon.bench.sandboxes import checkpoints, jails, runs, snapshots
 from kasmon.bench.support.figure import Figure, table
+from kasmon.bench.support.process_cost import family
+from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
+from kasmon.bench.support.tmux_sessions import terminals
 from kasmon.errors import KasmonError, UsageError
 
 Scene = Callable[[], Figure | list[Figure]]
+
+LAG = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.loop_lag"]
+
+ROWS, ALIVE, CHANGES, RATE_HZ = 5000, 200, 40, 10.0
+FLEET = [sys.executable, "-P", "-m", "kasmon.bench.dashboard.moving_fleet"]
 
 
 def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
@@ -44,8 +51,8 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "evidence": partial(detection_cost.measure_observation, seconds),
         "evidence-late": partial(detection_cost.measure_changes, seconds),
         "delivery": partial(prompt_delivery.measure_delivery, 1000),
-        "rows": partial(large_list.measure_changes, seconds),
-        "flood": partial(flood.measure_stall, seconds),
+        "rows": partial(measure_changes, seconds),
+        "flood": partial(measure_stall, seconds),
         "talk": partial(event_latency.measure_event_to_screen, seconds),
         "last-page": partial(long_transcript.measure_last_page, rounds),
         "dialog": partial(permission_latency.measure_event_to_dialog, 4 * rounds),
@@ -109,4 +116,47 @@ def machine() -> str:
     return (
         f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.machine()}, "
         f"Python {platform.python_version()}"
+    )
+
+
+def measure_stall(seconds: float) -> Figure:
+    """Measure the longest stall of the dashboard's event loop in *seconds*, with `yes` running in the preview."""
+    with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (paths, _):
+        file = paths.state / "lag"
+        terminal = BenchTerminal([*LAG, str(file)], environment(paths.environment_variables()), 160, 50)
+        try:
+            terminal.until(b"a line of a flood")
+            until = time.monotonic() + seconds + 2.0
+            while time.monotonic() < until:
+                terminal.read(0.05)
+            lags = [float(line) for line in file.read_text().splitlines()][1:]
+        finally:
+            terminal.close()
+    worst = max(lags)
+    return Figure(
+        name="longest stall under a `yes` flood",
+        value=worst,
+        unit="ms",
+        target=100,
+        samples=len(lags),
+        note="the longest turn of the screen's loop, its first second left out",
+    )
+
+
+def measure_changes(seconds: float) -> Figure:
+    """Measure the dashboard's processor time over *seconds*; the same process generates the fleets."""
+    terminal = BenchTerminal([*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)], environment({}), 160, 50)
+    try:
+        terminal.until(b"row-0")
+        settle(terminal, 3.0)
+        share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
+    finally:
+        terminal.close()
+    return Figure(
+        name="5,000 rows, 40 changes at 10 Hz",
+        value=share,
+        unit="% of a core",
+        target=6,
+        samples=1,
+        note="200 alive; making the changed values is part of it",
     )

@@ -15,7 +15,7 @@ import kasmon
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
 
-Offered = dict[str, str]
+Completions = dict[str, str]
 MOST: Final = 200
 """At most this many entries of a folder are read."""
 HEAD: Final = 64 * 1024
@@ -48,7 +48,7 @@ def answer(words: Sequence[str]) -> bool:
     return True
 
 
-def sessions(typed: str, *, sandboxed: bool = False) -> Offered:
+def sessions(typed: str, *, sandboxed: bool = False) -> Completions:
     """Return the names of all sessions, those that need a person first; ids only if they begin with *typed*.
 
     *sandboxed*: only those in a sandbox.
@@ -63,7 +63,7 @@ def sessions(typed: str, *, sandboxed: bool = False) -> Offered:
     return names | ids
 
 
-def agents(typed: str) -> Offered:
+def agents(typed: str) -> Completions:
     """Return the enabled profiles."""
     from kasmon.config import load
 
@@ -71,7 +71,7 @@ def agents(typed: str) -> Offered:
     return {name: profile.program for name, profile in enabled.items()}
 
 
-def requests(typed: str) -> Offered:
+def requests(typed: str) -> Completions:
     """Return the open requests, oldest first."""
     from kasmon.model.fleet import requests
     from kasmon.supervisor.fleet.snapshot import look_once
@@ -79,7 +79,7 @@ def requests(typed: str) -> Offered:
     return {request.id: f"{request.tool} {request.title}".strip() for request in requests(look_once(places()))}
 
 
-def settings(typed: str) -> Offered:
+def settings(typed: str) -> Completions:
     """Return the settings."""
     from kasmon.config import load
     from kasmon.config.explain import settings
@@ -87,7 +87,7 @@ def settings(typed: str) -> Offered:
     return dict.fromkeys(settings(load(places())), "")
 
 
-def values(key: str) -> Offered:
+def values(key: str) -> Completions:
     """Return the values of the setting *key*, if they can be listed."""
     from kasmon.config.parser import allowed_values, field_type
 
@@ -98,14 +98,14 @@ def values(key: str) -> Offered:
     return {value.strip('"'): "" for value in allowed_values(field_type(key.split(".")))}
 
 
-def plans(typed: str) -> Offered:
+def plans(typed: str) -> Completions:
     """Return the plans that were run, and plan files."""
     from kasmon.store.plan_log import plans
 
     return dict.fromkeys(plans(places()), "was run") | plan_files(typed)
 
 
-def plan_files(typed: str) -> Offered:
+def plan_files(typed: str) -> Completions:
     """Return the plan files in the typed folder and its subfolders."""
     before, slash, _ = typed.rpartition("/")
     folder = expanded(before + slash) if slash else Path()
@@ -134,7 +134,7 @@ def _is_meant(path: Path) -> bool:
         return False
 
 
-def themes(where: Paths) -> Offered:
+def themes(where: Paths) -> Completions:
     """Return the built-in themes and the user's own."""
     shipped = Path(kasmon.__file__).with_name("themes")
     return {path.stem: "" for folder in (shipped, where.themes) for path in sorted(folder.glob("*.toml"))}

@@ -68,7 +68,7 @@ Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSO
 Session = Annotated[
     str, Parameter(completer=sessions, help="Session id, exact name or id prefix (at least 3 characters).")
 ]
-Sandboxed = Annotated[
+SandboxArgument = Annotated[
     str, Parameter(completer=sandboxes, help="Session id, exact name or id prefix (at least 3 characters).")
 ]
 Text = Annotated[str | None, Parameter(allow_leading_hyphen=True, help="Prompt text (`-`: from stdin).")]

@@ -4,13 +4,13 @@ The state is one of `rule_schema.WORDS`, several joined with `|` if ambiguous, o
 as a pattern, a format or a path: patterns come from the file alone, and text is sanitized before it is passed on.
 """
 
-from datetime import tzinfo
-from typing import Final
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final
 
 import msgspec
 
 from kasmon.detection.limit_reset import parse_reset_time
-from kasmon.detection.menu_choices import ScreenMenu, find_menu
+from kasmon.detection.menu_choices import MenuChoice, ScreenMenu, find_menu
 from kasmon.detection.prompt_box import Composer, composer
 from kasmon.detection.regions import Finder, PatternMatch, ScreenRegions
 from kasmon.detection.rule_file import ScreenRules
@@ -21,6 +21,10 @@ from kasmon.model.permission import RequestKind
 
 LONGEST: Final = 2000
 """The most characters of a text that is passed on; a menu's text is complete."""
+
+LONGEST_ACTIVITY: Final = 200
+COLUMN_GAP: Final = "    "
+"""Text behind this many blanks belongs to another column of the screen, such as a sidebar."""
 
 
 class OutrankedRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,3 +207,64 @@ def _find_group(regions: ScreenRegions, finder: Finder | None, group: str) -> st
     if place is None or finder is None:
         return ""
     return (place.match.groupdict().get(group) or "").strip()
+
+
+def find_last_activity(shot: Screenshot, box: Composer | None, rules: ScreenRules) -> str:
+    """Return the last paragraph of the agent's last message, or its last tool call; empty if *shot* shows neither.
+
+    *box* is the composer on *shot*. Without one a dialog covers the messages, and the result is empty.
+    """
+    found: list[str] = []
+    is_open, is_below_blank = False, True
+    for row in shot.rows[: box.first_row] if box is not None else ():
+        text = row.seen
+        if not text.strip():
+            is_below_blank = True
+            continue
+        is_chrome = any(pattern.search(text) for pattern in rules.activity.none)
+        first = [*rules.activity.first, *(rules.activity.alone if is_below_blank else ())]
+        first, more = ([], ()) if is_chrome else (first, rules.activity.more)
+        begins = next((match for pattern in first if (match := pattern.search(text))), None)
+        goes_on = next((match for pattern in more if is_open and (match := pattern.search(text))), None)
+        if begins is not None:
+            found = [begins["text"]]
+        elif goes_on is not None:
+            found = [goes_on["text"]] if is_below_blank else [*found, goes_on["text"]]
+        is_open, is_below_blank = begins is not None or goes_on is not None, False
+    return " ".join(part.strip().partition(COLUMN_GAP)[0] for part in found)[:LONGEST_ACTIVITY]
+
+
+def build_reading_table(reading: ScreenReading) -> dict[str, Any]:
+    """Return *reading* without its state as TOML-compatible values; empty ones are left out."""
+    box, title = reading.composer, reading.title
+    until = None if reading.until is None else datetime.fromtimestamp(reading.until, UTC).strftime("%Y-%m-%d %H:%M")
+    values = {
+        "rule": reading.rule,
+        "title_says": title.state if title else "",
+        "text": "" if reading.menu else reading.text,
+        "notice": reading.notice,
+        "until": until,
+        "composer": None if box is None else "draft" if box.draft else "empty",
+        "draft": box.draft if box else "",
+        "ghost": box.ghost if box else "",
+        "menu": _build_menu_table(reading.menu) if reading.menu else None,
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def format_choice(choice: MenuChoice) -> str:
+    """Return *choice* and its meaning as one line; a star marks the one that Enter would take."""
+    meaning = choice.decision or ("own words" if choice.free_text else "other")
+    note = f" ({choice.note})" if choice.note else ""
+    chosen = " (chosen)" if choice.is_on else ""
+    return f"{'* ' if choice.marked else ''}{meaning}{chosen}: {choice.label}{note}"
+
+
+def _build_menu_table(menu: ScreenMenu) -> dict[str, Any]:
+    return {
+        "name": menu.name,
+        "text": menu.text,
+        **({} if menu.is_whole else {"may_be_cut": True}),
+        "keys": {str(decision): key for decision, key in menu.keys.items()},
+        "choices": [format_choice(choice) for choice in menu.choices],
+    }

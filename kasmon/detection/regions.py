@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from kasmon.detection.rule_schema import Found, PatternCondition, RegionRule
+from kasmon.detection.rule_schema import PatternCondition, RegionRule, TextPattern
 from kasmon.detection.screenshot import ScreenRow, Screenshot
 
 AREA: Final = re.compile(
@@ -31,7 +31,7 @@ class Finder(NamedTuple):
     joined: bool = False
 
 
-def compile_finder(found: Found, area: str) -> Finder:
+def compile_finder(found: TextPattern, area: str) -> Finder:
     """Compile *found* for *area*, unless it names its own area. Its pattern was validated when its file was loaded."""
     if isinstance(found, PatternCondition):
         return Finder(re.compile(found.match), found.area or area, found.look, found.joined)

@@ -69,7 +69,7 @@ class PatternCondition(_Node, frozen=True):
     """Match against the rows joined by blanks, for text that may be wrapped."""
 
 
-Found: TypeAlias = str | PatternCondition
+TextPattern: TypeAlias = str | PatternCondition
 
 
 class RegionRule(_Node, frozen=True):
@@ -94,11 +94,11 @@ class ScreenRule(_Node, frozen=True):
     priority: int = 0
     asking: RequestKind | None = None
     area: str = msgspec.field(name="in", default="screen")
-    all: tuple[Found, ...] = ()
+    all: tuple[TextPattern, ...] = ()
     """All of these must match."""
-    any: tuple[Found, ...] = ()
+    any: tuple[TextPattern, ...] = ()
     """At least one of these must match."""
-    none: tuple[Found, ...] = ()
+    none: tuple[TextPattern, ...] = ()
     """None of these may match."""
     menu: str = ""
     """The name of a menu that must be shown."""
@@ -106,11 +106,11 @@ class ScreenRule(_Node, frozen=True):
     """Whether there must be a composer, and whether it must hold a draft."""
     failed: bool = False
     """Whether the previous turn ended in an error, which `text` extracts."""
-    text: Found | None = None
+    text: TextPattern | None = None
     """The group `text` is the question, or the error message."""
-    notice: Found | None = None
+    notice: TextPattern | None = None
     """The group `text` is a remark on the state."""
-    until: Found | None = None
+    until: TextPattern | None = None
     """The group `until` is when a limit ends, as text (`limit_reset`)."""
 
 

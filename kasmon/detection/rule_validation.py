@@ -11,9 +11,9 @@ from kasmon.detection.version_range import range_of
 
 PROGRAM: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The path of a value: `("rule", 2, "state")`, counted from 0."""
-Fault = tuple[Place, str, Sequence[str]]
+Fault = tuple[KeyPath, str, Sequence[str]]
 """The path of an invalid value, the reason, and the allowed values."""
 
 
@@ -49,13 +49,13 @@ def faults(file: ScreenFile) -> Iterator[Fault]:
     yield from _bad_patterns(file)
 
 
-def _states(file: ScreenFile) -> Iterator[tuple[Place, str]]:
+def _states(file: ScreenFile) -> Iterator[tuple[KeyPath, str]]:
     for kind in ("rule", "title"):
         for at, node in enumerate(getattr(file, kind)):
             yield (kind, at, "state"), node.state
 
 
-def _areas(file: ScreenFile) -> Iterator[tuple[Place, str]]:
+def _areas(file: ScreenFile) -> Iterator[tuple[KeyPath, str]]:
     for at, rule in enumerate(file.rule):
         yield ("rule", at, "in"), rule.area
         for key, found in _founds(rule):
@@ -76,7 +76,7 @@ def _founds(rule: ScreenRule) -> Iterator[tuple[str, str | PatternCondition]]:
             yield key, found
 
 
-def patterns(file: ScreenFile) -> Iterator[tuple[Place, str, tuple[str, ...]]]:
+def patterns(file: ScreenFile) -> Iterator[tuple[KeyPath, str, tuple[str, ...]]]:
     """Yield every pattern: its path, its source, and the groups that it must have."""
     for at, region in enumerate(file.region):
         for key, source in (

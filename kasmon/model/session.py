@@ -30,7 +30,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
         return self.input + self.output or None
 
 
-class HostSeen(msgspec.Struct, frozen=True, kw_only=True):
+class HostProbe(msgspec.Struct, frozen=True, kw_only=True):
     """The host process of a session, as last probed."""
 
     pid: int | None
@@ -134,7 +134,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     requests_counted: int = 0
     receipts_counted: int = 0
     forgotten: bool = False
-    host: HostSeen | None = None
+    host: HostProbe | None = None
     """Set by a caller that probed it; None otherwise."""
 
     @property

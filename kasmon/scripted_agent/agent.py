@@ -13,7 +13,7 @@ from kasmon.errors import SessionBusyError, SessionEndedError
 from kasmon.model.commands import Answer, Launch, Prompt, Sender
 from kasmon.model.events import Event, SessionEnded, TurnEnded, TurnStarted
 from kasmon.model.permission import Request, RequestId
-from kasmon.scripted_agent.player import Move, Moves, Player, ScriptPause, TurnEnding
+from kasmon.scripted_agent.player import Move, Moves, Player, ScriptPause, TurnResult
 from kasmon.scripted_agent.script import is_script, parse
 from kasmon.scripted_agent.steps import AnyStep, BadStep, SayStep, Script, ShownStep, ToolStep
 
@@ -205,7 +205,7 @@ class Actor:
         """Play one turn: steps of the newest script, then of older ones, until one ends the turn or a script rests."""
         self.busy = True
         yield TurnStarted(at=self._player.now, prompt=self._frames[-1].shown, by=by)
-        ending: TurnEnding | None = None
+        ending: TurnResult | None = None
         while ending is None and self._frames and not self._frames[-1].resting:
             frame = self._frames[-1]
             if frame.at == len(frame.script):
@@ -218,7 +218,7 @@ class Actor:
                 frame.at, frame.resting = 0, True
         while self._frames and self._frames[-1].at == len(self._frames[-1].script):
             self._frames.pop()
-        ending = ending or TurnEnding()
+        ending = ending or TurnResult()
         yield from self._player.finish(ending)
         self.busy = False
         yield TurnEnded(at=self._player.now, reason=ending.reason, error=ending.error)

@@ -29,7 +29,7 @@ from kasmon.model.events import (
     UsageReported,
 )
 from kasmon.model.permission import Decision, Request, RequestId
-from kasmon.scripted_agent.requests import Asking, build_request, build_rule, check, find_covering_rule, outcome
+from kasmon.scripted_agent.requests import RequestStep, build_request, build_rule, check, find_covering_rule, outcome
 from kasmon.scripted_agent.steps import (
     AnyStep,
     ApproveStep,
@@ -73,7 +73,7 @@ class ScriptPause(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
+class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a step ended its turn."""
 
     reason: Literal["done", "limit", "error"] = "done"
@@ -83,7 +83,7 @@ class TurnEnding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Move: TypeAlias = Event | SpokenText | ScriptPause
-Moves: TypeAlias = Generator[Move | None, None, TurnEnding | None]
+Moves: TypeAlias = Generator[Move | None, None, TurnResult | None]
 """None means: nothing happens until a command arrives."""
 
 
@@ -94,8 +94,8 @@ class Player:
         self.now = 0.0
         self.open: dict[RequestId, Request] = {}
         self._launch, self._random = launch, random
-        self._asked: dict[RequestId, Asking] = {}
-        self._answers: deque[tuple[Asking, Answer]] = deque()
+        self._asked: dict[RequestId, RequestStep] = {}
+        self._answers: deque[tuple[RequestStep, Answer]] = deque()
         self._rules: list[str] = []
         self._requests = self._calls = 0
         self._usage, self._usage_reported = UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
@@ -124,11 +124,11 @@ class Player:
                 yield ScriptPause(seconds=step.seconds)
             case LimitStep(seconds=None):
                 yield LimitReached(at=self.now, text="usage limit reached")
-                return TurnEnding(reason="limit")
+                return TurnResult(reason="limit")
             case LimitStep(seconds=seconds):
                 yield from self._play_limit(seconds or 0.0)
             case FailStep():
-                return TurnEnding(reason="error", error=step.text)
+                return TurnResult(reason="error", error=step.text)
             case CrashStep():
                 yield SessionEnded(at=self.now, exit_code=step.code, signal=step.signal)
             case VerbStep(verb="hang"):
@@ -136,12 +136,12 @@ class Player:
                     yield from self._play_answers()
                     yield None
             case VerbStep():
-                return TurnEnding(again=step.verb == "loop")
+                return TurnResult(again=step.verb == "loop")
             case ShownStep() | BootStep():
                 pass
         return None
 
-    def finish(self, ending: TurnEnding) -> Moves:
+    def finish(self, ending: TurnResult) -> Moves:
         """Play the end of a turn: wait for or withdraw open requests, then report the tokens used."""
         if ending.reason == "done":
             yield from self._wait_for_answers()
@@ -213,7 +213,7 @@ class Player:
         yield ToolFinished(at=self.now, call=call, ok=tool.ok, output=tool.output, diff=tool.diff)
         return None
 
-    def _ask(self, step: Asking) -> Moves:
+    def _ask(self, step: RequestStep) -> Moves:
         rule = find_covering_rule(self._rules, step.tool) if isinstance(step, AskStep) else ""
         if rule and isinstance(step, AskStep):
             yield NoticeRaised(at=self.now, text=f"allowed by {rule}")

@@ -21,12 +21,12 @@ from kasmon.scripted_agent.steps import (
     ToolStep,
 )
 
-Asking: TypeAlias = AskStep | QuestionStep | ApproveStep | LoginStep
+RequestStep: TypeAlias = AskStep | QuestionStep | ApproveStep | LoginStep
 """The steps that wait for a person."""
 SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then say that you have signed in."
 
 
-def build_request(step: Asking, request: RequestId, session: SessionId, now: float) -> Request:
+def build_request(step: RequestStep, request: RequestId, session: SessionId, now: float) -> Request:
     """Return the sealed request of *step*."""
     match step:
         case AskStep(tool=tool):
@@ -82,7 +82,7 @@ def check(answer: Answer, request: Request) -> None:
             raise UnableError(f"request {request.id!r} wants {number} of {', '.join(request.options)}.")
 
 
-def outcome(step: Asking, answer: Answer) -> Script:
+def outcome(step: RequestStep, answer: Answer) -> Script:
     """Return the steps that follow *answer* to *step*; the answer has passed `check`."""
     denied = f": {answer.reason}" if answer.reason else "."
     match step, answer.decision:

@@ -32,7 +32,7 @@ class FoldedSession(NamedTuple):
     """The size of the log then, in bytes; behind the cursor is at most a half-written line."""
 
 
-class FleetMoved(NamedTuple):
+class FleetChange(NamedTuple):
     """The sessions that one read of `fleet_index.jsonl` changed or removed."""
 
     changed: frozenset[SessionId] = frozenset()
@@ -59,7 +59,7 @@ class FleetIndex:
         """Continue from a saved state instead of the beginning of the logs."""
         self.sessions, self.cursor, self.inode, self._read_size = sessions, cursor, inode, cursor
 
-    def read_fleet(self) -> FleetMoved:
+    def read_fleet(self) -> FleetChange:
         """Fold the events added to `fleet_index.jsonl`; if it is another file than before, fold it from scratch.
 
         Raises:
@@ -67,7 +67,7 @@ class FleetIndex:
         """
         size, inode = _stat(self._fleet_log)
         if size == self._read_size and inode == self.inode:
-            return FleetMoved()
+            return FleetChange()
         same = inode == self.inode and size >= self.cursor
         cursor = self.cursor if same else START
         added = list(self._log.read(cursor)) if size > cursor else []
@@ -136,9 +136,9 @@ def _apply_fleet_event(sessions: dict[SessionId, FoldedSession], event: Event) -
             return
 
 
-def _compare(before: dict[SessionId, FoldedSession], after: dict[SessionId, FoldedSession]) -> FleetMoved:
+def _compare(before: dict[SessionId, FoldedSession], after: dict[SessionId, FoldedSession]) -> FleetChange:
     changed = frozenset(session for session, folded in after.items() if before.get(session) is not folded)
-    return FleetMoved(changed, frozenset(before.keys() - after.keys()))
+    return FleetChange(changed, frozenset(before.keys() - after.keys()))
 
 
 def _stat(path: str) -> tuple[int, int]:

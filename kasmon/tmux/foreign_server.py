@@ -61,7 +61,7 @@ class ForeignServer(TmuxServer):
         self._lock_folder = lock_folder
 
     def run(self, *argv: str, stdin: bytes = b"") -> bytes:
-        """As `ServerProcess.run`, for the commands in `MAY_RUN` only.
+        """As `TmuxServer.run`, for the commands in `MAY_RUN` only.
 
         Raises:
             RefusedError: for any other command.
@@ -216,7 +216,7 @@ class ForeignHub(Hub):
         super().submit(request, on_done)
 
     def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
-        """As `ControlConnection.call`.
+        """As `Hub.call`.
 
         Raises:
             RefusedError: if *request* might change something of the user's.

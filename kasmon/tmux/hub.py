@@ -5,17 +5,21 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from kasmon.errors import KasmonError, TmuxCommandError
+from kasmon.errors import KasmonError, TmuxCommandError, TmuxServerGoneError
 from kasmon.tmux import requests as ask
-from kasmon.tmux.connection import ControlConnection, OnDone
 from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.control_protocol import NoticeItem
 from kasmon.tmux.flood_control import FloodControl
 from kasmon.tmux.formats import HUB, PaneFacts, distinct, orphans
 from kasmon.tmux.pane_deaths import PaneDeaths
 from kasmon.tmux.quoting import ID, exact, word
-from kasmon.tmux.server import TmuxServer
+from kasmon.tmux.requests import TmuxRequest
+from kasmon.tmux.server import TmuxServer, build_run_error
+
+Answer = TypeVar("Answer")
+OnDone = Callable[[Answer | KasmonError], None]
 
 PAUSE_AFTER_S = 1
 """How far behind we may be before tmux skips a pane's output. Until then tmux buffers it in its memory."""
@@ -31,15 +35,17 @@ OWN_IDS = "#{session_id} #{window_id} #{pane_id}"
 LOOK_AGAIN = frozenset({"subscription-changed", "window-close", "unlinked-window-close", "sessions-changed"})
 
 
-class Hub(ControlConnection):
+class Hub:
     """Reports the output, the deaths and the removal of all panes of a tmux server, through one pipe.
 
-    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second. Only `open`,
-    `call` and `close` block. After `on_gone`, `open()` tries again, and raises if the server is gone.
+    Set the callbacks, `open()`, then watch `fileno()` and call `pump()`, and `tick()` once a second; while
+    `wants_write()`, watch `write_fileno()` for writing and call `flush()`. Only `open`, `call` and `close` block. After
+    `on_gone`, `open()` tries again, and raises if the server is gone.
     """
 
     def __init__(self, server: TmuxServer, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(server)
+        self._server = server
+        self._client: ControlClient | None = None
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
         """A pane printed *data*. Empty data: the pane is new here, or output was skipped; capture the pane."""
         self.on_death: Callable[[str, int | None, int | None], None] = lambda pane, status, number: None
@@ -59,6 +65,53 @@ class Hub(ControlConnection):
         self._floods = FloodControl()
         self._deaths = PaneDeaths()
         self._is_listing = self._list_again = False
+
+    @property
+    def server(self) -> TmuxServer:
+        """The tmux server of this connection."""
+        return self._server
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a control client is running and connected."""
+        return self._client is not None and self._client.is_open
+
+    def fileno(self) -> int:
+        """The pipe to watch for reading."""
+        return self._require_client().fileno()
+
+    def write_fileno(self) -> int:
+        """The pipe to watch for writing while `wants_write()`."""
+        return self._require_client().write_fileno()
+
+    def wants_write(self) -> bool:
+        """Whether requests are waiting to be written to the pipe."""
+        return self._client is not None and self._client.wants_write()
+
+    def flush(self) -> None:
+        """Write as much as the pipe accepts without blocking."""
+        if self._client is not None:
+            self._client.flush()
+
+    def pump(self) -> bool:
+        """Read the available output and run the callbacks; return False once tmux has ended the connection."""
+        return self._client is not None and self._client.pump()
+
+    def submit(self, request: TmuxRequest[Answer], on_done: OnDone[Answer] | None = None) -> None:
+        """Send a request of `kasmon.tmux.requests`; *on_done* receives its answer, or the error instead of one."""
+        if self._client is not None:
+            self._client.submit(request, on_done)
+        elif on_done:
+            on_done(TmuxServerGoneError(str(self._server.socket)))
+
+    def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
+        """Send *request*, wait for its answer and return it.
+
+        Raises:
+            TmuxServerGoneError, TmuxCommandError: if no answer comes.
+            KasmonError: if the answer is a refusal.
+        """
+        return self._require_client().call(request, limit_s)
 
     def open(self) -> None:
         """Attach, link every window, and report the panes that are dead already; idempotent.
@@ -88,7 +141,9 @@ class Hub(ControlConnection):
 
     def close(self) -> None:
         """End our clients; the server and its sessions keep running. Idempotent, bounded by a few seconds."""
-        super().close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.close()
@@ -249,6 +304,32 @@ class Hub(ControlConnection):
                 return
             self._keeper.close()
         self._keeper = self._attach_client("-f", "ignore-size,no-output", "-t", f"={HUB}")
+
+    def _attach_client(self, *options: str) -> ControlClient:
+        """Start another control client, attached with *options*.
+
+        Raises:
+            TmuxServerGoneError: if there is no server, or no such session.
+            TmuxCommandError: if tmux cannot be run, or does not answer.
+        """
+        server = self._server
+        argv = [server.program, "-u", "-N", "-S", str(server.socket), "-C", "attach-session", *options]
+        with server.quiet():
+            try:
+                client = ControlClient(argv, server.environment, str(server.socket))
+            except OSError as error:
+                raise build_run_error("attach-session", error) from error
+            try:
+                client.wait_until_attached()
+            except BaseException:
+                client.close()
+                raise
+        return client
+
+    def _require_client(self) -> ControlClient:
+        if self._client is None:
+            raise TmuxServerGoneError(str(self._server.socket))
+        return self._client
 
     def _handle_gone(self) -> None:
         self.on_gone()

@@ -118,6 +118,19 @@ def test_where_npm_cannot_be_had_one_line_says_what_to_type(clone: Clone) -> Non
     ) in said.stderr.splitlines()
 
 
+AGENT_TESTS = "python -P -m pytest -o cache_dir=.cache/agents-pytest -n 3 -m agents -o timeout=180 tests/agents"
+FAILS_BESIDE_OTHERS = """
+case "$*" in
+*--last-failed*) exit "${ALONE-0}" ;;
+*"-n 3"*)
+    mkdir -p .cache/agents-pytest/v/cache
+    echo '"tests/agents/test_a.py::test_it": true' >.cache/agents-pytest/v/cache/lastfailed
+    exit 1 ;;
+esac
+"""
+"""A pytest in which one test fails beside others, and ends alone as `$ALONE` says."""
+
+
 def test_the_tests_of_agents_ask_for_claude_and_codex_unless_told_otherwise(clone: Clone) -> None:
     clone.program("npm", NPM)
     clone.program("tmux")
@@ -129,7 +142,7 @@ def test_the_tests_of_agents_ask_for_claude_and_codex_unless_told_otherwise(clon
     clone.environ["KASMON_REQUIRE_AGENTS"] = "all"
     clone.run("make", "test-agents")
 
-    assert "python -P -m pytest -n 3 -m agents -o timeout=180 tests/agents" in clone.calls
+    assert AGENT_TESTS in clone.calls
     assert ["asks for claude,codex", "asks for all"] == [call for call in clone.calls if call.startswith("asks")]
 
 
@@ -139,7 +152,7 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
 
     assert 0 == clone.run("make", "test-agents").returncode
     assert [
-        "python -P -m pytest -n 3 -m agents -o timeout=180 tests/agents",
+        AGENT_TESTS,
         "python -P -m tests.detection.matrix golden live",
     ] == clone.calls
 
@@ -147,7 +160,7 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
 def test_what_fails_beside_another_agent_has_to_pass_alone(clone: Clone) -> None:
     clone.program("tmux")
     clone.environ["KASMON_AGENT_BIN_DIR"] = "/elsewhere"
-    clone.program(".venv/bin/python", 'case "$*" in *"-n 3"*) exit 1 ;; *--last-failed*) exit "${ALONE-0}" ;; esac')
+    clone.program(".venv/bin/python", FAILS_BESIDE_OTHERS)
 
     assert 0 == clone.run("make", "test-agents").returncode
     clone.environ["ALONE"] = "1"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kasmon.detection.reading_table import told
+from kasmon.detection.reader import build_reading_table
 from tests.agents.real import pinned_version
 from tests.detection import made
 from tests.detection.expected import reading_of
@@ -45,7 +45,7 @@ def _learn(case: Case) -> None:
     if reading.state != known.get("reads", known["state"]):
         print(f"  {case.id}: {known['state']} was expected, and {reading.state} is read ({reading.rule or 'no rule'})")
         return
-    save(case.agent, case.version, case.name, case.shot, {**known, **told(reading)})
+    save(case.agent, case.version, case.name, case.shot, {**known, **build_reading_table(reading)})
 
 
 if __name__ == "__main__":

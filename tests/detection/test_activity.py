@@ -2,8 +2,8 @@
 
 import pytest
 
-from kasmon.detection.activity import last_activity
 from kasmon.detection.prompt_box import composer
+from kasmon.detection.reader import find_last_activity
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.screenshot import captured
 from tests.detection.expected import reading_of, screen_of
@@ -34,7 +34,7 @@ def activity_of(case: Case) -> str | None:
     chosen = shipped().rules(case.agent, "" if case.version == "any" else case.version)
     if chosen is None or not chosen.rules.activity.first:
         return None
-    return last_activity(screen_of(case), reading_of(case).composer, chosen.rules)
+    return find_last_activity(screen_of(case), reading_of(case).composer, chosen.rules)
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_a_long_answer_is_shown_by_its_last_paragraph() -> None:
     rows += ["─" * 40, "❯ ", "─" * 40, "  ⏵⏵ auto mode on (shift+tab to cycle)"]
     shot = captured("\n".join(rows), cursor=(2, 7))
 
-    assert "The second one too." == last_activity(shot, composer(shot, rules.rules.file.composer), rules.rules)
+    assert "The second one too." == find_last_activity(shot, composer(shot, rules.rules.file.composer), rules.rules)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.detection.reader import read
-from kasmon.detection.reading_table import told
+from kasmon.detection.reader import build_reading_table, read
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_schema import UNCLEAR
 from kasmon.detection.screenshot import captured
@@ -26,7 +25,7 @@ def test_a_real_screen_is_read_as_what_it_is(case: Case) -> None:
 
     assert state == reading.state
     assert state != "asking" or case.expected.get("asking", "") == (reading.asking or "")
-    assert expected == told(reading)
+    assert expected == build_reading_table(reading)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from kasmon.backends.tmux.input.menu import holds
-from kasmon.detection.menu_answer import MenuAnswer, course, options, own_words, taken, takes_reason
+from kasmon.detection.menu_answer import MenuAnswer, course, is_filled_in, options, own_words, taken, takes_reason
 from kasmon.detection.menu_choices import ESCAPE, ScreenMenu
 from kasmon.detection.reader import read
 from kasmon.detection.screenshot import captured
@@ -234,6 +233,6 @@ def test_words_that_read_like_the_hint_stand_in_the_field_only_once_they_are_typ
     empty = menu_of(FIELD)
     way = course(empty, Decision.CHOOSE, ("like main",))
 
-    assert not holds(empty, empty, way)
-    assert holds(menu_of(FIELD, (HINT, "like main\x1b[7m \x1b[0m")), empty, way)
-    assert not holds(menu_of(f"{FIELD}-draft"), empty, way)
+    assert not is_filled_in(empty, empty, way)
+    assert is_filled_in(menu_of(FIELD, (HINT, "like main\x1b[7m \x1b[0m")), empty, way)
+    assert not is_filled_in(menu_of(f"{FIELD}-draft"), empty, way)

@@ -19,7 +19,7 @@ from kasmon.config import Limits
 from kasmon.errors import HostUnreachableError
 from kasmon.host.journal.process_log import opened
 from kasmon.host.rpc.connect import HostLink
-from kasmon.host.rpc.frames import CommandDone, ExecuteCommand
+from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.structured.host import StructuredHost
 from kasmon.model.commands import Launch, Mode, Prompt, Requeue, Wish
@@ -149,10 +149,10 @@ class House:
                     child.wait(10)
 
 
-async def do(link: HostLink, wish: Wish | Requeue, session: SessionId = ME) -> CommandDone:
+async def do(link: HostLink, wish: Wish | Requeue, session: SessionId = ME) -> CommandResult:
     """What the host answers to *wish*."""
     answer = await link.ask(ExecuteCommand(n=0, session=session, wish=wish), limit_s=25)
-    assert isinstance(answer, CommandDone)
+    assert isinstance(answer, CommandResult)
     return answer
 
 

@@ -15,13 +15,13 @@ from kasmon.config import Config
 from kasmon.host.rpc.connect import HostLink
 from kasmon.host.rpc.frames import (
     ClipboardCopy,
-    CommandDone,
+    CommandResult,
     DescribePane,
     ExecuteCommand,
     Focus,
     Frame,
     FromHost,
-    PaneSeen,
+    PaneDescription,
     ReadTerminal,
     StartSession,
     SubscriptionEnded,
@@ -155,9 +155,9 @@ class Inn(House):
         assert isinstance(answer, TerminalText)
         return answer.lines
 
-    async def pane(self, link: HostLink, session: str) -> PaneSeen:
+    async def pane(self, link: HostLink, session: str) -> PaneDescription:
         answer = await link.ask(DescribePane(n=0, session=SessionId(session)))
-        assert isinstance(answer, PaneSeen)
+        assert isinstance(answer, PaneDescription)
         return answer
 
     def facts(self, session: str) -> PaneFacts | None:
@@ -220,7 +220,7 @@ class Screen:
 async def prompted(link: HostLink, session: str, text: str, **more: Any) -> Receipt:
     """The receipt of a prompt."""
     done = await link.ask(ExecuteCommand(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25)
-    assert isinstance(done, CommandDone)
+    assert isinstance(done, CommandResult)
     assert done.receipt is not None
     return done.receipt
 

@@ -100,7 +100,7 @@ WRITERS: Final = frozenset(
         ("kasmon/backends/tmux/evidence/hooks.py", "_emptied"),  # the notes, once all of them were read
         ("kasmon/host/journal/process_log.py", "opened"),  # what a host or the dashboard prints for itself, 0600
         ("kasmon/config/edit.py", "_replace"),  # a person's own file, with its mode and through its link
-        ("kasmon/tmux/server_process.py", "_hold_lock"),  # a lock, 0600
+        ("kasmon/tmux/server.py", "_hold_lock"),  # a lock, 0600
         ("kasmon/demo/run.py", "save"),  # the picture, where the person wants it
         ("kasmon/supervisor/plans/peer_messages.py", "write_note"),  # a plan's notes, 0600, one entry under flock
         ("kasmon/sandbox/agent/context_files.py", "make"),  # what an agent inside sees of kasmon: anybody may read it
@@ -159,7 +159,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "whole"),  # likewise
         ("kasmon/sandbox/microvm/link/guest_init.py", "asked"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/link/guest_init.py", "hello"),  # likewise
-        ("kasmon/sandbox/shared/memory_scrub.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
+        ("kasmon/sandbox/microvm/snapshot_writer.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/debian_packages.py", "_put"),  # a package's file, with its own mode, for a disk
         ("kasmon/sandbox/microvm/warm_pool.py", "make"),  # an empty disk, in a folder of ours
         ("kasmon/sandbox/microvm/snapshot_writer.py", "write_memory"),  # a memory, 0600, handed to QEMU open

@@ -47,8 +47,8 @@ def warmed(vm: MicroVm) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if vm.stock("default").origin(vm.made_by).memory is None:
-            vm.warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warmed)
+        if vm.provisioning.stock("default").origin(vm.provisioning.made_by).memory is None:
+            vm.provisioning.warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warmed)
 
 
 def ended(vm: MicroVm) -> None:

@@ -21,7 +21,7 @@ from kasmon.backends.interpreter.threads import RUNNERS
 from kasmon.errors import KasmonError, RefusedError, SandboxError, SessionEndedError, UnableError
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.frames import CommandDone, ExecuteCommand, FromHost, RunOutputChunk
+from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, FromHost, RunOutputChunk
 from kasmon.mcp.results import of_once, of_run
 from kasmon.model.commands import (
     Checkpoint,
@@ -114,9 +114,9 @@ class Lab(House):
             finally:
                 await link.aclose()
 
-    async def do(self, wish: Wish | SandboxWish, session: SessionId = ME) -> CommandDone:
+    async def do(self, wish: Wish | SandboxWish, session: SessionId = ME) -> CommandResult:
         done = await self.links[session].ask(ExecuteCommand(n=0, session=session, wish=wish), 30)
-        assert isinstance(done, CommandDone)
+        assert isinstance(done, CommandResult)
         return done
 
     async def ran(self, code: str, interpreter: str = "python", session: SessionId = ME, **more: Any) -> RunResult:

@@ -7,7 +7,6 @@ import time
 from kasmon.errors import KasmonError, TmuxCommandError
 from kasmon.sanitize import outgoing
 from kasmon.tmux import requests as ask
-from kasmon.tmux.connection import OnDone
 from kasmon.tmux.formats import (
     PANE_FACTS_FORMAT,
     TEXT_FORMAT,
@@ -18,7 +17,7 @@ from kasmon.tmux.formats import (
     read_pane_facts,
     read_text,
 )
-from kasmon.tmux.hub import Hub
+from kasmon.tmux.hub import Hub, OnDone
 from kasmon.tmux.quoting import exact
 from kasmon.tmux.server import TmuxServer
 

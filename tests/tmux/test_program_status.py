@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.tmux.program_status import ProgramStatus, StatusScanner
+from kasmon.tmux.output_scanner import ProgramStatus, StatusScanner
 
 WORKING = b"\x1b]7501;state=working\x07"
 MESSAGE = base64.b64encode("rm -r build ✓".encode())

@@ -185,7 +185,7 @@ def test_a_place_without_any_locale_gets_one(idle_server: TmuxServer) -> None:
 
 def test_a_conf_that_tmux_does_not_like_is_told(idle_server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = configuration("screen") + "set -g no-such-option on\n"
-    monkeypatch.setattr("kasmon.tmux.server_process.configuration", lambda terminal, lines: wrong)
+    monkeypatch.setattr("kasmon.tmux.server.configuration", lambda terminal, lines: wrong)
 
     with pytest.raises(TmuxCommandError, match="no-such-option"):
         idle_server.start()

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from acp import RequestError
 
-from kasmon.backends.acp import errors, turns
+from kasmon.backends.acp import errors
 from kasmon.backends.acp.configuration import ConfigurationChange
 from kasmon.backends.acp.connection import AcpClient
 from kasmon.backends.acp.incoming_handler import IncomingHandler
 from kasmon.backends.acp.known_agents import KnownAgent
 from kasmon.backends.acp.open_requests import OpenRequests
 from kasmon.backends.acp.session_start import OpenConversation, SessionStart
-from kasmon.backends.acp.translator import AcpTranslator
+from kasmon.backends.acp.translator import AcpTranslator, build_failure, build_turn_end
 from kasmon.backends.acp.transport import AcpTransport
 from kasmon.backends.base import Chunk
 from kasmon.backends.common import handshake_timeout
@@ -213,7 +213,7 @@ class AcpAgent:
         try:
             answer = await self._client.prompt(self._session, text)
         except RequestError as error:
-            ended = turns.failed(error, self._environment.secrets, self._known.log_in, time.time())
+            ended = build_failure(error, self._environment.secrets, self._known.log_in, time.time())
         except GONE:
             return  # the end of the process is reported separately
         finally:
@@ -230,7 +230,7 @@ class AcpAgent:
 
     def _outcome(self, answer: dict[str, Any], at: float) -> list[Event]:
         """Return the events for a turn that the agent ended itself with *answer*."""
-        if (end := turns.ended(answer, at)) is not None:
+        if (end := build_turn_end(answer, at)) is not None:
             return [end]
         return [*self._translator.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]
 

@@ -5,9 +5,10 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
+from acp import RequestError
 from acp.schema import (
     AgentMessageChunk,
     AgentPlanContentUpdate,
@@ -28,21 +29,24 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
+from kasmon.backends.acp import errors
 from kasmon.backends.acp.content import text_of
 from kasmon.backends.acp.known_agents import Quirk
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, of_options
 from kasmon.backends.acp.tool_calls import STATES, AcpToolCalls
 from kasmon.backends.acp.usage import NOTHING, UsageTotals
-from kasmon.backends.base import Chunk
+from kasmon.backends.base import AgentOutput, Chunk
 from kasmon.model.commands import ConversationUsage
 from kasmon.model.events import (
     Event,
+    LimitReached,
     MessageWritten,
     NoticeRaised,
     PlanItem,
     PlanUpdated,
     ThoughtWritten,
+    TurnEnded,
     UnknownMessageSeen,
 )
 
@@ -55,6 +59,16 @@ NAME: Final = 200
 NO_MESSAGE: Final = "a line that is not a message"
 
 log = logging.getLogger(__name__)
+
+TurnEndReason = Literal["done", "interrupted", "limit", "error"]
+REASONS: Final[dict[str, tuple[TurnEndReason, str]]] = {
+    "end_turn": ("done", ""),
+    "cancelled": ("interrupted", ""),
+    "max_tokens": ("error", "The model's context or output limit is reached."),
+    "max_turn_requests": ("limit", "The limit of model calls per turn is reached."),
+    "refusal": ("error", "The model refused to continue."),
+}
+"""The protocol's `stopReason` -> kasmon's reason, and the text for the user."""
 
 
 class UnknownMessages:
@@ -100,7 +114,7 @@ def _beginning(raw: Any) -> str:
         return repr(raw)[:RAW]
 
 
-Said = Sequence[Event | Chunk]
+AgentOutputs: TypeAlias = Sequence[AgentOutput]
 Update = (
     UserMessageChunk
     | AgentMessageChunk
@@ -183,7 +197,7 @@ class AcpTranslator:
         """Interpret messages as an agent with *habits* means them from now on."""
         self.habits = self.tools.habits = habits
 
-    def heard(self, params: Any, at: float) -> Said:
+    def heard(self, params: Any, at: float) -> AgentOutputs:
         """Return the events of a `session/update` with *params*."""
         try:
             told = SessionNotification.model_validate(params)
@@ -195,12 +209,12 @@ class AcpTranslator:
             return []
         return self._said(told.update, at)
 
-    def begins(self, at: float) -> Said:
+    def begins(self, at: float) -> AgentOutputs:
         """End the replay and any open message, for a new prompt."""
         self.history = None
         return self.speech.ended(at)
 
-    def ends(self, at: float, answer: Mapping[str, Any] | None = None) -> Said:
+    def ends(self, at: float, answer: Mapping[str, Any] | None = None) -> AgentOutputs:
         """End the turn, with the agent's *answer* if there is one."""
         facts = [*self.speech.ended(at), *self.tools.ended(at)]
         if answer is not None:
@@ -223,7 +237,7 @@ class AcpTranslator:
                 return False
         return True
 
-    def _said(self, update: Update, at: float) -> Said:
+    def _said(self, update: Update, at: float) -> AgentOutputs:
         match update:
             case AgentMessageChunk() | AgentThoughtChunk():
                 return self._spoken(update, at)
@@ -250,7 +264,7 @@ class AcpTranslator:
             case other:
                 assert_never(other)
 
-    def _spoken(self, update: AgentMessageChunk | AgentThoughtChunk, at: float) -> Said:
+    def _spoken(self, update: AgentMessageChunk | AgentThoughtChunk, at: float) -> AgentOutputs:
         text = text_of(update.content)
         is_thought = isinstance(update, AgentThoughtChunk)
         if Quirk.MODE_IN_TEXT in self.habits and not is_thought and (mode := self._mode_in(text)):
@@ -280,3 +294,22 @@ def _kind(params: Any) -> str:
     update = params.get("update") if isinstance(params, Mapping) else None
     kind = update.get("sessionUpdate") if isinstance(update, Mapping) else None
     return kind if isinstance(kind, str) else "without a kind"
+
+
+def build_turn_end(answer: Mapping[str, Any], at: float) -> TurnEnded | None:
+    """Return the end that *answer* reports; None for an unknown reason."""
+    stop = answer.get("stopReason")
+    if not isinstance(stop, str) or stop not in REASONS:
+        return None
+    reason, error = REASONS[stop]
+    return TurnEnded(at=at, reason=reason, error=error)
+
+
+def build_failure(error: RequestError, secrets: Sequence[str], log_in: str, at: float) -> list[Event]:
+    """Return the events for a prompt answered with *error*; *log_in* describes how to log in."""
+    said = errors.words(error, secrets)
+    if errors.is_limit(error):
+        return [LimitReached(at=at, text=said), TurnEnded(at=at, reason="limit", error=said)]
+    if errors.needs_log_in(error):
+        said = f"{said} {log_in}"
+    return [TurnEnded(at=at, reason="error", error=said)]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.claude import diff, tool_text
@@ -19,8 +19,6 @@ from kasmon.model.events import (
     ToolStarted,
     UnknownMessageSeen,
 )
-
-Said: TypeAlias = Event | Chunk
 
 TOOL_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 SILENT_BLOCKS: Final = frozenset({"redacted_thinking", "image", "document", "fallback"})

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.claude.content import ConversationContent, Said
+from kasmon.backends.base import AgentOutput
+from kasmon.backends.claude.content import ConversationContent
 from kasmon.backends.claude.control_request import RequestContext
 from kasmon.backends.claude.elicitation import ELICITATION, wanted
 from kasmon.backends.claude.known_messages import SILENT, name_of
@@ -55,7 +56,7 @@ class ClaudeTranslator:
         self._usage = usage
         self._unknown_counts: Counter[str] = Counter()
 
-    def translate(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[Said]:
+    def translate(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[AgentOutput]:
         """Yield the events in *message*, received at *at*.
 
         Args:
@@ -81,7 +82,7 @@ class ClaudeTranslator:
         yield from self.asks.withdraw_all(why, at)
         yield from self.elicitations.withdraw_all(why, at)
 
-    def _translate(self, name: str, message: Table, at: float, before: str | None) -> Iterator[Said]:
+    def _translate(self, name: str, message: Table, at: float, before: str | None) -> Iterator[AgentOutput]:
         match name:
             case "stream_event":
                 yield from self._translate_stream(message, at)
@@ -113,7 +114,7 @@ class ClaudeTranslator:
             case _ if name not in SILENT:
                 yield from self._report_unknown(name, as_json(message), at)
 
-    def _translate_stream(self, message: Table, at: float) -> Iterator[Said]:
+    def _translate_stream(self, message: Table, at: float) -> Iterator[AgentOutput]:
         event = table(message, "event")
         if text(message, "parent_tool_use_id"):
             return
@@ -124,7 +125,7 @@ class ClaudeTranslator:
             yield self._usage.record_output(event, at)
         yield from self._content.translate_stream(event)
 
-    def _translate_assistant(self, message: Table, at: float) -> Iterator[Said]:
+    def _translate_assistant(self, message: Table, at: float) -> Iterator[AgentOutput]:
         if not text(message, "parent_tool_use_id"):
             yield from self.turns.record_activity(at)
         error = text(message, "error")
@@ -141,7 +142,7 @@ class ClaudeTranslator:
         elif error == NO_LOGIN:
             yield NoticeRaised(at=at, text=f"{why.rstrip('. ')}. {LOG_IN}", level="error")
 
-    def _translate_system(self, name: str, message: Table, at: float) -> Iterator[Said]:
+    def _translate_system(self, name: str, message: Table, at: float) -> Iterator[AgentOutput]:
         match name:
             case "system/init":
                 yield from self.turns.record_activity(at)
@@ -162,7 +163,7 @@ class ClaudeTranslator:
         elif name not in SILENT and name not in HANDLED:
             yield from self._report_unknown(name, as_json(message), at)
 
-    def _translate_result(self, message: Table, at: float) -> Iterator[Said]:
+    def _translate_result(self, message: Table, at: float) -> Iterator[AgentOutput]:
         usage = self._usage.result(message, at)
         if usage is not None:
             yield usage

@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
+from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex import program_path, thread_start
 from kasmon.backends.codex.commands import CommandSender
-from kasmon.backends.codex.translator import CodexTranslator, Said
+from kasmon.backends.codex.translator import CodexTranslator
 from kasmon.backends.codex.transport import CodexMessage, CodexTransport, UnreadableLine
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.json_access import Table, text
@@ -43,7 +44,7 @@ class CodexAgent:
         self._transport = CodexTransport(child, launch.session, secrets)
         self._translator = CodexTranslator(launch)
         self._command_sender = CommandSender(self._transport, self._translator, self._emit)
-        self._queue: asyncio.Queue[Said] = asyncio.Queue()
+        self._queue: asyncio.Queue[AgentOutput] = asyncio.Queue()
         self._space = asyncio.Event()
         self._started_at = time.time()
         self._started: SessionStarted | None = None
@@ -82,7 +83,7 @@ class CodexAgent:
         self.has_begun = True
         self._start_task(self._list_models())
 
-    async def events(self) -> AsyncIterator[Said]:
+    async def events(self) -> AsyncIterator[AgentOutput]:
         """Yield what happens, in order. Ends after the single `SessionEnded`."""
         if self._started is not None:
             started, self._started = self._started, None
@@ -149,7 +150,7 @@ class CodexAgent:
             self._why = self._why or "it closed its output"
             await self._child.end()
 
-    async def _translate(self, message: CodexMessage | UnreadableLine) -> list[Said]:
+    async def _translate(self, message: CodexMessage | UnreadableLine) -> list[AgentOutput]:
         now = time.time()
         if isinstance(message, UnreadableLine):
             return self._report_garbage(message.raw, now)
@@ -173,11 +174,11 @@ class CodexAgent:
             else:
                 await self._transport.refuse(message.call, NOT_FOUND)
 
-    def _report_unknown(self, message: CodexMessage, now: float) -> list[Said]:
+    def _report_unknown(self, message: CodexMessage, now: float) -> list[AgentOutput]:
         raw = redact(msgspec.json.encode(message.params).decode(), self._secrets)[0]
         return [*self._translator.notices.unknown(message.method, raw, now)]
 
-    def _report_garbage(self, raw: bytes, now: float) -> list[Said]:
+    def _report_garbage(self, raw: bytes, now: float) -> list[AgentOutput]:
         if self._saw_garbage:
             log.info("codex printed another line that is not a message, %d bytes", len(raw))
             return []
@@ -186,7 +187,7 @@ class CodexAgent:
         kept = self._translator.notices.unknown("a line that is not a message", line, now)
         return [NoticeRaised(at=now, text="Codex printed a line that is not a message.", level="warning"), *kept]
 
-    def _emit(self, *said: Said) -> None:
+    def _emit(self, *said: AgentOutput) -> None:
         for one in said:
             self._queue.put_nowait(one)
             if isinstance(one, LimitReached) and one.until is not None:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex.request_registry import CodexAnswerOutcome
 from kasmon.backends.codex.settings import change, planned
-from kasmon.backends.codex.translator import NO_LONGER, CodexTranslator, Said
+from kasmon.backends.codex.translator import NO_LONGER, CodexTranslator
 from kasmon.backends.codex.transport import CallRefusedError, CodexTransport
 from kasmon.backends.common.json_access import Table, rows, text
 from kasmon.model.answer import must_fit
@@ -133,7 +134,7 @@ class CommandSender:
             self._warn("Codex was interrupted; a command that it had started may still run.")
 
     def _warn(self, words: str) -> None:
-        said: Said = NoticeRaised(at=time.time(), text=words, level="warning")
+        said: AgentOutput = NoticeRaised(at=time.time(), text=words, level="warning")
         self._emit(said)
 
 

@@ -6,9 +6,9 @@ turns of the main one are the session's turns; of the others, only messages, too
 
 import json
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
-from kasmon.backends.base import Chunk
+from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex import items
 from kasmon.backends.codex.item_tracker import ItemTracker
 from kasmon.backends.codex.notices import CodexNotices, failure
@@ -31,7 +31,6 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, sealed
 
-Said: TypeAlias = Event | Chunk
 GONE: Final = "codex ended"
 NO_LONGER: Final = "codex no longer waits for it"
 STEPS: Final[dict[str, Literal["open", "doing", "done"]]] = {"inProgress": "doing", "completed": "done"}
@@ -60,7 +59,7 @@ class CodexTranslator:
         self._allowed: dict[CallId, str] = {}
         """The calls that were allowed, until codex confirms -> their items."""
         self._planned = ""
-        self._handlers: dict[str, Callable[[Table, str, float], list[Said]]] = {
+        self._handlers: dict[str, Callable[[Table, str, float], list[AgentOutput]]] = {
             "error": self._on_error,
             "turn/started": self._turn_started,
             "turn/completed": self._turn_completed,
@@ -82,7 +81,7 @@ class CodexTranslator:
             "account/rateLimits/updated": self._on_limits,
         }
 
-    def begin(self, main: str, opened: Table, now: float) -> list[Said]:
+    def begin(self, main: str, opened: Table, now: float) -> list[AgentOutput]:
         """Record that the thread *main* is open, according to the response *opened*."""
         self.main = main
         self._item_tracker = ItemTracker(main, self._launch.workdir)
@@ -90,14 +89,14 @@ class CodexTranslator:
         self.settings = settings(opened)
         return [self._settings_now(now, offers=True)]
 
-    def heard(self, method: str, params: Table, now: float) -> list[Said]:
+    def heard(self, method: str, params: Table, now: float) -> list[AgentOutput]:
         """Return the events in a notification."""
         handler = self._handlers.get(method)
         if handler is None:
             return [*self.notices.message(method, params, now)]
         return handler(params, text(params, "threadId"), now)
 
-    def asked(self, call: CallId, method: str, params: Table, now: float) -> list[Said] | None:
+    def asked(self, call: CallId, method: str, params: Table, now: float) -> list[AgentOutput] | None:
         """Return the events in a call that waits for the user; None if the call is unknown."""
         item = text(params, "itemId")
         setting = self._context(f"{self._launch.generation}.{call}", item, now)
@@ -112,17 +111,17 @@ class CodexTranslator:
         """Return the commands that codex waits for, each with its thread."""
         return self._item_tracker.foreground()
 
-    def give_up(self, command: str, now: float) -> list[Said]:
+    def give_up(self, command: str, now: float) -> list[AgentOutput]:
         """Report the *command* as finished, as codex will not."""
         return [*self._item_tracker.give_up(command, now)]
 
-    def lifted(self, now: float) -> list[Said]:
+    def lifted(self, now: float) -> list[AgentOutput]:
         """Return the end of a limit whose time is over."""
         return _as_list(self._usage.lifted(now))
 
-    def ended(self, now: float) -> list[Said]:
+    def ended(self, now: float) -> list[AgentOutput]:
         """Return the last events: unfinished messages, and the withdrawal of open requests."""
-        events: list[Said] = [*self._item_tracker.take_unfinished(self.main, now)]
+        events: list[AgentOutput] = [*self._item_tracker.take_unfinished(self.main, now)]
         events += self._withdraw(tuple(request.id for request in self.asks.waiting()), now, GONE)
         if self.plan is not None:
             events += self._withdraw((self.plan.id,), now, GONE)
@@ -130,12 +129,12 @@ class CodexTranslator:
 
     # turns
 
-    def _turn_started(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _turn_started(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         before = self.turns.get(thread)
         self.turns[thread] = text(params, "turn", "id")
         if thread != self.main:
             return []
-        events: list[Said] = [] if before is None else self._end_turn(now, "error", "codex started another turn")
+        events: list[AgentOutput] = [] if before is None else self._end_turn(now, "error", "codex started another turn")
         if self.plan is not None:
             events.append(RequestWithdrawn(at=now, request=self.plan.id, why="the conversation continued"))
             self.plan = None
@@ -147,7 +146,7 @@ class CodexTranslator:
             return [*events, TurnStarted(at=now, by="agent")]
         return [*events, TurnStarted(at=now, prompt=prompt.text, by=prompt.by)]
 
-    def _turn_completed(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _turn_completed(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         if self.turns.pop(thread, None) is None:
             return []
         if thread != self.main:
@@ -162,15 +161,15 @@ class CodexTranslator:
 
     def _end_turn(
         self, now: float, reason: Literal["done", "interrupted", "limit", "error"], error: str = ""
-    ) -> list[Said]:
+    ) -> list[AgentOutput]:
         """End the main thread's turn. It voids all requests, so those of sub-agents are opened again."""
-        events: list[Said] = [*self._item_tracker.end_turn(self.main, now)]
+        events: list[AgentOutput] = [*self._item_tracker.end_turn(self.main, now)]
         events += self._withdraw(self.asks.close_thread(self.main), now)
         dropped = self.given.take_dropped() if reason == "interrupted" else ()
         events.append(TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
         return events + [RequestOpened(at=now, request=request) for request in self.asks.waiting()]
 
-    def _plan_to_approve(self, params: Table, now: float) -> list[Said]:
+    def _plan_to_approve(self, params: Table, now: float) -> list[AgentOutput]:
         """Open a request to approve the plan with which codex ended its turn."""
         if not (self._planned and self.settings.is_planning):
             return []
@@ -187,69 +186,69 @@ class CodexTranslator:
         )
         return [RequestOpened(at=now, request=self.plan)]
 
-    def _on_error(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_error(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         """Report an error of the provider; one that ends the turn is reported with the turn's end."""
         if params.get("willRetry") is not True and thread in self.turns:
             return []
         self._item_tracker.again(thread)
         return [*self.notices.once(failure(table(params, "error")), now)]
 
-    def _on_status(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_status(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         is_idle = text(params, "status", "type") in IDLE
         return self._withdraw(self.asks.close_thread(thread), now) if is_idle else []
 
     # items
 
-    def _item_started(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _item_started(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         item = table(params, "item")
         kind = text(item, "type")
         if not items.is_known(kind):
             return [*self.notices.unknown(f"item {kind}", json.dumps(item, ensure_ascii=False), now)]
-        events: list[Said] = [*self._item_tracker.started(item, thread, now)]
+        events: list[AgentOutput] = [*self._item_tracker.started(item, thread, now)]
         if kind == items.PERSONS and thread == self.main:
             prompt = self.given.take_echoed(items.words(item))
             events += [TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
         return events
 
-    def _item_completed(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _item_completed(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         item = table(params, "item")
         if text(item, "type") == "plan" and thread == self.main:
             self._planned = text(item, "text")
         return [*self._item_tracker.completed(item, thread, now)]
 
-    def _on_text(self, params: Table, thread: str, _now: float) -> list[Said]:
+    def _on_text(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
         return [*self._item_tracker.wrote(text(params, "itemId"), thread, text(params, "delta"))]
 
-    def _on_plan_text(self, params: Table, thread: str, _now: float) -> list[Said]:
+    def _on_plan_text(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
         return [*self._item_tracker.shown(thread, text(params, "delta"))]
 
-    def _on_thought(self, params: Table, thread: str, _now: float) -> list[Said]:
+    def _on_thought(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
         return [*self._item_tracker.shown(thread, text(params, "delta"), thinking=True)]
 
-    def _on_thought_part(self, params: Table, thread: str, _now: float) -> list[Said]:
+    def _on_thought_part(self, params: Table, thread: str, _now: float) -> list[AgentOutput]:
         return [*self._item_tracker.shown(thread, "\n\n", thinking=True)] if number(params, "summaryIndex") else []
 
-    def _on_output(self, params: Table, _thread: str, now: float) -> list[Said]:
+    def _on_output(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         return [*self._item_tracker.printed(text(params, "itemId"), now)]
 
-    def _on_input(self, params: Table, _thread: str, _now: float) -> list[Said]:
+    def _on_input(self, params: Table, _thread: str, _now: float) -> list[AgentOutput]:
         self._item_tracker.move_to_background(text(params, "itemId"))
         return []
 
-    def _on_patch(self, params: Table, _thread: str, now: float) -> list[Said]:
+    def _on_patch(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         item = text(params, "itemId")
         self._item_tracker.changes[item] = rows(params, "changes")
         requests = self.asks.changed(item, lambda begins: self._context(begins, item, now))
         return [RequestOpened(at=now, request=request) for request in requests]
 
-    def _on_plan(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_plan(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         steps = rows(params, "plan")
         listed = [PlanItem(text=text(step, "step"), state=STEPS.get(text(step, "status"), "open")) for step in steps]
         return [PlanUpdated(at=now, items=tuple(listed))] if thread == self.main else []
 
     # requests, usage, settings
 
-    def _on_resolved(self, params: Table, _thread: str, now: float) -> list[Said]:
+    def _on_resolved(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         call = params.get("requestId")
         if not isinstance(call, int | str):
             return []
@@ -257,18 +256,18 @@ class CodexTranslator:
             return [*self._item_tracker.allowed(self._allowed.pop(call), now)]
         return self._withdraw(self.asks.close_call(call), now)
 
-    def _on_settings(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_settings(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         told = settings(table(params, "threadSettings"))
         if thread != self.main or told == self.settings:
             return []
         self.settings = told
         return [self._settings_now(now)]
 
-    def _on_usage(self, params: Table, thread: str, now: float) -> list[Said]:
+    def _on_usage(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         reported = _as_list(self._usage.used(params, now, in_turn=thread in self.turns))
         return reported if self.main else []
 
-    def _on_limits(self, params: Table, _thread: str, now: float) -> list[Said]:
+    def _on_limits(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         return _as_list(self._usage.limits(params, now))
 
     def _settings_now(self, now: float, *, offers: bool = False) -> SettingsChanged:
@@ -288,9 +287,9 @@ class CodexTranslator:
             changes=self._item_tracker.changes.get(item, ()),
         )
 
-    def _withdraw(self, requests: tuple[RequestId, ...], now: float, why: str = NO_LONGER) -> list[Said]:
+    def _withdraw(self, requests: tuple[RequestId, ...], now: float, why: str = NO_LONGER) -> list[AgentOutput]:
         return [RequestWithdrawn(at=now, request=request, why=why) for request in requests]
 
 
-def _as_list(events: Event | None) -> list[Said]:
+def _as_list(events: Event | None) -> list[AgentOutput]:
     return [] if events is None else [events]

@@ -8,15 +8,15 @@ import asyncio
 import contextlib
 import os
 import signal as signals
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from secrets import token_hex
 from typing import Final
 
 from kasmon.backends.common.process_family import ProcessFamily
-from kasmon.backends.common.stderr_tail import StderrTail
 from kasmon.errors import LaunchError, SessionEndedError
 from kasmon.launch import RUN
-from kasmon.sanitize import Clean
+from kasmon.sanitize import Clean, clean_block, redact
 
 LINE_BYTES: Final = 1 << 26
 """The longest line that is passed on whole; a longer one is truncated."""
@@ -33,6 +33,45 @@ LOOK_S: Final = 1.0
 """Delay between a line and the scan for descendants, in seconds: an agent announces a child before it starts it."""
 LOOK_AGAIN_S: Final = 10.0
 """Minimum interval between those scans, in seconds; each takes a few milliseconds."""
+
+STDERR_LINES: Final = 20
+STDERR_LINE_BYTES: Final = 2000
+STDERR_BLOCK_BYTES: Final = 1 << 16
+
+
+class StderrTail:
+    """The last stderr lines of a process; *secrets* are values that must not appear in them."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = _secret_forms(secrets)
+        self._lines: deque[bytes] = deque(maxlen=STDERR_LINES)
+
+    @property
+    def text(self) -> Clean:
+        """The last lines, cleaned and without secrets."""
+        return redact(clean_block(b"\n".join(self._lines).decode("utf-8", "replace")), self._secrets)[0]
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        """Read *reader* to its end; keep only the last lines, and of a long line its beginning."""
+        kept = STDERR_LINE_BYTES + max((len(secret.encode()) for secret in self._secrets), default=0)
+        rest = b""
+        while block := await reader.read(STDERR_BLOCK_BYTES):
+            *lines, rest = (rest + block).split(b"\n")
+            self._lines.extend(self._truncate(line[:kept]) for line in lines if line.strip())
+            rest = rest[:kept]
+        if rest.strip():
+            self._lines.append(self._truncate(rest))
+
+    def _truncate(self, line: bytes) -> bytes:
+        """Return *line* truncated, at a position that splits no secret."""
+        end = STDERR_LINE_BYTES
+        if len(line) <= end:
+            return line
+        for secret in (secret.encode() for secret in self._secrets):
+            at = line.find(secret, max(0, end - len(secret) + 1))
+            if 0 <= at < end:
+                end = at + len(secret)
+        return line[:end]
 
 
 class ChildProcess:
@@ -277,3 +316,9 @@ def _start_error(program: str, workdir: str, error: Exception) -> LaunchError:
         return LaunchError(f"cannot start {program!r}: there is no folder {workdir!r}.", hint="Create it first.")
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return LaunchError(f"cannot start {program!r}: {why}.", hint="Check the agent's `program` in the config.")
+
+
+def _secret_forms(secrets: Sequence[str]) -> tuple[str, ...]:
+    """Return *secrets* in the forms in which they may appear: cleaned, and each line of those with several."""
+    forms = {form for secret in secrets for form in (secret, clean_block(secret), *clean_block(secret).splitlines())}
+    return tuple(sorted(forms, key=len, reverse=True))

@@ -15,11 +15,11 @@ WRITTEN_S: Final = 10.0
 """How long to wait for an intent to reach the disk before the operation is given up, in seconds."""
 HEARD_S: Final = 5.0
 
-Said: TypeAlias = Event | Chunk | SecretsLearned
+QueueItem: TypeAlias = Event | Chunk | SecretsLearned
 
 
 class _Entry(NamedTuple):
-    said: Said | None
+    said: QueueItem | None
     """None only marks a position in the queue."""
     taken: Callable[[], None] | None = None
     """Called once the reader asks for the next entry."""
@@ -65,7 +65,7 @@ class ThreadSafeEventQueue:
         except TimeoutError:
             return
 
-    async def read(self, begin: Callable[[], None]) -> AsyncIterator[Said]:
+    async def read(self, begin: Callable[[], None]) -> AsyncIterator[QueueItem]:
         """Yield what is added, in order; ends after `SessionEnded`. *begin* is called when the first is asked for."""
         begin()
         try:

@@ -13,7 +13,6 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import msgspec
 
 from kasmon.backends.base import Chunk, SecretsLearned
-from kasmon.backends.interpreter import wording
 from kasmon.backends.interpreter.context_exchange import ContextExchange
 from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
 from kasmon.backends.interpreter.run_history import NEVER_RAN, RunHistory, UnfinishedRun
@@ -21,7 +20,7 @@ from kasmon.backends.interpreter.sandbox_lifecycle import InterpreterLifecycle
 from kasmon.backends.interpreter.threads import BlockingCalls
 from kasmon.errors import AgentLostError, KasmonError, RefusedError, SandboxError
 from kasmon.model.commands import Launch, Run, Sender
-from kasmon.model.events import ToolStarted
+from kasmon.model.events import ToolFinished, ToolStarted
 from kasmon.model.sandbox.policy import INTERPRETERS, MIB, SIZES, Interpreter, RunResult
 from kasmon.model.task import environment
 from kasmon.sandbox.guest_client.protocol import InterruptResult
@@ -33,6 +32,9 @@ SOON_S, LATE_S = 0.05, 0.25
 """How often live output is shown, while there is more and while there is not, in seconds."""
 
 Output: TypeAlias = Callable[[str, str], None]
+
+LOST_AGENT: Final = 137
+KEPT: Final = "interpreter state is kept"
 
 
 class LiveOutput:
@@ -134,10 +136,10 @@ class InterpreterRuns:
         if command.id in self._earlier_results:
             return await self._load_result(command.id)
         if command.again and self._past.was_replaced(self._sandbox.journal.housing.generation):
-            return wording.unknown_result(self._sandbox.journal.housing.lost)
+            return build_unknown_result(self._sandbox.journal.housing.lost)
         self._lifecycle.check_may_wake()
         running = start_task(
-            self.run(command, on_output, f"{command.interpreter}: {wording.first_line(command.code)}", "user")
+            self.run(command, on_output, f"{command.interpreter}: {find_first_line(command.code)}", "user")
         )
         if command.id:
             self._recent_results[command.id] = running
@@ -159,15 +161,15 @@ class InterpreterRuns:
             variables = environment(self._launch) | await self._credentials()
             call, note = command.id or secrets.token_hex(8), self._sandbox.journal.note
             code = msgspec.json.encode({"code": command.code}).decode()
-            title = wording.first_line(command.code)
+            title = find_first_line(command.code)
             note(ToolStarted(at=time.time(), call=call, tool=command.interpreter, title=title, input=code))
             with self._track_run(call, command.interpreter, on_output) as shown:
                 ran = await self._run_with_retry(command, call, variables, shown.take)
             await self._context_exchange.exchange()
             if lost:
-                ran = wording.with_loss(lost, ran)
+                ran = add_loss(lost, ran)
             ran = self._add_disk_reason(call, ran)
-            note(wording.finished_event(call, ran))
+            note(build_finished_event(call, ran))
             return ran
 
     async def interrupt(self, interpreters: tuple[Interpreter, ...]) -> None:
@@ -189,7 +191,7 @@ class InterpreterRuns:
         A run that only waited meanwhile and succeeded was not interrupted.
         """
         why = self._disk_full.pop(call, "")
-        return wording.interrupted_by_full_disk(why, ran) if why and ran.exit_code else ran
+        return add_full_disk(why, ran) if why and ran.exit_code else ran
 
     async def interrupt_one(self, run: str) -> None:
         """Interrupt the run whose id is *run*, and no other.
@@ -245,10 +247,10 @@ class InterpreterRuns:
             except AgentLostError as error:
                 lost = await self._regain_sandbox(generation, error) or lost
                 if is_again or error.may_have_run or self._lifecycle.is_ending:
-                    return wording.unknown_result(lost)
+                    return build_unknown_result(lost)
                 is_again = True
                 continue
-            return msgspec.structs.replace(wording.with_loss(lost, ran), restarted=True) if lost else ran
+            return msgspec.structs.replace(add_loss(lost, ran), restarted=True) if lost else ran
 
     async def _regain_sandbox(self, generation: int, error: KasmonError) -> str:
         """Restore a sandbox after *error*; return what was lost."""
@@ -297,7 +299,7 @@ class InterpreterRuns:
                     ran = await self._recall_result(call, begun.generation, shown.take)
                 await self._context_exchange.exchange()
                 ran = self._add_disk_reason(call, ran)
-                self._sandbox.journal.note(wording.finished_event(call, ran))
+                self._sandbox.journal.note(build_finished_event(call, ran))
                 return ran
         finally:
             began.set()
@@ -306,11 +308,11 @@ class InterpreterRuns:
         """Return the guest agent's result of a run that was begun in the sandbox of *generation*."""
         housing = self._sandbox.journal.housing
         if housing.generation != generation:
-            return wording.unknown_result(housing.lost)
+            return build_unknown_result(housing.lost)
         try:
             ran = await self._threads.work(self._recall, call, take)
         except AgentLostError as error:
-            return wording.unknown_result(await self._regain_sandbox(generation, error))
+            return build_unknown_result(await self._regain_sandbox(generation, error))
         return NEVER_RAN if ran is None else msgspec.structs.replace(ran, hint=f"{WENT_ON} {ran.hint}".strip())
 
     def _recall(self, call: str, take: Output | None) -> RunResult | None:
@@ -324,6 +326,45 @@ class InterpreterRuns:
             if (ran := await self._threads.work(self._recall, call, None)) is not None and ran.turn:
                 return ran
         if (finished_event := self._earlier_results[call]) is None:
-            return wording.unknown_result("")
+            return build_unknown_result("")
         code = finished_event.exit_code if finished_event.exit_code is not None else int(not finished_event.ok)
         return RunResult(stdout=finished_event.output, exit_code=code, hint=BY_LOG)
+
+
+def build_unknown_result(lost: str) -> RunResult:
+    """Return the result of a run that may have begun in a sandbox which no longer responds; *lost* with it."""
+    hint = f"It is unknown how far this ran; it was not run again. {format_sentence(lost or KEPT)}"
+    is_kept = not lost
+    return RunResult(stderr=hint, exit_code=LOST_AGENT, session_preserved=is_kept, restarted=not is_kept, hint=hint)
+
+
+def build_finished_event(call: str, ran: RunResult) -> ToolFinished:
+    """Return the event that the run *call* ended as *ran*, now."""
+    is_ok = ran.exit_code == 0
+    return ToolFinished(at=time.time(), call=call, ok=is_ok, output=join_output(ran), exit_code=ran.exit_code)
+
+
+def add_loss(lost: str, ran: RunResult) -> RunResult:
+    """Return *ran*, with the hint that *lost* was lost before it."""
+    return msgspec.structs.replace(ran, session_preserved=False, hint=f"{format_sentence(lost)} {ran.hint}".strip())
+
+
+def add_full_disk(why: str, ran: RunResult) -> RunResult:
+    """Return *ran*, which was interrupted because it filled the disk: *why*."""
+    return msgspec.structs.replace(ran, disk_full=True, hint=f"{why} {ran.hint}".strip())
+
+
+def format_sentence(text: str) -> str:
+    """Return *text* with a capital at its start and a full stop at its end."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def find_first_line(code: str) -> str:
+    """Return the first non-empty line of *code*, truncated to a row."""
+    return next((line.strip() for line in code.splitlines() if line.strip()), "")[:200]
+
+
+def join_output(ran: RunResult) -> str:
+    """Return what a run printed, as one text."""
+    parts = [ran.stdout, ran.stderr if ran.stderr != ran.hint else "", ran.hint if ran.hint not in ran.stderr else ""]
+    return "\n".join(part.rstrip("\n") for part in (*parts, ran.stderr if ran.stderr == ran.hint else "") if part)

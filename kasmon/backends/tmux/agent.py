@@ -17,8 +17,7 @@ from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
 from kasmon.backends.tmux.input.answer_delivery import AnswerDelivery
 from kasmon.backends.tmux.input.command_completion import CommandCompletion, has_terminal, program_name, supports_query
 from kasmon.backends.tmux.input.full_view import FullView
-from kasmon.backends.tmux.input.interruption import interrupt
-from kasmon.backends.tmux.input.pane_writer import PaneWriter
+from kasmon.backends.tmux.input.pane_writer import PaneWriter, interrupt
 from kasmon.backends.tmux.input.prompt_delivery import PromptDelivery, PromptTarget
 from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.backends.tmux.pane_events import PaneListener
@@ -109,7 +108,7 @@ class TmuxAgent(PaneListener):
         if owns_pane:
             self.state_monitor.view = FullView(self.state_monitor, self.pane_writer, self._is_focused)
         self._answering = AnswerDelivery(self.state_monitor, self.pane_writer)
-        line.listen(self.pane, self)
+        line.listeners.listen(self.pane, self)
         self._pane_output = PaneOutput(output_monitor, line, self.pane, self.say, self._last_line)
         self.pane_writer.on_typed = self._pane_output.typed
 
@@ -279,7 +278,7 @@ class TmuxAgent(PaneListener):
 
     def let_go(self) -> None:
         """Stop monitoring it and leave it running. Idempotent."""
-        self._line.unlisten(self.pane, self)
+        self._line.listeners.unlisten(self.pane, self)
         self.state_monitor.close()
         self._pane_output.close()
         for task in self._tasks:
@@ -368,7 +367,7 @@ class TmuxAgent(PaneListener):
         self._events.put_nowait(None)
         self.state_monitor.close()
         self._pane_output.close()
-        self._line.unlisten(self.pane, self)
+        self._line.listeners.unlisten(self.pane, self)
 
     # -- control
 

@@ -96,7 +96,7 @@ class TmuxBackend:
         if had is not None and not had.is_dead:
             raise RefusedError(f"session {launch.session!r} is already running.", hint="Stop it first, or restart it.")
         if had is not None:
-            self.line.forget(had.pane_id)
+            self.line.listeners.forget(had.pane_id)
         if launch.machine and not lives_on:
             elsewhere, history = self._machine(launch), self._settings.history_limit
             await asyncio.to_thread(start_remote_agent, elsewhere, launch, self.places, history)

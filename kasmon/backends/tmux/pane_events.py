@@ -12,7 +12,10 @@ KEPT_BYTES, KEPT_PANES = 1 << 14, 64
 
 
 class PaneListener:
-    """A listener to one pane's events. Its methods are called on the loop, and must not wait."""
+    """The interface of a listener to one pane's events, which ignores them unless its methods are overridden.
+
+    Its methods are called on the loop, and must not wait.
+    """
 
     def printed(self, data: bytes) -> None:
         """Handle *data* that the pane printed; empty if output was missed."""
@@ -36,13 +39,13 @@ class PaneListeners:
         hub.on_closed, hub.on_flood = self._closed, self._flooded
         self._listeners: dict[str, list[PaneListener]] = {}
         self._unclaimed: dict[str, bytes] = {}
-        self._loop: asyncio.AbstractEventLoop
+        self.loop: asyncio.AbstractEventLoop
         self._thread = 0
 
     def listen(self, pane: str, listener: PaneListener) -> None:
         """Report events of *pane* to *listener* from now on, beginning with its output before the first listener."""
         if (output := self._unclaimed.pop(pane, b"")) and pane not in self._listeners:
-            self._loop.call_soon(listener.printed, output)  # not now: the listener may be half constructed
+            self.loop.call_soon(listener.printed, output)  # not now: the listener may be half constructed
         self._listeners.setdefault(pane, []).append(listener)
 
     def unlisten(self, pane: str, listener: PaneListener) -> None:
@@ -57,31 +60,31 @@ class PaneListeners:
         """Discard retained output of *pane*: another program is about to run in it."""
         self._unclaimed.pop(pane, None)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Record this loop, and its thread as the one in which listeners are called."""
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     @property
-    def _is_loop_thread(self) -> bool:
+    def is_loop_thread(self) -> bool:
         """Whether this is the loop's thread."""
         return threading.get_ident() == self._thread
 
-    def _report_missed(self) -> None:
+    def report_missed(self) -> None:
         """Report to all listeners that some output may have been missed."""
         for pane in list(self._listeners):
             self._printed(pane, b"")
 
     def _each(self, pane: str, call: Callable[[PaneListener], None]) -> None:
-        if not self._is_loop_thread:
-            self._loop.call_soon_threadsafe(self._each, pane, call)
+        if not self.is_loop_thread:
+            self.loop.call_soon_threadsafe(self._each, pane, call)
             return
         self._pump.has_read = True
         for listener in tuple(self._listeners.get(pane, ())):
             call(listener)
 
     def _printed(self, pane: str, data: bytes) -> None:
-        if not self._is_loop_thread:
-            self._loop.call_soon_threadsafe(self._printed, pane, data)
+        if not self.is_loop_thread:
+            self.loop.call_soon_threadsafe(self._printed, pane, data)
             return
         if pane not in self._listeners:
             self._retain(pane, data)

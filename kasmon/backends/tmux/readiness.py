@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import math
+from typing import Final, Protocol
 
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
@@ -9,6 +11,28 @@ from kasmon.tmux.formats import PaneFacts
 
 FIRST_S, LONGEST_S, LIMIT_S = 0.010, 0.500, 10.0
 """The interval of the first two checks, of later ones at most, and the time limit of all, in seconds."""
+
+SETTLED_S: Final = 0.3
+"""An agent reads once it has printed something, and then nothing for this long;"""
+SILENT_S: Final = 3.0
+"""or if it has not printed anything for this long;"""
+RESTLESS_S: Final = 10.0
+"""or if it still prints after this time."""
+SETTLE_CHECK_S: Final = 0.05
+
+
+class StartingAgent(Protocol):
+    """An agent that starts."""
+
+    @property
+    def reports_state(self) -> bool:
+        """Whether any source reports its state."""
+        ...
+
+    @property
+    def printed_at(self) -> float:
+        """When it last printed, by the loop's clock; minus infinity before that."""
+        ...
 
 
 class PaneReadiness:
@@ -63,3 +87,16 @@ class PaneReadiness:
 def _settle(seen: asyncio.Future[PaneFacts | None], facts: PaneFacts | None) -> None:
     if not seen.done():
         seen.set_result(facts)
+
+
+async def wait_until_settled(agent: StartingAgent) -> None:
+    """Return when *agent* reports its state, or else seems to read."""
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    while not agent.reports_state and (silent_s := loop.time() - began_at) < RESTLESS_S:
+        if agent.printed_at == -math.inf:
+            if silent_s >= SILENT_S:
+                break
+        elif loop.time() - agent.printed_at >= SETTLED_S:
+            break
+        await asyncio.sleep(SETTLE_CHECK_S)

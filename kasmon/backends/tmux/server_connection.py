@@ -25,7 +25,7 @@ ANSWER_S: Final = 10.0
 log = logging.getLogger(__name__)
 
 
-class ServerConnection(PaneListeners):
+class ServerConnection:
     """The one control client of a tmux server. `open` starts the server if it does not run.
 
     When tmux ends the connection, a new one is made. If the server itself is gone, or another one has replaced it,
@@ -34,7 +34,8 @@ class ServerConnection(PaneListeners):
 
     def __init__(self, server: TmuxServer, hub: Hub | None = None) -> None:
         hub = Hub(server) if hub is None else hub
-        super().__init__(hub, HubPump(hub))
+        self._hub, self._pump = hub, HubPump(hub)
+        self.listeners = PaneListeners(hub, self._pump)
         self.server = server
         self.on_lost: Callable[[str], None] = lambda why: None
         self._hub.on_gone = self._gone
@@ -192,7 +193,7 @@ class ServerConnection(PaneListeners):
     # -- the connection
 
     async def _attach(self) -> None:
-        self._begin()
+        self.listeners.begin()
         await asyncio.to_thread(self._hub.open)
         self._process = await asyncio.to_thread(identify, self._hub.server_pid)
         self._is_open = True
@@ -201,10 +202,10 @@ class ServerConnection(PaneListeners):
         self._pump.begin()
 
     def _gone(self) -> None:
-        if self._is_loop_thread and self._is_open:
+        if self.listeners.is_loop_thread and self._is_open:
             self._is_open = False
             self._pump.stop()
-            self._reopening = self._loop.create_task(self._reopen())
+            self._reopening = self.listeners.loop.create_task(self._reopen())
 
     async def _reopen(self) -> None:
         before, why = self._process, "the tmux server ended"
@@ -218,7 +219,7 @@ class ServerConnection(PaneListeners):
             self.on_lost(why)
             return
         log.warning("tmux closed our connection; kasmon reconnected")
-        self._report_missed()
+        self.listeners.report_missed()
 
     def _tracked(self, on_done: OnDone[Answer] | None) -> OnDone[Answer]:
         """Wrap *on_done* of a request sent now, to be called on the loop whatever thread the hub is pumped in."""
@@ -230,10 +231,10 @@ class ServerConnection(PaneListeners):
                 on_done(answer)
 
         def on_answer(answer: Answer | KasmonError) -> None:
-            if self._is_loop_thread:
+            if self.listeners.is_loop_thread:
                 answered(answer)
             else:
-                self._loop.call_soon_threadsafe(answered, answer)
+                self.listeners.loop.call_soon_threadsafe(answered, answer)
 
         return on_answer
 

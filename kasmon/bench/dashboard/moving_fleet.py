@@ -20,7 +20,7 @@ from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
-from kasmon.model.session import HostSeen, Session, Tokens
+from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.plans.boards import PlanBoard
@@ -154,7 +154,7 @@ class MovingGateway:
             generation=1,
             last_line="Working on it",
             exit_code=None if alive else 0,
-            host=HostSeen(pid=1, alive=True) if alive else None,
+            host=HostProbe(pid=1, alive=True) if alive else None,
         )
 
 

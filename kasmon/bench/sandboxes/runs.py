@@ -12,7 +12,7 @@ from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.config import Config
 from kasmon.errors import SandboxError, SessionNotFoundError
 from kasmon.host.rpc.connect import HostLink, link
-from kasmon.host.rpc.frames import CommandDone, ExecuteCommand
+from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.model.commands import Mode, Pause, Run, SandboxWish
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, SandboxPolicy
@@ -105,7 +105,7 @@ async def _time_command(host: HostLink, session: SessionId, wish: SandboxWish) -
     began = time.perf_counter()
     done = await host.ask(ExecuteCommand(n=0, session=session, wish=wish), LIMIT_S)
     took_ms = 1000 * (time.perf_counter() - began)
-    if not isinstance(done, CommandDone) or (done.ran is not None and done.ran.exit_code):
+    if not isinstance(done, CommandResult) or (done.ran is not None and done.ran.exit_code):
         raise SandboxError("nothing was measured", f"the host answers {done!r}")
     return took_ms
 

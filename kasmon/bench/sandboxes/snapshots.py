@@ -103,7 +103,7 @@ def measure_many(count: int = AT_ONCE) -> list[Figure]:
 
 def describe_accelerator(vm: MicroVm) -> str:
     """Return which virtualisation of this machine a microVM uses."""
-    return "KVM" if vm.accelerator.startswith("kvm") else "emulated (TCG), without KVM"
+    return "KVM" if vm.provisioning.accelerator.startswith("kvm") else "emulated (TCG), without KVM"
 
 
 @contextlib.contextmanager
@@ -123,10 +123,10 @@ def _build_copier(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
     Raises:
         SandboxError: if there is no suitable warm one, or no microVM can be created here.
     """
-    if lack := qemu_program.lacking(vm.program):
+    if lack := qemu_program.lacking(vm.provisioning.program):
         raise SandboxError("no machine can be made", lack.why, lack.hint)
     none, hint = "there is no warm microVM to be copied", "`kasmon sandbox image build` makes a warm one."
-    origin = vm.stock("default").origin(vm.made_by)
+    origin = vm.provisioning.stock("default").origin(vm.provisioning.made_by)
     if origin.memory is None:
         raise SandboxError(none, origin.why or "none was put away", hint)
 

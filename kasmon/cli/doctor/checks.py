@@ -19,7 +19,6 @@ from kasmon.cli import mcp, web
 from kasmon.cli.dashboard import no_screen
 from kasmon.cli.doctor.agents import agents, fallbacks, hooks, statuses, versions
 from kasmon.cli.doctor.result import DoctorCheck, Level
-from kasmon.cli.doctor.sandboxes import sandboxes
 from kasmon.cli.doctor.strays import strays
 from kasmon.cli.doctor.system import limits, sqlite
 from kasmon.cli.ls import is_utf8
@@ -36,11 +35,16 @@ if TYPE_CHECKING:
     from kasmon.supervisor.sessions.other_hosts import OtherHost
 
 import concurrent.futures
+import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
 from kasmon.errors import RemoteUnreachableError
+from kasmon.model.sandbox.policy import Tier
+from kasmon.sandbox import tiers
+from kasmon.sandbox.base import TierProbe
 from kasmon.supervisor.sessions.machines import used
 from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
 from kasmon.tmux.remote.task import version
@@ -99,7 +103,7 @@ def checks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck
     yield from statuses(where, environment)
     yield from fallbacks(where, environment)
     yield from strays(where)
-    yield from sandboxes(where)
+    yield from check_sandboxes(where)
     yield from machines(where, known_of_tmux)
     yield mcp.check()
     yield web.check()
@@ -363,3 +367,41 @@ def _stale_sockets(where: Paths) -> Iterator[Path]:
 def _remove(paths: list[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
+
+
+def check_sandboxes(where: Paths) -> Iterator[DoctorCheck]:
+    """Check each tier; only the config's own tier causes a warning."""
+    try:
+        wanted: Tier = load(where).sandbox.tier
+    except KasmonError:
+        wanted = "jail"  # another check reports it
+    scratch = Path(tempfile.mkdtemp(prefix="kasmon-"))
+    aside = Paths(state=scratch / "s", config=scratch / "c", given_runtime=scratch / "r")
+    try:
+        with ThreadPoolExecutor(len(tiers.TIERS)) as pool:
+            for probe in pool.map(partial(_probe_tier, of=aside), tiers.TIERS):
+                yield _build_tier_check(probe, is_wanted=probe.tier == wanted)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _probe_tier(tier: Tier, of: Paths) -> TierProbe:
+    try:
+        return tiers.load(tier, of).probe()
+    except (KasmonError, OSError) as error:
+        why = error.message if isinstance(error, KasmonError) else str(error)
+        return TierProbe(tier=tier, ok=False, why=why.rstrip("."), hint=getattr(error, "hint", ""))
+
+
+def _build_tier_check(probe: TierProbe, *, is_wanted: bool) -> DoctorCheck:
+    took = "" if probe.measured_ms is None else f"tried in {probe.measured_ms:.0f} ms"
+    what = "works" if probe.ok else "unavailable"
+    text = f"{what}: {'; '.join(part for part in (took, probe.why) if part)}".removesuffix(": ")
+    level: Level = "ok" if probe.ok or not is_wanted else "warn"
+    return DoctorCheck(
+        id=f"sandbox-{probe.tier}",
+        level=level,
+        text=text,
+        fix="" if probe.ok else probe.hint,
+        is_info=not probe.ok and not is_wanted,
+    )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter, validators
 
-from kasmon.cli.parameters import Json, Sandboxed, sandboxes
+from kasmon.cli.parameters import Json, SandboxArgument, sandboxes
 from kasmon.errors import UsageError
 from kasmon.model.sandbox.policy import Interpreter, Tier
 
@@ -69,7 +69,7 @@ def build(
 
 @app.command
 def run(
-    session: Sandboxed,
+    session: SandboxArgument,
     code: Annotated[str, Parameter(allow_leading_hyphen=True, help="Code to run (`-`: from stdin).")],
     /,
     *,
@@ -97,7 +97,7 @@ def list_all(*, json: Json = False) -> None:
 
 
 @app.command
-def show(session: Sandboxed, /, *, json: Json = False) -> None:
+def show(session: SandboxArgument, /, *, json: Json = False) -> None:
     """Show a sandbox: phase, memory snapshot (size, age, validity), checkpoints, lost state and fork origin."""
     from kasmon.cli.sandbox import snapshots
 
@@ -106,7 +106,7 @@ def show(session: Sandboxed, /, *, json: Json = False) -> None:
 
 @app.command
 def pause(
-    session: Sandboxed,
+    session: SandboxArgument,
     /,
     *,
     disk: Annotated[
@@ -127,7 +127,7 @@ def pause(
 
 
 @app.command
-def resume(session: Sandboxed, /, *, json: Json = False) -> None:
+def resume(session: SandboxArgument, /, *, json: Json = False) -> None:
     """Resume a sandbox and verify its state."""
     from kasmon.cli.sandbox import commands
 
@@ -135,7 +135,7 @@ def resume(session: Sandboxed, /, *, json: Json = False) -> None:
 
 
 @app.command
-def checkpoint(session: Sandboxed, /, *, json: Json = False) -> None:
+def checkpoint(session: SandboxArgument, /, *, json: Json = False) -> None:
     """Create a checkpoint of a sandbox, and print its id."""
     from kasmon.cli.sandbox import commands
 
@@ -143,7 +143,7 @@ def checkpoint(session: Sandboxed, /, *, json: Json = False) -> None:
 
 
 @app.command
-def checkpoints(session: Sandboxed, /, *, json: Json = False) -> None:
+def checkpoints(session: SandboxArgument, /, *, json: Json = False) -> None:
     """List a sandbox's checkpoints, newest last."""
     from kasmon.cli.sandbox import commands
 
@@ -151,7 +151,7 @@ def checkpoints(session: Sandboxed, /, *, json: Json = False) -> None:
 
 
 @app.command
-def restore(session: Sandboxed, checkpoint: Point, /, *, json: Json = False) -> None:
+def restore(session: SandboxArgument, checkpoint: Point, /, *, json: Json = False) -> None:
     """Restore a checkpoint: files and saved interpreter state."""
     from kasmon.cli.sandbox import commands
 
@@ -160,7 +160,7 @@ def restore(session: Sandboxed, checkpoint: Point, /, *, json: Json = False) -> 
 
 @app.command
 def fork(
-    session: Sandboxed,
+    session: SandboxArgument,
     name: Annotated[str, Parameter(help="Name of the fork (default: the same name with a number).")] = "",
     /,
     *,
@@ -179,7 +179,7 @@ def fork(
 
 @app.command
 def diff(
-    session: Sandboxed,
+    session: SandboxArgument,
     turn: Annotated[int | None, Parameter(help="Turn number (default: the last).")] = None,
     /,
     *,
@@ -193,7 +193,7 @@ def diff(
 
 @app.command
 def replay(
-    session: Sandboxed,
+    session: SandboxArgument,
     into: Annotated[str, Parameter(completer=sandboxes, help="Sandbox to run in (id, exact name or id prefix).")],
     /,
     *,
@@ -208,7 +208,7 @@ def replay(
 
 @app.command
 def allow(
-    session: Sandboxed,
+    session: SandboxArgument,
     /,
     *hosts: Annotated[str, Parameter(help="example.org, *.example.org, example.org:8443, or npm, pypi, github.")],
     json: Json = False,
@@ -221,7 +221,7 @@ def allow(
 
 @app.command
 def forward(
-    session: Sandboxed,
+    session: SandboxArgument,
     port: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=65535), help="Port in the sandbox.")],
     /,
     *,

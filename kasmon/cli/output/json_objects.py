@@ -13,7 +13,7 @@ from kasmon.model.commands import Receipt
 from kasmon.model.events import Event
 from kasmon.model.permission import Request
 from kasmon.model.rule import Rule
-from kasmon.model.session import HostSeen, Session, Tokens
+from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 
 SCHEMA: Final = 1
@@ -26,7 +26,7 @@ def answer(**parts: Any) -> dict[str, Any]:
 
 def session_object(session: Session) -> dict[str, Any]:
     """Return *session* as an object for programs."""
-    host = session.host or HostSeen(pid=None, alive=False)
+    host = session.host or HostProbe(pid=None, alive=False)
     confinement = session.housing.confinement if session.housing else None
     return {
         "id": session.id,

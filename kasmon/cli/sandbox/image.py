@@ -15,10 +15,10 @@ from kasmon.paths import places
 from kasmon.sandbox.microvm import image, qemu_program, warm_up
 from kasmon.sandbox.microvm.machine import MicroVm
 
-Sized = Literal["default", "build", "max"]
+ImageSize = Literal["default", "build", "max"]
 
 
-def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
+def build(sizes: Sequence[ImageSize] = (), *, wants_json: bool) -> None:
     """Rebuild the image, start a machine from it, and store that warm.
 
     With *sizes*: store machines of these sizes from the existing image; it is built only if there is none.
@@ -50,15 +50,15 @@ def build(sizes: Sequence[Sized] = (), *, wants_json: bool) -> None:
     say(f"It took {time.monotonic() - began:.0f} s in all.")
 
 
-def _warm(vm: MicroVm, size: Sized) -> tuple[int, str]:
+def _warm(vm: MicroVm, size: ImageSize) -> tuple[int, str]:
     """Store a warm machine of *size*; return the size of its memory in bytes, or why there is none."""
     if lack := qemu_program.lacking():
         return 0, f"{lack.why}. {lack.hint}"
     note(f"Starting a machine of size {size}; new machines will be copies of it.")
     policy = SandboxPolicy(session=SessionId(f"warm-{os.getpid()}"), tier="microvm", size=size)
     try:
-        note(f"Machines are played {vm.carried()}.")
-        return vm.warm(policy, warm_up.warmed).size_bytes, ""
+        note(f"Machines are played {vm.provisioning.carried()}.")
+        return vm.provisioning.warm(policy, warm_up.warmed).size_bytes, ""
     except KasmonError as error:
         return 0, error.message
 

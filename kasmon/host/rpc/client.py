@@ -17,11 +17,11 @@ from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack
 from kasmon.host.rpc.errors import rebuilt
 from kasmon.host.rpc.frames import (
     ANSWER_S,
-    Failed,
+    FailureReply,
     Frame,
     FromHost,
     Hello,
-    Numbered,
+    NumberedFrame,
     Welcome,
 )
 
@@ -98,7 +98,7 @@ class HostLink:
             raise
         return link
 
-    async def ask(self, frame: Numbered, limit_s: float | None = None) -> FromHost:
+    async def ask(self, frame: NumberedFrame, limit_s: float | None = None) -> FromHost:
         """Send *frame* under a number of its own and return the answer.
 
         The wait is *limit_s* seconds; by default as long as the host's welcome allows.
@@ -126,7 +126,7 @@ class HostLink:
             ) from error
         finally:
             self._asked.pop(n, None)
-        if isinstance(answered, Failed):
+        if isinstance(answered, FailureReply):
             raise rebuilt(answered)
         return answered
 
@@ -212,11 +212,11 @@ class HostLink:
             frame = from_host.decode(body)
         except msgspec.DecodeError:
             return  # a newer host's frame, unknown to this version
-        asked = self._asked.get(frame.n) if isinstance(frame, Numbered) else None
+        asked = self._asked.get(frame.n) if isinstance(frame, NumberedFrame) else None
         if asked is not None:
             if not asked.done():
                 asked.set_result(frame)
-        elif not isinstance(frame, Numbered):
+        elif not isinstance(frame, NumberedFrame):
             try:
                 self.on_push(frame)
             except Exception as error:  # noqa: BLE001 - a listener's error must not close the link; the loop reports it

@@ -10,7 +10,7 @@ from kasmon.errors import RefusedError, UsageError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, pack
 from kasmon.host.rpc.errors import failed
-from kasmon.host.rpc.frames import Frame, Numbered
+from kasmon.host.rpc.frames import Frame, NumberedFrame
 from kasmon.host.rpc.peer import PeerProcess, is_ours, peer_of
 
 SEND_BUFFER_BYTES = 64 * 1024
@@ -104,7 +104,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.write(pack(built))
         except UsageError as error:
             log.warning("%s", error)
-            if isinstance(built, Numbered):
+            if isinstance(built, NumberedFrame):
                 self._transport.write(pack(failed(built.n, RefusedError(error.message))))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

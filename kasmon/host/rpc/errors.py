@@ -1,23 +1,23 @@
-"""Errors on the wire: a `KasmonError` becomes a `Failed` frame at the host, and the same error again at the client."""
+"""Errors on the wire: a `KasmonError` becomes a `FailureReply` at the host, and the same error again at the client."""
 
 from collections.abc import Callable, Iterator
 
 from kasmon.errors import KasmonError
 from kasmon.host.journal.process_log import hidden
-from kasmon.host.rpc.frames import Failed
+from kasmon.host.rpc.frames import FailureReply
 
 CARRIED = (str, int, float, bool, type(None))
 """The field types that are sent unchanged; a tuple of strings is too."""
 
 
-def failed(n: int, error: KasmonError) -> Failed:
+def failed(n: int, error: KasmonError) -> FailureReply:
     """Return *error* as the answer to frame *n*, without the secrets that this host knows."""
     fields = {
         name: _redact_value(value)
         for name, value in vars(error).items()
         if name not in ("message", "hint") and (isinstance(value, CARRIED) or _is_strings(value))
     }
-    return Failed(
+    return FailureReply(
         n=n,
         error=error.code,
         exit_code=error.exit_code,
@@ -28,7 +28,7 @@ def failed(n: int, error: KasmonError) -> Failed:
     )
 
 
-def rebuilt(frame: Failed) -> KasmonError:
+def rebuilt(frame: FailureReply) -> KasmonError:
     """Return the error in *frame*: of the same class, with the same message, hint and fields.
 
     A class unknown to this version becomes the most general one with its code, else with its exit code.

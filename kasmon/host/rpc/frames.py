@@ -18,26 +18,29 @@ ANSWER_S = 10.0
 """How long an answer may take unless the host's welcome gives another time."""
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
-    """Any frame."""
+class NotificationFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
+    """A frame that has no answer."""
 
 
-class Numbered(Frame, frozen=True, kw_only=True):
+class NumberedFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
     """A frame that is answered, or an answer."""
 
     n: int
     """Chosen by the client; repeated in the answer."""
 
 
-class Hello(Numbered, frozen=True, kw_only=True, tag="hello"):
-    """The client's first frame; answered by `Welcome`, or by `Failed` if the versions do not fit."""
+Frame: TypeAlias = NotificationFrame | NumberedFrame
+
+
+class Hello(NumberedFrame, frozen=True, kw_only=True, tag="hello"):
+    """The client's first frame; answered by `Welcome`, or by `FailureReply` if the versions do not fit."""
 
     version: int = VERSION
     as_agent: bool = False
 
 
-class ExecuteCommand(Numbered, frozen=True, kw_only=True, tag="do"):
-    """Send this command to the session's agent; answered by `CommandDone` or `Failed`.
+class ExecuteCommand(NumberedFrame, frozen=True, kw_only=True, tag="do"):
+    """Send this command to the session's agent; answered by `CommandResult` or `FailureReply`.
 
     The answer to a prompt has a receipt, to a run its result, to a checkpoint its id. A run's output is pushed to the
     client that requested the run.
@@ -49,42 +52,42 @@ class ExecuteCommand(Numbered, frozen=True, kw_only=True, tag="do"):
     """On the wire only: the changed input of an answer, as JSON. MessagePack has no number of more than 64 bits."""
 
 
-class StartSession(Numbered, frozen=True, kw_only=True, tag="start"):
-    """The shared tmux host: start the session by its `launch.json`. Answered by `CommandDone`."""
+class StartSession(NumberedFrame, frozen=True, kw_only=True, tag="start"):
+    """The shared tmux host: start the session by its `launch.json`. Answered by `CommandResult`."""
 
     session: SessionId
     variables: bytes = b""
     """The starter's variables for the agent, encoded by `backends.common.environment`; empty: the host's."""
 
 
-class ReleasePane(Numbered, frozen=True, kw_only=True, tag="forget"):
-    """Release an ended session's pane. Answered by `CommandDone`."""
+class ReleasePane(NumberedFrame, frozen=True, kw_only=True, tag="forget"):
+    """Release an ended session's pane. Answered by `CommandResult`."""
 
     session: SessionId
 
 
-class RenameWindow(Numbered, frozen=True, kw_only=True, tag="rename"):
-    """Set this name on the session's window. Answered by `CommandDone`."""
+class RenameWindow(NumberedFrame, frozen=True, kw_only=True, tag="rename"):
+    """Set this name on the session's window. Answered by `CommandResult`."""
 
     session: SessionId
     name: str
 
 
-class ListForeignPanes(Numbered, frozen=True, kw_only=True, tag="foreign"):
+class ListForeignPanes(NumberedFrame, frozen=True, kw_only=True, tag="foreign"):
     """The shared tmux host: list the panes of the user's own tmux at this socket. Answered by `ForeignPanes`."""
 
     socket: str
 
 
-class ReportContext(Numbered, frozen=True, kw_only=True, tag="say"):
-    """Record the agent's own report of its progress; see `ContextReported`. Answered by `CommandDone`."""
+class ReportContext(NumberedFrame, frozen=True, kw_only=True, tag="say"):
+    """Record the agent's own report of its progress; see `ContextReported`. Answered by `CommandResult`."""
 
     session: SessionId
     waiting: str | None = None
     done: str | None = None
 
 
-class ReadTerminal(Numbered, frozen=True, kw_only=True, tag="read"):
+class ReadTerminal(NumberedFrame, frozen=True, kw_only=True, tag="read"):
     """Answered by `TerminalText`: the session's terminal, buffer-relative lines start..end, both included.
 
     None is the beginning (start) or end (end) of the buffer; n >= 0 a line from its beginning, n < 0 one from its end.
@@ -98,15 +101,15 @@ class ReadTerminal(Numbered, frozen=True, kw_only=True, tag="read"):
     """Instead of a range: the visible screen and this many lines above it."""
 
 
-class DescribePane(Numbered, frozen=True, kw_only=True, tag="look"):
-    """Answered by `PaneSeen`."""
+class DescribePane(NumberedFrame, frozen=True, kw_only=True, tag="look"):
+    """Answered by `PaneDescription`."""
 
     session: SessionId
     attaching: bool = False
     """Whether a user is about to attach: an agent that sleeps in its sandbox is woken."""
 
 
-class Watch(Frame, frozen=True, kw_only=True, tag="watch"):
+class Watch(NotificationFrame, frozen=True, kw_only=True, tag="watch"):
     """From now on push this session's rows (terminal) or chunks (structured) to this client, the newest only."""
 
     session: SessionId
@@ -114,13 +117,13 @@ class Watch(Frame, frozen=True, kw_only=True, tag="watch"):
     """The most pushes a second; 0 pushes each change at once (focus)."""
 
 
-class Unwatch(Frame, frozen=True, kw_only=True, tag="unwatch"):
+class Unwatch(NotificationFrame, frozen=True, kw_only=True, tag="unwatch"):
     """Push nothing of this session any more, unless it has the client's focus."""
 
     session: SessionId
 
 
-class Focus(Frame, frozen=True, kw_only=True, tag="focus"):
+class Focus(NotificationFrame, frozen=True, kw_only=True, tag="focus"):
     """Send the client's keys to this session, resize its window to this size, push its rows at once."""
 
     session: SessionId
@@ -128,38 +131,38 @@ class Focus(Frame, frozen=True, kw_only=True, tag="focus"):
     rows: int
 
 
-class Blur(Frame, frozen=True, kw_only=True, tag="blur"):
+class Blur(NotificationFrame, frozen=True, kw_only=True, tag="blur"):
     """End the client's focus on this session."""
 
     session: SessionId
 
 
-class SendKeys(Frame, frozen=True, kw_only=True, tag="keys"):
+class SendKeys(NotificationFrame, frozen=True, kw_only=True, tag="keys"):
     """Bytes as a keyboard would send them, straight into the pane; no answer."""
 
     session: SessionId
     data: bytes
 
 
-class Paste(Frame, frozen=True, kw_only=True, tag="paste"):
+class Paste(NotificationFrame, frozen=True, kw_only=True, tag="paste"):
     """Text for the pane by tmux's own paste, bracketed if the program requested that; no answer."""
 
     session: SessionId
     text: str
 
 
-class Scroll(Frame, frozen=True, kw_only=True, tag="scroll"):
+class Scroll(NotificationFrame, frozen=True, kw_only=True, tag="scroll"):
     """Push rows this many lines above the screen's bottom from now on; 0 follows the screen again."""
 
     session: SessionId
     up: int
 
 
-class Quit(Numbered, frozen=True, kw_only=True, tag="quit"):
-    """End the host; agents in tmux run on, a structured agent ends with its host. Answered by `CommandDone`."""
+class Quit(NumberedFrame, frozen=True, kw_only=True, tag="quit"):
+    """End the host; agents in tmux run on, a structured agent ends with its host. Answered by `CommandResult`."""
 
 
-class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
+class Welcome(NumberedFrame, frozen=True, kw_only=True, tag="welcome"):
     """The answer to `Hello`: identifies the host."""
 
     pid: int
@@ -171,7 +174,7 @@ class Welcome(Numbered, frozen=True, kw_only=True, tag="welcome"):
     """How long this host may take to answer any frame, in seconds."""
 
 
-class CommandDone(Numbered, frozen=True, kw_only=True, tag="done"):
+class CommandResult(NumberedFrame, frozen=True, kw_only=True, tag="done"):
     """The command was executed; with its result, if it has one."""
 
     receipt: Receipt | None = None
@@ -181,7 +184,7 @@ class CommandDone(Numbered, frozen=True, kw_only=True, tag="done"):
     """The id of a checkpoint; for another sandbox command, what was lost by it."""
 
 
-class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
+class FailureReply(NumberedFrame, frozen=True, kw_only=True, tag="failed"):
     """The command failed; `error` is an error's stable `code`."""
 
     error: str
@@ -194,13 +197,13 @@ class Failed(Numbered, frozen=True, kw_only=True, tag="failed"):
     """The error's fields besides its message."""
 
 
-class TerminalText(Numbered, frozen=True, kw_only=True, tag="text"):
+class TerminalText(NumberedFrame, frozen=True, kw_only=True, tag="text"):
     """The answer to `ReadTerminal`."""
 
     lines: tuple[str, ...]
 
 
-class ForeignPanes(Numbered, frozen=True, kw_only=True, tag="foreign-panes"):
+class ForeignPanes(NumberedFrame, frozen=True, kw_only=True, tag="foreign-panes"):
     """The panes that can be adopted, and which process their server is, as in `AdoptedPane`."""
 
     server_pid: int
@@ -208,7 +211,7 @@ class ForeignPanes(Numbered, frozen=True, kw_only=True, tag="foreign-panes"):
     panes: tuple[AdoptablePane, ...]
 
 
-class PaneSeen(Numbered, frozen=True, kw_only=True, tag="pane-seen"):
+class PaneDescription(NumberedFrame, frozen=True, kw_only=True, tag="pane-seen"):
     """tmux's facts of a session's pane; titles and paths are sanitized."""
 
     width: int
@@ -245,7 +248,7 @@ class TerminalModes(msgspec.Struct, frozen=True, array_like=True):
     copy_mode: bool = False
 
 
-class TerminalRows(Frame, frozen=True, kw_only=True, tag="rows"):
+class TerminalRows(NotificationFrame, frozen=True, kw_only=True, tag="rows"):
     """The rows of a terminal that changed since the last push to this client; they contain only SGR sequences."""
 
     session: SessionId
@@ -261,7 +264,7 @@ class TerminalRows(Frame, frozen=True, kw_only=True, tag="rows"):
     history: int = 0
 
 
-class ClipboardCopy(Frame, frozen=True, kw_only=True, tag="clipped"):
+class ClipboardCopy(NotificationFrame, frozen=True, kw_only=True, tag="clipped"):
     """The program in a terminal with this client's focus copies *text* to the clipboard; None if it is too long.
 
     Nothing is on any clipboard yet: the client decides whether to put it there.
@@ -271,7 +274,7 @@ class ClipboardCopy(Frame, frozen=True, kw_only=True, tag="clipped"):
     text: str | None
 
 
-class TextDelta(Frame, frozen=True, kw_only=True, tag="written"):
+class TextDelta(NotificationFrame, frozen=True, kw_only=True, tag="written"):
     """Text that a structured agent is writing now, all of it since the last finished message."""
 
     session: SessionId
@@ -279,7 +282,7 @@ class TextDelta(Frame, frozen=True, kw_only=True, tag="written"):
     thinking: bool = False
 
 
-class RunOutputChunk(Frame, frozen=True, kw_only=True, tag="printed"):
+class RunOutputChunk(NotificationFrame, frozen=True, kw_only=True, tag="printed"):
     """A run's output since the last such push, for the client that requested the run."""
 
     run: str
@@ -290,7 +293,7 @@ class RunOutputChunk(Frame, frozen=True, kw_only=True, tag="printed"):
     """How many characters before this were skipped because the client was behind. The run's result has them."""
 
 
-class SubscriptionEnded(Frame, frozen=True, kw_only=True, tag="gone"):
+class SubscriptionEnded(NotificationFrame, frozen=True, kw_only=True, tag="gone"):
     """The session can no longer be watched."""
 
     session: SessionId
@@ -318,11 +321,11 @@ FromClient: TypeAlias = (
 )
 FromHost: TypeAlias = (
     Welcome
-    | CommandDone
-    | Failed
+    | CommandResult
+    | FailureReply
     | TerminalText
     | ForeignPanes
-    | PaneSeen
+    | PaneDescription
     | TerminalRows
     | ClipboardCopy
     | TextDelta

@@ -18,7 +18,7 @@ from kasmon.host.rpc.codec import WireError, from_client
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.errors import failed
-from kasmon.host.rpc.frames import VERSION, Frame, FromClient, Hello, Numbered, Welcome
+from kasmon.host.rpc.frames import VERSION, Frame, FromClient, Hello, NumberedFrame, Welcome
 
 BACKLOG = 128
 ACCEPTING = 3
@@ -38,7 +38,7 @@ class HostServer:
     """The socket of one host. `receive` gets each frame on arrival; `lost` each client that has disconnected.
 
     `receive` is called at once. It returns the answer, None for none, or an awaitable of either, which then runs
-    beside. A `KasmonError` becomes the answer `Failed`. A frame before `Hello`, or of another version, is not passed
+    beside. A `KasmonError` becomes a `FailureReply`. A frame before `Hello`, or of another version, is not passed
     on.
     """
 
@@ -213,5 +213,5 @@ def _answer_error(connection: ClientConnection, frame: FromClient, error: BaseEx
     if not isinstance(error, KasmonError):
         log.error("the host stumbled over %s", type(frame).__name__, exc_info=error)
         error = KasmonError(f"the host failed: {error!r}.", hint="See its log.")
-    if isinstance(frame, Numbered):
+    if isinstance(frame, NumberedFrame):
         connection.push(failed(frame.n, error))

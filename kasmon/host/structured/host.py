@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -38,7 +39,7 @@ from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.declaration import said
 from kasmon.host.rpc.frames import (
     VERSION,
-    CommandDone,
+    CommandResult,
     DescribePane,
     ExecuteCommand,
     Frame,
@@ -62,7 +63,6 @@ from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
 from kasmon.host.structured.agent_runner import StructuredAgentRunner
 from kasmon.host.structured.sandbox_commands import execute
-from kasmon.host.structured.session_removal import removed
 from kasmon.model.commands import (
     Allow,
     Answer,
@@ -97,6 +97,9 @@ REMOVED = "its folder was removed"
 ARGUMENTS = re.compile(r"(?P<session>[a-z0-9][a-z0-9-]{0,63})(?: --since (?P<since>[0-9]{1,18}))?")
 
 log = logging.getLogger(__name__)
+
+REMOVAL_CHECK_S: Final = 5.0
+"""The interval of checks. Only a folder missing in two checks was removed: it may be missing for a moment."""
 
 
 class StructuredHost:
@@ -225,7 +228,7 @@ class StructuredHost:
 
     async def _leave_once_removed(self) -> None:
         """End when the session's folder was removed with its content."""
-        await removed(self._places.folder(self._id))
+        await wait_for_removal(self._places.folder(self._id))
         log.warning("the folder of session %s was removed: its agent is ended", self._id)
         await self._log_writer.abandon()
         self.end(REMOVED)
@@ -285,29 +288,29 @@ class StructuredHost:
                 if connection.as_agent:
                     raise RefusedError("an agent cannot end its host.")
                 self._agent.end(STOPPED, Stop().grace_s)
-                return CommandDone(n=frame.n)
+                return CommandResult(n=frame.n)
             case StartSession() | ReleasePane() | RenameWindow():
-                return CommandDone(n=frame.n)
+                return CommandResult(n=frame.n)
             case DescribePane() | ReadTerminal():
                 raise InteractiveOnlyError(self._id)
             case _:
                 pass
         return None
 
-    async def _report_context(self, frame: ReportContext) -> CommandDone:
+    async def _report_context(self, frame: ReportContext) -> CommandResult:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
         self._log_writer.note(said(frame, time.time()))
         await self._log_writer.written(WRITTEN_S)
-        return CommandDone(n=frame.n)
+        return CommandResult(n=frame.n)
 
-    async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandDone:
+    async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandResult:
         receipt = None
         if (sandboxed_agent := self._agent.sandboxed_agent) is not None and isinstance(frame.wish, Pause | Resume):
             self._must_run()
             await sandboxed_agent.lifecycle.move(frame.wish)
-            return CommandDone(n=frame.n)
+            return CommandResult(n=frame.n)
         if sandboxed_agent is not None:
             await sandboxed_agent.lifecycle.used(frame.wish)
         match frame.wish:
@@ -347,7 +350,7 @@ class StructuredHost:
                 await self._log_writer.written(WRITTEN_S)
                 return done
         await self._log_writer.written(WRITTEN_S)
-        return CommandDone(n=frame.n, receipt=receipt)
+        return CommandResult(n=frame.n, receipt=receipt)
 
     def _check_settings(self, configure: Configure) -> None:
         can = self._backend.abilities
@@ -441,3 +444,21 @@ async def _run_host(host: StructuredHost) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+async def wait_for_removal(folder: Path) -> None:
+    """Return once *folder* was removed. One that cannot be checked counts as existing."""
+    missing = 0
+    while missing < 2:
+        await asyncio.sleep(REMOVAL_CHECK_S)
+        missing = missing + 1 if await asyncio.to_thread(_is_missing, folder) else 0
+
+
+def _is_missing(folder: Path) -> bool:
+    try:
+        folder.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -6,7 +6,7 @@ from typing import Final
 
 from kasmon.backends.base import SandboxedAgentControl
 from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.frames import CommandDone, RunOutputChunk
+from kasmon.host.rpc.frames import CommandResult, RunOutputChunk
 from kasmon.model.commands import Run, SandboxWish
 
 BEHIND: Final = 256 * 1024
@@ -18,20 +18,20 @@ answer alone has the output."""
 
 async def execute(
     agent: SandboxedAgentControl, connection: ClientConnection, n: int, command: SandboxWish
-) -> CommandDone:
+) -> CommandResult:
     """Execute *command*, which *connection* numbered *n*, and return the answer.
 
     Raises:
         KasmonError: the agent's error.
     """
     if not isinstance(command, Run):
-        return CommandDone(n=n, told=await agent.keep(command))
+        return CommandResult(n=n, told=await agent.keep(command))
     stream = RunStream(connection, command.id)
     try:
         ran = await agent.run(command, stream.take)
     finally:
         stream.close()
-    return CommandDone(n=n, ran=ran)
+    return CommandResult(n=n, ran=ran)
 
 
 class RunStream:

@@ -29,7 +29,7 @@ from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.frames import (
     VERSION,
     Blur,
-    CommandDone,
+    CommandResult,
     DescribePane,
     ExecuteCommand,
     Focus,
@@ -233,7 +233,7 @@ class TmuxHost:
                 if connection.as_agent:
                     raise RefusedError("an agent cannot end the host.")
                 self.end()
-                return CommandDone(n=frame.n)
+                return CommandResult(n=frame.n)
             case _:
                 return self._answer(connection, frame)
         return None
@@ -266,8 +266,8 @@ class TmuxHost:
             case ExecuteCommand(wish=command):
                 if isinstance(command, SandboxWish):
                     await terminal.move(command)
-                    return CommandDone(n=frame.n)
-                return CommandDone(n=frame.n, receipt=await terminal.do(command, connection))
+                    return CommandResult(n=frame.n)
+                return CommandResult(n=frame.n, receipt=await terminal.do(command, connection))
             case StartSession(variables=variables):
                 await terminal.start(decoded(variables))
             case ReleasePane():
@@ -282,7 +282,7 @@ class TmuxHost:
                 return await terminal.read(frame)
             case DescribePane():
                 return await terminal.look(frame)
-        return CommandDone(n=frame.n)
+        return CommandResult(n=frame.n)
 
     async def _found(self, session: SessionId) -> TerminalSession:
         """Return the session of that id.

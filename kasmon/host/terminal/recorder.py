@@ -68,7 +68,7 @@ class Recorder(PaneListener):
         self._vanished = ScrolledOffLines()
         self._screen: tuple[str, ...] = ()
         self._trouble = ""
-        line.listen(pane, self)
+        line.listeners.listen(pane, self)
         if not is_blank:
             self._plan(self._spread(pane))
 
@@ -92,7 +92,7 @@ class Recorder(PaneListener):
     def close(self) -> None:
         """Stop recording. Idempotent."""
         self._is_closed = True
-        self._line.unlisten(self._pane, self)
+        self._line.listeners.unlisten(self._pane, self)
         if self._timer is not None:
             self._timer.cancel()
         if self._looking is not None:

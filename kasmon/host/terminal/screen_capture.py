@@ -65,7 +65,7 @@ class ScreenCapture(PaneListener):
         self._taken_at = self._row_at = -math.inf
         self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
-        line.listen(pane, self)
+        line.listeners.listen(pane, self)
 
     def add(self, viewer: ScreenObserver) -> None:
         """Add *viewer*; it is called as soon as there is a screen."""
@@ -86,7 +86,7 @@ class ScreenCapture(PaneListener):
 
     def close(self, why: str) -> None:
         """Stop capturing, and report *why* to the viewers."""
-        self.line.unlisten(self.pane, self)
+        self.line.listeners.unlisten(self.pane, self)
         if self._timer is not None:
             self._timer.cancel()
         for viewer in list(self._viewers):

@@ -22,7 +22,7 @@ from kasmon.host.rpc.frames import (
     Blur,
     DescribePane,
     Focus,
-    PaneSeen,
+    PaneDescription,
     Paste,
     ReadTerminal,
     ReportContext,
@@ -310,7 +310,7 @@ class TerminalSession:
             captured = await self._backend.line.ask(wanted(self._pane(), read))
         return TerminalText(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
 
-    async def look(self, look: DescribePane) -> PaneSeen:
+    async def look(self, look: DescribePane) -> PaneDescription:
         """Return tmux's facts of its pane.
 
         Raises:
@@ -325,7 +325,7 @@ class TerminalSession:
         if facts is None:
             raise UnavailableError(f"session {self.session!r}: {NO_PANE}.")
         attach = line.server.attach_argv(facts.session_id, facts.window_id)
-        return PaneSeen(
+        return PaneDescription(
             n=look.n,
             width=screen.width,
             height=screen.height,

@@ -20,10 +20,10 @@ import msgspec
 
 from kasmon.backends.tmux.input.command_completion import CommandCompletion
 from kasmon.backends.tmux.input.prompt_entry import EntryObserver
+from kasmon.backends.tmux.readiness import StartingAgent, wait_until_settled
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.prompts import BEGIN_S, TAKEN_BACK, Prompts
-from kasmon.host.terminal.start_delay import StartingAgent, settled
 from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState, Wish
 from kasmon.model.events import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
 from kasmon.model.evidence import claims
@@ -152,7 +152,7 @@ class TypedPrompts(Prompts):
 
     async def settle(self) -> None:
         """Wait until the agent, whose program has just started, can be typed to; then begin."""
-        await settled(self._agent)
+        await wait_until_settled(self._agent)
         await self.begin(self._agent.reports_state)
 
     async def begin(self, reports_state: bool) -> None:

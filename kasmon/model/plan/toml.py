@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from kasmon.model.plan.plan import CHECK_LIMIT_S, GIT_LOCAL, Plan, PlanFault, Task
 from kasmon.model.plan.validation import PlanDraft
 
-Place: TypeAlias = Callable[[str], int]
+LineFinder: TypeAlias = Callable[[str], int]
 """Returns the line of a key of one table."""
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -163,7 +163,7 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[P
     )
 
 
-def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: Place, whose: str) -> list[PlanFault]:
+def _wrong(table: Mapping[str, Any], keys: Mapping[str, Any], place: LineFinder, whose: str) -> list[PlanFault]:
     """Return the faults of *table*: unknown keys, values of the wrong type."""
     faults = []
     for key, value in table.items():
@@ -194,7 +194,9 @@ def _name(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _names(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults: list[PlanFault]) -> tuple[str, ...]:
+def _names(
+    entry: Mapping[str, Any], key: str, place: LineFinder, whose: str, faults: list[PlanFault]
+) -> tuple[str, ...]:
     given = entry.get(key, [])
     if not isinstance(given, list):
         return ()
@@ -206,7 +208,9 @@ def _names(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults:
     return tuple(dict.fromkeys(_name(value) for value in given if _name(value)))
 
 
-def _seconds(entry: Mapping[str, Any], key: str, place: Place, whose: str, faults: list[PlanFault]) -> float | None:
+def _seconds(
+    entry: Mapping[str, Any], key: str, place: LineFinder, whose: str, faults: list[PlanFault]
+) -> float | None:
     """Return the time limit under *key*, in seconds: a number of seconds, or `90s`, `30m`, `2h`."""
     value = entry.get(key)
     if value is None:

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from kasmon.model.agent_program import is_interactive
 from kasmon.model.commands import Mode
 from kasmon.model.events import (
     Checkpointed,
@@ -46,12 +47,13 @@ from kasmon.model.events import (
     UnknownMessageSeen,
     UsageReported,
 )
-from kasmon.model.reducers import lifecycle, requests, turns
+from kasmon.model.reducers import lifecycle, requests
 from kasmon.model.reducers.evidence import record_signal
+from kasmon.model.reducers.requests import all_withdrawn
 from kasmon.model.reducers.sandbox import apply_sandbox
 from kasmon.model.reducers.state import update_state
 from kasmon.model.sandbox.state import housed
-from kasmon.model.session import Session, last_line
+from kasmon.model.session import Session, Tokens, last_line
 from kasmon.model.session_state import SessionState
 from kasmon.model.work_progress import progressed
 
@@ -66,7 +68,7 @@ def apply(session: Session, event: Event) -> Session:
         after = msgspec.structs.replace(after, progress=progress)
     if (housing := housed(session.housing, event)) is not session.housing:
         after = apply_sandbox(session, after, housing, event)
-    return turns.finished(session, _clear_expired(session, update_state(session, after, event), event), event)
+    return note_turn_end(session, _clear_expired(session, update_state(session, after, event), event), event)
 
 
 def _apply_details(session: Session, event: Event) -> Session:
@@ -98,11 +100,11 @@ def _apply_details(session: Session, event: Event) -> Session:
         case TurnStarted():
             return put(session, turns=session.turns + 1, in_turn=True, turn_ended="", turn_error="")
         case TurnEnded():
-            return turns.ended(session, event)
+            return end_turn(session, event)
         case NoticeRaised():
             return put(session, last_line=last_line(event.text))
         case UsageReported():
-            return turns.used(session, event)
+            return note_usage(session, event)
         case SettingsChanged():
             return lifecycle.set_up(session, event)
         case LimitReached():
@@ -110,7 +112,7 @@ def _apply_details(session: Session, event: Event) -> Session:
         case StuckSeen():
             return put(session, stuck=bool(event.why), stuck_why=event.why)
         case ContextReported():
-            return turns.report_context(session, event)
+            return report_context(session, event)
         case RequestOpened():
             return requests.opened(session, event.request)
         case RequestAnswered():
@@ -160,3 +162,50 @@ def _clear_expired(before: Session, after: Session, event: Event) -> Session:
     if after.stuck and after.state is not SessionState.WORKING:
         after = msgspec.structs.replace(after, stuck=False, stuck_why="")
     return after
+
+
+def end_turn(session: Session, event: TurnEnded) -> Session:
+    """Return *session* with the end of its turn; the agent's open requests are withdrawn."""
+    line = last_line(event.error) or session.last_line
+    over = all_withdrawn(session, "the turn ended", event.at, spares_hosts=True)
+    return msgspec.structs.replace(over, last_line=line, in_turn=False, turn_ended=event.reason, turn_error=event.error)
+
+
+def note_turn_end(before: Session, after: Session, event: Event) -> Session:
+    """Return *after* with the time its last turn ended, unless a person interrupted it and so knows already.
+
+    A terminal agent reports no turns: a turn is work that began after it was ready, or on a prompt, and ended idle.
+    """
+    if isinstance(event, TurnEnded):
+        at = after.finished_at if event.reason == "interrupted" else event.at
+        return msgspec.structs.replace(after, finished_at=at, worked=False)
+    if isinstance(event, SessionStarted):
+        return msgspec.structs.replace(after, worked=False)
+    if after.mode is not Mode.TMUX or not after.program or is_interactive(after.program):
+        return after
+    if after.state is SessionState.WORKING and not after.worked:
+        is_turn = before.state is not SessionState.STARTING or bool(after.receipts)
+        return msgspec.structs.replace(after, worked=is_turn)
+    if after.worked and after.state is SessionState.IDLE:
+        return msgspec.structs.replace(after, worked=False, finished_at=after.since)
+    return after
+
+
+def note_usage(session: Session, event: UsageReported) -> Session:
+    """Return *session* with its usage so far; a cost missing in *event* is unchanged."""
+    tokens = Tokens(input=event.input, output=event.output, context=event.context, limit=event.limit)
+    cost_usd = session.cost_usd if event.cost_usd is None else event.cost_usd
+    return msgspec.structs.replace(session, tokens=tokens, cost_usd=cost_usd)
+
+
+def report_context(session: Session, event: ContextReported) -> Session:
+    """Return *session* with the status its agent reported; one that waits deliberately is not stuck."""
+    waits = session.waits if event.waiting is None else event.waiting
+    is_stuck = session.stuck and not waits
+    return msgspec.structs.replace(
+        session,
+        waits=waits,
+        done=session.done if event.done is None else event.done,
+        stuck=is_stuck,
+        stuck_why=session.stuck_why if is_stuck else "",
+    )

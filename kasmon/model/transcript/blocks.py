@@ -52,8 +52,8 @@ from kasmon.model.events import (
 )
 from kasmon.model.formatting import clock, compact, duration
 from kasmon.model.sandbox.policy import SandboxPhase
-from kasmon.model.transcript import folded_text, markdown, request_blocks, run_blocks, tool_blocks
-from kasmon.model.transcript.style import INDENT, UNDER, TranscriptStyle
+from kasmon.model.transcript import markdown, request_blocks, run_blocks, tool_blocks
+from kasmon.model.transcript.style import FOLD_CHARACTERS, FOLD_LINES, INDENT, UNDER, TranscriptStyle, fold_row, hidden
 from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, cells, fitted, flowed
 from kasmon.sanitize import Clean, clean_block, clean_line
 
@@ -67,6 +67,9 @@ WORDS: Final = {
 """Phases that are shown once they are reached; the others are transitional."""
 NAMES: Final = 8
 """At most this many values that could not be saved are named."""
+
+SPARE: Final = 100
+"""A remainder of at most this length is drawn rather than hidden, in characters."""
 
 
 def _sandbox(event: SandboxMoved | ConfinementSeen | Checkpointed, look: TranscriptStyle) -> list[TextLine]:
@@ -159,7 +162,7 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
             rows = markdown.drawn(clean_block(said.text), look.width, INDENT, colours=look.colours)
             return [BLANK, *rows, *tool_blocks.cut_off(said.blob, look)]
         case ThoughtWritten() as thought:
-            return [BLANK, *folded_text.drawn(thought.text, "✻", Token.THOUGHT, look)]
+            return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, look)]
         case PartialTextWritten() as part:
             whole = (
                 ThoughtWritten(at=part.at, text=part.text)
@@ -260,14 +263,14 @@ def folds(block: Block) -> bool:
     if isinstance(block.event, EntryImported):
         return folds(msgspec.structs.replace(block, event=block.event.entry))
     if isinstance(block.event, ThoughtWritten | TurnStarted):
-        return folded_text.folds(block.event.text if isinstance(block.event, ThoughtWritten) else block.event.prompt)
+        return folds_text(block.event.text if isinstance(block.event, ThoughtWritten) else block.event.prompt)
     ended = tool_blocks.ending(block.event, block.then)
     return (ended is not None and tool_blocks.folds(ended)) or run_blocks.folds(block.event)
 
 
 def _prompt(turn: TurnStarted, look: TranscriptStyle) -> list[TextLine]:
     sender = {"user": "", "wave": "sent by plan", "peer": "peer", "agent": "automatic"}[turn.by]
-    rows = folded_text.drawn(turn.prompt, "❯", Token.PROMPT, look)
+    rows = fold_text(turn.prompt, "❯", Token.PROMPT, look)
     return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], look) if sender else [])]
 
 
@@ -328,3 +331,32 @@ def _used(usage: UsageReported) -> str:
     window = f"context {100 * usage.context // usage.limit} %" if usage.limit else ""
     cost = f"${usage.cost_usd:.2f}" if usage.cost_usd is not None else ""
     return " · ".join(part for part in (counted, window, cost) if part) or "no figures"
+
+
+def fold_text(text: str, sign: str, token: Token, look: TranscriptStyle) -> list[TextLine]:
+    """Return *text* behind *sign*, both as *token*; a long one truncated, with the amount that is hidden."""
+    whole = clean_block(text).rstrip()
+    shown = _beginning(whole) if look.fold else whole
+    rows = flowed([(shown, token)], look.width, ((f"{sign} ", token),))
+    rest = whole[len(shown) :].strip()
+    if "\n" in rest:
+        rows += hidden(rest.count("\n") + 1, "lines", look, INDENT)
+    else:
+        rows += hidden(len(rest), "characters", look, INDENT)
+    return [*rows, *(fold_row("▴ collapse", look, INDENT) if look.opened and folds_text(text) else [])]
+
+
+def folds_text(text: str) -> bool:
+    """Whether folding hides a part of it."""
+    whole = clean_block(text).rstrip()
+    return len(_beginning(whole)) < len(whole)
+
+
+def _beginning(text: str) -> str:
+    """Return the beginning of a long *text*, up to the end of a word; all of it if little would be hidden."""
+    lines = text.split("\n")
+    short = text if len(lines) <= FOLD_LINES + 1 else "\n".join(lines[:FOLD_LINES])
+    if len(short) <= FOLD_CHARACTERS + SPARE:
+        return short
+    end = max(short.rfind(" ", 0, FOLD_CHARACTERS), short.rfind("\n", 0, FOLD_CHARACTERS))
+    return short[: end if end > 0 else FOLD_CHARACTERS]

@@ -10,9 +10,9 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -23,7 +23,6 @@ from kasmon.sandbox.checkpoint.atomic_swap import FolderSwap, exchange, load_unf
 from kasmon.sandbox.checkpoint.manifest import Manifest
 from kasmon.sandbox.checkpoint.object_store import ObjectStore
 from kasmon.sandbox.checkpoint.records import CheckpointList, CheckpointRecord, CheckpointRecords
-from kasmon.sandbox.checkpoint.retention import RetentionLimits, select_dropped
 from kasmon.sandbox.checkpoint.scan import ScanBounds, describe_skipped, opened, scan
 from kasmon.sandbox.checkpoint.unpack import apply_top_modes, unpack
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
@@ -31,8 +30,31 @@ from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
 TIDY_AFTER: Final = 20
 """After so many dropped checkpoints their disk space is freed together."""
 DEFAULT_BOUNDS: Final = ScanBounds()
-DEFAULT_LIMITS: Final = RetentionLimits()
 OLDEST: Final = "The oldest checkpoints are deleted over time."
+
+GIB = 1024 * 1024 * 1024
+
+
+class RetentionLimits(NamedTuple):
+    """How many checkpoints of one session are retained."""
+
+    newest: int = 100
+    asked: int = 20
+    bytes: int = 4 * GIB
+    """On disk, for all together; beyond it the older half is dropped."""
+
+
+DEFAULT_LIMITS: Final = RetentionLimits()
+
+
+class RetainedCheckpoint(Protocol):
+    """The fields of a checkpoint that retention needs."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def when(self) -> str: ...
 
 
 class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,3 +310,16 @@ class CheckpointStore:
             self._objects.drop(self._objects.names() - {each.holder for each in records.checkpoints})
             self._objects.tidy()
             self._records.write(msgspec.structs.replace(records, dropped=0))
+
+
+def select_dropped(
+    checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False
+) -> set[str]:
+    """Return the ids to drop of *checkpoints*, oldest first; with *too_much* on disk also the older half.
+
+    The first one and the newest one always stay.
+    """
+    newest = max(1, min(keep.newest, len(checkpoints) // 2)) if too_much else max(1, keep.newest)
+    asked = [each.id for each in checkpoints if each.when == "asked"][-keep.asked or len(checkpoints) :]
+    retained = {each.id for each in (*checkpoints[:1], *checkpoints[-newest:])} | (set() if too_much else set(asked))
+    return {each.id for each in checkpoints} - retained

@@ -29,16 +29,17 @@ from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotVerdi
 from kasmon.paths import Paths, places
 from kasmon.sandbox.agent.credential_files import AT_A_SERVICE, keeps_memory
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
-from kasmon.sandbox.e2b import agent_command, service
+from kasmon.sandbox.e2b import service
 from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetch_folders, set_up_guest
 from kasmon.sandbox.e2b.ports import E2bPorts
 from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, check_policy, find_widened_hosts
 from kasmon.sandbox.e2b.records import hosts as hosts_of
-from kasmon.sandbox.jail.bwrap_arguments import HOME, WORKSPACE
+from kasmon.sandbox.jail.bwrap_arguments import HOME, PATH, WORKSPACE
 from kasmon.sandbox.remote_guest import relay
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
-from kasmon.sandbox.remote_guest.launch_spec import FittedProgram, wrapped
+from kasmon.sandbox.remote_guest.launch_spec import BIN, FittedProgram, wrapped
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing
+from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.safe_tree import raze
 
@@ -51,6 +52,8 @@ SIZED: Final = "its CPU, memory and disk come from its template at the service, 
 COPIED: Final = (
     "changes in its folder here are copied in before a run or prompt, and its own changes are copied out after it"
 )
+DROPPED_PREFIXES: Final = ("LC_", "E2B_")
+"""Prefixes of variables left out: locales, which a template mostly lacks, and those for reaching the service."""
 
 
 class E2b:
@@ -221,7 +224,14 @@ class E2b:
         """
         check_policy(policy)
         hosts_of(policy)
-        return agent_command.fitted(self.access(), argv, workdir, variables)
+        own = {name: value for name, value in own_variables(variables).items() if not name.startswith(DROPPED_PREFIXES)}
+        return FittedProgram(
+            argv=argv,
+            workdir=workdir,
+            variables={**BASE, **own, "PATH": f"{BIN}:{PATH}"},
+            notices=(f"its program {argv[0]!r} comes from its template at the service",),
+            front=self.access().variables(),
+        )
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0

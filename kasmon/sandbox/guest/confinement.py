@@ -2,10 +2,10 @@
 
 import os
 
-from kasmon.sandbox.guest.request_fields import Words
+from kasmon.sandbox.guest.request_fields import JsonObject
 
 
-def looked() -> Words:
+def looked() -> JsonObject:
     """Return kernel, boot id, network devices, user and capabilities; each is empty where the kernel gives none."""
     told = os.uname()
     status = dict(line.partition(":")[::2] for line in _read("/proc/self/status").splitlines())

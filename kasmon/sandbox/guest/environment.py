@@ -7,7 +7,7 @@ from kasmon.sandbox.guest.client import GuestConnection
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.interpreter_state import unpacked
 from kasmon.sandbox.guest.port import probe
-from kasmon.sandbox.guest.request_fields import InvalidRequestError, Words, number
+from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number
 from kasmon.sandbox.guest.services import GuestService
 
 DRIFT_S = 0.5
@@ -21,7 +21,7 @@ class GuestEnvironment:
         self._loop = loop
         self.services: dict[str, GuestService] = {}
 
-    def set_clock(self, client: GuestConnection, message: Words) -> Words:
+    def set_clock(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         now = number(message, "now", 0.0, 1e11)
         drift_s = now - time.time()
         if abs(drift_s) < DRIFT_S:
@@ -32,14 +32,14 @@ class GuestEnvironment:
             return {"set": False, "drift_s": drift_s, "why": error.strerror}
         return {"set": True, "drift_s": drift_s}
 
-    def write_volatile(self, client: GuestConnection, message: Words) -> Words:
+    def write_volatile(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         path = message.get("path")
         if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
             raise InvalidRequestError("'path' is a whole path")
         whole_file.write(path, unpacked(message.get("data")), int(number(message, "mode", 0o600, 0o777)))
         return {}
 
-    def spawn(self, client: GuestConnection, message: Words) -> Words:
+    def spawn(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         name, start = message.get("name"), message.get("start")
         variables = message.get("variables") or {}
         if not isinstance(name, str) or not isinstance(start, str) or not isinstance(variables, dict) or "\0" in start:
@@ -54,7 +54,7 @@ class GuestEnvironment:
         )
         return {"pid": self.services[name].pid, "started": True}
 
-    def probe(self, client: GuestConnection, message: Words) -> None:
+    def probe(self, client: GuestConnection, message: JsonObject) -> None:
         port = int(number(message, "port", 0, 65535))
         probe(
             self._loop, port, lambda taken: client.send({"id": message.get("id"), "type": "answer", "listening": taken})

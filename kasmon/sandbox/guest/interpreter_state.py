@@ -15,7 +15,7 @@ PART_BYTES = 4 * 1024 * 1024
 TIME_S = 60.0
 FORMAT = 1
 
-Words = dict[str, object]
+JsonObject = dict[str, object]
 
 
 def unpacked(data: object) -> bytes:
@@ -39,10 +39,10 @@ class StateSaver:
 
     def __init__(self, place: PrivateFolder, asked: Sequence[Interpreter], secrets: Sequence[str]) -> None:
         self._place, self._asked, self._secrets = place, asked, secrets
-        self._said: dict[str, Words] = {}
+        self._said: dict[str, JsonObject] = {}
         self._blobs: dict[str, bytes] = {}
 
-    def begin(self, tell: Callable[[Words], None]) -> None:
+    def begin(self, tell: Callable[[JsonObject], None]) -> None:
         self._tell = tell
         if not self._asked:
             self._finish()
@@ -53,7 +53,7 @@ class StateSaver:
             if not each.submit(turn):
                 self._hear(each.name, {"lost": f"{each.name} is busy"})
 
-    def _hear(self, name: str, said: Words) -> None:
+    def _hear(self, name: str, said: JsonObject) -> None:
         blob = self._place.read(f"{name}.state")
         self._place.drop(f"{name}.state")
         if isinstance(said.get("lost"), str):  # all of it
@@ -81,9 +81,9 @@ class StateLoader:
 
     def __init__(self, place: PrivateFolder, interpreters: Mapping[str, Interpreter], state: bytes) -> None:
         self._place, self._interpreters, self._state = place, interpreters, state
-        self._said: dict[str, Words] = {}
+        self._said: dict[str, JsonObject] = {}
 
-    def begin(self, tell: Callable[[Words], None]) -> None:
+    def begin(self, tell: Callable[[JsonObject], None]) -> None:
         self._tell = tell
         head, _, rest = self._state.partition(b"\n")
         try:
@@ -105,7 +105,7 @@ class StateLoader:
             if not self._interpreters[name].submit(turn):
                 self._hear(name, {"lost": f"{name} is busy"})
 
-    def _hear(self, name: str, said: Words) -> None:
+    def _hear(self, name: str, said: JsonObject) -> None:
         self._place.drop(f"{name}.state")
         lost = said.get("lost", {})
         self._said[name] = {"kept": said.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}

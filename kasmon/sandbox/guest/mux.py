@@ -27,7 +27,7 @@ PROXY_PORT = 3128
 
 Emit = Callable[[int, int, bytes], None]
 To = Callable[[str], socket.socket]
-Told = Callable[[str], None]
+Notifier = Callable[[str], None]
 
 
 class MuxConnection:
@@ -43,7 +43,7 @@ class MuxConnection:
         """How many bytes were accepted without an acknowledgement."""
         self.says_more = self.hears_more = True
         self.connects = False
-        self.told: Told | None = None
+        self.told: Notifier | None = None
         """Called once: with an empty text when it is connected, else with the reason why not."""
 
 
@@ -135,7 +135,7 @@ class ConnectionMux:
         if not self._rests:
             self.watch(listener.fileno(), accept)
 
-    def _begin(self, stream: socket.socket, where: str, told: Told | None) -> None:
+    def _begin(self, stream: socket.socket, where: str, told: Notifier | None) -> None:
         if self._rests or len(self._ways) >= MOST:
             if told:
                 told("it is paused" if self._rests else "too many connections are already open")

@@ -29,7 +29,7 @@ from kasmon.sandbox.guest.event_loop import EventLoop, Timer
 from kasmon.sandbox.guest.interpreter_state import unpacked
 from kasmon.sandbox.guest.output import OutputBuffer
 from kasmon.sandbox.guest.process import TAKEN, GuestProcess, Size
-from kasmon.sandbox.guest.request_fields import InvalidRequestError, Words, number, texts
+from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number, texts
 
 PIECE_BYTES = 1 << 15
 FULL_BYTES = 1 << 18
@@ -182,7 +182,7 @@ class Processes:
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
         self._runs: dict[str, ProcessRun] = {}
-        self.acts: dict[str, Callable[[GuestConnection, Words], Words | None]] = {
+        self.acts: dict[str, Callable[[GuestConnection, JsonObject], JsonObject | None]] = {
             "process_start": self._start,
             "process_join": self._join,
             "process_has": self._has,
@@ -205,7 +205,7 @@ class Processes:
             run.end()
         self._runs.clear()
 
-    def _start(self, client: GuestConnection, message: Words) -> Words:
+    def _start(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         name = message.get("run")
         if not isinstance(name, str) or not name:
             raise InvalidRequestError("'run' is a text")
@@ -226,7 +226,7 @@ class Processes:
         self._runs[name] = run
         return {"pid": run.process.pid, "started": True}
 
-    def _join(self, client: GuestConnection, message: Words) -> None:
+    def _join(self, client: GuestConnection, message: JsonObject) -> None:
         run = self._run(message)
         has = message.get("has") or {}
         if not isinstance(has, dict):
@@ -235,10 +235,10 @@ class Processes:
         client.send({"id": message.get("id"), "type": "answer", "taken": run.process.told.end})
         run.join(client, counted)
 
-    def _has(self, client: GuestConnection, message: Words) -> None:
+    def _has(self, client: GuestConnection, message: JsonObject) -> None:
         self._run(message).has(str(message.get("stream")), int(number(message, "to", 0, 1 << 62)))
 
-    def _tell(self, client: GuestConnection, message: Words) -> None:
+    def _tell(self, client: GuestConnection, message: JsonObject) -> None:
         run, at = self._run(message), int(number(message, "at", 0, 1 << 62))
         name = message.get("id")
         try:
@@ -250,29 +250,29 @@ class Processes:
         except ValueError as error:
             raise InvalidRequestError(str(error)) from error
 
-    def _close(self, client: GuestConnection, message: Words) -> Words:
+    def _close(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         self._run(message).process.close()
         return {}
 
-    def _resize(self, client: GuestConnection, message: Words) -> Words:
+    def _resize(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         run, size = self._run(message), _size(message)
         if size is None:
             raise InvalidRequestError("a terminal has columns and rows")
         run.process.resize(size)
         return {}
 
-    def _signal(self, client: GuestConnection, message: Words) -> Words:
+    def _signal(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         self._run(message).process.signal(int(number(message, "number", 0, 64)))
         return {}
 
-    def _run(self, message: Words) -> ProcessRun:
+    def _run(self, message: JsonObject) -> ProcessRun:
         run = self._runs.get(str(message.get("run")))
         if run is None:
             raise InvalidRequestError("there is no such run")
         return run
 
 
-def _size(message: Words) -> Size | None:
+def _size(message: JsonObject) -> Size | None:
     columns, rows = (int(number(message, key, 0, MOST_CELLS)) for key in ("columns", "rows"))
     return (columns, rows) if columns and rows else None
 

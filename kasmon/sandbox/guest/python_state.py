@@ -16,14 +16,14 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Words = dict[str, object]
-Begun = tuple[Mapping[str, str], Sequence[str]]
+JsonObject = dict[str, object]
+StartState = tuple[Mapping[str, str], Sequence[str]]
 
 _THIS = "_kasmon_state"
 _OWN_OF_CLASSES = {"__dict__", "__weakref__", "_abc_impl", "__slots__", "__abstractmethods__"}
 
 
-def save(main: types.ModuleType, begun: Begun, request: Words) -> Words:
+def save(main: types.ModuleType, begun: StartState, request: JsonObject) -> JsonObject:
     """Write the names of *main* to the file of *request*; return the saved names, and the reason for each other one."""
     secrets = [str(each).encode() for each in _list(request.get("secrets"))]
     kept: dict[str, object] = {}
@@ -55,7 +55,7 @@ def save(main: types.ModuleType, begun: Begun, request: Words) -> Words:
     return {"kept": list(kept), "lost": lost}
 
 
-def load(main: types.ModuleType, begun: Begun, request: Words) -> Words:
+def load(main: types.ModuleType, begun: StartState, request: JsonObject) -> JsonObject:
     """Load the names that another interpreter wrote to the file of *request*."""
     with open(str(request["path"]), "rb") as file:  # noqa: PTH123
         whole = pickle.load(file)

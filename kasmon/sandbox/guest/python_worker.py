@@ -29,7 +29,7 @@ UNHEARD = 113
 _exit, _getpid, _environ = os._exit, os.getpid, os.environ
 _loads, _getcwd = json.loads, os.getcwd
 
-Words = dict[str, object]
+JsonObject = dict[str, object]
 
 
 def work() -> None:
@@ -55,7 +55,7 @@ class PythonWorker:
         """Running: a turn has begun and not ended. Wanted out: it was interrupted before its code ran."""
         self._streams = PythonStreams()
         self._begun_with = (dict(_environ), list(sys.path))
-        self._acts: dict[object, Callable[[Words], Words]] = {
+        self._acts: dict[object, Callable[[JsonObject], JsonObject]] = {
             "run": self._run,
             "nothing": lambda _: {},
             "forget": self._forget,
@@ -105,7 +105,7 @@ class PythonWorker:
 
     # A turn.
 
-    def _run(self, request: Words) -> Words:
+    def _run(self, request: JsonObject) -> JsonObject:
         self._mend()
         variables = request["variables"]
         assert isinstance(variables, dict)
@@ -208,7 +208,7 @@ class PythonWorker:
         except OSError:
             return ""
 
-    def _surround(self, request: Words) -> Words:
+    def _surround(self, request: JsonObject) -> JsonObject:
         variables = request["variables"]
         assert isinstance(variables, dict)
         for known in (_environ, self._begun_with[0]):
@@ -217,7 +217,7 @@ class PythonWorker:
 
     # State to save, and secrets to delete.
 
-    def _forget(self, request: Words) -> Words:
+    def _forget(self, request: JsonObject) -> JsonObject:
         names, values = request["names"], request["values"]
         assert isinstance(names, list)
         assert isinstance(values, list)
@@ -234,13 +234,13 @@ class PythonWorker:
                 purged.append(name)
         return {"purged": purged}
 
-    def _save(self, request: Words) -> Words:
+    def _save(self, request: JsonObject) -> JsonObject:
         return self._state("save", request)
 
-    def _load(self, request: Words) -> Words:
+    def _load(self, request: JsonObject) -> JsonObject:
         return self._state("load", request)
 
-    def _state(self, act: str, request: Words) -> Words:
+    def _state(self, act: str, request: JsonObject) -> JsonObject:
         import importlib.util
 
         spec = importlib.util.spec_from_file_location("_kasmon_state", f"{HERE}/python_state.py")
@@ -249,7 +249,7 @@ class PythonWorker:
         module = sys.modules["_kasmon_state"] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-            said: Words = getattr(module, act)(self._main, self._begun_with, request)
+            said: JsonObject = getattr(module, act)(self._main, self._begun_with, request)
         except BaseException as error:  # noqa: BLE001 - a failed save is reported, and ends nothing
             return {"lost": f"{type(error).__name__}: {error}"}
         finally:

@@ -4,14 +4,14 @@ import re
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-Words = dict[str, object]
+JsonObject = dict[str, object]
 
 
 class InvalidRequestError(ValueError):
     """The request is invalid."""
 
 
-def number(message: Words, key: str, default: float, most: float) -> float:
+def number(message: JsonObject, key: str, default: float, most: float) -> float:
     """Return the number *key*, from 0 to *most*; *default* where it is absent."""
     value = message.get(key, default)
     if value is None:
@@ -21,7 +21,7 @@ def number(message: Words, key: str, default: float, most: float) -> float:
     return value
 
 
-def variables_of(message: Words) -> dict[str, str]:
+def variables_of(message: JsonObject) -> dict[str, str]:
     """Return the variables of a request; none where they are absent."""
     variables = message.get("variables") or {}
     if not isinstance(variables, dict):
@@ -34,7 +34,7 @@ def variables_of(message: Words) -> dict[str, str]:
     return variables
 
 
-def texts(message: Words, key: str) -> list[str]:
+def texts(message: JsonObject, key: str) -> list[str]:
     """Return the list of texts *key*; empty where it is absent."""
     value = message.get(key, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):

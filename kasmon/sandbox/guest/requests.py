@@ -20,11 +20,11 @@ from kasmon.sandbox.guest.outcome import NOT_DONE, refusal
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.process import GuestProcess
 from kasmon.sandbox.guest.processes import Processes
-from kasmon.sandbox.guest.request_fields import VARIABLE, InvalidRequestError, Words, texts, variables_of
+from kasmon.sandbox.guest.request_fields import VARIABLE, InvalidRequestError, JsonObject, texts, variables_of
 from kasmon.sandbox.guest.runs import GuestRuns
 from kasmon.sandbox.guest.services import GuestService
 from kasmon.sandbox.guest.turn import GuestTurn
-from kasmon.sandbox.guest.worker_interpreters import NodeInterpreter, PythonInterpreter
+from kasmon.sandbox.guest.worker_interpreters import node_interpreter, python_interpreter
 
 PROTOCOL = 1
 CLIENTS = 256
@@ -60,9 +60,9 @@ class RequestRouter:
         self._interpreters: dict[str, Interpreter] = {
             each.name: each
             for each in (
-                PythonInterpreter(self.loop, self._place),
+                python_interpreter(self.loop, self._place),
                 BashInterpreter(self.loop, self._place),
-                NodeInterpreter(self.loop, self._place),
+                node_interpreter(self.loop, self._place),
             )
         }
         self._upkeep = GuestEnvironment(self.loop)
@@ -73,7 +73,7 @@ class RequestRouter:
         self._parts: dict[GuestConnection, bytearray] = {}
         self._instance = os.urandom(8).hex()
         self._since = time.monotonic()
-        self._acts: dict[str, Callable[[GuestConnection, Words], Words | None]] = {
+        self._acts: dict[str, Callable[[GuestConnection, JsonObject], JsonObject | None]] = {
             "execute": self._runs.execute,
             "recall": self._runs.recall,
             "ping": self._ping,
@@ -133,7 +133,7 @@ class RequestRouter:
                     if pid:
                         each.reaped(status)
 
-    def _receive(self, client: GuestConnection, message: Words) -> None:
+    def _receive(self, client: GuestConnection, message: JsonObject) -> None:
         kind = message.get("type", "execute")
         act = self._acts.get(kind) if isinstance(kind, str) else None
         try:
@@ -148,30 +148,35 @@ class RequestRouter:
             if answer is not None:
                 client.send({"id": message.get("id"), "type": "answer", **answer})
 
-    def _interpreter(self, message: Words, default: str = "") -> Interpreter:
+    def _interpreter(self, message: JsonObject, default: str = "") -> Interpreter:
         name = message.get("interpreter", default) or default
         found = self._interpreters.get(name) if isinstance(name, str) else None
         if found is None:
             raise InvalidRequestError(f"Unknown interpreter: {name}")
         return found
 
-    def _reset(self, client: GuestConnection, message: Words) -> Words:
+    def _reset(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         self._interpreter(message).reset()
         return {}
 
-    def _prewarm(self, client: GuestConnection, message: Words) -> Words | None:
+    def _prewarm(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
         names = texts(message, "interpreters")
         return self._ask_all(
             client, message, [self._interpreter({"interpreter": name}) for name in names], "nothing", {}
         )
 
     def _ask_all(
-        self, client: GuestConnection, message: Words, asked: list[Interpreter], do: str, words: Mapping[str, object]
-    ) -> Words | None:
+        self,
+        client: GuestConnection,
+        message: JsonObject,
+        asked: list[Interpreter],
+        do: str,
+        words: Mapping[str, object],
+    ) -> JsonObject | None:
         """Submit *do* to each of *asked*; the answer has the reply of each."""
-        said: dict[str, Words] = {}
+        said: dict[str, JsonObject] = {}
 
-        def hear(name: str, answer: Words) -> None:
+        def hear(name: str, answer: JsonObject) -> None:
             said[name] = answer
             if len(said) == len(asked):
                 client.send({"id": message.get("id"), "type": "answer", "interpreters": said})
@@ -185,7 +190,7 @@ class RequestRouter:
 
     # State to save, and secrets to delete.
 
-    def _forget(self, client: GuestConnection, message: Words) -> Words | None:
+    def _forget(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
         names, values = texts(message, "names"), [value for value in texts(message, "values") if value]
         if not all(VARIABLE.fullmatch(name) for name in names) or any("\0" in value for value in values):
             raise InvalidRequestError("'names' are names of variables, 'values' texts without NUL")
@@ -197,26 +202,26 @@ class RequestRouter:
             each.forget_said()
         return self._ask_all(client, message, living, "forget", {"names": names, "values": values})
 
-    def _save_state(self, client: GuestConnection, message: Words) -> None:
+    def _save_state(self, client: GuestConnection, message: JsonObject) -> None:
         living = [each for each in self._interpreters.values() if each.is_to_keep()]
         StateSaver(self._place, living, texts(message, "secrets") if "secrets" in message else []).begin(
             lambda words: client.send({"id": message.get("id"), **words})
         )
 
-    def _load_part(self, client: GuestConnection, message: Words) -> None:
+    def _load_part(self, client: GuestConnection, message: JsonObject) -> None:
         parts = self._parts.setdefault(client, bytearray())
         parts += unpacked(message.get("data"))
         if len(parts) > StateSaver.MOST_BYTES * 2:
             del self._parts[client]
             raise InvalidRequestError("the state is too large")
 
-    def _load_state(self, client: GuestConnection, message: Words) -> None:
+    def _load_state(self, client: GuestConnection, message: JsonObject) -> None:
         state = bytes(self._parts.pop(client, b""))
         StateLoader(self._place, self._interpreters, state).begin(
             lambda words: client.send({"id": message.get("id"), **words})
         )
 
-    def _ping(self, client: GuestConnection, message: Words) -> Words:
+    def _ping(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         return {
             "nonce": message.get("nonce"),
             "protocol": PROTOCOL,
@@ -228,25 +233,25 @@ class RequestRouter:
             "services": {name: each.state() for name, each in self._upkeep.services.items()},
         }
 
-    def _look(self, client: GuestConnection, message: Words) -> Words:
+    def _look(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         return looked()
 
-    def _level(self, client: GuestConnection, message: Words) -> None:
+    def _level(self, client: GuestConnection, message: JsonObject) -> None:
         """Answer at once: the relay copies the mirrored folders out before it forwards this, as for a run's result."""
         client.send({"id": message.get("id"), "type": "level"})
 
-    def _renew(self, client: GuestConnection, message: Words) -> Words:
+    def _renew(self, client: GuestConnection, message: JsonObject) -> JsonObject:
         """Take a new instance id: this process is a copy of another, in a sandbox of its own."""
         self._instance = os.urandom(8).hex()
         return {}
 
-    def _surround(self, client: GuestConnection, message: Words) -> Words | None:
+    def _surround(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
         """Set these variables in the running interpreters, and for all processes started from now on."""
         variables = variables_of(message)
         os.environ.update(variables)
         living = [each for each in self._interpreters.values() if each.pid]
         return self._ask_all(client, message, living, "surround", {"variables": variables})
 
-    def _shutdown(self, client: GuestConnection, message: Words) -> None:
+    def _shutdown(self, client: GuestConnection, message: JsonObject) -> None:
         client.send({"id": message.get("id"), "type": "answer"})
         self.shut()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from kasmon.sandbox.guest.client import GuestConnection
 from kasmon.sandbox.guest.interpreter import Interpreter
-from kasmon.sandbox.guest.request_fields import InvalidRequestError, Words, number, variables_of
+from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number, variables_of
 from kasmon.sandbox.guest.run_cache import RunResultCache
 from kasmon.sandbox.guest.turn import CAP_BYTES, TIME_S, GuestTurn
 
@@ -23,7 +23,7 @@ class GuestRuns:
         """Delete all stored results; only that they were given stays known."""
         self._remembered.forget()
 
-    def execute(self, client: GuestConnection, message: Words) -> None:
+    def execute(self, client: GuestConnection, message: JsonObject) -> None:
         """Queue the code for execution; where its key is known, attach the client to that run instead."""
         interpreter = self._interpreter(message, "bash")
         if self.recalled(client, message):
@@ -42,11 +42,11 @@ class GuestRuns:
                 f"{interpreter.name} is busy, with {len(interpreter.queue)} runs queued. Run it later."
             )
 
-    def recall(self, client: GuestConnection, message: Words) -> Words | None:
+    def recall(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
         """Attach the client to the run of a key, and run nothing; the state is `unknown` where there is none."""
         return None if self.recalled(client, message) else {"state": "unknown"}
 
-    def recalled(self, client: GuestConnection, message: Words) -> bool:
+    def recalled(self, client: GuestConnection, message: JsonObject) -> bool:
         """Send *client* the result of the run that *message* names, now or at its end; return whether it is known."""
         word = message.get("once")
         if not isinstance(word, str):
@@ -59,7 +59,7 @@ class GuestRuns:
             return False
         return True
 
-    def interrupt(self, client: GuestConnection, message: Words) -> None:
+    def interrupt(self, client: GuestConnection, message: JsonObject) -> None:
         """Interrupt the current run of an interpreter, or only that with a given key."""
         word = message.get("once")
         self._interpreter(message).interrupt(
@@ -67,7 +67,7 @@ class GuestRuns:
             word if isinstance(word, str) else "",
         )
 
-    def _turn(self, message: Words, interpreter: str) -> GuestTurn:
+    def _turn(self, message: JsonObject, interpreter: str) -> GuestTurn:
         code = message.get("code")
         if not isinstance(code, str):
             raise InvalidRequestError("'code' is missing, or is not text")
@@ -80,7 +80,7 @@ class GuestRuns:
             session=str(message.get("session") or "")[:200],
         )
 
-    def _attend(self, client: GuestConnection, message: Words, turn: GuestTurn) -> None:
+    def _attend(self, client: GuestConnection, message: JsonObject, turn: GuestTurn) -> None:
         """Send *client* the result of *turn* at its end, and its live output and start if *message* requests those."""
         name = message.get("id")
         if message.get("stream") is True:
@@ -95,10 +95,10 @@ class GuestRuns:
         turn.waiting.append(_answer(client, message))
 
 
-def _answer(client: GuestConnection, message: Words) -> Callable[[Words], None]:
+def _answer(client: GuestConnection, message: JsonObject) -> Callable[[JsonObject], None]:
     """Return a callback that sends *client* the answer to *message*, with a type where the request has an id."""
 
-    def answer(words: Words) -> None:
+    def answer(words: JsonObject) -> None:
         client.send({"id": message.get("id"), "type": "result", **words} if "id" in message else words)
 
     return answer

@@ -5,12 +5,13 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
 from kasmon.sandbox.guest.children import numbers, spawn, surroundings
-from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE
+from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
 from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, packed
 from kasmon.sandbox.guest.interpreter import Interpreter
-from kasmon.sandbox.guest.private_folder import program
+from kasmon.sandbox.guest.private_folder import PrivateFolder, program
 from kasmon.sandbox.guest.process_group import end_family
 from kasmon.sandbox.guest.turn import GuestTurn
 
@@ -22,13 +23,14 @@ class WorkerInterpreter(Interpreter):
     """Its socket has another number each time, and an answer needs the turn's nonce: code does not find them by chance.
     Code that searches its own process finds both; nothing within one process can prevent that."""
 
-    _socket: socket.socket | None = None
-
-    def argv(self) -> list[str]:
-        raise NotImplementedError
+    def __init__(self, loop: EventLoop, place: PrivateFolder, name: str, argv: Callable[[], list[str]]) -> None:
+        super().__init__(loop, place)
+        self.name = name
+        self._argv = argv
+        self._socket: socket.socket | None = None
 
     def start(self) -> int:
-        argv = self.argv()
+        argv = self._argv()
         ours, theirs = socket.socketpair()
         (number,) = numbers(1)
         files = {1: self.output("stdout"), 2: self.output("stderr"), number: theirs.fileno()}
@@ -43,6 +45,10 @@ class WorkerInterpreter(Interpreter):
         self._socket, self._frames, self._out = ours, FrameReader(), bytearray()
         self.loop.watch(ours.fileno(), self.listen)
         return pid
+
+    def signal_interrupt(self, is_second: bool) -> None:
+        """Interrupt it; node's children too the second time: it handles no signal while it waits for one."""
+        (os.killpg if is_second and self.asks_twice else os.kill)(self.pid, signal.SIGINT)
 
     def feed(self, turn: GuestTurn) -> None:
         words = {"do": turn.do, "nonce": turn.nonce, "turn": turn.number, **turn.words}
@@ -105,21 +111,12 @@ class WorkerInterpreter(Interpreter):
             self._socket = None
 
 
-class PythonInterpreter(WorkerInterpreter):
-    name = "python"
-
-    def argv(self) -> list[str]:
-        return [sys.executable, f"{HERE}/main.py", "python"]
+def python_interpreter(loop: EventLoop, place: PrivateFolder) -> WorkerInterpreter:
+    return WorkerInterpreter(loop, place, "python", lambda: [sys.executable, f"{HERE}/main.py", "python"])
 
 
-class NodeInterpreter(WorkerInterpreter):
-    name = "node"
-    asks_twice = says_begun = True
-
-    def signal_interrupt(self, is_second: bool) -> None:
-        """Interrupt it; the second time its children too: it handles no signal while it waits for one."""
-        (os.killpg if is_second else os.kill)(self.pid, signal.SIGINT)
-
-    def argv(self) -> list[str]:
-        ours = ("--no-warnings", "--expose-internals", "--experimental-vm-modules")
-        return [program("node"), *ours, f"{HERE}/nodeworker.js"]
+def node_interpreter(loop: EventLoop, place: PrivateFolder) -> WorkerInterpreter:
+    ours = ("--no-warnings", "--expose-internals", "--experimental-vm-modules")
+    node = WorkerInterpreter(loop, place, "node", lambda: [program("node"), *ours, f"{HERE}/nodeworker.js"])
+    node.asks_twice = node.says_begun = True
+    return node

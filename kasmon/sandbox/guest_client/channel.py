@@ -33,7 +33,7 @@ STATE_BYTES: Final = 64 * 1024 * 1024
 
 REACTIONS: Final = frozenset(InterruptResult)
 
-Words: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 
 
 class GuestChannel:
@@ -79,7 +79,7 @@ class GuestChannel:
             UsageError: if *code* is no text that can be sent.
             AgentLostError: if the guest program does not answer; `may_have_run` says whether the code may have started.
         """
-        request: Words = {
+        request: JsonObject = {
             "id": str(next(self._ids)), "type": "execute", "interpreter": interpreter, "code": code,
             "timeout_s": timeout_s, "variables": dict(variables), "session": self._name,
             "once": run or secrets.token_hex(8), "began": True, "stream": on_output is not None,
@@ -270,7 +270,7 @@ class GuestChannel:
         """Close the connections; the guest program continues. Waiting calls raise `AgentLostError`."""
         self._pool.close()
 
-    def _ask(self, request: Words, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
+    def _ask(self, request: JsonObject, *, limit_s: float = LIMIT_S, again: bool = True) -> GuestReply:
         return self._answer(_frame({"id": "", **request}), str(request["type"]), limit_s=limit_s, again=again)
 
     def _answer(self, frame: bytes, request_type: str, *, limit_s: float, again: bool = True) -> GuestReply:
@@ -282,7 +282,7 @@ def _run_result(reply: RunReply) -> RunResult:
     return RunResult(**{field: getattr(reply, field) for field in RunResult.__struct_fields__})
 
 
-def _frame(request: Words) -> bytes:
+def _frame(request: JsonObject) -> bytes:
     try:
         return packed(request)
     except (ValueError, TypeError, OverflowError) as error:

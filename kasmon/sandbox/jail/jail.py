@@ -10,7 +10,9 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,33 +21,63 @@ from kasmon.boot_id import boot
 from kasmon.errors import KasmonError, SandboxError, UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SIZES, SandboxPolicy, SandboxRuntime, Tier
-from kasmon.paths import write_private
-from kasmon.sandbox.base import PauseResult, TierProbe
-from kasmon.sandbox.jail import freeze, seccomp
-from kasmon.sandbox.jail.bwrap_arguments import INSIDE, PATH, WORKSPACE, BindMount
+from kasmon.paths import Paths, places, write_private
+from kasmon.sandbox.agent.context_files import BIN, CONTEXT, NOTES, AgentContextFiles, load_context
+from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
+from kasmon.sandbox.jail import freeze, outside_view, proof, seccomp
+from kasmon.sandbox.jail.bwrap_arguments import HOME, INSIDE, PATH, PROJECT, USER, WORKSPACE, BindMount, FilesystemView
 from kasmon.sandbox.jail.limits import AGENT_BYTES, build_limit_prefix
 from kasmon.sandbox.jail.probe import lacking
-from kasmon.sandbox.jail.reports import LIMIT_S, JailReports
+from kasmon.sandbox.jail.proof import ExpectedConfinement, JailProof
+from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.jail.start import start
-from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry
+from kasmon.sandbox.jail.usage import JailUsage, measure_usage
+from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry, build_jail_view, run_entry
 from kasmon.sandbox.network import proxy_control
-from kasmon.sandbox.shared.cleanup import clearing, remove_session_files
+from kasmon.sandbox.network.denials import Denial
+from kasmon.sandbox.network.port_forward import NetworkConnector
+from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import own_variables
-from kasmon.sandbox.shared.host_folders import PYTHON
-from kasmon.sandbox.shared.processes import started_at
+from kasmon.sandbox.shared.host_folders import PYTHON, HostFolders
+from kasmon.sandbox.shared.processes import lives, started_at
 from kasmon.sandbox.shared.program_files import needed
 
 BUILT: Final = "a jail shares this machine's kernel: it does not protect against kernel exploits"
+LIMIT_S: Final = 10.0
 LOOSE: Final = "no control group limits memory and CPU here: each process has its own memory limit"
 
 
-class Jail(JailReports):
+class Jail:
     """Jails of one kasmon. Constructing a `Jail` has no side effects."""
 
     tier: Tier = "jail"
     keeps_memory = False
 
+    def __init__(
+        self,
+        of: Paths | None = None,
+        *,
+        doors: Mapping[str, str] | None = None,
+        inside: Path | None = None,
+        program: str = "bwrap",
+    ) -> None:
+        """
+        Args:
+            of: paths of the kasmon that owns the jails; by default those that the environment names.
+            doors: path inside -> socket, or folder of sockets, of this machine; mounted there read-only.
+            inside: the folder of the programs that run inside; by default kasmon's own.
+            program: bubblewrap, by path or name.
+        """
+        self.places = of or places()
+        self.ground = HostFolders(self.places, inside)
+        self.doors = dict(doors or {})
+        self.program = program
+
     # The `SandboxTier` protocol.
+
+    def missing(self) -> UnavailableReason | None:
+        """Return why no jail can be created here, as far as known without trying; None if nothing is missing."""
+        return lacking(self.program)
 
     def probe(self) -> TierProbe:
         """Create a jail, run a program in it that checks its confinement, and end it."""
@@ -84,8 +116,8 @@ class Jail(JailReports):
         self._require_available()
         program = shutil.which(self.program) or self.program
         with self._undo_on_error(policy):
-            view, notices = self._build_view(policy, WORKSPACE)
-            view = self._add_context_files(view, session)
+            view, notices = build_jail_view(self.ground, self.doors, policy, WORKSPACE)
+            view = _add_context_files(self.ground, self.places, view, session)
             group, held = self._session_files(policy).make_group(view.size)
             data_bytes = 0 if held.memory else view.size.memory_bytes
             agent = [PYTHON, "-I", "-S", f"{INSIDE}/main.py"]
@@ -111,6 +143,10 @@ class Jail(JailReports):
                 proxy_control.bind_to_process(files.gate, init)
             write_private(files.record, msgspec.json.encode(runtime))
         return runtime
+
+    def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
+        """Whether the jail of *runtime* is still the same and alive, paused or not."""
+        return lives(runtime.pid, runtime.started, runtime.boot)
 
     def adopt(self, policy: SandboxPolicy, /) -> SandboxRuntime | None:
         """Return the running jail of *policy*, even if its creator did not record it; None if there is none."""
@@ -160,7 +196,7 @@ class Jail(JailReports):
         need = needed(argv[0], variables.get("PATH"))
         with self._undo_on_error(policy, keeps_alive=True):
             own = {**own_variables(variables), "PATH": ":".join([*path, *need.path, PATH])}
-            view, notices = self._build_view(policy, workdir, own, need.folders)
+            view, notices = build_jail_view(self.ground, self.doors, policy, workdir, own, need.folders)
             view = msgspec.structs.replace(view, binds=[*view.binds, *belongings])
             group, held = self._session_files(policy).make_group(view.size)
             most = max(view.size.memory_bytes, AGENT_BYTES)
@@ -244,6 +280,112 @@ class Jail(JailReports):
         self.destroy(policy, None)
         return remove_session_files(self.ground, policy.session, workdir or policy.workspace, _label(policy))
 
+    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> JailUsage:
+        """Return what it uses, and its limits."""
+        folders = (self.ground.workspace(policy), self.ground.home(policy.session))
+        group = self._session_files(policy).group
+        return measure_usage(runtime.pid, folders, SIZES[policy.size], group if group and group.is_there else None)
+
+    def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Mapping[str, Path]:
+        """Return its in-memory folders and its home: path inside -> path on this machine."""
+        return {**outside_view.find_memory_folders(runtime.pid), HOME: self.ground.home(policy.session)}
+
+    def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Iterator[tuple[str, bytes]]:
+        """Yield each process inside, as text, with its initial environment."""
+        return outside_view.read_environments(runtime.pid)
+
+    def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Container[int]:
+        """Return the inodes of files that a process inside can write to through shared memory now."""
+        return outside_view.find_mapped_inodes(runtime.pid)
+
+    def allow(self, policy: SandboxPolicy) -> None:
+        """Restrict the running jail's network access to the hosts of *policy* from now on.
+
+        Raises:
+            UnableError: if the jail was created without network access.
+            UsageError: if the policy's hosts are not a valid list.
+            SandboxError: if its proxy does not answer.
+        """
+        folder = self._session_files(policy).gate
+        if not proxy_control.is_running(folder):
+            raise UnableError(
+                "this sandbox was created without network access.",
+                hint="The next sandbox of its session will have network access.",
+            )
+        proxy_control.allow(folder, policy.hosts)
+
+    def belongs(self, policy: SandboxPolicy, pid: int) -> None:
+        """Make the egress proxy end with the jail whose first process is *pid*.
+
+        Raises:
+            SandboxError: if no proxy answers, or the process does not exist.
+        """
+        proxy_control.bind_to_process(self._session_files(policy).gate, pid)
+
+    def refusals(self, policy: SandboxPolicy, since: float) -> str:
+        """Return which hosts were refused after *since* and how to allow them; empty if none."""
+        return proxy_control.hint(self._session_files(policy).gate, since) if policy.hosts else ""
+
+    def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
+        """Return the connections refused since its proxy was set up, oldest first; empty without network access."""
+        return proxy_control.denials(self._session_files(policy).gate) if policy.hosts else ()
+
+    def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> NetworkConnector:
+        """Return a connector to the ports of the jail of *runtime*; it needs no help from inside.
+
+        Raises:
+            SandboxError: if the jail has ended, or its network cannot be joined.
+        """
+        return NetworkConnector(runtime.pid, runtime.started, runtime.boot)
+
+    def prove(self, policy: SandboxPolicy, pid: int, *, workdir: str = WORKSPACE) -> JailProof:
+        """Check from outside, with the kernel, whether the jail of *pid* is confined as *policy* requires.
+
+        *pid* is the pane's program, a jail's first process, or any process inside, in this machine's numbering.
+
+        Raises:
+            SandboxError: if the process has ended or cannot be read.
+        """
+        expected = ExpectedConfinement(writable=[*_writable(policy, workdir), NOTES], user=self.ground.owner[0])
+        return proof.verify(pid, expected)
+
+    def prove_inside(self, policy: SandboxPolicy, *, workdir: str = WORKSPACE) -> JailProof:
+        """Run a program in a jail of *policy* that checks its own confinement, and return the result.
+
+        Raises:
+            SandboxError: if no jail can be created, or the program does not answer.
+        """
+        with self._undo_on_error(policy, keeps_alive=True):
+            view, _ = build_jail_view(self.ground, self.doors, policy, workdir)
+            command = [*build_limit_prefix(view.size, data_bytes=view.size.memory_bytes), *proof.probe_command()]
+            whole = build_entry(self.ground, policy, view, command, self.program, None)
+        said = proof.parse_report(run_entry(whole, LIMIT_S))
+        expected = ExpectedConfinement(writable=_writable(policy, workdir), user=USER)
+        return proof.compare(said, expected, proof.read_own_namespaces())
+
+    def _require_available(self) -> None:
+        if found := lacking(self.program):
+            raise SandboxError("cannot create a jail", found.why, found.hint)
+
+    def _undo_on_error(self, policy: SandboxPolicy, *, keeps_alive: bool = False) -> AbstractContextManager[None]:
+        """Clean up if the block raises; an error of the system becomes a `SandboxError`.
+
+        *keeps_alive*: a running jail of the session is left alone.
+        """
+
+        def clear() -> None:
+            if not keeps_alive or self._session_files(policy).first_process() is None:
+                self.destroy(policy, None)
+
+        return or_nothing(clear, "cannot create a jail")
+
+    def _session_files(self, policy: SandboxPolicy) -> JailFiles:
+        return JailFiles(self.ground, policy.session)
+
+    def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
+        if not self.find(policy, runtime):
+            raise SandboxError(f"the jail of {policy.session!r} has ended", "its first process has ended")
+
 
 def _label(policy: SandboxPolicy) -> str:
     return f"the jail of {policy.session!r}"
@@ -252,3 +394,18 @@ def _label(policy: SandboxPolicy) -> str:
 def _build_proxy_prefix(policy: SandboxPolicy) -> list[str]:
     """Return the prefix of a command inside that has network access: a forwarder to the egress proxy."""
     return [PYTHON, "-I", "-S", f"{INSIDE}/proxy_forwarder.py", "--"] if policy.hosts else []
+
+
+def _add_context_files(
+    host_folders: HostFolders, places: Paths, view: FilesystemView, session: SessionId
+) -> FilesystemView:
+    """Return *view* with the session's context files, so that `kasmon ctx` works inside."""
+    own = AgentContextFiles(host_folders.of(session))
+    own.make(host_folders.owner, load_context(places, session))
+    variables = {**view.variables, "PATH": f"{BIN}:{view.variables['PATH']}", "KASMON_CONTEXT": CONTEXT}
+    return msgspec.structs.replace(view, binds=[*view.binds, *own.binds], variables=variables)
+
+
+def _writable(policy: SandboxPolicy, workdir: str) -> list[str]:
+    mounts = [mount.target or mount.source for mount in policy.mounts if mount.writable]
+    return [workdir, *mounts, *([PROJECT] if policy.project_writable else [])]

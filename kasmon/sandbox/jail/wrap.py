@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,9 @@ from kasmon.sandbox.jail import enter, seccomp
 from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments
 from kasmon.sandbox.jail.cgroup import Cgroup
 from kasmon.sandbox.jail.probe import explain_failure
+from kasmon.sandbox.jail.session_files import JailFiles
+from kasmon.sandbox.network import proxy_control
+from kasmon.sandbox.shared.filesystem_view import build_view
 from kasmon.sandbox.shared.host_folders import HostFolders
 
 ON_TERMINAL: Final = ["/usr/bin/env", "--default-signal=INT,QUIT"]
@@ -35,6 +38,23 @@ class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     workdir: str
     """The agent's folder on this machine."""
+
+
+def build_jail_view(
+    host_folders: HostFolders,
+    doors: Mapping[str, str],
+    policy: SandboxPolicy,
+    workdir: str,
+    variables: Mapping[str, str] | None = None,
+    programs: Sequence[Path] = (),
+) -> tuple[FilesystemView, tuple[str, ...]]:
+    """Return the view of the jail of *policy*, and notices; opens its egress proxy."""
+    doors, known = dict(doors), dict(variables or {})
+    if policy.hosts:
+        host_folders.make(policy.session)
+        doors[proxy_control.MOUNTED] = str(JailFiles(host_folders, policy.session).open_gate(policy))
+        known = proxy_control.add_proxy_variables(known, policy.hosts)
+    return build_view(host_folders, policy, workdir, doors=doors, variables=known, programs=programs)
 
 
 def build_entry(

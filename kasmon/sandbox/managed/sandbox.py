@@ -6,16 +6,24 @@ running sandbox is created twice, and nothing is reported as kept that is lost.
 
 import contextlib
 import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kasmon.errors import KasmonError, SandboxError, SandboxUnreachableError
-from kasmon.model.sandbox.policy import Interpreter, SandboxPhase, SandboxRuntime
+import msgspec
+
+from kasmon.errors import KasmonError, RefusedError, SandboxError, SandboxUnreachableError, UnableError
+from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult, SandboxPhase, SandboxPolicy, SandboxRuntime
 from kasmon.model.sandbox.state import SandboxState
-from kasmon.sandbox.base import HostedTier, LocalSnapshotTier, PauseResult, RecordTier
-from kasmon.sandbox.guest_client.protocol import GuestClient
-from kasmon.sandbox.managed import heal, usage_events
-from kasmon.sandbox.managed.use import SandboxUse
+from kasmon.sandbox.base import EgressTier, HostedTier, MirrorTier, PauseResult, SandboxTier
+from kasmon.sandbox.guest_client.protocol import GuestClient, Output
+from kasmon.sandbox.managed import heal, tier_events
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.network.allowlist import allowlist
+from kasmon.sandbox.network.proxy_control import not_proxied
 from kasmon.sandbox.shared import credential_leaks
+from kasmon.sandbox.shared import credentials as credential
+from kasmon.sandbox.shared.credential_leaks import CredentialLeaks
 from kasmon.sandbox.shared.credentials import CredentialFindings
 
 NAMES: Final = 8
@@ -25,12 +33,159 @@ FILES_KEPT: Final = "files kept"
 PREWARMED: Final[tuple[Interpreter, ...]] = ("bash", "python")
 """Started with the sandbox, so that no run waits for them; node takes too much memory."""
 STILL_KEPT: Final = "Its memory snapshot is unchanged: try again, or remove the session."
-COPIED: Final = "forked with memory"
 NOT_DONE: Final = "its host ended before it was done"
 
 
-class ManagedSandbox(SandboxUse):
+class ManagedSandbox:
     """The sandbox of one session. Calls block; those that change its phase run one at a time."""
+
+    def __init__(
+        self,
+        tier: SandboxTier,
+        policy: SandboxPolicy,
+        journal: SandboxJournal,
+        reach: Callable[[SandboxRuntime], GuestClient],
+    ) -> None:
+        """
+        Args:
+            tier: the sandbox's tier.
+            policy: its policy.
+            journal: its state, and where events are recorded.
+            reach: returns the guest client of a running sandbox.
+        """
+        self.tier = tier
+        self.policy = policy
+        self.journal = journal
+        self.within: GuestClient | None = None
+        self.spare: Callable[[str], bytes] = lambda _: b""
+        """Returns the interpreter state of a checkpoint, with "" of the last that has any; empty if none."""
+        self.settle: Callable[[], None] = lambda: None
+        """Completes file changes that another process began; called before anything inside sees the files."""
+        self._reach = reach
+        self._leaks = CredentialLeaks()
+
+    @property
+    def phase(self) -> SandboxPhase:
+        """Its phase, by its events."""
+        return self.journal.housing.phase
+
+    @property
+    def runs(self) -> bool:
+        """Whether code can run in it at once."""
+        return self.within is not None and self.phase is SandboxPhase.RUNNING
+
+    @property
+    def workspace(self) -> str:
+        """The folder of its files on this machine."""
+        runtime = self.journal.housing.runtime
+        return (runtime.workspace if runtime else "") or self.tier.workspace(self.policy)
+
+    def credentials(self) -> CredentialFindings:
+        """Return the current values of its credentials."""
+        return credential.looked_up(self.policy.credentials)
+
+    def run(
+        self,
+        interpreter: Interpreter,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        on_output: Output | None = None,
+        cap: int | None = None,
+        run: str = "",
+        variables: Mapping[str, str] = {},
+    ) -> RunResult:
+        """Run *code* with *variables*; the result reports what was retained. Several runs may overlap.
+
+        Raises:
+            RefusedError: if it is paused.
+            SandboxError: if its guest is gone; whether the code ran is unknown then.
+        """
+        guest = self.within
+        if guest is None or not self.runs:
+            raise RefusedError(f"the sandbox of {self.policy.session!r} is {self.phase}: it cannot run anything.")
+        self._refresh()
+        allowed_s, began_at = SIZES[self.policy.size].time_s, time.time()
+        ran = guest.run(
+            interpreter,
+            code,
+            timeout_s=allowed_s if timeout_s is None else min(timeout_s, allowed_s),
+            variables=self._add_proxy_variables(variables),
+            on_output=on_output,
+            cap=cap,
+            run=run,
+        )
+        if (
+            self.policy.hosts
+            and isinstance(self.tier, EgressTier)
+            and (refused := self.tier.refusals(self.policy, began_at))
+        ):
+            return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
+        return ran
+
+    def _add_proxy_variables(self, variables: Mapping[str, str]) -> Mapping[str, str]:
+        """Return *variables* with the hosts to reach without a proxy: that list may have changed since the start."""
+        is_gated = self.policy.hosts and isinstance(self.tier, EgressTier)
+        return {**not_proxied(self.policy.hosts), **variables} if is_gated else variables
+
+    def _refresh(self) -> None:
+        """Copy changes on this machine into a sandbox that has a copy of its files."""
+        runtime = self.journal.housing.runtime
+        if isinstance(self.tier, MirrorTier) and runtime is not None:
+            try:
+                told = self.tier.refresh(self.policy, runtime)
+            except KasmonError as error:
+                told = (f"Changes on this machine were not copied into the sandbox: {error.message}",)
+            for sentence in told:
+                self.journal.tell(sentence)
+
+    def allow(self, hosts: Sequence[str]) -> str:
+        """Allow *hosts* too, from now on; return why that only applies to the next sandbox, or "".
+
+        Raises:
+            UsageError: if they are not valid hosts; nothing changed then.
+        """
+        allowlist(hosts)
+        more = tuple(host for host in hosts if host not in self.policy.hosts)
+        self.policy = msgspec.structs.replace(self.policy, hosts=(*self.policy.hosts, *more))
+        if not isinstance(self.tier, EgressTier):
+            return "this tier cannot change it while the sandbox runs: the session's next sandbox will have it"
+        try:
+            if self.journal.housing.runtime is not None:
+                self.tier.allow(self.policy)
+        except UnableError as error:
+            return f"{error.message.rstrip('.')}: the session's next sandbox will have it"
+        return ""
+
+    def clean(self) -> CredentialFindings:
+        """Remove credentials from the sandbox, so that it can be stored; `refill` restores them.
+
+        Raises:
+            SandboxError: if they may not all be removed; nothing may be stored then.
+        """
+        findings = self.credentials()
+        if self.within is not None:
+            for interpreter, names in heal.remove_credentials(self.within, self.policy.volatile, findings).items():
+                self.journal.tell(
+                    f"{interpreter} no longer has {', '.join(names)}, which contained the value of a credential."
+                )
+        return findings
+
+    def refill(self) -> None:
+        """Write the volatile files again; failures are recorded."""
+        if self.within is None or not self.policy.volatile:
+            return
+        findings = self.credentials()
+        self.journal.tell_once(*findings.missing, *heal.rewrite(self.within, self.policy.volatile, findings.values))
+
+    def measure(self) -> None:
+        """Record its usage, if its tier can report it and it changed enough.
+
+        Raises:
+            KasmonError, OSError: if it cannot be read.
+        """
+        if self.runs:
+            tier_events.measure(self.tier, self.policy, self.journal)
 
     def arrive(self) -> str:
         """Find the sandbox that the events describe, or create it; return what was lost, as one sentence.
@@ -43,7 +198,7 @@ class ManagedSandbox(SandboxUse):
         self.settle()
         journal = self.journal
         known = journal.housing
-        if not known.generation and self._adopt_forked_snapshot():
+        if not known.generation and tier_events.adopt_forked_snapshot(self.tier, self.policy, journal):
             return self.wake()
         if known.phase is SandboxPhase.EXPIRED:
             lost = ""
@@ -56,9 +211,9 @@ class ManagedSandbox(SandboxUse):
         if known.is_asleep and not known.held and self.tier.keeps_memory:
             return ""
         if not self.tier.find(self.policy, known.runtime):
-            if self._adopt_unrecorded_snapshot(known):
+            if tier_events.adopt_unrecorded_snapshot(self.tier, self.policy, journal):
                 return ""
-            if not self._adopt_unrecorded_runtime(known):
+            if not tier_events.adopt_unrecorded_runtime(self.tier, self.policy, journal):
                 return self.begin_anew("the sandbox had ended")
             known = journal.housing
         if known.is_asleep:
@@ -174,7 +329,7 @@ class ManagedSandbox(SandboxUse):
         journal.move(SandboxPhase.CREATING, runtime=runtime, why=why, snapshot=checkpoint)
         for notice in runtime.notices:
             journal.tell(notice)
-        usage_events.prove(self.tier, self.policy, runtime, self.journal)
+        tier_events.prove(self.tier, self.policy, runtime, self.journal)
         guest = self.within = self._reach(runtime)
         self.refill()
         if content:
@@ -183,41 +338,6 @@ class ManagedSandbox(SandboxUse):
         heal.start_services(guest, self.policy.services, self.journal.tell)
         journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
         return lost
-
-    def _adopt_forked_snapshot(self) -> bool:
-        """Whether a forked snapshot was prepared for it; it is then recorded as paused on that."""
-        judged = self.tier.judged(self.policy) if isinstance(self.tier, LocalSnapshotTier) else None
-        if judged is None:
-            return False
-        self.journal.move(
-            SandboxPhase.PAUSED, runtime=SandboxRuntime(), generation=1, snapshot=judged.snapshot.id, why=COPIED
-        )
-        return True
-
-    def _adopt_unrecorded_snapshot(self, known: SandboxState) -> bool:
-        """Whether its memory is on disk although that is not recorded; records it."""
-        if known.phase not in (SandboxPhase.PAUSING, SandboxPhase.RESUMING) or not isinstance(self.tier, RecordTier):
-            return False
-        if self.tier.adopt(self.policy) is not None or (snapshot := self.tier.kept(self.policy)) is None:
-            return False
-        self.journal.move(SandboxPhase.PAUSED, snapshot=snapshot.id, why=known.why)
-        return True
-
-    def _sleeps_on_disk(self) -> bool:
-        """Whether it runs nowhere and its snapshot can be resumed as before; false if that is stored elsewhere."""
-        tier, policy = self.tier, self.policy
-        if isinstance(tier, HostedTier) or not isinstance(tier, RecordTier):
-            return False
-        return tier.adopt(policy) is None and tier.kept(policy) is not None
-
-    def _adopt_unrecorded_runtime(self, known: SandboxState) -> bool:
-        """Whether it runs elsewhere than was recorded; records it."""
-        runtime = self.tier.adopt(self.policy) if isinstance(self.tier, RecordTier) else None
-        if runtime is None:
-            return False
-        move = self.journal.move
-        move(known.phase, intended=known.is_intended, runtime=runtime, held=known.held, why=known.why)
-        return True
 
     def _recreate(self, known: SandboxState) -> str:
         """Create a sandbox again that another process did not finish creating; return what was lost.
@@ -291,7 +411,7 @@ class ManagedSandbox(SandboxUse):
                 raise
             except KasmonError as error:
                 why = error.message.rstrip(".")
-                if not pause_result.held and self._sleeps_on_disk():
+                if not pause_result.held and tier_events.sleeps_on_disk(self.tier, self.policy):
                     journal.move(SandboxPhase.PAUSED, held=False, snapshot=pause_result.snapshot)
                     raise SandboxUnreachableError(
                         f"the sandbox of {self.policy.session!r} was not resumed", why, STILL_KEPT
@@ -299,7 +419,7 @@ class ManagedSandbox(SandboxUse):
                 return self.begin_anew(f"it could not be resumed ({why})")
         journal.move(SandboxPhase.HEALING, runtime=runtime, held=pause_result.held)
         if not was_asleep or not pause_result.held:
-            usage_events.prove(self.tier, self.policy, runtime, self.journal)
+            tier_events.prove(self.tier, self.policy, runtime, self.journal)
         guest = self._reach(runtime) if self.within is None else self.within
         findings = self.credentials()
         healed = heal.heal(guest, self.policy, journal.housing.counters, findings.values, was_asleep=was_asleep)
@@ -330,3 +450,16 @@ class ManagedSandbox(SandboxUse):
         if loaded.kept:
             self.journal.tell(f"{len(loaded.kept)} variables were restored.", is_warning=False)
         return lost
+
+    def _read_counters(self) -> Mapping[str, int]:
+        """Return how many runs each interpreter reports."""
+        if self.within is None:
+            return {}
+        with contextlib.suppress(KasmonError):
+            return self.within.ping(secrets.token_hex(8)).counters
+        return {}
+
+    def _disconnect(self) -> None:
+        if self.within is not None:
+            self.within.close()
+            self.within = None

@@ -17,12 +17,14 @@ from kasmon.errors import KasmonError, SandboxError, SnapshotRefusedError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxRuntime, Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
-from kasmon.paths import write_private
-from kasmon.sandbox.base import PauseResult, TierProbe
+from kasmon.paths import Paths, places, write_private
+from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
+from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
 from kasmon.sandbox.jail.usage import JailUsage, measure_usage
-from kasmon.sandbox.microvm import program_disks, warm_up
+from kasmon.sandbox.microvm import program_disks, qemu_program, warm_up
 from kasmon.sandbox.microvm.boot import greet
+from kasmon.sandbox.microvm.image import folder_of
 from kasmon.sandbox.microvm.provisioning import KEEP_S, VmProvisioning
 from kasmon.sandbox.microvm.qmp import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
@@ -30,8 +32,8 @@ from kasmon.sandbox.microvm.snapshot_writer import remove_credentials, write_mem
 from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import MEMORY
 from kasmon.sandbox.network import proxy_control
+from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import ListenerConnector
-from kasmon.sandbox.network.tunnelled_egress import TunnelledEgress
 from kasmon.sandbox.remote_guest.launch_spec import BIN, FittedProgram, wrapped
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
@@ -44,18 +46,36 @@ COPIED: Final = "its program is a copy, made when its machine was created"
 STARTED: Final = "its machine was booted, not copied from a warm one"
 
 
-class MicroVm(VmProvisioning, TunnelledEgress):
+class MicroVm:
     """The machines of one kasmon. Constructing a `MicroVm` has no side effects."""
 
     tier: Tier = "microvm"
     keeps_memory = True
     has_own_kernel: Literal[True] = True
 
+    def __init__(
+        self, of: Paths | None = None, *, image: Path | None = None, program: str = qemu_program.PROGRAM
+    ) -> None:
+        """
+        Args:
+            of: paths of the kasmon that owns the machines; by default those that the environment names.
+            image: the folder of the image; by default that of the kasmon that the environment names. What is made from
+                it is stored beside it.
+            program: QEMU, by path or name.
+        """
+        self.places = of or places()
+        self.provisioning = VmProvisioning(self.places, image or folder_of(places()), program, self.forget)
+        self.ground = self.provisioning.ground
+
     # The `SandboxTier` protocol.
+
+    def missing(self) -> UnavailableReason | None:
+        """Return why no machine can be created here, as far as known without trying; None if nothing is missing."""
+        return self.provisioning.missing()
 
     def probe(self) -> TierProbe:
         """Create a machine, send it a request, and end it."""
-        if lack := self.missing():
+        if lack := self.provisioning.missing():
             return TierProbe(tier="microvm", ok=False, why=lack.why, hint=lack.hint)
         policy = SandboxPolicy(session=SessionId(f"vmprobe-{os.getpid()}"), tier="microvm")
         began = time.monotonic()
@@ -69,7 +89,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             with contextlib.suppress(KasmonError):
                 self.forget(policy)
         how = next((notice for notice in runtime.notices if STARTED in notice), "copied from a warm one")
-        return TierProbe(tier="microvm", ok=True, why=f"{how}; {self.carried()}", measured_ms=took_ms)
+        return TierProbe(tier="microvm", ok=True, why=f"{how}; {self.provisioning.carried()}", measured_ms=took_ms)
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
         """Return the folder of this machine that mirrors `/workspace`, up to date whenever a result arrives."""
@@ -87,32 +107,32 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         return self._create(policy, (), is_copy=is_copy)
 
     def _create(self, policy: SandboxPolicy, parts: Sequence[str], *, is_copy: bool = True) -> SandboxRuntime:
-        self._require_available()
-        vm_files, warm_pool = self._vm_files(policy), self.stock(policy.size)
+        self.provisioning.require_available()
+        vm_files, warm_pool = self._vm_files(policy), self.provisioning.stock(policy.size)
         if vm_files.is_taken():
             raise SandboxError(f"cannot create a machine for {policy.session!r}", "it already has a running one")
         with self._undo_on_error(policy):
             notices = vm_files.furnish()
-            vm_files.carry(self.disks.of(parts) if parts else None)
+            vm_files.carry(self.provisioning.disks.of(parts) if parts else None)
             self._open_gate(policy)
-            origin = warm_pool.origin(self.made_by, is_copy=is_copy)
+            origin = warm_pool.origin(self.provisioning.made_by, is_copy=is_copy)
             why = origin.why
             if origin.memory is not None:
                 try:
                     vm_files.lay(origin.base, warm_pool.nothing)
                     vm_files.memories.moved_on()
-                    self._start_machine(vm_files, origin.memory, is_another=True)
+                    self.provisioning.start_machine(vm_files, origin.memory, is_another=True)
                 except SandboxError as error:
                     vm_files.end()
                     origin, why = origin._replace(memory=None), error.message
             if origin.memory is None:
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
                 vm_files.memories.moved_on()
-                notices = (*notices, *self._boot(vm_files, warm_pool))
-                why = self.kept_warm(vm_files, warm_pool, warm_up.warmed) if is_copy else ""
+                notices = (*notices, *self.provisioning.boot(vm_files, warm_pool))
+                why = self.provisioning.kept_warm(vm_files, warm_pool, warm_up.warmed) if is_copy else ""
                 notices = (*notices, f"The next machine of this size has to boot too: {why}") if why else notices
                 greet(vm_files, is_another=True)
-            runtime = self._require_runtime(vm_files, (*notices, *_fill(vm_files)))
+            runtime = self.provisioning.require_runtime(vm_files, (*notices, *_fill(vm_files)))
             self._open_gate(policy, runtime.pid)
             self._surrounded(policy, runtime)
             return runtime
@@ -128,13 +148,13 @@ class MicroVm(VmProvisioning, TunnelledEgress):
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """Return the snapshot on disk that it can resume; None if there is none."""
         try:
-            return self._vm_files(policy).memories.fit(self.made_by)
+            return self._vm_files(policy).memories.fit(self.provisioning.made_by)
         except (KasmonError, OSError):
             return None
 
     def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """Return its last snapshot on disk, and whether it can be resumed."""
-        return self._vm_files(policy).memories.judged(lambda: self.made_by, whole=whole)
+        return self._vm_files(policy).memories.judged(lambda: self.provisioning.made_by, whole=whole)
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
@@ -158,7 +178,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             NotFoundError: if the program does not exist.
             RefusedError: if it is too large.
         """
-        self._require_available()
+        self.provisioning.require_available()
         brought = program_disks.prepare_program(argv, variables)
         known = {**own_variables(variables), **brought.variables}
         own = {name: value for name, value in known.items() if not name.startswith("LC_")}
@@ -205,8 +225,8 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             with vm_files.memories.draft() as draft:
                 write_memory(qmp, draft.folder / MEMORY)
                 remove_credentials(policy, draft.folder / MEMORY)
-                snapshot = draft.confirm(self.made_by, turn)
-        read_back = vm_files.memories.judged(lambda: self.made_by, whole=True)
+                snapshot = draft.confirm(self.provisioning.made_by, turn)
+        read_back = vm_files.memories.judged(lambda: self.provisioning.made_by, whole=True)
         if read_back is None or read_back.refused or read_back.snapshot.id != snapshot.id:
             why = read_back.refused if read_back is not None and read_back.refused else "it does not exist"
             raise SandboxError(f"the machine of {policy.session!r} was not paused", f"its memory snapshot: {why}")
@@ -231,20 +251,20 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             return runtime
         if vm_files.is_taken():
             raise SandboxError(f"the machine of {policy.session!r} was not resumed", "it already has a running one")
-        snapshot = vm_files.memories.fit(self.made_by)
+        snapshot = vm_files.memories.fit(self.provisioning.made_by)
         if pause_result.snapshot and pause_result.snapshot != snapshot.id:
             raise SnapshotRefusedError(f"the current snapshot is {snapshot.id}, not {pause_result.snapshot}")
         try:
             had_gate = vm_files.gate.exists()
             self._open_gate(policy)
-            self._start_machine(
+            self.provisioning.start_machine(
                 vm_files,
                 vm_files.memories.path(snapshot, MEMORY),
                 lambda: vm_files.memories.used(snapshot),
                 is_another=vm_files.copied.exists(),
             )
             vm_files.copied.unlink(missing_ok=True)
-            again = self._require_runtime(vm_files)
+            again = self.provisioning.require_runtime(vm_files)
             self._open_gate(policy, again.pid)
             if not had_gate:
                 self._surrounded(policy, again)
@@ -264,7 +284,7 @@ class MicroVm(VmProvisioning, TunnelledEgress):
             SandboxError: if it could not be copied; nothing of *other* is left then.
         """
         vm_files, theirs = self._vm_files(policy), self._vm_files(other)
-        snapshot = vm_files.memories.fit(self.made_by)
+        snapshot = vm_files.memories.fit(self.provisioning.made_by)
         limit = SIZES[policy.size].disk_bytes
         with self._undo_on_error(other):
             theirs.furnish()
@@ -325,20 +345,52 @@ class MicroVm(VmProvisioning, TunnelledEgress):
         self._require_running(policy, runtime)
         return ListenerConnector(str(self._vm_files(policy).ports))
 
+    def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
+        """Return which hosts were refused after *since* and how to allow them; empty if none."""
+        return proxy_control.hint(self._gate(policy), since) if policy.hosts else ""
+
+    def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
+        """Return the connections refused since its proxy was set up, oldest first; empty without network access."""
+        return proxy_control.denials(self._gate(policy)) if policy.hosts else ()
+
+    def allow(self, policy: SandboxPolicy, /) -> None:
+        """Allow the hosts of *policy* from now on, even if the sandbox had no network access before.
+
+        Raises:
+            UsageError: if the policy's hosts are not a valid list.
+            SandboxError: if its proxy, or the sandbox, does not answer.
+        """
+        if proxy_control.is_running(self._gate(policy)):
+            proxy_control.allow(self._gate(policy), policy.hosts)
+        elif (runtime := self._vm_files(policy).runtime()) is not None:
+            self._open_gate(policy, runtime.pid)
+            if policy.hosts:
+                greet(self._vm_files(policy))
+            self._surrounded(policy, runtime)
+
     # Its parts.
+
+    def _vm_files(self, policy: SandboxPolicy) -> VmFiles:
+        return VmFiles(self.ground, policy)
 
     def _gate(self, policy: SandboxPolicy) -> Path:
         return self._vm_files(policy).gate
 
-    def _gate_owner(self) -> tuple[int, int]:
-        return self.ground.owner
-
-    def _awake(self, policy: SandboxPolicy) -> SandboxRuntime | None:
-        return self._vm_files(policy).runtime()
-
-    def _led_out(self, policy: SandboxPolicy) -> None:
+    def _open_gate(self, policy: SandboxPolicy, pid: int = 0) -> None:
+        """Open the proxy if *policy* has hosts; it ends with process *pid*."""
         if policy.hosts:
-            greet(self._vm_files(policy))
+            proxy_control.open_proxy(self._gate(policy), policy.session, policy.hosts, owner=self.ground.owner)
+            if pid:
+                proxy_control.bind_to_process(self._gate(policy), pid)
+
+    def _surrounded(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
+        """Set the proxy variables in a running sandbox, if *policy* has hosts."""
+        if policy.hosts:
+            inside = GuestChannel(runtime.socket)
+            try:
+                inside.surround(proxy_control.add_proxy_variables({}, policy.hosts))
+            finally:
+                inside.close()
 
     def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):

@@ -16,12 +16,12 @@ from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxRuntime
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker
-from kasmon.paths import Paths, places
+from kasmon.paths import Paths
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.microvm import kvm_trial, qemu, qemu_program
 from kasmon.sandbox.microvm.boot import VmResources, start_machine
 from kasmon.sandbox.microvm.disk_images import ProgramDisks
-from kasmon.sandbox.microvm.image import folder_of, found
+from kasmon.sandbox.microvm.image import found
 from kasmon.sandbox.microvm.initrd import LINE, code_hash
 from kasmon.sandbox.microvm.kvm_trial import KvmTrial
 from kasmon.sandbox.microvm.qmp import QmpClient
@@ -35,31 +35,27 @@ KEEP_S: Final = 60.0
 BUILD_HINT: Final = "Build it: `kasmon sandbox image build`."
 WARM: Final = "warm"
 """The file beside a machine's disk with its memory, until it is stored as warm."""
-Warmed = Callable[[SandboxRuntime], None]
+WarmUp = Callable[[SandboxRuntime], None]
 
 
 class VmProvisioning:
     """What the machines of one kasmon share."""
 
     def __init__(
-        self, of: Paths | None = None, *, image: Path | None = None, program: str = qemu_program.PROGRAM
+        self, places: Paths, image_folder: Path, program: str, forget: Callable[[SandboxPolicy], object]
     ) -> None:
         """
         Args:
-            of: paths of the kasmon that owns the machines; by default those that the environment names.
-            image: the folder of the image; by default that of the kasmon that the environment names. What is made from
-                it is stored beside it.
+            places: paths of the kasmon that owns the machines.
+            image_folder: the folder of the image. What is made from it is stored beside it.
             program: QEMU, by path or name.
+            forget: removes everything of the machine of a policy.
         """
-        self.places = of or places()
-        self.ground = HostFolders(self.places)
-        self.image_folder = image or folder_of(places())
+        self.ground = HostFolders(places)
+        self.image_folder = image_folder
         self.program = program
-        self._line = HostFolders(self.places, LINE)
-
-    def forget(self, policy: SandboxPolicy, /) -> str:
-        """Remove everything of the machine of *policy*."""
-        raise NotImplementedError
+        self._forget = forget
+        self._line = HostFolders(places, LINE)
 
     @functools.cached_property
     def means(self) -> VmResources:
@@ -122,7 +118,7 @@ class VmProvisioning:
     def _time_start(self, accelerator: str, limit_s: float | None) -> float:
         """Return how many milliseconds a machine takes to start with *accelerator*; it is removed."""
         policy = SandboxPolicy(session=SessionId(f"timed-{os.getpid()}"), tier="microvm")
-        vm_files, warm_pool = self._vm_files(policy), self.stock(policy.size)
+        vm_files, warm_pool = VmFiles(self.ground, policy), self.stock(policy.size)
         resources = msgspec.structs.replace(self.means, accelerator=accelerator)
         try:
             vm_files.furnish()
@@ -135,7 +131,7 @@ class VmProvisioning:
         except OSError as error:
             raise SandboxError("cannot start a machine", str(error)) from error
         finally:
-            self.forget(policy)
+            self._forget(policy)
 
     def _store_trial(self, found: KvmTrial) -> None:
         with contextlib.suppress(OSError):
@@ -156,7 +152,7 @@ class VmProvisioning:
         """Return the warm pool of a size."""
         return WarmPool(self.image_folder.parent / "machines", SIZES[size])
 
-    def warm(self, policy: SandboxPolicy, warmed: Warmed) -> Snapshot:
+    def warm(self, policy: SandboxPolicy, warmed: WarmUp) -> Snapshot:
         """Start a machine of *policy*, let *warmed* prepare it, and store it: new ones of its size are copies of it.
 
         Takes up to a minute. Nothing of the session of *policy* is left.
@@ -164,21 +160,21 @@ class VmProvisioning:
         Raises:
             SandboxError: if it cannot be started or stored.
         """
-        self._require_available()
-        vm_files, warm_pool = self._vm_files(policy), self.stock(policy.size)
+        self.require_available()
+        vm_files, warm_pool = VmFiles(self.ground, policy), self.stock(policy.size)
         try:
             vm_files.furnish()
             warm_pool.make()
-            self._boot(vm_files, warm_pool)
+            self.boot(vm_files, warm_pool)
             self._save_warm(vm_files, warmed, vm_files.folder / WARM)
             vm_files.end()
             return warm_pool.put_away(vm_files.disk, vm_files.folder / WARM, self.made_by)
         except OSError as error:
             raise SandboxError("no warm machine was stored", str(error)) from error
         finally:
-            self.forget(policy)
+            self._forget(policy)
 
-    def kept_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: Warmed) -> str:
+    def kept_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: WarmUp) -> str:
         """Store the machine of *vm_files*, which was just started and is not assigned to its session, as warm.
 
         It continues then, and must be greeted as another one.
@@ -210,9 +206,9 @@ class VmProvisioning:
                 left.unlink(missing_ok=True)
             return why
 
-    def _save_warm(self, vm_files: VmFiles, warmed: Warmed, memory: Path) -> None:
+    def _save_warm(self, vm_files: VmFiles, warmed: WarmUp, memory: Path) -> None:
         """Warm up and stop the machine of *vm_files*, and write its memory to the file *memory*."""
-        warmed(self._require_runtime(vm_files))
+        warmed(self.require_runtime(vm_files))
         send_request(vm_files.control, KEEP_S, "freeze")
         with QmpClient(vm_files.orders) as qmp:
             qmp.do("stop")
@@ -220,7 +216,7 @@ class VmProvisioning:
 
     # Start.
 
-    def _start_machine(
+    def start_machine(
         self,
         vm_files: VmFiles,
         memory: Path | None = None,
@@ -231,14 +227,14 @@ class VmProvisioning:
     ) -> None:
         start_machine(vm_files, self.means, self._code(), memory, loaded, is_another=is_another, is_nobodys=is_nobodys)
 
-    def _boot(self, vm_files: VmFiles, warm_pool: WarmPool) -> tuple[str, ...]:
+    def boot(self, vm_files: VmFiles, warm_pool: WarmPool) -> tuple[str, ...]:
         """Boot a machine without assigning it to its session; return notices for the user.
 
         If it does not boot with KVM any more, it is emulated.
         """
         vm_files.lay(warm_pool.plain, warm_pool.nothing)
         try:
-            self._start_machine(vm_files, is_nobodys=True)
+            self.start_machine(vm_files, is_nobodys=True)
         except SandboxError as error:
             known = kvm_trial.load_trial(self._trial, self._identity)
             if self.accelerator != qemu_program.CARRIED or known is None:
@@ -247,7 +243,7 @@ class VmProvisioning:
             why = f"a machine with it did not start ({error.message.rstrip('.')})"
             self._store_trial(msgspec.structs.replace(known, why=why, at=time.time()))
             vm_files.lay(warm_pool.plain, warm_pool.nothing)
-            self._start_machine(vm_files, is_nobodys=True)
+            self.start_machine(vm_files, is_nobodys=True)
             return (f"Machines are emulated from now on: {why}.",)
         return ()
 
@@ -255,7 +251,7 @@ class VmProvisioning:
         """Return the code of host ends, readable for the machines' user."""
         return HostEndCode(self._line.things() / "opt", self.ground.things() / "opt")
 
-    def _require_runtime(self, vm_files: VmFiles, notices: tuple[str, ...] = ()) -> SandboxRuntime:
+    def require_runtime(self, vm_files: VmFiles, notices: tuple[str, ...] = ()) -> SandboxRuntime:
         runtime = vm_files.runtime(notices)
         if runtime is None:
             raise SandboxError("the machine did not boot", "it exited immediately")
@@ -267,10 +263,7 @@ class VmProvisioning:
             return UnavailableReason(*lack)
         return None if found(self.image_folder) is not None else UnavailableReason("there is no image", BUILD_HINT)
 
-    def _require_available(self) -> None:
+    def require_available(self) -> None:
         """Raise `SandboxError` if no machine can be created here."""
         if lack := self.missing():
             raise SandboxError("cannot create a machine", lack.why, lack.hint)
-
-    def _vm_files(self, policy: SandboxPolicy) -> VmFiles:
-        return VmFiles(self.ground, policy)

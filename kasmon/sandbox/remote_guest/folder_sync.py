@@ -115,7 +115,7 @@ class FolderSync:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return {
                 path: ManifestEntry(*each)
-                for path, each in msgspec.json.decode(self._note.read_bytes(), type=_Noted).items()
+                for path, each in msgspec.json.decode(self._note.read_bytes(), type=_FileFacts).items()
             }
         return None
 
@@ -133,4 +133,4 @@ def _require_size(files: Files) -> Files:
     return files
 
 
-_Noted = dict[str, tuple[str, int, int, int, int, int, str]]
+_FileFacts = dict[str, tuple[str, int, int, int, int, int, str]]

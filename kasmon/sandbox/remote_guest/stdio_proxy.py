@@ -26,7 +26,6 @@ from kasmon.paths import places
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.attach import GuestAttachment, attach
 from kasmon.sandbox.remote_guest.launch_spec import RemoteAgentStatus, RemoteLaunchSpec
-from kasmon.sandbox.remote_guest.note_relay import NoteRelay
 from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessStream
 
 CANNOT: Final = 125
@@ -43,6 +42,45 @@ LEAVE_S: Final = 3.0
 BLOCK_BYTES: Final = 1 << 16
 CLEAR: Final = b"\x1b[H\x1b[2J"
 CARRIED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+NOTE_BYTES: Final = 8192
+NOTE_FILE_BYTES: Final = 1 << 20
+"""An unread file does not grow beyond this."""
+
+
+class NoteRelay:
+    """*marks*: generation and nonce that the agent was started with, possibly by an earlier stdio proxy."""
+
+    def __init__(self, told: RemoteLaunchSpec, marks: tuple[str, str]) -> None:
+        self._path, self._were, self._are = told.notes, marks, told.marks
+        self._rest = b""
+
+    def take(self, data: bytes) -> None:
+        """Relay each line that *data* completes."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest if len(rest) <= NOTE_BYTES else b""
+        for line in lines:
+            if self._path and len(line) <= NOTE_BYTES:
+                with contextlib.suppress(OSError):
+                    self._put(self._marked(line) + b"\n")
+
+    def _marked(self, line: bytes) -> bytes:
+        """Return *line* with the present marks, if it has those that its agent was started with."""
+        if self._were == self._are:
+            return line
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            note = msgspec.json.decode(line)
+            if isinstance(note, dict) and (note.get("generation"), note.get("nonce")) == self._were:
+                return msgspec.json.encode(note | dict(zip(("generation", "nonce"), self._are, strict=True)))
+        return line
+
+    def _put(self, line: bytes) -> None:
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(file).st_size + len(line) <= NOTE_FILE_BYTES:
+                os.write(file, line)
+        finally:
+            os.close(file)
 
 
 class StdioProxy:

@@ -18,7 +18,7 @@ from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry
 from kasmon.sandbox.checkpoint.scan import opened, opened_file, scan, target
 from kasmon.sandbox.remote_guest import file_transfer
 
-Seen = dict[str, tuple[str, bool, str]]
+FileStates = dict[str, tuple[str, bool, str]]
 """Path -> its kind, whether it is executable, and its content's digest."""
 DIR: Final = (FOLDER, False, "")
 BLOCK_BYTES: Final = 1 << 20
@@ -49,7 +49,7 @@ def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
     if not copy.is_dir() or not note.is_file():
         return ()
     try:
-        known = msgspec.json.decode(note.read_bytes(), type=Seen)
+        known = msgspec.json.decode(note.read_bytes(), type=FileStates)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SandboxError("changes in the sandbox were not fetched", str(error)) from error
     theirs, entries = _scan(copy)
@@ -72,9 +72,9 @@ def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
     return missed
 
 
-def _scan(folder: Path, of: set[str] | None = None) -> tuple[Seen, dict[str, ManifestEntry]]:
+def _scan(folder: Path, of: set[str] | None = None) -> tuple[FileStates, dict[str, ManifestEntry]]:
     """Return the state of *folder*, reading only paths in *of*; skips names that are not text, and git's files."""
-    seen: Seen = {}
+    seen: FileStates = {}
     with opened(str(folder)) as top:
         found = scan(top, file_transfer.BOUNDS).files
         entries = {path: each for path, each in found.items() if is_in_history(path) and _is_text(path)}

@@ -1,7 +1,8 @@
 """The scripted agent's terminal program: feeds keys to the actor and draws the actor's moves."""
 
 import time
-from typing import Final, NamedTuple
+from base64 import b64encode
+from typing import Final, Literal, NamedTuple
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Answer, Launch, Mode, Prompt
@@ -17,6 +18,7 @@ from kasmon.model.events import (
 from kasmon.model.permission import RequestKind, SessionId
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.text import BLANK, TextLine, Token
+from kasmon.sanitize import clean_line
 from kasmon.scripted_agent.agent import Actor
 from kasmon.scripted_agent.player import ScriptPause, SpokenText
 from kasmon.scripted_agent.script import boot_s
@@ -25,9 +27,9 @@ from kasmon.scripted_agent.terminal.keyboard import Key, Keyboard
 from kasmon.scripted_agent.terminal.menu import ScriptedMenu
 from kasmon.scripted_agent.terminal.painter import BAR, Painter, styled, wants_colours
 from kasmon.scripted_agent.terminal.prompt_box import ScriptedPromptBox
-from kasmon.scripted_agent.terminal.state_report import CLEAR, ProgramState, state_report, title_report
 from kasmon.scripted_agent.terminal.tty import RawTerminal, kill_self
 
+ProgramState = Literal["idle", "working", "done", "blocked", "error"]
 ESCAPE_S: Final = 0.03
 """How long an ESC waits for more before it is the Escape key."""
 MOVES: Final = 200
@@ -43,6 +45,17 @@ WAITING: Final = {
 }
 HINT: Final = "Enter sends · Alt+Enter new line · Esc interrupts · Ctrl+C twice ends"
 SURE: Final = "Ctrl+C again ends the agent"
+
+REPORT_KINDS: Final = {
+    RequestKind.PERMISSION: "permission",
+    RequestKind.QUESTION: "question",
+    RequestKind.PLAN: "permission",
+    RequestKind.AUTH: "auth",
+}
+MESSAGE_CHARACTERS: Final = 200
+TITLE_CHARACTERS: Final = 60
+"""The most characters of a message and of a title."""
+CLEAR_STATE: Final = "\x1b]7501;state=clear:app=scripted\x07"
 
 
 class TerminalState(NamedTuple):
@@ -85,7 +98,7 @@ class Program:
         Raises:
             Hangup: if the terminal goes away.
         """
-        self._terminal.write(title_report(""))
+        self._terminal.write(build_title_report(""))
         self._boot()
         if self._arguments.script.strip():
             self._actor.prompt(Prompt(text=self._arguments.script), time.time())
@@ -126,7 +139,7 @@ class Program:
         self._partial = ""
         if isinstance(event, TurnStarted):
             self._last = TerminalState("working")
-            self._terminal.write(title_report(event.prompt))
+            self._terminal.write(build_title_report(event.prompt))
         elif isinstance(event, MessageWritten):
             self._last = self._last._replace(message=event.text.split("\n", 1)[0])
         elif isinstance(event, TurnEnded):
@@ -145,7 +158,7 @@ class Program:
             kill_self(signal.Signals[ended.signal])
 
     def _end(self, code: int, words: str) -> None:
-        self._terminal.write(CLEAR)
+        self._terminal.write(CLEAR_STATE)
         self._terminal.last_words = words
         self._exit = code
 
@@ -228,7 +241,7 @@ class Program:
         self._draw(WAITING[now.asking] if now.asking is not None else now.state)
         if now != self._reported:
             self._reported = now
-            self._terminal.write(state_report(now.state, now.asking, now.message))
+            self._terminal.write(build_state_report(now.state, now.asking, now.message))
 
     def _draw(self, state: str) -> None:
         """Draw the bar, as much of the transcript as fits, and the box or the menu below; overflow is cut."""
@@ -254,3 +267,18 @@ class Program:
 
 def _line(text: str, token: Token, columns: int) -> TextLine:
     return TextLine(((text[:columns], token),))
+
+
+def build_state_report(state: ProgramState, asking: RequestKind | None = None, message: str = "") -> str:
+    """Return the sequence that reports *state*, with a short *message*."""
+    kind = f":kind={REPORT_KINDS[asking]}" if asking is not None else ""
+    text = clean_line(message)[:MESSAGE_CHARACTERS]
+    encoded = f":msg={b64encode(text.encode('utf-8', 'replace')).decode()}" if text else ""
+    return f"\x1b]7501;state={state}{kind}:app=scripted{encoded}\x07"
+
+
+def build_title_report(prompt: str) -> str:
+    """Return the sequence that sets the window's title to the agent's last prompt."""
+    first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    title = clean_line(f"scripted · {first}" if first else "scripted")
+    return f"\x1b]2;{title[:TITLE_CHARACTERS]}\x07"

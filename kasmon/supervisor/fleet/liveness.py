@@ -23,7 +23,7 @@ import msgspec
 
 from kasmon.model.commands import Mode
 from kasmon.model.reducers.evidence import judged
-from kasmon.model.session import HostSeen, Session
+from kasmon.model.session import HostProbe, Session
 from kasmon.model.session_state import SessionState
 
 START_S: Final = 15.0
@@ -65,7 +65,7 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
         return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="log")
     if session.state is SessionState.ENDED:
         return session
-    host = HostSeen(pid=seen.host or None, alive=seen.host is not None)
+    host = HostProbe(pid=seen.host or None, alive=seen.host is not None)
     if session.state is SessionState.LOST:
         return _mark_lost(session, host, session.end_why or LINE_GONE, session.since)
     if host.alive:
@@ -105,7 +105,7 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
     )
 
 
-def _derive_interpreter(session: Session, seen: Liveness, host: HostSeen, since: float) -> Session:
+def _derive_interpreter(session: Session, seen: Liveness, host: HostProbe, since: float) -> Session:
     """Return the displayed state of an interpreter session whose host is gone."""
     housing = session.housing
     if housing is not None and housing.is_asleep and not housing.held:
@@ -117,7 +117,7 @@ def _derive_interpreter(session: Session, seen: Liveness, host: HostSeen, since:
     )
 
 
-def _unwritten(session: Session, host: HostSeen, why: str) -> Session:
+def _unwritten(session: Session, host: HostProbe, why: str) -> Session:
     """Since its last event its state is unknown, but a pending request stays open and can be answered."""
     if session.state in (SessionState.ASKING, SessionState.UNSURE):
         return msgspec.structs.replace(session, host=host)
@@ -125,7 +125,7 @@ def _unwritten(session: Session, host: HostSeen, why: str) -> Session:
     return msgspec.structs.replace(session, state=SessionState.UNSURE, unsure_why=why, source="host", host=host)
 
 
-def _mark_lost(session: Session, host: HostSeen, why: str, since: float) -> Session:
+def _mark_lost(session: Session, host: HostProbe, why: str, since: float) -> Session:
     """A lost session has no open requests: no process could take the answer."""
     return msgspec.structs.replace(
         session,

@@ -18,7 +18,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
 from kasmon.store.fleet_cache import remember
-from kasmon.store.fleet_index import FleetIndex, FleetMoved
+from kasmon.store.fleet_index import FleetChange, FleetIndex
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.follower import GAP_S, Follower
 from kasmon.supervisor.fleet.liveness import Liveness, derive
@@ -178,7 +178,7 @@ class FleetWatch:
         self._shown[session] = derived
         return True
 
-    def _drop(self, moved: FleetMoved) -> bool:
+    def _drop(self, moved: FleetChange) -> bool:
         for session in moved.gone:
             self._active.discard(session)
             self._derived_from.pop(session, None)

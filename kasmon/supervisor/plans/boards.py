@@ -68,7 +68,7 @@ class PlanBoards:
         self._places = places
         self._fleet, self._config = fleet, config
         self._busy = threading.Lock()
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _PlanWatch] = {}
         self._folder_stamp = 0
         self._grouped_of: Fleet | None = None
         self._groups: dict[str, list[Session]] = {}
@@ -114,7 +114,7 @@ class PlanBoards:
             return
         self._folder_stamp = stamp
         newest = plans(self._places)[-MOST:]
-        self._watched = {id_: self._watched.get(id_) or _Watched(self._places, id_) for id_ in newest}
+        self._watched = {id_: self._watched.get(id_) or _PlanWatch(self._places, id_) for id_ in newest}
 
     def _group(self, fleet: Fleet) -> None:
         if fleet is self._grouped_of:
@@ -160,7 +160,7 @@ def _file_board(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
     return PlanBoard(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=problem)
 
 
-class _Watched:
+class _PlanWatch:
     """One plan, with its state as of the last refresh."""
 
     def __init__(self, places: Paths, id_: str) -> None:

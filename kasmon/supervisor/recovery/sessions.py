@@ -4,11 +4,14 @@ A program that stores no conversation, such as a shell, is not restarted: its co
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Literal
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
 
 import msgspec
 
+from kasmon.backends.common.environment import given, inherited, own_prefixes, program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.errors import LaunchError, LogMissingError, RefusedError
 from kasmon.host.journal.session_log import wanted
@@ -20,10 +23,11 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.recovery import stores
+from kasmon.supervisor.recovery import claude, codex, gemini, opencode
 from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation
 from kasmon.supervisor.recovery.matching import RecoveryMatch, found
 from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions.move import home_of
 
 ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED)
 
@@ -163,7 +167,7 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
 
 
 def _finding(places: Paths, session: Session, launch: Launch, taken: set[str]) -> RecoveryMatch:
-    there = stores.conversations(places, launch)
+    there = read_conversations(places, launch)
     if there is not None:
         return found(known(places, session), there, taken)
     if session.resume_id and launch.mode is not Mode.TMUX:  # its backend verifies it before the first prompt
@@ -187,3 +191,40 @@ def _remember(places: Paths, session: Session, conversation: str) -> None:
     """Store the conversation that *session* resumes, so that its next start opens it."""
     launch = msgspec.structs.replace(wanted(places, session.id), resume=conversation)
     write_private(places.launch(session.id), msgspec.json.encode(launch))
+
+
+def _read_claude(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
+    return claude.conversations(Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude"))
+
+
+def _read_codex(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
+    return codex.conversations(Path(variables.get("CODEX_HOME") or home / ".codex"))
+
+
+def _read_gemini(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
+    return gemini.conversations(home / ".gemini")
+
+
+def _read_opencode(variables: Mapping[str, str], home: Path) -> Iterator[StoredConversation]:
+    return opencode.conversations(Path(variables.get("XDG_DATA_HOME") or home / ".local/share") / "opencode")
+
+
+STORES: Final[Mapping[str, Callable[[Mapping[str, str], Path], Iterator[StoredConversation]]]] = {
+    "claude": _read_claude,
+    "codex": _read_codex,
+    "gemini": _read_gemini,
+    "opencode": _read_opencode,
+}
+"""Program -> its conversations, from its environment variables and home folder."""
+
+
+def read_conversations(places: Paths, launch: Launch) -> list[StoredConversation] | None:
+    """Return all conversations that the agent of *launch* stores; None if their format is unknown. Blocks."""
+    read = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
+    if read is None:
+        return None
+    inside = home_of(places, launch)
+    variables = given(places, launch.session)
+    if inside is None:
+        variables = inherited(own_prefixes(launch.argv), os.environ) | variables
+    return list(read(variables, inside or Path(variables.get("HOME") or Path.home())))

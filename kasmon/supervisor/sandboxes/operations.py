@@ -59,6 +59,7 @@ __all__ = [
     "new_run",
     "pause",
     "remove",
+    "replay_session",
     "run",
     "take_up",
 ]
@@ -286,3 +287,25 @@ def _find_session(places: Paths, session: SessionId) -> Session:
     if now is None:
         raise SessionNotFoundError(session)
     return now
+
+
+async def replay_session(places: Paths, session: Session, name: str, until: str = "") -> str:
+    """Create a sandbox called *name*, like that of *session*, and run in it what ran there until checkpoint *until*;
+    return a summary. It starts without files. A run that fails does not stop the next ones.
+
+    Raises:
+        NotFoundError: if there is no such checkpoint.
+        UnableError: if *session* is no interpreter sandbox.
+        KasmonError: as `create` and `run` raise.
+    """
+    codes = await asyncio.to_thread(history, places, session, until)
+    known = await asyncio.to_thread(policy_of_session, places, session.id)
+    policy = msgspec.structs.replace(known, workspace="")
+    launch = await asyncio.to_thread(made_known, places, proper(name), policy, time.time())
+    await begin(places, launch)
+    new = await asyncio.to_thread(_find_session, places, launch.session)
+    failed = 0
+    for interpreter, code in codes:
+        failed += bool((await run(places, new, interpreter, code)).exit_code)
+    ran = "1 run" if len(codes) == 1 else f"{len(codes)} runs"
+    return f"{name}: {ran} replayed" + (f", {failed} ended with an error" if failed else "")

@@ -13,7 +13,7 @@ import msgspec
 
 from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
 from kasmon.host.rpc.connect import HostLink, link
-from kasmon.host.rpc.frames import CommandDone, ExecuteCommand, FromHost, RunOutputChunk
+from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, FromHost, RunOutputChunk
 from kasmon.model.commands import Interrupt, Mode, Pause, Resume, Run, SandboxWish
 from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult
 from kasmon.model.session import Session
@@ -137,9 +137,9 @@ async def _link_host(places: Paths, session: Session, *, is_agents: bool = False
         await host.aclose()
 
 
-async def _ask_host(host: HostLink, session: Session, command: SandboxWish, limit_s: float) -> CommandDone:
+async def _ask_host(host: HostLink, session: Session, command: SandboxWish, limit_s: float) -> CommandResult:
     done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
-    if not isinstance(done, CommandDone):
+    if not isinstance(done, CommandResult):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done
 

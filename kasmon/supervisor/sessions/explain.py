@@ -21,7 +21,7 @@ from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutErr
 from kasmon.host.journal.session_log import begun
 from kasmon.host.journal.session_log import wanted as launch_of
 from kasmon.host.rpc.connect import link_running_tmux_host
-from kasmon.host.rpc.frames import DescribePane, FromHost, PaneSeen, SubscriptionEnded, TerminalRows, Watch
+from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnded, TerminalRows, Watch
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event, SignalSeen
 from kasmon.model.evidence import Signal, StateVerdict, judge
@@ -167,7 +167,7 @@ def _changes(places: Paths, session: Session, now: float) -> tuple[Transition, .
         return ()
 
 
-async def _capture(places: Paths, session: Session) -> tuple[PaneSeen, TerminalRows]:
+async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, TerminalRows]:
     """Return the current content of the session's pane.
 
     Raises:
@@ -188,7 +188,7 @@ async def _capture(places: Paths, session: Session) -> tuple[PaneSeen, TerminalR
                 rows = await shown
         except TimeoutError as error:
             raise TimedOutError(f"its screen was not captured within {LOOK_S:g} s.") from error
-    if isinstance(rows, SubscriptionEnded) or not isinstance(pane, PaneSeen):
+    if isinstance(rows, SubscriptionEnded) or not isinstance(pane, PaneDescription):
         raise UnavailableError(
             rows.why if isinstance(rows, SubscriptionEnded) else "its host did not describe its pane."
         )
@@ -199,7 +199,7 @@ def _read(
     places: Paths,
     session: Session,
     found: ExplainedState,
-    pane: PaneSeen,
+    pane: PaneDescription,
     rows: TerminalRows,
     catalogue: RuleCatalog | None,
 ) -> ExplainedState:

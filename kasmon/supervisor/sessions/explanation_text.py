@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kasmon.detection.reader import ScreenReading
-from kasmon.detection.reading_table import choice_line, told
+from kasmon.detection.reader import ScreenReading, build_reading_table, format_choice
 from kasmon.detection.screenshot import Screenshot
 from kasmon.errors import RefusedError
 from kasmon.model.evidence import Signal
@@ -88,7 +87,7 @@ def save(
         "state": state,
         **({"reads": reading.state} if reading.state != state else {}),
         **({"asking": reading.asking.value} if reading.asking else {}),
-        **told(reading),
+        **build_reading_table(reading),
         "shot": {key: value for key, value in facts.items() if value is not None},
     }
     write_private(folder / SCREEN, text.encode())
@@ -108,7 +107,7 @@ def _reading_lines(reading: ScreenReading, version_note: str) -> list[str]:
         "until": [clock(reading.until, day=True)] if reading.until is not None else [],
         "title": [f"{reading.title.state}, {reading.title.rule}"] if reading.title else [],
         "menu": reading.menu.text.split("\n") if reading.menu else [],
-        "choice": [choice_line(choice) for choice in reading.menu.choices] if reading.menu else [],
+        "choice": [format_choice(choice) for choice in reading.menu.choices] if reading.menu else [],
         "draft": reading.composer.draft.split("\n") if reading.composer and reading.composer.draft else [],
         "hint": reading.composer.ghost.split("\n") if reading.composer and reading.composer.ghost else [],
         "also": [f"{lower.rule!r} matches too, for {lower.state}" for lower in reading.lower],

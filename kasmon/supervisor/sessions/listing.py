@@ -7,7 +7,7 @@ import time
 
 from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError
 from kasmon.host.rpc.connect import link_running_tmux_host
-from kasmon.host.rpc.frames import Numbered, ReleasePane, RenameWindow
+from kasmon.host.rpc.frames import NumberedFrame, ReleasePane, RenameWindow
 from kasmon.model.commands import Mode
 from kasmon.model.events import SessionForgotten, SessionRenamed, SessionViewed
 from kasmon.model.permission import SessionId
@@ -82,7 +82,7 @@ def copy_stays(path: str) -> str:
     return f"Its work is in a copy of its folder, which is kept: {path}. `rm -r {shlex.quote(path)}` deletes it."
 
 
-async def _ask_running_host(places: Paths, frame: Numbered) -> None:
+async def _ask_running_host(places: Paths, frame: NumberedFrame) -> None:
     """Send *frame* to the shared tmux host, if it runs; it is not started for this."""
     async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
         await host.ask(frame)

@@ -25,7 +25,7 @@ from kasmon.errors import (
 from kasmon.host.journal.session_log import wanted as launch_of
 from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.control import ControlKind
-from kasmon.host.rpc.frames import CommandDone, DescribePane, ExecuteCommand, PaneSeen, ReportContext
+from kasmon.host.rpc.frames import CommandResult, DescribePane, ExecuteCommand, PaneDescription, ReportContext
 from kasmon.model.commands import (
     Answer,
     Configure,
@@ -308,7 +308,7 @@ def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:
     return resumed(Path(launch.argv[0]).name, launch.argv, launch.resume, conversation) or launch.argv
 
 
-async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneSeen:
+async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneDescription:
     """Return tmux's description of the session's pane. *attaching*: a user is about to attach to it.
 
     Raises:
@@ -319,7 +319,7 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
         raise InteractiveOnlyError(session.name)
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
         seen = await host.ask(DescribePane(n=0, session=session.id, attaching=attaching))
-    if not isinstance(seen, PaneSeen):
+    if not isinstance(seen, PaneDescription):
         raise HostUnreachableError(session.name, "it did not describe its pane")
     return seen
 
@@ -341,7 +341,7 @@ async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -
     return receipt
 
 
-async def _execute(places: Paths, session: Session, command: Wish | Requeue) -> CommandDone:
+async def _execute(places: Paths, session: Session, command: Wish | Requeue) -> CommandResult:
     """Have the session's host execute *command*."""
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
@@ -355,6 +355,6 @@ async def _execute(places: Paths, session: Session, command: Wish | Requeue) -> 
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
         limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
         done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
-    if not isinstance(done, CommandDone):
+    if not isinstance(done, CommandResult):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done

@@ -15,7 +15,6 @@ from kasmon.supervisor.sandboxes import availability, operations
 from kasmon.supervisor.sandboxes.agent_policy import is_agreed, told
 from kasmon.supervisor.sandboxes.create import CALLED, NewSandbox
 from kasmon.supervisor.sandboxes.history import past
-from kasmon.supervisor.sandboxes.replay import replayed
 from kasmon.supervisor.sessions.folder_config import for_session, in_folder
 from kasmon.tui.gateway.protocol import (
     CreateSession,
@@ -106,7 +105,7 @@ async def fork(places: Paths, session: Session, wanted: ForkSandbox) -> str:
 
 async def replay(places: Paths, session: Session, wanted: ReplaySandbox) -> str:
     """Run the history of *session*'s sandbox again in a new one; return the outcome."""
-    return await replayed(places, session, wanted.name, wanted.checkpoint)
+    return await operations.replay_session(places, session, wanted.name, wanted.checkpoint)
 
 
 async def turn_diff(places: Paths, session: Session, turn: int | None = None) -> str:

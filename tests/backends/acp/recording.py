@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from kasmon.backends.acp import backend, permission_requests, turns
+from kasmon.backends.acp import backend, permission_requests, translator
 from kasmon.backends.acp.known_agents import named
 from kasmon.backends.acp.settings import offered
 from kasmon.backends.acp.translator import AcpTranslator
@@ -102,7 +102,7 @@ class Reading:
             yield from self.translation.now_set(offered(result), AT)
         elif method == "session/prompt":
             yield from self.translation.ends(AT, result)
-            yield turns.ended(result, AT) or TurnEnded(at=AT, reason="error")
+            yield translator.build_turn_end(result, AT) or TurnEnded(at=AT, reason="error")
 
 
 class RecordingPipe(AcpTransport):

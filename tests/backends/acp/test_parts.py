@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from acp import RequestError
 
-from kasmon.backends.acp import errors, gemini_quirks, turns
+from kasmon.backends.acp import errors, gemini_quirks, translator
 from kasmon.backends.acp.content import unified
 from kasmon.backends.acp.known_agents import PROVIDERS, STRANGER, Quirk, known, named
 from kasmon.backends.acp.transport import IncomingCall, understood
@@ -105,13 +105,13 @@ def test_an_error_hides_secrets_and_is_short() -> None:
 
 
 def test_too_many_requests_are_a_limit() -> None:
-    limit, ended = turns.failed(RequestError(429, "slow down"), (), "", 1.0)
+    limit, ended = translator.build_failure(RequestError(429, "slow down"), (), "", 1.0)
 
     assert (LimitReached, TurnEnded) == (type(limit), type(ended))
 
 
 def test_a_missing_log_in_says_how_to_log_in() -> None:
-    (ended,) = turns.failed(RequestError(-32000, "Authentication required"), (), "Run `x login`.", 1.0)
+    (ended,) = translator.build_failure(RequestError(-32000, "Authentication required"), (), "Run `x login`.", 1.0)
 
     assert isinstance(ended, TurnEnded)
     assert "Authentication required Run `x login`." == ended.error
@@ -119,7 +119,7 @@ def test_a_missing_log_in_says_how_to_log_in() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"stopReason": "bliss"}, {"stopReason": ["end_turn"]}])
 def test_an_end_that_nobody_knows_is_none(answer: dict[str, Any]) -> None:
-    assert turns.ended(answer, 1.0) is None
+    assert translator.build_turn_end(answer, 1.0) is None
 
 
 # Messages

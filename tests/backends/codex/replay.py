@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex.request import Labels
-from kasmon.backends.codex.translator import CodexTranslator, Said
+from kasmon.backends.codex.translator import CodexTranslator
 from kasmon.model.commands import Answer, ConversationUsage, Launch, Mode, Prompt
 from kasmon.model.permission import Decision, Request, SessionId
 
@@ -33,7 +34,7 @@ class Replay:
 
     def __init__(self, used: ConversationUsage = NOTHING) -> None:
         self.talk = CodexTranslator(msgspec.structs.replace(launch(), used=used))
-        self.said: list[Said] = []
+        self.said: list[AgentOutput] = []
         self.answers: list[dict[str, Any]] = []
         """What codex is told for each of its calls, by the translator."""
         self.now = 1000.0
@@ -63,7 +64,7 @@ class Replay:
     def begin(self, opened: dict[str, Any]) -> None:
         self.said += self.talk.begin(opened["thread"]["id"], opened, self.now)
 
-    def hear(self, method: str, params: dict[str, Any], call: int | None = None) -> list[Said]:
+    def hear(self, method: str, params: dict[str, Any], call: int | None = None) -> list[AgentOutput]:
         self.now += 1.0
         if call is None:
             said = self.talk.heard(method, params, self.now)

@@ -96,7 +96,7 @@ class TestTmux(BackendContract, InterruptingContract):
             async with asyncio.timeout(LIMIT_S):
                 while not any(b"old" in row for row in await line.ask(ask.capture(agent.pane, ansi=False))):
                     pass  # the answer comes behind the output that it shows
-            line.forget(agent.pane)
+            line.listeners.forget(agent.pane)
             await line.paste(agent.pane, "new ")
             await auntil(lambda: told.by(line, agent.pane) and b"new" in told.words)
 
@@ -113,8 +113,8 @@ class Told(PaneListener):
         self.words = b""
 
     def by(self, line: ServerConnection, pane: str) -> bool:
-        line.listen(pane, self)
-        line.unlisten(pane, self)
+        line.listeners.listen(pane, self)
+        line.listeners.unlisten(pane, self)
         return True
 
     def printed(self, data: bytes) -> None:

@@ -31,7 +31,7 @@ from kasmon.errors import (
 )
 from kasmon.host.journal.process_log import learn
 from kasmon.host.rpc.errors import failed, rebuilt
-from kasmon.host.rpc.frames import Failed
+from kasmon.host.rpc.frames import FailureReply
 
 EXAMPLES = [
     KasmonError("it failed.", hint="Try again."),
@@ -56,7 +56,7 @@ EXAMPLES = [
 
 
 def over_the_wire(error: KasmonError) -> KasmonError:
-    return rebuilt(msgspec.msgpack.decode(msgspec.msgpack.encode(failed(7, error)), type=Failed))
+    return rebuilt(msgspec.msgpack.decode(msgspec.msgpack.encode(failed(7, error)), type=FailureReply))
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
@@ -84,16 +84,18 @@ def test_no_two_errors_have_the_same_name() -> None:
 @pytest.mark.parametrize(
     ("frame", "kind"),
     [
-        (Failed(n=1, error="closed", exit_code=4, message="m", kind="LaterError"), RequestClosedError),
-        (Failed(n=1, error="brand-new", exit_code=4, message="m", kind="LaterError"), RefusedError),
-        (Failed(n=1, error="brand-new", exit_code=3, message="m", kind="LaterError"), NotFoundError),
-        (Failed(n=1, error="brand-new", exit_code=69, message="m", kind="LaterError"), UnavailableError),
-        (Failed(n=1, error="brand-new", exit_code=77, message="m", kind="LaterError"), KasmonError),
-        (Failed(n=1, error="refused", exit_code=4, message="m"), RefusedError),
+        (FailureReply(n=1, error="closed", exit_code=4, message="m", kind="LaterError"), RequestClosedError),
+        (FailureReply(n=1, error="brand-new", exit_code=4, message="m", kind="LaterError"), RefusedError),
+        (FailureReply(n=1, error="brand-new", exit_code=3, message="m", kind="LaterError"), NotFoundError),
+        (FailureReply(n=1, error="brand-new", exit_code=69, message="m", kind="LaterError"), UnavailableError),
+        (FailureReply(n=1, error="brand-new", exit_code=77, message="m", kind="LaterError"), KasmonError),
+        (FailureReply(n=1, error="refused", exit_code=4, message="m"), RefusedError),
     ],
     ids=["known code", "refused", "not found", "unavailable", "unknown", "without a name"],
 )
-def test_an_error_of_a_later_version_arrives_as_the_nearest_we_know(frame: Failed, kind: type[KasmonError]) -> None:
+def test_an_error_of_a_later_version_arrives_as_the_nearest_we_know(
+    frame: FailureReply, kind: type[KasmonError]
+) -> None:
     arrived = rebuilt(frame)
 
     assert kind is type(arrived)

@@ -30,10 +30,10 @@ from kasmon.host.rpc.codec import FRAME_BYTES, Unpacker, from_client, from_host,
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.frames import (
     VERSION,
-    CommandDone,
+    CommandResult,
     DescribePane,
     ExecuteCommand,
-    Failed,
+    FailureReply,
     Frame,
     FromClient,
     FromHost,
@@ -180,7 +180,7 @@ except (BrokenPipeError, ConnectionResetError):
 async def test_a_client_of_another_version_is_told_so(line: Line) -> None:
     answer = await _raw(line.path, pack(Hello(n=1, version=VERSION + 1)))
 
-    assert isinstance(answer, Failed)
+    assert isinstance(answer, FailureReply)
     assert f"version {VERSION}" in answer.message
     assert str(VERSION + 1) in answer.message
     assert [] == line.connections
@@ -204,7 +204,7 @@ async def test_a_numbered_frame_of_a_later_version_is_answered_with_a_plain_no(l
     later = msgspec.msgpack.encode({"t": "teleport", "n": 5})
     answers = await _raw_all(line.path, pack(Hello(n=1)) + struct.pack(">I", len(later)) + later + pack(Quit(n=6)), 2)
 
-    assert isinstance(answers[1], Failed)
+    assert isinstance(answers[1], FailureReply)
     assert (5, 4) == (answers[1].n, answers[1].exit_code)
 
 
@@ -241,9 +241,9 @@ async def test_a_frame_that_comes_byte_by_byte_is_heard_whole(line: Line) -> Non
 async def test_each_question_gets_its_own_answer_however_they_cross(line: Line) -> None:
     gates = [asyncio.Event() for _ in range(20)]
 
-    async def late(n: int) -> CommandDone:
+    async def late(n: int) -> CommandResult:
         await gates[n - 2].wait()
-        return CommandDone(n=n)
+        return CommandResult(n=n)
 
     line.answer = lambda connection, frame: late(frame.n) if isinstance(frame, Quit) else None
     link = await HostLink.open(line.path)
@@ -253,7 +253,7 @@ async def test_each_question_gets_its_own_answer_however_they_cross(line: Line) 
         gate.set()
     answers = await asyncio.gather(*asking)
 
-    assert list(range(2, 22)) == [answer.n for answer in answers if isinstance(answer, CommandDone)]
+    assert list(range(2, 22)) == [answer.n for answer in answers if isinstance(answer, CommandResult)]
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["at once", "beside"])
@@ -300,9 +300,9 @@ async def test_no_answer_in_time_is_said_to_be_unknown(line: Line) -> None:
     link = await HostLink.open(line.path)
     with pytest.raises(TimedOutError, match="unknown"):
         await link.ask(Quit(n=0), limit_s=0.05)
-    line.answer = lambda connection, frame: CommandDone(n=frame.n) if isinstance(frame, Quit) else None
+    line.answer = lambda connection, frame: CommandResult(n=frame.n) if isinstance(frame, Quit) else None
 
-    assert isinstance(await link.ask(Quit(n=0)), CommandDone)
+    assert isinstance(await link.ask(Quit(n=0)), CommandResult)
 
 
 async def test_a_host_that_goes_away_answers_nobody(line: Line) -> None:
@@ -397,7 +397,7 @@ async def test_an_edited_input_that_is_no_json_is_refused(line: Line) -> None:
     broken = ExecuteCommand(n=5, session=ME, wish=wish, edited=b"{")
     answers = await _raw_all(line.path, pack(Hello(n=1)) + pack(broken), 2)
 
-    assert isinstance(answers[1], Failed)
+    assert isinstance(answers[1], FailureReply)
     assert "changed input cannot be read" in answers[1].message
     assert [] == line.heard
 
@@ -585,9 +585,9 @@ async def test_a_lost_client_is_told_once(line: Line) -> None:
 async def test_what_is_under_way_is_answered_before_the_host_hangs_up(line: Line) -> None:
     closing = asyncio.Event()
 
-    async def late(n: int) -> CommandDone:
+    async def late(n: int) -> CommandResult:
         await closing.wait()
-        return CommandDone(n=n)
+        return CommandResult(n=n)
 
     line.answer = lambda connection, frame: late(frame.n) if isinstance(frame, Quit) else None
     link = await HostLink.open(line.path)
@@ -596,7 +596,7 @@ async def test_what_is_under_way_is_answered_before_the_host_hangs_up(line: Line
     asyncio.get_running_loop().call_later(0.2, closing.set)
     await line.server.aclose()
 
-    assert isinstance(await asking, CommandDone)
+    assert isinstance(await asking, CommandResult)
     await line.server.aclose()
 
 

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from kasmon.host.sandboxed.idle import RESTING, alike, as_of, is_at_work, rests_at, used_at
+from kasmon.host.sandboxed.lifecycle import RESTING, alike, as_of, is_at_work, rests_at, used_at
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.evidence import Signal
 from kasmon.model.permission import Request, RequestId, RequestKind, SessionId

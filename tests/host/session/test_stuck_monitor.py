@@ -14,7 +14,7 @@ from kasmon.backends.base import Chunk
 from kasmon.config import Limits
 from kasmon.errors import SessionNotFoundError
 from kasmon.host.journal.redaction import Redactor
-from kasmon.host.rpc.frames import CommandDone, ReportContext
+from kasmon.host.rpc.frames import CommandResult, ReportContext
 from kasmon.host.session.side_effects import ChildActivity, written_since
 from kasmon.host.session.stuck_monitor import limits_of, rest_s
 from kasmon.host.structured.live_text import LiveText
@@ -58,7 +58,7 @@ async def test_what_the_agent_says_that_it_waits_for_is_a_fact(house: House, pup
         link = await house.linked()
         await auntil(lambda: house.session().exists)  # its start ends every wait
         assert isinstance(
-            await link.ask(ReportContext(n=0, session=ME, waiting="the\x1b[2J other\ntasks" + "!" * 900)), CommandDone
+            await link.ask(ReportContext(n=0, session=ME, waiting="the\x1b[2J other\ntasks" + "!" * 900)), CommandResult
         )
         (said,) = house.only(ContextReported)
 

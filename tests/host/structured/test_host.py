@@ -22,7 +22,7 @@ from kasmon.errors import (
 from kasmon.host.rpc.connect import HostLink
 from kasmon.host.rpc.frames import (
     ANSWER_S,
-    CommandDone,
+    CommandResult,
     DescribePane,
     ExecuteCommand,
     FromHost,
@@ -259,7 +259,7 @@ async def test_an_agent_can_be_stopped_while_it_is_being_opened(house: House, pu
 async def test_quit_ends_the_agent_with_its_host(house: House, puppet: Puppet) -> None:
     async with house.hosting(puppet):
         await started(house)
-        assert isinstance(await (await house.linked()).ask(Quit(n=0)), CommandDone)
+        assert isinstance(await (await house.linked()).ask(Quit(n=0)), CommandResult)
         await auntil(lambda: not house.places.socket(ME).exists())
 
     assert house.session().stopped
@@ -446,7 +446,7 @@ async def test_what_only_a_terminal_needs_is_done_at_once(house: House, puppet: 
     async with house.hosting(puppet):
         link = await house.linked()
         for frame in (ReleasePane(n=0, session=ME), RenameWindow(n=0, session=ME, name="tests")):
-            assert isinstance(await link.ask(frame), CommandDone)
+            assert isinstance(await link.ask(frame), CommandResult)
 
 
 async def test_an_agent_does_not_end_its_own_host(house: House, puppet: Puppet) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.host.structured import session_removal as watch
-from kasmon.host.structured.session_removal import removed
+from kasmon.host.structured import host as watch
+from kasmon.host.structured.host import wait_for_removal
 from kasmon.model.commands import Prompt, Stop
 from kasmon.model.events import SessionStarted
 from tests.host.house import ME, House, do
@@ -17,13 +17,13 @@ from tests.waiting import auntil
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(watch, "REMOVAL_CHECK_S", 0.01)
 
 
 async def test_what_is_missing_for_a_moment_was_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([True, False, True, False, True, True])
     monkeypatch.setattr(watch, "_is_missing", lambda _: next(looks))
-    await removed(tmp_path)
+    await wait_for_removal(tmp_path)
 
     assert [] == list(looks)
 

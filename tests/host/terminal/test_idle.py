@@ -11,7 +11,7 @@ import pytest
 
 from kasmon.errors import HostUnreachableError
 from kasmon.host.rpc.connect import HostLink, link
-from kasmon.host.rpc.frames import CommandDone, ExecuteCommand, Quit, StartSession
+from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, Quit, StartSession
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.rpc.server import HostServer
 from kasmon.host.terminal.host import HostIdleTimer, TmuxHost
@@ -116,14 +116,16 @@ async def test_who_comes_while_it_closes_is_either_served_or_not_let_in(inn: Inn
     served = 0
     for ticks in range(30):
         path = inn.places.runtime / f"{ticks}.sock"
-        server = HostServer(path, lambda connection, frame: CommandDone(n=2) if isinstance(frame, Quit) else None, lost)
+        server = HostServer(
+            path, lambda connection, frame: CommandResult(n=2) if isinstance(frame, Quit) else None, lost
+        )
         await server.start()
         opening = asyncio.create_task(HostLink.open(path))
         for _ in range(ticks):
             await asyncio.sleep(0)
         if server.is_busy:
             client = await opening
-            assert isinstance(await client.ask(Quit(n=0)), CommandDone)
+            assert isinstance(await client.ask(Quit(n=0)), CommandResult)
             await client.aclose()
             served += 1
         else:

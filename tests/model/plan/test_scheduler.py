@@ -9,7 +9,7 @@ from kasmon.model.commands import NO_TURN, Receipt, ReceiptState
 from kasmon.model.plan.events import PlanEnded, PlanFact, TaskDone, TaskFailed
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun
-from kasmon.model.session import HostSeen
+from kasmon.model.session import HostProbe
 from kasmon.model.session_state import SessionState
 from tests.model.plan.plans import (
     NOW,
@@ -393,8 +393,8 @@ def test_where_nobody_can_be_asked_an_agent_that_stays_lost_has_failed() -> None
 
 def test_where_nobody_can_be_asked_an_agent_whose_host_does_not_come_back_has_failed() -> None:
     of, at = plan(task("a")), run(began("a"), headless=True)
-    gone = msgspec.structs.replace(session("a"), state=S.UNSURE, since=NOW, host=HostSeen(pid=None, alive=False))
-    there = msgspec.structs.replace(gone, host=HostSeen(pid=7, alive=True))
+    gone = msgspec.structs.replace(session("a"), state=S.UNSURE, since=NOW, host=HostProbe(pid=None, alive=False))
+    there = msgspec.structs.replace(gone, host=HostProbe(pid=7, alive=True))
 
     assert [] == steps(of, at, gone, now=NOW + 50)
     assert ["failed a: its host is gone for 60 s and did not come back"] == steps(of, at, gone, now=NOW + 61)
@@ -404,7 +404,7 @@ def test_where_nobody_can_be_asked_an_agent_whose_host_does_not_come_back_has_fa
 
 def test_an_agent_that_outlived_its_host_is_ended_before_its_task_is_tried_again() -> None:
     of = plan(task("a", retries=1))
-    gone = msgspec.structs.replace(session("a"), state=S.UNSURE, since=NOW, host=HostSeen(pid=None, alive=False))
+    gone = msgspec.structs.replace(session("a"), state=S.UNSURE, since=NOW, host=HostProbe(pid=None, alive=False))
     found = next_of(of, run(*failed("a"), headless=True), gone)
 
     assert gone.is_orphaned

@@ -16,9 +16,8 @@ import pytest
 from kasmon.errors import GitError, NotFoundError, RefusedError, SandboxError
 from kasmon.sandbox.checkpoint import checkpoints as module
 from kasmon.sandbox.checkpoint import object_store, scan
-from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore, RetentionLimits
 from kasmon.sandbox.checkpoint.manifest import FILE, RACY_NS, Manifest, ManifestEntry, find_unread, mark_unsettled
-from kasmon.sandbox.checkpoint.retention import RetentionLimits
 from kasmon.sandbox.checkpoint.scan import ScanBounds
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters
 

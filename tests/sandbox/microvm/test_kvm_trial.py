@@ -104,19 +104,21 @@ class TestOnThisMachine:
         ended(vm)
 
     def test_kvm_that_hangs_is_ended_and_told_and_not_tried_again(self, vm: MicroVm) -> None:
-        said = vm.carried(emulated_ms=500)
+        said = vm.provisioning.carried(emulated_ms=500)
 
         assert re.match("emulated, without KVM: a machine with it did not boot within 3.0 s, and was ended", said)
-        assert EMULATED == vm.accelerator
+        assert EMULATED == vm.provisioning.accelerator
         assert [] == list(vm.ground.base.glob("*/lock"))
-        again = MicroVm(vm.places, image=vm.image_folder, program=vm.program)
-        again._time_start = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
-        assert said == again.carried()
+        again = MicroVm(vm.places, image=vm.provisioning.image_folder, program=vm.provisioning.program)
+        again.provisioning._time_start = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
+        assert said == again.provisioning.carried()
 
     def test_where_it_was_faster_and_fails_later_the_machine_is_emulated_and_says_so(self, vm: MicroVm) -> None:
-        kvm_trial.store_trial(vm._trial, kvm_trial.run_trial(vm._identity, starting(tcg=9000, kvm=1)))
-        assert CARRIED == vm.accelerator
-        assert vm.made_by.cpu.endswith(" kvm")
+        kvm_trial.store_trial(
+            vm.provisioning._trial, kvm_trial.run_trial(vm.provisioning._identity, starting(tcg=9000, kvm=1))
+        )
+        assert CARRIED == vm.provisioning.accelerator
+        assert vm.provisioning.made_by.cpu.endswith(" kvm")
         policy = SandboxPolicy(session=SessionId("a" * 8), tier="microvm")
 
         runtime = vm.create(policy)
@@ -124,6 +126,6 @@ class TestOnThisMachine:
         assert any(
             "Machines are emulated from now on: a machine with it did not start" in each for each in runtime.notices
         )
-        assert EMULATED == vm.accelerator
-        assert not vm.made_by.cpu.endswith(" kvm")
-        assert not msgspec.json.decode(vm._trial.read_bytes(), type=kvm_trial.KvmTrial).is_carried
+        assert EMULATED == vm.provisioning.accelerator
+        assert not vm.provisioning.made_by.cpu.endswith(" kvm")
+        assert not msgspec.json.decode(vm.provisioning._trial.read_bytes(), type=kvm_trial.KvmTrial).is_carried

@@ -12,7 +12,7 @@ from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import MIB, SIZES
 from kasmon.sandbox.guest.mux_frames import ASK, DATA, PIECE, SAID, MuxRecordReader, WrongRecordError, packed, told
 from kasmon.sandbox.microvm import image
-from kasmon.sandbox.microvm.cpio import CpioArchive
+from kasmon.sandbox.microvm.initrd import CpioArchive
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
 from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
 from kasmon.sandbox.microvm.qemu import CPU, MACHINE, PROGRAMS_BYTES, OpenFiles, build_command_line

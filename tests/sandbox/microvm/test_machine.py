@@ -141,7 +141,7 @@ def test_a_session_never_has_two_machines(vm: MicroVm, make: Make) -> None:
     with pytest.raises(SandboxError, match="it already has a running one"):
         vm.create(policy)
     with pytest.raises(SandboxError, match="another machine of this session is running"):
-        start_machine(VmFiles(vm.ground, policy), vm.means, vm._code())
+        start_machine(VmFiles(vm.ground, policy), vm.provisioning.means, vm.provisioning._code())
 
     assert vm.find(policy, runtime)
     assert vm.adopt(policy) == runtime
@@ -171,12 +171,12 @@ def test_a_memory_that_another_processor_qemu_or_image_wrote_is_refused(
     """QEMU itself goes on from it, and says nothing."""
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
-    vm.made_by = msgspec.structs.replace(vm.made_by, **{field: value})
+    vm.provisioning.made_by = msgspec.structs.replace(vm.provisioning.made_by, **{field: value})
 
     with pytest.raises(SnapshotRefusedError, match=f"another {field}"):
         vm.resume(policy, runtime, slept)
 
-    del vm.made_by
+    del vm.provisioning.made_by
     assert vm.find(policy, vm.resume(policy, runtime, slept))
 
 
@@ -224,11 +224,13 @@ def test_a_qemu_that_does_not_start_or_dies_at_once_takes_no_memory(vm: MicroVm,
     ran(runtime, "python", "x = 42")
     slept = kept(vm, policy, runtime)
     broken = open_to_others(tmp_path) / "qemu"
-    broken.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {vm.program} --version\necho no memory >&2\nexit 1\n')
+    broken.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exec {vm.provisioning.program} --version\necho no memory >&2\nexit 1\n'
+    )
     broken.chmod(0o755)
 
     with pytest.raises(SandboxError):
-        MicroVm(vm.places, image=vm.image_folder, program=str(broken)).resume(policy, runtime, slept)
+        MicroVm(vm.places, image=vm.provisioning.image_folder, program=str(broken)).resume(policy, runtime, slept)
 
     assert vm.adopt(policy) is None
     snapshot = vm.kept(policy)
@@ -307,7 +309,7 @@ def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the
     ran(runtime, "python", "x = 42")
     lot = VmFiles(vm.ground, policy)
     send_request(lot.control, 60, "freeze")
-    next_one = MicroVm(vm.places, image=vm.image_folder)
+    next_one = MicroVm(vm.places, image=vm.provisioning.image_folder)
     found = next_one.adopt(policy)
     assert found == runtime
     assert "42\n" == ran(next_one.resume(policy, found, PauseResult(held=True)), "python", "print(x)").stdout
@@ -321,9 +323,9 @@ def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the
 
 
 def test_a_warm_machine_of_another_version_is_not_copied(vm: MicroVm) -> None:
-    stock, other = vm.stock("default"), msgspec.structs.replace(vm.made_by, image="another")
+    stock, other = vm.provisioning.stock("default"), msgspec.structs.replace(vm.provisioning.made_by, image="another")
 
-    assert stock.origin(vm.made_by).memory is not None
+    assert stock.origin(vm.provisioning.made_by).memory is not None
     origin = stock.origin(other)
 
     assert (None, stock.plain) == (origin.memory, origin.base)
@@ -331,13 +333,13 @@ def test_a_warm_machine_of_another_version_is_not_copied(vm: MicroVm) -> None:
 
 
 def test_a_warm_machine_that_is_cut_is_not_copied(vm: MicroVm, tmp_path: Path) -> None:
-    shutil.copytree(vm.stock("default").folder, tmp_path / vm.stock("default").folder.name)
+    shutil.copytree(vm.provisioning.stock("default").folder, tmp_path / vm.provisioning.stock("default").folder.name)
     stock = WarmPool(tmp_path, SIZES["default"])
-    memory = stock.origin(vm.made_by).memory
+    memory = stock.origin(vm.provisioning.made_by).memory
     assert memory is not None
     os.truncate(memory, memory.stat().st_size - 1)
 
-    origin = stock.origin(vm.made_by)
+    origin = stock.origin(vm.provisioning.made_by)
 
     assert (None, stock.plain) == (origin.memory, origin.base)
     assert "truncated" in origin.why
@@ -350,8 +352,8 @@ def test_the_first_machine_of_a_size_is_put_away_warm_and_goes_on_and_the_next_o
     image = shared / "state" / "image"
     image.parent.mkdir()
     image.symlink_to(IMAGE)
-    vm.__dict__.pop("means", None)
-    vm.image_folder = image
+    vm.provisioning.__dict__.pop("means", None)
+    vm.provisioning.image_folder = image
     (shared / "seen").mkdir()
     _, first = make(
         "a", size="build", hosts=("example.org",), mounts=(Mount(source=str(shared / "seen"), target="/srv/seen"),)
@@ -402,7 +404,7 @@ def test_a_program_of_this_machine_is_in_it_for_reading_also_after_a_sleep_and_i
     program.chmod(0o700)
     policy, other = (SandboxPolicy(session=SessionId(name * 8), tier="microvm") for name in "ab")
     fitted = vm.fitted(policy, (str(program),), str(shared), {})
-    disk, greet = vm.disks.of(fitted.programs), fitted.argv[0]
+    disk, greet = vm.provisioning.disks.of(fitted.programs), fitted.argv[0]
     try:
         runtime = vm.lodge(policy, fitted)
         said = ran(runtime, "bash", f"{greet}; echo x > {greet}")

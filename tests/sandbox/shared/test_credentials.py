@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from kasmon.model.sandbox.policy import Credential
+from kasmon.sandbox.microvm.snapshot_writer import scrub
 from kasmon.sandbox.shared.credentials import (
     SETTLED_NS,
     CredentialFindings,
@@ -20,7 +21,6 @@ from kasmon.sandbox.shared.credentials import (
     holders,
     looked_up,
 )
-from kasmon.sandbox.shared.memory_scrub import scrub
 from tests.waiting import until
 
 SECRET = 's3cr/t "värde" 42'

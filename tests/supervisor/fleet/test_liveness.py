@@ -16,7 +16,7 @@ from kasmon.model.evidence import SETTLE_S
 from kasmon.model.permission import Request, RequestId, RequestKind, SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxRuntime
-from kasmon.model.session import HostSeen, Session, created
+from kasmon.model.session import HostProbe, Session, created
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.fleet.liveness import (
     AGENT_ALIVE,
@@ -59,7 +59,7 @@ def test_with_its_host_alive_a_session_is_what_its_facts_say(mode: Mode) -> None
     shown = derive(session, HOSTED, NOW + 9)
 
     assert SessionState.WORKING is shown.state
-    assert HostSeen(pid=77, alive=True) == shown.host
+    assert HostProbe(pid=77, alive=True) == shown.host
 
 
 def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_any_new_fact() -> None:
@@ -76,7 +76,7 @@ def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_any_ne
 
 
 def test_a_host_that_does_not_say_who_it_is_counts_as_alive() -> None:
-    assert HostSeen(pid=None, alive=True) == derive(working(), Liveness(host=0), NOW + 9).host
+    assert HostProbe(pid=None, alive=True) == derive(working(), Liveness(host=0), NOW + 9).host
 
 
 @pytest.mark.parametrize("session", [folded(started()), working(), folded()], ids=["idle", "working", "starting"])
@@ -118,7 +118,7 @@ def test_a_structured_session_without_host_and_agent_is_lost() -> None:
 
     assert SessionState.LOST is shown.state
     assert "host is gone" in shown.end_why
-    assert HostSeen(pid=None, alive=False) == shown.host
+    assert HostProbe(pid=None, alive=False) == shown.host
 
 
 def sandboxed(phase: SandboxPhase, *, held: bool = True) -> Session:

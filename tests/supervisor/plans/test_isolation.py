@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 
 from kasmon.errors import RefusedError
 from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.frames import CommandDone, DescribePane, ExecuteCommand, Frame, FromClient, Hello, PaneSeen
+from kasmon.host.rpc.frames import (
+    CommandResult,
+    DescribePane,
+    ExecuteCommand,
+    Frame,
+    FromClient,
+    Hello,
+    PaneDescription,
+)
 from kasmon.host.rpc.server import HostServer
 from kasmon.launch import base_environment
 from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
@@ -367,13 +375,13 @@ class Terminals:
     def _answer(self, frame: FromClient) -> Frame:
         if isinstance(frame, DescribePane):
             where = self.folders[frame.session]
-            return PaneSeen(
+            return PaneDescription(
                 n=frame.n, width=80, height=24, cursor=(0, 0), title="", cwd=where, window="@1", clients=0, attach=()
             )
         assert isinstance(frame, ExecuteCommand)
         self._harm(self.folders[frame.session])
         typed = Receipt(id=ReceiptId("r1"), session=frame.session, state=ReceiptState.SUBMITTED, at=time.time())
-        return CommandDone(n=frame.n, receipt=typed)
+        return CommandResult(n=frame.n, receipt=typed)
 
 
 class Harm:

@@ -7,7 +7,7 @@ from kasmon.model.events import SignalSeen
 from kasmon.model.evidence import Signal
 from kasmon.model.permission import RequestKind
 from kasmon.sanitize import clean_line
-from kasmon.tmux.program_status import ProgramStatus, StatusScanner
+from kasmon.tmux.output_scanner import ProgramStatus, StatusScanner
 
 QUIET_S: Final = 2.0
 """An agent that printed nothing for this long is quiet."""

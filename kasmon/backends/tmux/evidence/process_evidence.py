@@ -3,13 +3,16 @@
 `look` runs in a thread, one at a time for each agent. It never writes to the agent's files.
 """
 
+import contextlib
 import json
+import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox
-from kasmon.backends.tmux.evidence import claude_registry, hooks, opencode_calls
+from kasmon.backends.tmux.evidence import claude_registry, hooks
 from kasmon.backends.tmux.evidence.claude_registry import RegistryStatus
 from kasmon.backends.tmux.evidence.codex_rollout import CodexRollout, rollout
 from kasmon.backends.tmux.evidence.hooks import HookNotes, HookStatus
@@ -18,9 +21,19 @@ from kasmon.model.agent_program import SHELLS
 from kasmon.model.events import SignalSeen
 from kasmon.model.evidence import SIGSTOP
 from kasmon.process_identity import variables_of
+from kasmon.store.fleet_cache import connect
 
 REGISTERED: Final = frozenset({"claude"})
 """Programs that keep a registry."""
+
+OPENCODE_PARTS: Final = 40
+"""How many of the newest parts of its conversations are read."""
+OPENCODE_PART_BYTES: Final = 256 * 1024
+OPENCODE_QUERY: Final = (
+    "SELECT data FROM part WHERE session_id IN (SELECT id FROM session ORDER BY time_updated DESC LIMIT 8)"
+    ' AND length(data) <= ? AND data LIKE \'{"type":"tool"%\' AND data LIKE \'%"status":"running"%\''
+    " ORDER BY time_created DESC LIMIT ?"
+)
 
 
 class ToolCallEvidence(NamedTuple):
@@ -76,7 +89,7 @@ class ProcessEvidence:
             inputs = list(self._calls.values())
         if self._program == "opencode":
             variables = variables_of(self._pids[-1]) or variables_of(self._pid)
-            inputs += opencode_calls.waiting(variables, None if self._sandbox is None else self._sandbox.home)
+            inputs += read_opencode_calls(variables, None if self._sandbox is None else self._sandbox.home)
         return list(dict.fromkeys(call for each in inputs if (call := call_of(each)) is not None))
 
     def _read_notes(self) -> None:
@@ -191,3 +204,26 @@ def call_of(given: object) -> ToolCallEvidence | None:
         return ToolCallEvidence(text, text) if text else None
     fields.pop("description", None)  # the agent's description, which has no effect
     return ToolCallEvidence(command, "\n".join((command, *(f"{key}: {value}" for key, value in fields.items()))))
+
+
+def read_opencode_calls(variables: Mapping[str, str], home: Path | None = None) -> list[object]:
+    """Return the inputs of the unfinished tool calls; none if the database is missing or has another schema. Blocks.
+
+    The database may be shared by several opencodes: their calls are included.
+
+    Args:
+        variables: the agent's environment.
+        home: its home as seen from here, where it has one of its own.
+    """
+    data = str(home / ".local/share") if home else variables.get("XDG_DATA_HOME", "")
+    file = Path(data or Path(variables.get("HOME", "")) / ".local/share") / "opencode" / "opencode.db"
+    found: list[object] = []
+    with contextlib.suppress(OSError, sqlite3.Error, ValueError):
+        if file.is_absolute() and file.is_file() and not file.is_symlink():
+            with contextlib.closing(connect(file)) as database:
+                for (text,) in database.execute(OPENCODE_QUERY, (OPENCODE_PART_BYTES, OPENCODE_PARTS)).fetchall():
+                    with contextlib.suppress(ValueError, RecursionError, AttributeError, TypeError):
+                        state = json.loads(text)["state"]
+                        if state["status"] == "running":
+                            found.append(state["input"])
+    return found

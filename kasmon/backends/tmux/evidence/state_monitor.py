@@ -18,11 +18,10 @@ from kasmon.backends.tmux.evidence.screen_reader import PaneScreenReader, Screen
 from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
 from kasmon.backends.tmux.evidence.screen_schedule import ScreenSchedule
 from kasmon.backends.tmux.evidence.signal_ledger import OUTLASTED, SignalLedger
-from kasmon.backends.tmux.evidence.title_scanner import TitleScanner
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.detection.activity import last_activity
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows
+from kasmon.detection.reader import find_last_activity
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.screenshot import LONGEST_TITLE
 from kasmon.errors import KasmonError, SessionEndedError
@@ -33,6 +32,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line
 from kasmon.tmux import requests as ask
 from kasmon.tmux.formats import PaneText
+from kasmon.tmux.output_scanner import TitleScanner
 from kasmon.tmux.requests import PaneScreen
 
 BETTER: Final = frozenset({"process", "program", "registry", "hook", "title"})
@@ -182,7 +182,7 @@ class StateMonitor:
         if rules is None or not rules.activity.first:
             return None
         seen = self._pane_reader.seen
-        return last_activity(seen.shot, seen.reading.composer, rules) if seen is not None else ""
+        return find_last_activity(seen.shot, seen.reading.composer, rules) if seen is not None else ""
 
     def answered(self) -> None:
         """Record that the request was answered and read the screen soon."""

@@ -25,8 +25,7 @@ from typing import Final, Protocol
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
 from kasmon.backends.tmux.input.full_view import FullView
-from kasmon.backends.tmux.input.menu import holds, is_open, is_toggled
-from kasmon.detection.menu_answer import MenuAnswer, course
+from kasmon.detection.menu_answer import MenuAnswer, course, is_filled_in, is_open, is_toggled
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.errors import (
     KasmonError,
@@ -233,7 +232,9 @@ class _AnswerAttempt:
                 lambda now: is_open(now, before, menu_answer), "does not open for a custom answer"
             )
         await self._press(seen, now, menu_answer.words.encode(), marked=menu_answer.choice)
-        seen, now = await self._changed(lambda now: holds(now, before, menu_answer), "does not show what was typed")
+        seen, now = await self._changed(
+            lambda now: is_filled_in(now, before, menu_answer), "does not show what was typed"
+        )
         await self._press(seen, now, ENTER, marked=menu_answer.choice, decides=True)
 
     async def _toggle(self, wanted: frozenset[int]) -> None:

@@ -45,7 +45,7 @@ HOLD_BYTES = 1024 * 1024
 MOST_BYTES = 64 * 1024 * 1024
 """With so much unread by a client, its connection is closed; kasmon's own guest never sends as much."""
 
-Words = dict[str, object]
+JsonObject = dict[str, object]
 
 
 def serve() -> None:
@@ -58,7 +58,7 @@ def serve() -> None:
 
 
 class VmHostEnd:
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: JsonObject) -> None:
         self._ours, theirs = socket.socketpair()
         self._ours.setblocking(False)
         os.set_inheritable(theirs.fileno(), True)
@@ -117,7 +117,7 @@ class VmHostEnd:
         self._ways.ask(self._listener(words["ports"]), self._ways.call)
         self._report_ready(words, {"qemu": self._qemu})
 
-    def _report_ready(self, words: Words, said: Words) -> None:
+    def _report_ready(self, words: JsonObject, said: JsonObject) -> None:
         handle = int(str(words["ready"]))
         os.write(handle, json.dumps(said).encode() + b"\n")
         os.close(handle)
@@ -198,7 +198,7 @@ class VmHostEnd:
             return
         self._ways.serve()
 
-    def _handle_message(self, words: Words) -> None:
+    def _handle_message(self, words: JsonObject) -> None:
         what = words["tell"]
         if what == "ready":
             self._is_ready = True
@@ -227,7 +227,7 @@ class VmHostEnd:
             self._mirror = self._mirrors[str(words["tree"])]
             self._apply(lambda mirror: mirror.take(words))
 
-    def _learn(self, tree: FolderChanges, words: Words) -> None:
+    def _learn(self, tree: FolderChanges, words: JsonObject) -> None:
         """Record what the machine already had before this host end started."""
         if tree.is_level:
             return
@@ -372,7 +372,7 @@ class VmHostEnd:
             held[:] = rest
             self._handle_request(stream, json.loads(line))
 
-    def _handle_request(self, stream: socket.socket, words: Words) -> None:
+    def _handle_request(self, stream: socket.socket, words: JsonObject) -> None:
         if words["do"] == "wait":
             if self._is_ready:
                 self._answer(stream, {})
@@ -406,6 +406,6 @@ class VmHostEnd:
         else:
             self._send(told(ASK, {**words, "id": name}))
 
-    def _answer(self, stream: socket.socket, words: Words) -> None:
+    def _answer(self, stream: socket.socket, words: JsonObject) -> None:
         with contextlib.suppress(OSError):
             stream.sendall(json.dumps(words).encode() + b"\n")

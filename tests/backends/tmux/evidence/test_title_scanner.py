@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.backends.tmux.evidence.title_scanner import TitleScanner
+from kasmon.tmux.output_scanner import TitleScanner
 
 TITLES = [b"\x1b]0;a title\x07", b"\x1b]2;a title\x1b\\", b"\x1bka title\x1b\\"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kasmon.backends.tmux.evidence import hooks, opencode_calls
+from kasmon.backends.tmux.evidence import hooks, process_evidence
 from kasmon.backends.tmux.evidence.hook_setup import EMIT
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence, ToolCallEvidence, call_of
 from kasmon.emit import CALL_BYTES
@@ -130,7 +130,7 @@ def test_opencode_has_written_down_what_it_is_about_to_run(tmp_path: Path) -> No
     done = {"status": "completed", "input": {"command": "ls"}}
     waits = {"status": "running", "input": {"command": COMMAND}}
 
-    assert [waits["input"]] == opencode_calls.waiting(recorded(tmp_path, done, waits))
+    assert [waits["input"]] == process_evidence.read_opencode_calls(recorded(tmp_path, done, waits))
 
 
 @pytest.mark.parametrize("what", ["nothing", "no database", "another schema", "a link"])
@@ -145,4 +145,4 @@ def test_without_a_database_that_can_be_read_no_call_is_known(tmp_path: Path, wh
     elif what == "a link":
         file.symlink_to("/dev/zero")
 
-    assert [] == opencode_calls.waiting({"XDG_DATA_HOME": str(tmp_path)})
+    assert [] == process_evidence.read_opencode_calls({"XDG_DATA_HOME": str(tmp_path)})

@@ -1,5 +1,6 @@
-"""Scanner for OSC 7501, the Program Status Protocol, in the output of programs. Sans-IO.
+"""Scanners of what a pane prints: reports of the Program Status Protocol (OSC 7501), and window titles. Sans-IO.
 
+Agents show their state in both, titles some ten times a second. So both are read at once, without asking tmux.
 `ESC ] 7501 ; state=… [:kind=…] [:msg=base64] … BEL`, keys and values after the number separated by `:` or `;`.
 All other output is ignored.
 """
@@ -14,6 +15,24 @@ from kasmon.terminal_text.sequences import Grammar, SequenceScanner
 
 _REPORTS: Final = Grammar((b"]7501;",), longest_bytes=4096)
 STATES: Final = frozenset({"idle", "working", "done", "blocked", "error", "clear"})
+
+_TITLES: Final = Grammar((b"]0;", b"]2;", b"k"), longest_bytes=1024)
+
+
+class TitleScanner:
+    """Finds titles (OSC 0 and 2, tmux's own ESC k) in a pane's output, however it is cut into pieces."""
+
+    def __init__(self) -> None:
+        self._scanner = SequenceScanner(_TITLES)
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Return the last title that *data* completes, as foreign bytes; None if it completes none."""
+        if not self._scanner.rest and b"\x1b" not in data:
+            return None
+        found = None
+        for _, title in self._scanner.feed(data):
+            found = found if title is None else title
+        return found
 
 
 class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True):
