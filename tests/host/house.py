@@ -22,7 +22,7 @@ from kasmon.host.rpc.connect import HostLink
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.structured.host import StructuredHost
-from kasmon.model.commands import AgentCommand, Launch, Mode, Prompt, Requeue
+from kasmon.model.commands import AgentCommand, Launch, Mode, Prompt, Requeue, SandboxCommand
 from kasmon.model.events import Event
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
@@ -149,7 +149,7 @@ class House:
                     child.wait(10)
 
 
-async def do(link: HostLink, wish: AgentCommand | Requeue, session: SessionId = ME) -> CommandResult:
+async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:
     """What the host answers to *wish*."""
     answer = await link.ask(ExecuteCommand(n=0, session=session, wish=wish), limit_s=25)
     assert isinstance(answer, CommandResult)

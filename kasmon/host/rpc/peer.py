@@ -43,11 +43,11 @@ def is_ours(peer: PeerProcess) -> bool:
 
 
 async def must_be_a_person(
-    pid: int, agent: int | None, *, is_agents: bool = False, deed: str = "answer requests"
+    pid: int, agent: int | None, *, is_agents: bool = False, action: str = "answer requests"
 ) -> None:
     """Refuse process *pid* if it belongs to an agent, of which process *agent* is one, or declares so (*is_agents*).
 
-    *deed*: what it wants to do, for the message.
+    *action*: what it wants to do, for the message.
 
     Raises:
         RefusedError: if it does; the hint contains the evidence.
@@ -56,7 +56,7 @@ async def must_be_a_person(
     shown = "it says so itself" if is_agents else await asyncio.to_thread(evidence, pid, agents)
     if shown:
         raise RefusedError(
-            f"an agent cannot {deed}.",
+            f"an agent cannot {action}.",
             hint=f"Do it in your own terminal: this came from a process of kasmon ({shown}).",
         )
 

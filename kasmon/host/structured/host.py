@@ -355,9 +355,9 @@ class StructuredHost:
         await self._log_writer.written(WRITTEN_S)
         return CommandResult(n=frame.n, receipt=receipt)
 
-    async def _check_person(self, connection: ClientConnection, deed: str) -> None:
+    async def _check_person(self, connection: ClientConnection, action: str) -> None:
         agent, is_agents = self._log_writer.session.pid, connection.as_agent
-        await must_be_a_person(connection.peer_pid, agent, is_agents=is_agents, deed=deed)
+        await must_be_a_person(connection.peer_pid, agent, is_agents=is_agents, action=action)
 
     def _check_settings(self, configure: Configure) -> None:
         can = self._backend.abilities

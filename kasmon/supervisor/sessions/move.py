@@ -119,7 +119,7 @@ async def move(
     if problem and not changes_permissions:
         raise PermissionModeError(session.name, problem)
     if problem:
-        await must_be_a_person(os.getpid(), None, deed="change a permission mode")
+        await must_be_a_person(os.getpid(), None, action="change a permission mode")
     previous_profile = resolve(config, before.agent, session.mode, sandbox=before.sandbox or "")
     previous_launch, _ = _build_launch(session, before, previous_profile, conversation, permissions)
     if session.state in ALIVE:

@@ -570,7 +570,7 @@ async def test_a_process_of_an_agents_own_may_not_answer(house: House, puppet: P
     assert [] == answers(puppet)
 
 
-def _commanded_by_a_child(house: House, wish: AgentCommand, marked: bool) -> str:
+def _commanded_by_a_child(house: House, wish: AgentCommand | Allow, marked: bool) -> str:
     """What a process that this one starts is answered to *wish*; *marked*: with the variable of an agent."""
     variables = dict(os.environ) | ({"KASMON_SESSION": "someones"} if marked else {})
     frame = msgspec.json.encode(ExecuteCommand(n=0, session=ME, wish=wish)).decode()
