@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kasmon.backends.claude.agent import LONGEST_BYTES, read_text
-from kasmon.backends.claude.history import PromptPresence, carried, conversation_of, memory, prompts, transcript
+from kasmon.backends.claude.history import PromptPresence, carried, conversation_of, memory, prompts
+from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.model.commands import ConversationUsage
 
 CONVERSATION = "0b7c1f2e-0000-4000-8000-000000000001"
@@ -67,7 +68,7 @@ def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
 def test_a_conversation_without_a_transcript_is_none(tmp_path: Path, name: str) -> None:
     written(tmp_path, user("one"))
 
-    assert transcript(tmp_path, name) is None
+    assert claude_transcript(tmp_path, name) is None
     assert PromptPresence.NO_TRANSCRIPT is memory(tmp_path, name, "one")
 
 
