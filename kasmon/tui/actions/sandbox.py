@@ -1,6 +1,6 @@
 """Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Allow, Checkpoint, Continue, Mode, Pause, Restore, Resume, SandboxCommand
@@ -9,7 +9,8 @@ from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.base import ActionGroup
+from kasmon.tui.actions.dialogs import confirm, confirm_command, find_location
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import SendToAgent
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
@@ -18,10 +19,21 @@ if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.messages import SandboxActionRequested, SandboxPreviewRequested
     from kasmon.tui.sandbox.screen import SandboxScreen
+    from kasmon.tui.session_pane import SessionPane
 
 
-class SandboxActions(ActionGroup):
-    """The app's actions on sandboxes."""
+class SandboxDashboard(Dashboard, Protocol):
+    """What these actions need."""
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+
+
+class SandboxActions:
+    """The actions on sandboxes."""
+
+    def __init__(self, app: SandboxDashboard) -> None:
+        self.app = app
 
     # On the selected session.
 
@@ -36,7 +48,7 @@ class SandboxActions(ActionGroup):
 
     def wake(self) -> None:
         """Resume its sandbox, or continue its agent if Ctrl-Z stopped that."""
-        selected = self._selected()
+        selected = self.app.main_view.table.selected_session
         if selected is not None and selected.is_stopped:
             self.app.want(SendToAgent(session=selected.id, wish=Continue()))
         elif (session := self._with_live_sandbox()) is not None:
@@ -71,7 +83,7 @@ class SandboxActions(ActionGroup):
                 app.want(SendToAgent(session=each.id, wish=Pause()))
             dialog.dismiss()
 
-        self._confirm(Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
+        confirm(self.app, Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
 
     def sandbox(self) -> None:
         """Show the history and checkpoints of the selected session's sandbox."""
@@ -142,27 +154,31 @@ class SandboxActions(ActionGroup):
                     f"Restore {name} to {point}? Files and saved interpreter state are restored.",
                     "The current state is saved first, as a checkpoint.",
                 )
-                self._confirm_command(
-                    "Restore", lines, "restore", SendToAgent(session=session.id, wish=Restore(checkpoint=point))
+                confirm_command(
+                    self.app,
+                    "Restore",
+                    lines,
+                    "restore",
+                    SendToAgent(session=session.id, wish=Restore(checkpoint=point)),
                 )
             case "box_allow":
                 host = clean_line(wanted.host)
                 lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
-                self._confirm_command(
-                    "Allow", lines, "allow", SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
+                confirm_command(
+                    self.app, "Allow", lines, "allow", SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
                 )
 
     async def _turn_diff(self, session: Session, turn: int) -> None:
         from kasmon.model.transcript.file_changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
-        app, name, here = self.app, clean_line(session.name), self._location()
+        app, name, here = self.app, clean_line(session.name), find_location(self.app)
         try:
             files = split(await app.gateway.turn_diff(session.id, turn) if app.gateway is not None else "")
         except KasmonError as error:
             app.say(what_failed(error), severity="warning")
             return
-        if here != self._location():
+        if here != find_location(self.app):
             return
         if files:
             app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
@@ -211,7 +227,7 @@ class SandboxActions(ActionGroup):
         from kasmon.tui.dialogs.common import Confirmation
         from kasmon.tui.sandbox.entries import refused  # imports all sandbox history modules
 
-        gateway, here = self.app.gateway, self._location()
+        gateway, here = self.app.gateway, find_location(self.app)
         try:
             past = await gateway.sandbox(session.id) if gateway is not None else None
         except KasmonError:
@@ -229,8 +245,8 @@ class SandboxActions(ActionGroup):
             self._send(session, Resume())  # as slow as creating one, and the list shows it
             dialog.dismiss()
 
-        if here == self._location():
-            self._confirm(Confirmation("Resume without memory", lines, "resume anyway"), go_on)
+        if here == find_location(self.app):
+            confirm(self.app, Confirmation("Resume without memory", lines, "resume anyway"), go_on)
         else:
             self.app.say(lines[0], severity="warning")
 
@@ -254,7 +270,7 @@ class SandboxActions(ActionGroup):
 
     def _sandboxed(self) -> Session | None:
         """The selected session if it has a sandbox; notify the user if not."""
-        session = self._selected()
+        session = self.app.main_view.table.selected_session
         if session is not None and session.housing is None:
             self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
             return None

@@ -1,16 +1,14 @@
 """When to alert a user who may be absent: the bell at once, desktop and command a little later."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.gateway.protocol import NotifyPerson
 from kasmon.tui.notifications.alerts import Alert, Alerts
 from kasmon.tui.session_list.order import ListChange
-
-if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
 
 THERE_S: Final = 120.0
 """Without a key for this long, in seconds, the user may be absent although the window has the focus."""
@@ -18,10 +16,21 @@ BELL_S: Final = 2.0
 """The bell rings at most once in this time, in seconds."""
 
 
+class NotificationDashboard(Dashboard, Protocol):
+    """What the alerts need."""
+
+    @property
+    def app_focus(self) -> bool: ...
+    @property
+    def is_too_small(self) -> bool: ...
+    def quiet_for(self) -> float: ...
+    def bell(self) -> None: ...
+
+
 class NotificationController:
     """The alerts of one dashboard. States from before it opened cause none, so a restart sends none."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    def __init__(self, app: NotificationDashboard) -> None:
         self.app = app
         self.alerts = Alerts()
         self._rung_at = float("-inf")

@@ -379,7 +379,7 @@ async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> 
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app.main_view.table.select(README)
-        app.action_do("open")
+        app.key_dispatcher.run("open")
         await settled(pilot)
 
         view = app.session_pane.widget
@@ -392,7 +392,7 @@ async def test_who_reads_before_all_is_there_reads_on() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app.main_view.table.select(README)
-        app.action_do("read_story")
+        app.key_dispatcher.run("read_story")
         await settled(pilot)
         await auntil(lambda: app.session_pane.transcripts.of(README).cursor)
         await settled(pilot)

@@ -543,7 +543,7 @@ async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
         await closed(pilot)
 
         world_of(pilot).refusing = SessionEndedError("readme")
-        app_of(pilot).action_do("explain")
+        app_of(pilot).key_dispatcher.run("explain")
         await auntil(lambda: sentence(SessionEndedError("readme").message) in text_of(pilot.app))
 
 

@@ -4,14 +4,22 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Protocol
 
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 
 from kasmon.errors import UnableError
 
 
-async def attached(app: App[Any], argv: Sequence[str]) -> None:
+class SuspendableApp(Protocol):
+    """An app that can leave its terminal to another program."""
+
+    def suspend(self) -> AbstractContextManager[None]: ...
+    def refresh(self, *, layout: bool) -> object: ...
+
+
+async def run_in_terminal(app: SuspendableApp, argv: Sequence[str]) -> None:
     """Run *argv* on this terminal until it ends; then the app resumes, in the terminal's current size.
 
     Raises:
