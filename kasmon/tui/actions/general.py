@@ -199,6 +199,9 @@ class GeneralActions:
     def filter(self) -> None:
         self.app.main_view.begin_filter(self.app.keys)
 
+    def end_filter(self, *, kept: bool) -> None:
+        self.app.main_view.end_filter(kept=kept)
+
     def show_all(self) -> None:
         self.app.main_view.show_all()
 

@@ -4,6 +4,7 @@ The rows of a screen, a dialog box or an input are handled there: its `handlers`
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from kasmon.tui.actions.general import GeneralActions
 from kasmon.tui.actions.sandbox import SandboxActions
@@ -51,6 +52,8 @@ def build_handlers(
         "broadcast": general.broadcast,
         "filter": general.filter,
         "show_all": general.show_all,
+        "filter_keep": partial(general.end_filter, kept=True),
+        "filter_drop": partial(general.end_filter, kept=False),
         "search": general.search,
         "sort": general.sort,
         "waves": general.waves,
@@ -62,10 +65,15 @@ def build_handlers(
         "preview_up": general.preview_up,
         "preview_down": general.preview_down,
         "leave_focus": general.leave_focus,
-        "run_code": sandbox.run_code,
-        "interpreter": sandbox.interpreter,
-        "read_run": sandbox.read_run,
+        "run_code": partial(transcript.use_box, "run_code"),
+        "interpreter": partial(transcript.use_box, "interpreter"),
+        "read_run": partial(transcript.use_box, "read_run"),
+        "submit": partial(transcript.use_box, "submit"),
+        "newline": partial(transcript.use_box, "newline"),
+        "submit_later": partial(transcript.use_box, "submit_later"),
         "break_off": transcript.break_off,
+        "history_back": partial(transcript.use_box, "history_back"),
+        "history_on": partial(transcript.use_box, "history_on"),
         "read": transcript.read,
         "queue": transcript.queue,
         "read_up": general.read_up,

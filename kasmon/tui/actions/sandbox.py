@@ -1,5 +1,6 @@
 """Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kasmon.errors import KasmonError
@@ -34,6 +35,19 @@ class SandboxActions:
 
     def __init__(self, app: SandboxDashboard) -> None:
         self.app = app
+        self.screen_handlers: Mapping[str, Callable[[Session, SandboxActionRequested], None]] = {
+            "box_diff": self._show_turn_diff,
+            "box_restore": self._restore,
+            "box_fork": lambda session, wanted: self._ask_fork_name(session, wanted.checkpoint),
+            "box_fork_now": lambda session, _: self._ask_fork_name(session, ""),
+            "box_replay": lambda session, wanted: self._ask_fork_name(session, wanted.checkpoint, replays=True),
+            "box_allow": self._allow,
+            "box_keep": lambda session, _: self._send(session, Checkpoint()),
+            "box_freeze": lambda session, _: self._send(session, Pause()),
+            "box_pause": lambda session, _: self._pause(session),
+            "box_wake": lambda session, _: self._wake(session),
+        }
+        """The handler of each row of the sandbox screen that acts on the sandbox."""
 
     # On the selected session.
 
@@ -97,17 +111,6 @@ class SandboxActions:
         app.push_screen(screen)
         self.load_history(session.id, screen)
 
-    # In the code box.
-
-    def interpreter(self) -> None:
-        self._do_in_code_box("interpreter")
-
-    def run_code(self) -> None:
-        self._do_in_code_box("run_code")
-
-    def read_run(self) -> None:
-        self._do_in_code_box("read_run")
-
     # Requests of the sandbox screen.
 
     def load_history(self, session: SessionId, screen: "SandboxScreen") -> None:
@@ -129,44 +132,29 @@ class SandboxActions:
             screen.complain(what_failed(error))
 
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
-        """Do what the sandbox screen requests; what cannot be undone is confirmed first."""
-        session = self.app.main_view.table.session(wanted.session)
-        if session is None:
-            return
+        """Do what the sandbox screen requests."""
+        if (session := self.app.main_view.table.session(wanted.session)) is not None:
+            self.screen_handlers[wanted.action](session, wanted)
+
+    def _show_turn_diff(self, session: Session, wanted: "SandboxActionRequested") -> None:
+        self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
+
+    def _restore(self, session: Session, wanted: "SandboxActionRequested") -> None:
+        """Restore a checkpoint, once the user confirms."""
         name, point = clean_line(session.name), wanted.checkpoint
-        match wanted.action:
-            case "box_freeze":
-                self._send(session, Pause())
-            case "box_pause":
-                self._pause(session)
-            case "box_wake":
-                self._wake(session)
-            case "box_keep":
-                self._send(session, Checkpoint())
-            case "box_fork" | "box_fork_now":
-                self._ask_fork_name(session, point if wanted.action == "box_fork" else "")
-            case "box_replay":
-                self._ask_fork_name(session, point, replays=True)
-            case "box_diff":
-                self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
-            case "box_restore":
-                lines = (
-                    f"Restore {name} to {point}? Files and saved interpreter state are restored.",
-                    "The current state is saved first, as a checkpoint.",
-                )
-                confirm_command(
-                    self.app,
-                    "Restore",
-                    lines,
-                    "restore",
-                    SendToAgent(session=session.id, wish=Restore(checkpoint=point)),
-                )
-            case "box_allow":
-                host = clean_line(wanted.host)
-                lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
-                confirm_command(
-                    self.app, "Allow", lines, "allow", SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
-                )
+        lines = (
+            f"Restore {name} to {point}? Files and saved interpreter state are restored.",
+            "The current state is saved first, as a checkpoint.",
+        )
+        command = SendToAgent(session=session.id, wish=Restore(checkpoint=point))
+        confirm_command(self.app, "Restore", lines, "restore", command)
+
+    def _allow(self, session: Session, wanted: "SandboxActionRequested") -> None:
+        """Allow a network host, once the user confirms."""
+        name, host = clean_line(session.name), clean_line(wanted.host)
+        lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
+        command = SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
+        confirm_command(self.app, "Allow", lines, "allow", command)
 
     async def _turn_diff(self, session: Session, turn: int) -> None:
         from kasmon.model.transcript.file_changes import split
@@ -259,14 +247,6 @@ class SandboxActions:
         app = self.app
         taken = [each.name for each in app.fleet.sessions]
         app.push_screen(ForkDialog(app.look, app.keys, session, checkpoint, taken, replays=replays))
-
-    def _do_in_code_box(self, action: str) -> None:
-        """Make a click on the key bar do what the key does in the box."""
-        from kasmon.tui.transcript.code_box import CodeBox
-
-        session_view = self.app.session_pane.session_view
-        if session_view is not None and isinstance(session_view.box, CodeBox):
-            session_view.box.means(action)
 
     def _sandboxed(self) -> Session | None:
         """The selected session if it has a sandbox; notify the user if not."""

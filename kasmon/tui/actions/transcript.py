@@ -149,6 +149,13 @@ class TranscriptActions:
         if (session_view := self._session_view) is not None:
             session_view.end_find(kept=False)
 
+    # In the prompt box, which handles its keys itself: a click on the key bar does what the key does.
+
+    def use_box(self, action: str) -> None:
+        """Run this action of the prompt box or the code box."""
+        if (session_view := self._session_view) is not None and session_view.box is not None:
+            session_view.box.means(action)
+
     # The prompt queue.
 
     def queue(self) -> None:
