@@ -85,6 +85,7 @@ LATER_IMPORTS: Final = (
     "textual.widgets._input",
     "kasmon.tui.dialogs.common",
     "kasmon.tui.dialogs.new_session",
+    "kasmon.tui.dialogs.prompt",
     "kasmon.tui.permissions.card_screen",
     "kasmon.tui.permissions.inbox_screen",
     "kasmon.tui.transcript.view",

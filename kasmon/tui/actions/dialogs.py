@@ -45,7 +45,7 @@ def show_text(app: ScreenStack, title: str, rows: Callable[[int], Sequence[TextL
 
 def write_prompt(app: ScreenStack, sessions: Sequence[Session], left_out: Sequence[Session] = ()) -> None:
     """Open the dialog that sends a prompt to *sessions*."""
-    from kasmon.tui.dialogs.common import PromptDialog
+    from kasmon.tui.dialogs.prompt import PromptDialog
 
     app.push_screen(PromptDialog(app.look, app.keys, app.clock, sessions, left_out=left_out))
 

@@ -17,8 +17,9 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs.common import ANYWAY, ConfirmDialog, PromptDialog
+from kasmon.tui.dialogs.common import ConfirmDialog
 from kasmon.tui.dialogs.new_session import NewSessionDialog
+from kasmon.tui.dialogs.prompt import ANYWAY, PromptDialog
 from kasmon.tui.error_text import sentence
 from kasmon.tui.gateway.file_listing import folders_like
 from kasmon.tui.gateway.protocol import (
