@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.command import CommandPalette, Provider
-from textual.filter import LineFilter, Monochrome
 
 from kasmon.charset import wants_ascii
 from kasmon.errors import KasmonError
@@ -67,8 +66,7 @@ from kasmon.tui.search.controller import SearchController
 from kasmon.tui.session_list.order import difference
 from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.status_bars import is_offered, offers
-from kasmon.tui.textual_ext.ascii_shapes import AsciiFilter
-from kasmon.tui.textual_ext.line_filters import ControlCharacterFilter, MonochromeFilter, log_crash
+from kasmon.tui.textual_ext.app import SafeApp
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
@@ -100,7 +98,7 @@ FILTER_KEY_WAIT_S: Final = 1.0
 """The longest that a key waits for the one before it."""
 
 
-class Kasmon(App[None], inherit_bindings=False):
+class Kasmon(SafeApp, inherit_bindings=False):
     """The dashboard of one fleet. Without a gateway it shows *fleet* and drops every command."""
 
     CSS_PATH = Path(__file__).with_name("kasmon.tcss")
@@ -148,14 +146,10 @@ class Kasmon(App[None], inherit_bindings=False):
         self.search = SearchController(self)
         self.notifications = NotificationController(self)
         self.commands = CommandRunner(self)
-        self.crash = ""
-        """What is printed once the terminal is restored; empty unless the dashboard crashed."""
         self.farewell = ""
         """What is printed after the user quits; empty if no agent keeps running."""
         self.main_view = MainView(self.look, self.clock, self.session_pane.make)
-        self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
-        self._filters += [ControlCharacterFilter(), *([MonochromeFilter()] if self.no_color else [])]
-        self._filters += [] if self.utf8 else [AsciiFilter()]
+        self.set_filters(utf8=self.utf8)
         self._first_fleet = fleet
         self.has_fleet = False
         self.last_key_at = self.clock.ticking()
@@ -274,17 +268,6 @@ class Kasmon(App[None], inherit_bindings=False):
     def is_too_small(self) -> bool:
         """Whether the window only fits the "too small" notice, and no screen covers that."""
         return len(self.screen_stack) == 1 and self.main_view.has_class("-too-small")
-
-    def _handle_exception(self, error: Exception) -> None:
-        """Log only places and set `crash`: Textual's own report would print the values of variables."""
-        self._return_code = 1
-        if self._exception is None:
-            self._exception = error
-            self._exception_event.set()
-        log_crash(error)
-        name = type(error).__name__
-        self.crash = self.crash or f"the dashboard crashed ({name}); the agents keep running. Run `kasmon` again."
-        self.panic()
 
     # The fleet.
 

@@ -40,11 +40,9 @@ class CodeBox(PromptBox):
         }
         self._show_interpreter()
 
-    async def _on_key(self, event: events.Key) -> None:
+    def takes(self, event: events.Key) -> bool:
         row = next((row for name in event.aliases if (row := self.keys.action(name, KeyContext.CODE))), None)
-        if row is not None and self.means(row.id):
-            event.stop()
-            event.prevent_default()
+        return (row is not None and self.means(row.id)) or super().takes(event)
 
     def _choose_interpreter(self) -> None:
         self.interpreter = INTERPRETERS[(INTERPRETERS.index(self.interpreter) + 1) % len(INTERPRETERS)]

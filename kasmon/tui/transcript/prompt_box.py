@@ -12,11 +12,11 @@ from kasmon.model.permission import SessionId
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested, FilesRequested, PromptEntered
-from kasmon.tui.textual_ext.ordered_input import act
+from kasmon.tui.textual_ext.ordered_input import OrderedKeys
 from kasmon.tui.transcript.file_completion import FileSuggestions, fitting, mention, written
 
 
-class TextBox(TextArea):
+class TextBox(OrderedKeys, TextArea):
     """Several lines; Enter posts `Submitted`, the keys for a new line insert one."""
 
     class Submitted(Message):
@@ -41,13 +41,9 @@ class TextBox(TextArea):
         }
         """The handler of each row of the key table that the box runs; False leaves the key to the next handler."""
 
-    async def _on_key(self, event: events.Key) -> None:
+    def takes(self, event: events.Key) -> bool:
         row = self.keys.action(event.key, KeyContext.PROMPT)
-        if row is not None and self.means(row.id):
-            event.stop()
-            event.prevent_default()
-        else:
-            await act(self, event)
+        return row is not None and self.means(row.id)
 
     def means(self, action: str) -> bool:
         """Run the action of a key; False leaves the key to the next handler."""
@@ -94,10 +90,9 @@ class PromptBox(TextBox):
             "leave_prompt": self._leave,
         }
 
-    async def _on_key(self, event: events.Key) -> None:
-        if self._offered is not None and self._offered.files and self._chooses(event.key):
-            event.stop()
-            event.prevent_default()
+    def takes(self, event: events.Key) -> bool:
+        has_files = self._offered is not None and bool(self._offered.files)
+        return (has_files and self._chooses(event.key)) or super().takes(event)
 
     def means(self, action: str) -> bool:
         if action not in self.handlers:
