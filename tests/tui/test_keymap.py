@@ -8,12 +8,13 @@ from kasmon.errors import ConfigError
 from kasmon.model.formatting import GLYPHS
 from kasmon.tui.action import KeyContext
 from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.gateway.shipped_themes import shipped
 from kasmon.tui.help import help_rows
 from kasmon.tui.key_names import shown_key, textual_key
 from kasmon.tui.keymap import ACTIONS, KeyMap, chosen
 from kasmon.tui.terminal.key_encoding import LEAVING, leave_key
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from tests.fleets import crew
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import text_of

@@ -3,7 +3,8 @@
 from pathlib import PurePath
 
 from kasmon.errors import ConfigError
-from kasmon.tui.theme.theme import DEFAULT, ThemeFile, parse, shipped, shipped_names
+from kasmon.tui.gateway.shipped_themes import shipped, shipped_names
+from kasmon.tui.theme.theme import DEFAULT, ThemeFile, parse
 
 
 class ThemeLibrary:

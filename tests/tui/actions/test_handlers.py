@@ -6,6 +6,7 @@ import pytest
 
 from kasmon.tui.action import KeyContext
 from kasmon.tui.diff_screen import DiffScreen
+from kasmon.tui.gateway.shipped_themes import shipped
 from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen
@@ -16,7 +17,7 @@ from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_buffer import ScrollbackBuffer
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.transcript.code_box import CodeBox
 from kasmon.tui.transcript.prompt_box import PromptBox
 from tests.fleets import StillClock, crew, idle, request

@@ -28,9 +28,10 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.file_listing import listed
 from kasmon.tui.gateway.protocol import CopyText, DashboardSettings, SendToAgent
+from kasmon.tui.gateway.shipped_themes import shipped, shipped_names
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of
-from kasmon.tui.theme.theme import DEFAULT, contrast, shipped, shipped_names
+from kasmon.tui.theme.theme import DEFAULT, contrast
 from kasmon.tui.transcript.file_completion import fitting, mention, written
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
