@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import gc
 import locale
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -19,7 +19,7 @@ from textual.command import CommandPalette, Provider
 
 from kasmon.charset import wants_ascii
 from kasmon.errors import KasmonError
-from kasmon.model.commands import Answer, Mode, Prompt, Requeue, Run
+from kasmon.model.commands import Answer, Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_block
@@ -33,7 +33,7 @@ from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.command_runner import CommandRunner
 from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, KeepSplit, SendToAgent, UserCommand
 from kasmon.tui.key_dispatcher import KeyDispatcher
-from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
+from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.main_view import MainView
 from kasmon.tui.messages import (
     ActionRequested,
@@ -57,15 +57,14 @@ from kasmon.tui.messages import (
     SessionOpened,
     SplitChanged,
 )
-from kasmon.tui.notifications.controller import NotificationController
-from kasmon.tui.notifications.toasts import Toast, shortened, toasts
+from kasmon.tui.notifications.controller import TOAST_S, NotificationController
+from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.permissions.controller import PermissionController
 from kasmon.tui.plan_board.controller import PlanBoardController
 from kasmon.tui.process.shutdown import keep_clean
 from kasmon.tui.search.controller import SearchController
 from kasmon.tui.session_list.order import difference
 from kasmon.tui.session_pane import SessionPane
-from kasmon.tui.status_bars import is_offered, offers
 from kasmon.tui.textual_ext.app import SafeApp
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
@@ -92,8 +91,6 @@ LATER_IMPORTS: Final = (
 """Slow imports that the first frame does not need."""
 IMPORT_DELAY_S: Final = 0.1
 """Delay after the first frame before they are imported: another thread is still writing that frame to the terminal."""
-NO_CODE: Final = frozenset({"submit", "read", "queue"})
-"""Prompt box actions whose keys do something else in the code box."""
 FILTER_KEY_WAIT_S: Final = 1.0
 """The longest that a key waits for the one before it."""
 
@@ -107,7 +104,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
         lambda: import_module("kasmon.tui.palette").KasmonCommands
     }
-    NOTIFICATION_TIMEOUT = 4
+    NOTIFICATION_TIMEOUT = TOAST_S
 
     def __init__(
         self,
@@ -153,7 +150,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self._first_fleet = fleet
         self.has_fleet = False
         self.last_key_at = self.clock.ticking()
-        self._toasted_at: dict[Toast, float] = {}
         self.user_settings.adopt(self.settings)
 
     # Startup.
@@ -295,7 +291,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.session_pane.forget(gone)
         for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
             above.follow(fleet)
-        self._show_toasts(toasts_shown)
+        self.notifications.show(toasts_shown)
         self.permissions.tell()
         self.offer_keys()
 
@@ -304,20 +300,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
         if self.gateway is not None:
             with contextlib.suppress(KasmonError):  # the list still shows the keys; a dialog reports what is wrong
                 self.main_view.table.offer(await self.gateway.offers())
-
-    def _show_toasts(self, shown: Iterable[Toast]) -> None:
-        if not self.settings.toasts:
-            return
-        if any(isinstance(screen, Overlay) for screen in self.screen_stack):
-            return  # no toast over a card or a dialog; the list shows the state, and the bell rang
-        rises = self.permissions.may_rise  # a pending request opens a card in a moment
-        now = self.clock.ticking()
-        self._toasted_at = {toast: at for toast, at in self._toasted_at.items() if now - at < self.NOTIFICATION_TIMEOUT}
-        for toast in shortened(toast for toast in shown if toast.state != "asking" or not rises):
-            if toast in self._toasted_at:
-                continue  # it is still on the screen: a request that was read anew has another id
-            self._toasted_at[toast] = now
-            self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Show *text* as a short notification; a hint may follow on a line of its own."""
@@ -344,44 +326,9 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.offer_keys()
         self.permissions.tell()
 
-    @property
-    def _key_context(self) -> KeyContext:
-        """The context that has the keyboard on the main screen."""
-        if self.main_view.focused_inside:
-            return self.session_pane.place or (
-                KeyContext.TERMINAL if self.session_pane.terminal is not None else KeyContext.PROMPT
-            )
-        return KeyContext.LIST if self.main_view.filter_bar.box is None else KeyContext.FILTER
-
-    @property
-    def _writes_code(self) -> bool:
-        """Whether the open session's box takes code."""
-        session = self.main_view.preview.session
-        return session is not None and session.mode is Mode.INTERPRETER
-
-    @property
-    def help_places(self) -> tuple[KeyContext, ...]:
-        """The contexts whose keys the help shows first; none for the list, whose keys come first anyway."""
-        place = self._key_context
-        if place is KeyContext.LIST:
-            return ()
-        inside = (KeyContext.CODE if self._writes_code else KeyContext.PROMPT, KeyContext.READING, KeyContext.QUEUE)
-        return (place, *(other for other in inside if other is not place)) if place in inside else (place,)
-
     def offer_keys(self) -> None:
         """Show in the key bar the keys that count at the current focus, for the row under the cursor."""
-        main_view, place = self.main_view, self._key_context
-        session = main_view.table.selected_session
-        wheres = {place, KeyContext.EVERYWHERE}
-        if place is KeyContext.PROMPT and self._writes_code:
-            wheres.add(KeyContext.CODE)
-        rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row.id in NO_CODE)]
-        is_somewhere, has_sessions = bool(main_view.table.items), bool(self.fleet.sessions)
-        rows = [row for row in rows if is_offered(row.offered, session, is_somewhere, has_sessions)]
-        reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)
-        shown = self.keys.shown if reads else self.keys.shown_while_writing
-        main_view.key_bar.offered = offers(rows, [shown(row.id, self.utf8) for row in rows])
-        main_view.table.keys, main_view.filter_bar.words.way_out = self.keys, self.keys.shown("show_all", self.utf8)
+        self.key_dispatcher.offer()
 
     # Messages of widgets: each goes to the controller in charge.
 

@@ -1,17 +1,23 @@
-"""From a key to its handler, before the focused widget gets the key."""
+"""From a key to its handler, before the focused widget gets the key; and which keys count now."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from textual import events
 from textual.screen import Screen
 
+from kasmon.model.commands import Mode
+from kasmon.model.fleet import Fleet
 from kasmon.tui.action import KeyContext
-from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
 from kasmon.tui.main_view import MainView
 from kasmon.tui.permissions.controller import PermissionController
 from kasmon.tui.session_pane import SessionPane
+from kasmon.tui.status_bars import is_offered, offers
 from kasmon.tui.textual_ext.modal import Overlay
+
+NO_CODE: Final = frozenset({"submit", "read", "queue"})
+"""Prompt box actions whose keys do something else in the code box."""
 
 
 class KeyDashboard(Protocol):
@@ -19,6 +25,10 @@ class KeyDashboard(Protocol):
 
     app_focus: bool
 
+    @property
+    def fleet(self) -> Fleet: ...
+    @property
+    def utf8(self) -> bool: ...
     @property
     def keys(self) -> KeyMap: ...
     @property
@@ -100,3 +110,45 @@ class KeyDispatcher:
         main_view, is_on_top = self.app.main_view, len(self.app.screen_stack) == 1
         if is_on_top and self.app.screen.focused is None and not main_view.focused_inside and not self.app.is_too_small:
             self.app.screen.set_focus(main_view.filter_bar.box or main_view.table)
+
+    @property
+    def context(self) -> KeyContext:
+        """The context that has the keyboard on the main screen."""
+        if self.app.main_view.focused_inside:
+            return self.app.session_pane.place or (
+                KeyContext.TERMINAL if self.app.session_pane.terminal is not None else KeyContext.PROMPT
+            )
+        return KeyContext.LIST if self.app.main_view.filter_bar.box is None else KeyContext.FILTER
+
+    @property
+    def _writes_code(self) -> bool:
+        """Whether the open session's box takes code."""
+        session = self.app.main_view.preview.session
+        return session is not None and session.mode is Mode.INTERPRETER
+
+    @property
+    def help_contexts(self) -> tuple[KeyContext, ...]:
+        """The contexts whose keys the help shows first; none for the list, whose keys come first anyway."""
+        place = self.context
+        if place is KeyContext.LIST:
+            return ()
+        inside = (KeyContext.CODE if self._writes_code else KeyContext.PROMPT, KeyContext.READING, KeyContext.QUEUE)
+        return (place, *(other for other in inside if other is not place)) if place in inside else (place,)
+
+    def offer(self) -> None:
+        """Show in the key bar the keys that count at the current focus, for the row under the cursor."""
+        main_view, place = self.app.main_view, self.context
+        session = main_view.table.selected_session
+        wheres = {place, KeyContext.EVERYWHERE}
+        if place is KeyContext.PROMPT and self._writes_code:
+            wheres.add(KeyContext.CODE)
+        rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row.id in NO_CODE)]
+        is_somewhere, has_sessions = bool(main_view.table.items), bool(self.app.fleet.sessions)
+        rows = [row for row in rows if is_offered(row.offered, session, is_somewhere, has_sessions)]
+        reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)
+        shown = self.app.keys.shown if reads else self.app.keys.shown_while_writing
+        main_view.key_bar.offered = offers(rows, [shown(row.id, self.app.utf8) for row in rows])
+        main_view.table.keys, main_view.filter_bar.words.way_out = (
+            self.app.keys,
+            self.app.keys.shown("show_all", self.app.utf8),
+        )

@@ -1,7 +1,6 @@
 """Actions on the list and on the dashboard as a whole."""
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -12,7 +11,6 @@ from kasmon.model.attention import need
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
-from kasmon.tui.action import KeyContext
 from kasmon.tui.actions.dialogs import confirm, write_prompt
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import sentence
@@ -22,6 +20,7 @@ from kasmon.tui.textual_ext.modal import Overlay
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.adopt import AdoptDialog
     from kasmon.tui.dialogs.new_session import NewSessionDialog
+    from kasmon.tui.key_dispatcher import KeyDispatcher
     from kasmon.tui.permissions.controller import PermissionController
     from kasmon.tui.plan_board.controller import PlanBoardController
     from kasmon.tui.search.controller import SearchController
@@ -50,7 +49,7 @@ class GeneralDashboard(Dashboard, Protocol):
     @property
     def user_settings(self) -> "UserSettings": ...
     @property
-    def help_places(self) -> Sequence[KeyContext]: ...
+    def key_dispatcher(self) -> "KeyDispatcher": ...
     def action_command_palette(self) -> None: ...
     def exit(self) -> None: ...
 
@@ -272,7 +271,7 @@ class GeneralActions:
         if isinstance(below, HelpDialog):
             below.dismiss()
             return
-        places = below.places if isinstance(below, Overlay) else app.help_places
+        places = below.places if isinstance(below, Overlay) else app.key_dispatcher.help_contexts
         offers = below.named_keys if isinstance(below, Dialog) else ()
         app.push_screen(HelpDialog(app.look, app.keys, places, offers))
 
