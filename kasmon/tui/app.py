@@ -32,6 +32,7 @@ from kasmon.tui.actions.transcript import TranscriptActions
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.command_runner import CommandRunner
 from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, KeepSplit, SendToAgent, UserCommand
+from kasmon.tui.gateway.theme_library import ThemeLibrary
 from kasmon.tui.key_dispatcher import KeyDispatcher
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.main_view import MainView
@@ -69,7 +70,6 @@ from kasmon.tui.textual_ext.app import SafeApp
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
-from kasmon.tui.theme.library import ThemeLibrary
 from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_name
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.theme.user_settings import UserSettings

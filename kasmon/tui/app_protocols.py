@@ -1,6 +1,7 @@
 """The parts of the app that its controllers and actions use: each takes a protocol of what it needs, not the app."""
 
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from textual.screen import Screen
@@ -50,6 +51,13 @@ class RequestNotice(Protocol):
 
     def tell(self) -> None: ...
     def look_soon(self) -> None: ...
+
+
+class SuspendableApp(Protocol):
+    """An app that can leave its terminal to another program."""
+
+    def suspend(self) -> AbstractContextManager[None]: ...
+    def refresh(self, *, layout: bool) -> object: ...
 
 
 class Dashboard(ScreenStack, BackgroundRunner, Reporter, Protocol):

@@ -18,12 +18,11 @@ from kasmon.sanitize import clean_line
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.action import KeyContext
 from kasmon.tui.actions.dialogs import offer_link
-from kasmon.tui.app_protocols import Dashboard, RequestNotice
+from kasmon.tui.app_protocols import Dashboard, RequestNotice, SuspendableApp
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import CopyText, EventBatch, MarkViewed, SendToAgent, UserCommand
 from kasmon.tui.keymap import DETACHES
 from kasmon.tui.preview import TerminalPane
-from kasmon.tui.process.attach import SuspendableApp, run_in_terminal
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey
 from kasmon.tui.theme.look import ThemeStyles, session_label
 from kasmon.tui.transcript.cache import TranscriptCache
@@ -305,6 +304,8 @@ class SessionPane:
                     view.go_on_seeking()
 
     async def _attach(self, session: SessionId) -> None:
+        from kasmon.tui.process.attach import run_in_terminal  # seldom needed
+
         assert self.app.gateway is not None
         try:
             argv = await self.app.gateway.attach_argv(session)

@@ -8,7 +8,7 @@ from kasmon.errors import ConfigError
 from kasmon.model.formatting import GLYPHS
 from kasmon.tui.action import KeyContext
 from kasmon.tui.gateway.protocol import DashboardSettings
-from kasmon.tui.gateway.shipped_themes import shipped
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.help import help_rows
 from kasmon.tui.key_names import shown_key, textual_key
 from kasmon.tui.keymap import ACTIONS, KeyMap, chosen

@@ -20,12 +20,12 @@ from kasmon.tui.textual_ext.modal import Overlay
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.adopt import AdoptDialog
     from kasmon.tui.dialogs.new_session import NewSessionDialog
+    from kasmon.tui.gateway.theme_library import ThemeLibrary
     from kasmon.tui.key_dispatcher import KeyDispatcher
     from kasmon.tui.permissions.controller import PermissionController
     from kasmon.tui.plan_board.controller import PlanBoardController
     from kasmon.tui.search.controller import SearchController
     from kasmon.tui.session_pane import SessionPane
-    from kasmon.tui.theme.library import ThemeLibrary
     from kasmon.tui.theme.user_settings import UserSettings
 
 

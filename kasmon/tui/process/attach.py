@@ -4,19 +4,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
 
 from textual.app import SuspendNotSupported
 
 from kasmon.errors import UnableError
-
-
-class SuspendableApp(Protocol):
-    """An app that can leave its terminal to another program."""
-
-    def suspend(self) -> AbstractContextManager[None]: ...
-    def refresh(self, *, layout: bool) -> object: ...
+from kasmon.tui.app_protocols import SuspendableApp
 
 
 async def run_in_terminal(app: SuspendableApp, argv: Sequence[str]) -> None:

@@ -12,13 +12,13 @@ from kasmon.config.parser import line_of
 from kasmon.errors import ConfigError
 from kasmon.tui.app_protocols import Reporter, RequestNotice
 from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.gateway.theme_library import ThemeLibrary
 from kasmon.tui.keymap import ROWS, KeyMap, chosen
 from kasmon.tui.main_view import MainView
 from kasmon.tui.notifications.controller import NotificationController
 from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.terminal.key_encoding import leave_keys
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.theme.library import ThemeLibrary
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, terminal_theme, textual_theme
 

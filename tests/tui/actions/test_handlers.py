@@ -6,7 +6,7 @@ import pytest
 
 from kasmon.tui.action import KeyContext
 from kasmon.tui.diff_screen import DiffScreen
-from kasmon.tui.gateway.shipped_themes import shipped
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen

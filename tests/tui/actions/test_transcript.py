@@ -28,7 +28,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.file_listing import listed
 from kasmon.tui.gateway.protocol import CopyText, DashboardSettings, SendToAgent
-from kasmon.tui.gateway.shipped_themes import shipped, shipped_names
+from kasmon.tui.gateway.theme_library import shipped, shipped_names
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of
 from kasmon.tui.theme.theme import DEFAULT, contrast

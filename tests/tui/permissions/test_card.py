@@ -13,7 +13,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, SendToAgent
-from kasmon.tui.gateway.shipped_themes import shipped
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.card_layout import lay_out

@@ -19,7 +19,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway import live
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan, NotifyPerson, UserCommand
-from kasmon.tui.gateway.shipped_themes import shipped
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
 from kasmon.tui.plan_board.decisions import offered, resolve_action

@@ -7,7 +7,7 @@ from kasmon.model.sandbox.policy import MIB, SandboxPhase, Tier
 from kasmon.model.sandbox.state import Confinement
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.tui.gateway.shipped_themes import shipped
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.sandbox.status import (
     amount,
     badge,

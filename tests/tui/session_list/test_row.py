@@ -12,7 +12,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.formatting import GLYPHS
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.tui.gateway.shipped_themes import shipped
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.session_list.order import SessionRow, SortOrder
 from kasmon.tui.session_list.row import GAP, RowContent, columns, empty_columns, header, moments, row
 from kasmon.tui.theme.look import MARKS, ThemeStyles, age, count, ending, evidence, money, news, state_name
