@@ -22,7 +22,7 @@ OF_EXTRAS = (
     "kasmon/backends/",
     "kasmon/mcp/",
     "kasmon/sandbox/e2b/",
-    "kasmon/tui/notifications/desktop.py",
+    "kasmon/tui/gateway/desktop_notification.py",
     "kasmon/web/",
 )
 """Where what an extra brings may be imported."""

@@ -59,7 +59,7 @@ def show(where: Paths, *, last: bool = False) -> int:
 
     def child() -> int:
         gc.disable()  # until the first frame: objects imported before it are permanent
-        from kasmon.tui.run import run  # heavy: imported behind the fork, so that the guard stays small
+        from kasmon.tui.process.run import run  # heavy: imported behind the fork, so that the guard stays small
 
         return run(where, agents_go_on=last)
 

@@ -6,21 +6,34 @@ import msgspec
 
 
 class KeyContext(StrEnum):
-    """Where the keyboard focus must be for a key to count."""
+    """Where the keyboard focus must be for a key to count.
+
+    The text after a member names the table with the handlers of its rows, if that is not `actions/handlers.py`.
+    """
 
     LIST = "in the list"
     FILTER = "in the filter"
     CARD = "in a request"
+    """`PermissionCard.handlers`"""
     INBOX = "in the inbox"
+    """`InboxScreen.handlers`"""
     BOARD = "on the wave board"
+    """`PlanBoardScreen.handlers`"""
     PROMPT = "in the prompt box"
+    """Also `PromptBox.handlers`"""
     CODE = "in the code box"
+    """Also `CodeBox.handlers`"""
     SANDBOX = "on the sandbox screen"
+    """`SandboxScreen.handlers`, and `SandboxActions.screen_handlers` for what acts on the sandbox"""
     READING = "in a transcript or scrollback"
+    """Also `ScrollbackScreen.handlers` and `DiffScreen.handlers`"""
     TEXT = "in scrollback"
+    """`ScrollbackScreen.handlers`"""
     FIND = "in the find bar"
+    """Also `ScrollbackScreen.handlers`"""
     QUEUE = "in the prompt queue"
     SEARCH = "in the search of all sessions"
+    """`SearchScreen.handlers`"""
     TERMINAL = "in a terminal"
     EVERYWHERE = "everywhere"
 

@@ -1,62 +1,88 @@
 """The dashboard's composition root: it takes values from the gateway and sends commands to it.
 
 Nothing here or below opens a file or a socket, except `gateway`. The actions that keys trigger are in `actions/`, the
-key table is in `keymap.py`, and `message_handlers.py` routes the widgets' messages.
+key table is in `keymap.py`, and `actions/handlers.py` has the handler of each of its rows.
 """
 
 import asyncio
 import contextlib
 import gc
 import locale
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from textual import events
 from textual.app import ComposeResult
 from textual.command import CommandPalette, Provider
-from textual.filter import LineFilter, Monochrome
 
 from kasmon.charset import wants_ascii
 from kasmon.errors import KasmonError
-from kasmon.model.commands import Mode
+from kasmon.model.commands import Answer, Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_block
 from kasmon.tui.action import KeyContext
 from kasmon.tui.actions.general import GeneralActions
+from kasmon.tui.actions.handlers import build_handlers
+from kasmon.tui.actions.sandbox import SandboxActions
+from kasmon.tui.actions.session import SessionActions
+from kasmon.tui.actions.transcript import TranscriptActions
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.command_runner import CommandRunner
-from kasmon.tui.gateway.protocol import DashboardSettings, Gateway
-from kasmon.tui.keymap import ACTIONS, KeyMap
+from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, KeepSplit, SendToAgent, UserCommand
+from kasmon.tui.gateway.theme_library import ThemeLibrary
+from kasmon.tui.key_dispatcher import KeyDispatcher
+from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.main_view import MainView
-from kasmon.tui.message_handlers import MessageHandlers
-from kasmon.tui.messages import KeyContextChanged
-from kasmon.tui.notifications.controller import NotificationController
-from kasmon.tui.notifications.toasts import Toast, shortened, toasts
+from kasmon.tui.messages import (
+    ActionRequested,
+    CardClosed,
+    CodeEntered,
+    CommandRequested,
+    DiffRequested,
+    FilesRequested,
+    FolderNoticeRequested,
+    HitOpened,
+    InboxClosed,
+    KeyContextChanged,
+    NewAgentRequested,
+    PlanBoardClosed,
+    PromptEntered,
+    SandboxActionRequested,
+    SandboxPreviewRequested,
+    SandboxRefreshRequested,
+    SearchClosed,
+    SearchRequested,
+    SessionOpened,
+    SplitChanged,
+)
+from kasmon.tui.notifications.controller import TOAST_S, NotificationController
+from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.permissions.controller import PermissionController
 from kasmon.tui.plan_board.controller import PlanBoardController
 from kasmon.tui.process.shutdown import keep_clean
 from kasmon.tui.search.controller import SearchController
 from kasmon.tui.session_list.order import difference
 from kasmon.tui.session_pane import SessionPane
-from kasmon.tui.status_bars import is_offered, offers
-from kasmon.tui.textual_ext.ascii_shapes import AsciiFilter
-from kasmon.tui.textual_ext.line_filters import ControlCharacterFilter, MonochromeFilter, log_crash
+from kasmon.tui.textual_ext.app import SafeApp
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
-from kasmon.tui.theme.library import ThemeLibrary
 from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_name
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.theme.user_settings import UserSettings
+
+if TYPE_CHECKING:
+    from kasmon.tui.terminal.view import FocusView
 
 LATER_IMPORTS: Final = (
     "textual.widgets._text_area",
     "textual.widgets._input",
     "kasmon.tui.dialogs.common",
     "kasmon.tui.dialogs.new_session",
+    "kasmon.tui.dialogs.prompt",
     "kasmon.tui.permissions.card_screen",
     "kasmon.tui.permissions.inbox_screen",
     "kasmon.tui.transcript.view",
@@ -65,13 +91,11 @@ LATER_IMPORTS: Final = (
 """Slow imports that the first frame does not need."""
 IMPORT_DELAY_S: Final = 0.1
 """Delay after the first frame before they are imported: another thread is still writing that frame to the terminal."""
-NO_CODE: Final = frozenset({"submit", "read", "queue"})
-"""Prompt box actions whose keys do something else in the code box."""
 FILTER_KEY_WAIT_S: Final = 1.0
 """The longest that a key waits for the one before it."""
 
 
-class Kasmon(MessageHandlers, inherit_bindings=False):
+class Kasmon(SafeApp, inherit_bindings=False):
     """The dashboard of one fleet. Without a gateway it shows *fleet* and drops every command."""
 
     CSS_PATH = Path(__file__).with_name("kasmon.tcss")
@@ -80,7 +104,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
         lambda: import_module("kasmon.tui.palette").KasmonCommands
     }
-    NOTIFICATION_TIMEOUT = 4
+    NOTIFICATION_TIMEOUT = TOAST_S
 
     def __init__(
         self,
@@ -107,25 +131,25 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.set_class(not self.utf8, "-ascii")
         self.set_class(self.no_color, "-plain")
         self.look = ThemeStyles(self.user_settings.theme_file(DEFAULT), utf8=self.utf8)
-        self.actions = GeneralActions(self)
+        self.general_actions = GeneralActions(self)
+        self.session_actions = SessionActions(self, self.general_actions.new)
+        self.sandbox_actions = SandboxActions(self)
+        self.transcript_actions = TranscriptActions(self)
+        actions = (self.general_actions, self.session_actions, self.sandbox_actions, self.transcript_actions)
+        self.key_dispatcher = KeyDispatcher(self, build_handlers(*actions))
         self.permissions = PermissionController(self)
         self.plan_board = PlanBoardController(self)
         self.session_pane = SessionPane(self)
         self.search = SearchController(self)
         self.notifications = NotificationController(self)
         self.commands = CommandRunner(self)
-        self.crash = ""
-        """What is printed once the terminal is restored; empty unless the dashboard crashed."""
         self.farewell = ""
         """What is printed after the user quits; empty if no agent keeps running."""
         self.main_view = MainView(self.look, self.clock, self.session_pane.make)
-        self._filters: list[LineFilter] = [each for each in self._filters if not isinstance(each, Monochrome)]
-        self._filters += [ControlCharacterFilter(), *([MonochromeFilter()] if self.no_color else [])]
-        self._filters += [] if self.utf8 else [AsciiFilter()]
+        self.set_filters(utf8=self.utf8)
         self._first_fleet = fleet
         self.has_fleet = False
         self.last_key_at = self.clock.ticking()
-        self._toasted_at: dict[Toast, float] = {}
         self.user_settings.adopt(self.settings)
 
     # Startup.
@@ -205,8 +229,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.hold_still()
             self.permissions.look_soon()
-            self._restore_focus()
-            if self._run_own_key(event):
+            self.key_dispatcher.restore_focus()
+            if self.key_dispatcher.press(event):
                 return
             if self.screen.focused is not None and self.screen.focused is self.main_view.filter_bar.box:
                 await self._write_filter(event)
@@ -221,55 +245,6 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FILTER_KEY_WAIT_S):
                     await left.wait()
-
-    def _run_own_key(self, key: events.Key) -> bool:
-        """Run the dashboard action of *key* at once; return False where the focused widget gets the key.
-
-        Not by Textual's bindings: those are looked up only after the key went to the focused widget and came back. Keys
-        typed behind it would take the same route meanwhile, however much the first key changed.
-        """
-        if self._is_help_key(key):
-            self.action_do("help")
-            return True
-        above = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
-        if isinstance(above, Overlay) and above.takes(key):
-            return True
-        if self.is_too_small and not self.main_view.focused_inside and set(key.aliases) & set(self.keys.of("quit")):
-            self.action_do("quit")
-            return True
-        if self.list_has_keys:
-            places: tuple[KeyContext, ...] = (KeyContext.LIST, KeyContext.EVERYWHERE)
-        elif (place := self.session_pane.place) is not None:
-            writing = place is KeyContext.FIND and key.is_printable
-            places = (place,) if writing else (place, KeyContext.EVERYWHERE)
-        elif key.is_printable or self.permissions.screen is not None or self.session_pane.is_in_terminal:
-            return False
-        else:
-            places = (KeyContext.EVERYWHERE,)
-        row = next((row for alias in key.aliases if (row := self.keys.action(alias, *places))), None)
-        if row is not None:
-            self.action_do(row.id)
-        return row is not None
-
-    def _is_help_key(self, key: events.Key) -> bool:
-        """Whether *key* opens the help: not where it is text for an input box, or a terminal has the focus."""
-        if not set(key.aliases) & set(self.keys.of("help")) or (
-            len(self.screen_stack) == 1 and self.session_pane.is_in_terminal
-        ):
-            return False
-        if isinstance(self.screen, Overlay) and self.screen.is_opening:
-            return False
-        focused = self.screen.focused
-        return focused is None or not focused.check_consume_key(key.key, key.character)
-
-    def _restore_focus(self) -> None:
-        """Give a key a focused widget. A terminal that reports loss of focus may still send keys. Textual has then
-        blurred every widget, and the key would do nothing."""
-        if not self.app_focus:
-            self.app_focus = True
-        main_view, is_on_top = self.main_view, len(self.screen_stack) == 1
-        if is_on_top and self.screen.focused is None and not main_view.focused_inside and not self.is_too_small:
-            self.screen.set_focus(main_view.filter_bar.box or main_view.table)
 
     def hold_still(self) -> None:
         """Note that the user just did something: for a while nothing moves and no request pops up."""
@@ -289,17 +264,6 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
     def is_too_small(self) -> bool:
         """Whether the window only fits the "too small" notice, and no screen covers that."""
         return len(self.screen_stack) == 1 and self.main_view.has_class("-too-small")
-
-    def _handle_exception(self, error: Exception) -> None:
-        """Log only places and set `crash`: Textual's own report would print the values of variables."""
-        self._return_code = 1
-        if self._exception is None:
-            self._exception = error
-            self._exception_event.set()
-        log_crash(error)
-        name = type(error).__name__
-        self.crash = self.crash or f"the dashboard crashed ({name}); the agents keep running. Run `kasmon` again."
-        self.panic()
 
     # The fleet.
 
@@ -327,7 +291,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.session_pane.forget(gone)
         for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
             above.follow(fleet)
-        self._show_toasts(toasts_shown)
+        self.notifications.show(toasts_shown)
         self.permissions.tell()
         self.offer_keys()
 
@@ -336,20 +300,6 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         if self.gateway is not None:
             with contextlib.suppress(KasmonError):  # the list still shows the keys; a dialog reports what is wrong
                 self.main_view.table.offer(await self.gateway.offers())
-
-    def _show_toasts(self, shown: Iterable[Toast]) -> None:
-        if not self.settings.toasts:
-            return
-        if any(isinstance(screen, Overlay) for screen in self.screen_stack):
-            return  # no toast over a card or a dialog; the list shows the state, and the bell rang
-        rises = self.permissions.may_rise  # a pending request opens a card in a moment
-        now = self.clock.ticking()
-        self._toasted_at = {toast: at for toast, at in self._toasted_at.items() if now - at < self.NOTIFICATION_TIMEOUT}
-        for toast in shortened(toast for toast in shown if toast.state != "asking" or not rises):
-            if toast in self._toasted_at:
-                continue  # it is still on the screen: a request that was read anew has another id
-            self._toasted_at[toast] = now
-            self.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Show *text* as a short notification; a hint may follow on a line of its own."""
@@ -376,44 +326,118 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.offer_keys()
         self.permissions.tell()
 
-    @property
-    def _key_context(self) -> KeyContext:
-        """The context that has the keyboard on the main screen."""
-        if self.main_view.focused_inside:
-            return self.session_pane.place or (
-                KeyContext.TERMINAL if self.session_pane.terminal is not None else KeyContext.PROMPT
-            )
-        return KeyContext.LIST if self.main_view.filter_bar.box is None else KeyContext.FILTER
-
-    @property
-    def _writes_code(self) -> bool:
-        """Whether the open session's box takes code."""
-        session = self.main_view.preview.session
-        return session is not None and session.mode is Mode.INTERPRETER
-
-    @property
-    def help_places(self) -> tuple[KeyContext, ...]:
-        """The contexts whose keys the help shows first; none for the list, whose keys come first anyway."""
-        place = self._key_context
-        if place is KeyContext.LIST:
-            return ()
-        inside = (KeyContext.CODE if self._writes_code else KeyContext.PROMPT, KeyContext.READING, KeyContext.QUEUE)
-        return (place, *(other for other in inside if other is not place)) if place in inside else (place,)
-
     def offer_keys(self) -> None:
         """Show in the key bar the keys that count at the current focus, for the row under the cursor."""
-        main_view, place = self.main_view, self._key_context
-        session = None if main_view.table.selected is None else main_view.table.session(main_view.table.selected)
-        wheres = {place, KeyContext.EVERYWHERE}
-        if place is KeyContext.PROMPT and self._writes_code:
-            wheres.add(KeyContext.CODE)
-        rows = [row for row in ACTIONS if row.where in wheres and not (KeyContext.CODE in wheres and row.id in NO_CODE)]
-        is_somewhere, has_sessions = bool(main_view.table.items), bool(self.fleet.sessions)
-        rows = [row for row in rows if is_offered(row.offered, session, is_somewhere, has_sessions)]
-        reads = place in (KeyContext.LIST, KeyContext.READING, KeyContext.QUEUE)
-        shown = self.keys.shown if reads else self.keys.shown_while_writing
-        main_view.key_bar.offered = offers(rows, [shown(row.id, self.utf8) for row in rows])
-        main_view.table.keys, main_view.filter_bar.words.way_out = self.keys, self.keys.shown("show_all", self.utf8)
+        self.key_dispatcher.offer()
+
+    # Messages of widgets: each goes to the controller in charge.
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        """Run what was clicked or chosen in the palette; an action of the list first leaves an open session."""
+        message.stop()
+        if self.main_view.focused_inside and ROWS[message.action].where is KeyContext.LIST:
+            self.session_pane.leave()
+        self.key_dispatcher.run(message.action)
+
+    def want(self, wanted: UserCommand) -> None:
+        """Execute *wanted*, and report its outcome in a notification."""
+        self.post_message(CommandRequested(wanted))
+
+    def on_command_requested(self, message: CommandRequested) -> None:
+        message.stop()
+        wanted = message.wanted
+        if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
+            self.permissions.sent(wanted.session, wanted.wish.request)
+        if self.gateway is not None:
+            self.run_worker(self.commands.execute(wanted, message.token), group="commands")
+
+    def on_split_changed(self, message: SplitChanged) -> None:
+        message.stop()
+        self.want(KeepSplit(split=message.split))
+
+    def on_card_closed(self, message: CardClosed) -> None:
+        message.stop()
+        self.permissions.close(message.put_off)
+
+    def on_inbox_closed(self, message: InboxClosed) -> None:
+        message.stop()
+        self.permissions.close(message.put_off)
+
+    def on_plan_board_closed(self, message: PlanBoardClosed) -> None:
+        message.stop()
+        self.plan_board.close()
+
+    def on_diff_requested(self, message: DiffRequested) -> None:
+        message.stop()
+        if (session := self.main_view.table.session(message.session)) is not None:
+            self.session_actions.show_diff(session)
+
+    def on_new_agent_requested(self, message: NewAgentRequested) -> None:
+        message.stop()
+        self.plan_board.replace(message.wanted)
+
+    def on_focus_view_left(self, message: "FocusView.Left") -> None:
+        message.stop()
+        if self.main_view.focused_inside:
+            self.session_pane.leave()
+
+    def on_focus_view_read_wanted(self, message: "FocusView.ReadWanted") -> None:
+        message.stop()
+        if (session := self.main_view.table.session(message.session)) is not None:
+            self.session_pane.read_terminal(session, message.up)
+
+    def on_focus_view_waiting_clicked(self, message: "FocusView.WaitingClicked") -> None:
+        message.stop()
+        self.permissions.open()
+
+    def on_session_opened(self, message: SessionOpened) -> None:
+        message.stop()
+        self.permissions.close(())
+        self.plan_board.close()
+        self.call_later(self.session_pane.enter, message.session)
+
+    def on_search_requested(self, message: SearchRequested) -> None:
+        message.stop()
+        self.search.look_for(message.words)
+
+    def on_hit_opened(self, message: HitOpened) -> None:
+        message.stop()
+        self.search.go_to(message.hit)
+
+    def on_search_closed(self, message: SearchClosed) -> None:
+        message.stop()
+        self.search.close()
+
+    def on_prompt_entered(self, message: PromptEntered) -> None:
+        message.stop()
+        wish: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
+        if message.changes is not None:
+            wish = Requeue(receipt=message.changes, text=message.text)
+        self.want(SendToAgent(session=message.session, wish=wish))
+
+    def on_code_entered(self, message: CodeEntered) -> None:
+        message.stop()
+        self.want(SendToAgent(session=message.session, wish=Run(interpreter=message.interpreter, code=message.code)))
+
+    def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
+        message.stop()
+        self.sandbox_actions.show_sandbox_preview(message)
+
+    def on_folder_notice_requested(self, message: FolderNoticeRequested) -> None:
+        message.stop()
+        self.general_actions.tell_folder(message.folder)
+
+    def on_sandbox_action_requested(self, message: SandboxActionRequested) -> None:
+        message.stop()
+        self.sandbox_actions.on_sandbox(message)
+
+    def on_sandbox_refresh_requested(self, message: SandboxRefreshRequested) -> None:
+        message.stop()
+        self.sandbox_actions.reload_history(message.session)
+
+    def on_files_requested(self, message: FilesRequested) -> None:
+        message.stop()
+        self.session_pane.offer_files(message.session)
 
 
 def _is_utf8(settings: DashboardSettings) -> bool:

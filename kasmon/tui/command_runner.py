@@ -1,21 +1,32 @@
 """Runs commands through the gateway and reports their outcome."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Answer, Prompt, Requeue, Run
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import AdoptPane, CreateSession, ForkSandbox, SendToAgent, UserCommand
 
 if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
     from kasmon.tui.dialogs.base import Dialog
+    from kasmon.tui.permissions.controller import PermissionController
+    from kasmon.tui.session_pane import SessionPane
+
+
+class CommandDashboard(Dashboard, Protocol):
+    """What the commands need."""
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+    @property
+    def permissions(self) -> "PermissionController": ...
 
 
 class CommandRunner:
     """Executes the app's commands."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    def __init__(self, app: CommandDashboard) -> None:
         self.app = app
 
     async def execute(self, wanted: UserCommand, token: int) -> None:

@@ -1,6 +1,6 @@
 """Full screen view of what a session changed: its files, and the selected one's diff, in one column or in two."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from textual import events
@@ -12,7 +12,6 @@ from kasmon.model.transcript.text import TextLine
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Reader
@@ -48,7 +47,7 @@ class DiffScreen(Overlay):
         self.list = TextLines(look, "surface", id="diff-files")
         self.reader = Reader(look, self._rows, ground="background", margin=1)
         self.foot = TextLines(look, "surface")
-        self._handlers: dict[str, Callable[[], object]] = {
+        self.handlers = {
             "read_line_down": lambda: self.reader.scroll_rows(1),
             "read_line_up": lambda: self.reader.scroll_rows(-1),
             "read_page_down": lambda: self.reader.scroll_pages(1),
@@ -80,18 +79,11 @@ class DiffScreen(Overlay):
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
             return True
-        act = self._handlers.get(action)
-        if act is not None:
-            act()
-        return act is not None
+        return super().do(action)
 
     def takes(self, key: events.Key) -> bool:
         row = next((row for name in key.aliases if (row := self.keys.action(name, KeyContext.READING))), None)
         return row is not None and self.do(row.id)
-
-    def on_action_requested(self, message: ActionRequested) -> None:
-        if self.do(message.action):
-            message.stop()
 
     def pick(self, at: int) -> None:
         """Show file number *at*, counted from 0; do nothing if there is none."""

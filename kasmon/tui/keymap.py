@@ -1,8 +1,8 @@
 """The table of all actions: what they do, by which keys, and in which context.
 
 Help, key bar, palette and key handling all come from `ACTIONS`. A key in the config replaces the keys of its row
-(`[keys] next = "tab"`). To add a key, add a row here. Then handle its id: by a method in `actions/` for the list, an
-open session and everywhere, else by an arm in the screen of its context.
+(`[keys] next = "tab"`). To add a key, add a row here and its handler: in `actions/handlers.py`, or in the `handlers` of
+the screen or box that `KeyContext` names. A test compares the tables, row by row.
 """
 
 from collections.abc import Iterable, Mapping

@@ -251,7 +251,11 @@ class MainView(UniformContainer):
 
     def on_filter_closed(self, message: FilterClosed) -> None:
         message.stop()
-        if not message.kept:
+        self.end_filter(kept=message.kept)
+
+    def end_filter(self, *, kept: bool) -> None:
+        """Close the filter's input box; *kept* is whether its text stays in force."""
+        if not kept:
             self.show_all()
         self.filter_bar.end()
         self._share_room()

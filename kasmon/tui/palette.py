@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.message import Message
 
-from kasmon.tui.keymap import ACTIONS
+from kasmon.model.permission import SessionId
+from kasmon.tui.keymap import ACTIONS, KeyMap
 from kasmon.tui.messages import ActionRequested, SessionOpened
-
-if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
 
 Entry: TypeAlias = tuple[str, str, Callable[[], object]]
 """Name, explanation and what it does."""
@@ -22,6 +21,17 @@ SESSIONS = 8
 """At most this many of them are sessions."""
 TOLD = 0.5
 """Weight of a match in the explanation, against one in the name."""
+
+
+class PaletteDashboard(Protocol):
+    """What the palette needs."""
+
+    @property
+    def keys(self) -> KeyMap: ...
+    @property
+    def utf8(self) -> bool: ...
+    def palette_sessions(self) -> Iterator[tuple[SessionId, str, str]]: ...
+    def post_message(self, message: Message, /) -> bool: ...
 
 
 class KasmonCommands(Provider):
@@ -42,7 +52,7 @@ class KasmonCommands(Provider):
 
     def _actions(self) -> Iterator[Entry]:
         """The actions that the palette offers."""
-        app = cast("Kasmon", self.app)
+        app = cast(PaletteDashboard, self.app)
         for row in ACTIONS:
             if row.is_in_palette:
                 words = f"{row.label[0].upper()}{row.label[1:]}"
@@ -51,7 +61,7 @@ class KasmonCommands(Provider):
 
     def _sessions(self) -> Iterator[Entry]:
         """All sessions; choosing one opens it."""
-        app = cast("Kasmon", self.app)
+        app = cast(PaletteDashboard, self.app)
         for session, name, line in app.palette_sessions():
             yield name, line, partial(app.post_message, SessionOpened(session))
 

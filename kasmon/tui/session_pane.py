@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from textual.widget import Widget
 
@@ -16,8 +17,10 @@ from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.action import KeyContext
+from kasmon.tui.actions.dialogs import offer_link
+from kasmon.tui.app_protocols import Dashboard, RequestNotice, SuspendableApp
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import EventBatch, MarkViewed, SendToAgent, UserCommand
+from kasmon.tui.gateway.protocol import CopyText, EventBatch, MarkViewed, SendToAgent, UserCommand
 from kasmon.tui.keymap import DETACHES
 from kasmon.tui.preview import TerminalPane
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey
@@ -26,7 +29,6 @@ from kasmon.tui.transcript.cache import TranscriptCache
 from kasmon.tui.widgets.text_lines import TextLines
 
 if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
     from kasmon.tui.terminal.view import FocusView
     from kasmon.tui.transcript.view import SessionView
 
@@ -35,10 +37,22 @@ REST_S: Final = 0.05
 """A transcript is read after the cursor has rested this long, in seconds."""
 
 
+class SessionPaneDashboard(Dashboard, SuspendableApp, Protocol):
+    """What the pane needs."""
+
+    @property
+    def permissions(self) -> RequestNotice: ...
+    def offer_keys(self) -> None: ...
+    def call_after_refresh(self, callback: Callable[..., object], /, *arguments: object) -> object: ...
+    def add_class(self, name: str, /) -> object: ...
+    def remove_class(self, name: str, /) -> object: ...
+    def copy_to_clipboard(self, text: str, /) -> None: ...
+
+
 class SessionPane:
     """Builds the preview's content, keeps unsent drafts, and moves the focus into a session and back."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    def __init__(self, app: SessionPaneDashboard) -> None:
         self.app = app
         self.leave_keys: tuple[ReservedKey, ...] = LEAVE_KEYS
         self.transcripts = TranscriptCache()
@@ -174,7 +188,15 @@ class SessionPane:
                 f"{name} tried to copy more to the clipboard than is allowed; nothing was copied.", severity="warning"
             )
         else:
-            app.actions.put_on_clipboard(push.text, f"for {name}")
+            self.put_on_clipboard(push.text, f"for {name}")
+
+    def put_on_clipboard(self, text: str, what: str = "") -> None:
+        """Copy *text*, and notify the user."""
+        self.app.copy_to_clipboard(text)
+        self.app.want(CopyText(text=text))
+        lines = text.count("\n") + 1
+        count = f"{lines} {'line' if lines == 1 else 'lines'}"
+        self.app.say(f"Copied {what} ({count})." if what else f"Copied {count}.")
 
     def enter(self, wanted: SessionId) -> None:
         """Open this session and give it the focus."""
@@ -242,7 +264,6 @@ class SessionPane:
             self.app.run_worker(self._read_terminal(session, up), group="scrollback", exclusive=True)
 
     async def _read_terminal(self, session: Session, up: int) -> None:
-        from kasmon.tui.terminal.open_link import look_at
         from kasmon.tui.terminal.scrollback_buffer import ScrollbackBuffer  # seldom needed
         from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 
@@ -256,7 +277,7 @@ class SessionPane:
         if len(app.screen_stack) == 1:  # no other screen was opened meanwhile
             self.mark_viewed(session)
             name = clean_line(session.name)
-            copied, looked = app.actions.put_on_clipboard, partial(look_at, app)
+            copied, looked = self.put_on_clipboard, partial(offer_link, app)
             app.push_screen(ScrollbackScreen(app.look, app.keys, name, ScrollbackBuffer(lines), copied, looked, up=up))
 
     def attach(self, session: SessionId) -> None:
@@ -283,7 +304,7 @@ class SessionPane:
                     view.go_on_seeking()
 
     async def _attach(self, session: SessionId) -> None:
-        from kasmon.tui.terminal.attach import attached  # seldom needed
+        from kasmon.tui.process.attach import run_in_terminal  # seldom needed
 
         assert self.app.gateway is not None
         try:
@@ -292,7 +313,7 @@ class SessionPane:
             if current is not None:
                 self.mark_viewed(current)
             is_own = current is not None and bool(current.adopted)
-            await attached(self.app, argv if is_own else attach_with_message(argv, HOW_TO_COME_BACK))
+            await run_in_terminal(self.app, argv if is_own else attach_with_message(argv, HOW_TO_COME_BACK))
         except KasmonError as error:
             self.app.say(what_failed(error), severity="error")
         self.app.hold_still()

@@ -55,9 +55,7 @@ EVENTS: Final = frozenset({"BaseEvent", "Message"})
 ONE_SCREEN: Final = "split over files, to be composed"
 DEEP: Final = {
     "AnswerableCard": ONE_SCREEN,
-    "GeneralActions": ONE_SCREEN,
     "PermissionCard": ONE_SCREEN,
-    "ProbedKasmon": ONE_SCREEN,
     "TranscriptReader": ONE_SCREEN,
 }
 """Classes whose in-house base has an in-house base."""
@@ -74,7 +72,6 @@ LONE: Final = {
     "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
     "tui/gateway/browser.py": "starts a program of the user's",
     "tui/textual_ext": "each module adapts one part of Textual",
-    "tui/theme/library.py": "themes of files, besides those that kasmon has",
     "tui/transcript/pyte_import.py": "keeps what pyte does while it is imported from the rest",
 }
 """Modules of fewer than `LINES` lines that only one module imports, and folders of such."""

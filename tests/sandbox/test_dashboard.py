@@ -22,9 +22,10 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.sandbox.screen import SandboxScreen
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from tests.tui.worlds import text_of
 from tests.waiting import auntil
 

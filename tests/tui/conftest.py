@@ -1,6 +1,6 @@
 """What the tests of the dashboard share."""
 
-from kasmon.tui.theme.theme import shipped, shipped_names
+from kasmon.tui.gateway.theme_library import shipped, shipped_names
 
 for _name in shipped_names():  # the app is made on the test's loop, where reading files is an error
     shipped(_name)

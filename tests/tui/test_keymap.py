@@ -7,14 +7,14 @@ import pytest
 from kasmon.errors import ConfigError
 from kasmon.model.formatting import GLYPHS
 from kasmon.tui.action import KeyContext
-from kasmon.tui.actions.general import GeneralActions
 from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.help import help_rows
 from kasmon.tui.key_names import shown_key, textual_key
 from kasmon.tui.keymap import ACTIONS, KeyMap, chosen
 from kasmon.tui.terminal.key_encoding import LEAVING, leave_key
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from tests.fleets import crew
 from tests.scenes import kasmon, settled
 from tests.tui.worlds import text_of
@@ -29,23 +29,6 @@ def test_no_key_does_two_things_at_one_place() -> None:
             if row.where in (place, KeyContext.EVERYWHERE):
                 for key in KeyMap().of(row.id):
                     assert taken.setdefault(key, row.id) == row.id
-
-
-def test_every_key_of_the_list_has_a_deed() -> None:
-    places = (
-        KeyContext.LIST,
-        KeyContext.EVERYWHERE,
-        KeyContext.PROMPT,
-        KeyContext.TERMINAL,
-        KeyContext.READING,
-        KeyContext.FIND,
-        KeyContext.QUEUE,
-    )
-    inside_the_box = {"submit", "submit_later", "newline", "history_back", "history_on"}
-
-    missing = [row.id for row in ACTIONS if row.where in places and not hasattr(GeneralActions, row.id)]
-
-    assert inside_the_box == set(missing)
 
 
 def test_the_help_shows_every_key_and_every_shape() -> None:

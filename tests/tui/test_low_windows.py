@@ -9,7 +9,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
-from kasmon.tui.theme.theme import shipped_names
+from kasmon.tui.gateway.theme_library import shipped_names
 from tests.fleets import StillClock, asking, fleet, idle, working
 from tests.sandboxed import machine, machines
 from tests.scenes import NO_AGENT, kasmon, parser

@@ -1,11 +1,7 @@
-"""What each action of the key table does: one method each, named by the action's id.
-
-Actions on the selected session are in `session`, on its sandbox in `sandbox`, inside a structured session in
-`transcript`.
-"""
+"""Actions on the list and on the dashboard as a whole."""
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -15,23 +11,53 @@ from kasmon.model.attention import need
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
-from kasmon.tui.actions.sandbox import SandboxActions
-from kasmon.tui.actions.session import SessionActions
-from kasmon.tui.actions.transcript import TranscriptActions
+from kasmon.tui.actions.dialogs import confirm, write_prompt
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import sentence
 from kasmon.tui.session_list.order import ListSettings, SortOrder
 from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
     from kasmon.tui.dialogs.adopt import AdoptDialog
     from kasmon.tui.dialogs.new_session import NewSessionDialog
+    from kasmon.tui.gateway.theme_library import ThemeLibrary
+    from kasmon.tui.key_dispatcher import KeyDispatcher
+    from kasmon.tui.permissions.controller import PermissionController
+    from kasmon.tui.plan_board.controller import PlanBoardController
+    from kasmon.tui.search.controller import SearchController
+    from kasmon.tui.session_pane import SessionPane
+    from kasmon.tui.theme.user_settings import UserSettings
 
 
-class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
-    """All actions of the app."""
+class GeneralDashboard(Dashboard, Protocol):
+    """What these actions need."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    agents_go_on: bool
+    farewell: str
+    theme: str
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+    @property
+    def permissions(self) -> "PermissionController": ...
+    @property
+    def plan_board(self) -> "PlanBoardController": ...
+    @property
+    def search(self) -> "SearchController": ...
+    @property
+    def themes(self) -> "ThemeLibrary": ...
+    @property
+    def user_settings(self) -> "UserSettings": ...
+    @property
+    def key_dispatcher(self) -> "KeyDispatcher": ...
+    def action_command_palette(self) -> None: ...
+    def exit(self) -> None: ...
+
+
+class GeneralActions:
+    """The actions on the list and on the dashboard as a whole."""
+
+    def __init__(self, app: GeneralDashboard) -> None:
         self.app = app
 
     # Moving.
@@ -75,8 +101,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             elsewhere = {one.id for one in app.fleet.sessions if need(one)} - {
                 one.id for one in app.main_view.table.shown()
             }
-            here = app.main_view.table.selected
-            session = None if here is None else app.main_view.table.session(here)
+            session = app.main_view.table.selected_session
             nobody = (
                 "Nothing else needs attention" if session is not None and need(session) else "Nothing needs attention"
             )
@@ -150,7 +175,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         alive = [session for session in self.app.main_view.table.shown() if session.state in ALIVE]
         agents = [session for session in alive if is_agent(session, self.app.settings.agents)]
         if agents:
-            self._write_to(agents, tuple(session for session in alive if session not in agents))
+            write_prompt(self.app, agents, tuple(session for session in alive if session not in agents))
         elif alive:
             self.app.say("No agent in the list is running: only shells and commands.")
         else:
@@ -172,6 +197,9 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
 
     def filter(self) -> None:
         self.app.main_view.begin_filter(self.app.keys)
+
+    def end_filter(self, *, kept: bool) -> None:
+        self.app.main_view.end_filter(kept=kept)
 
     def show_all(self) -> None:
         self.app.main_view.show_all()
@@ -243,7 +271,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
         if isinstance(below, HelpDialog):
             below.dismiss()
             return
-        places = below.places if isinstance(below, Overlay) else app.help_places
+        places = below.places if isinstance(below, Overlay) else app.key_dispatcher.help_contexts
         offers = below.named_keys if isinstance(below, Dialog) else ()
         app.push_screen(HelpDialog(app.look, app.keys, places, offers))
 
@@ -262,7 +290,7 @@ class GeneralActions(SessionActions, TranscriptActions, SandboxActions):
             app.exit()
             return
         question = Confirmation("Quit", ("Quit the demo? Its agents stop too.",), "quit", deaf_s=0.0)
-        self._confirm(question, lambda dialog: app.exit())
+        confirm(self.app, question, lambda dialog: app.exit())
 
     def _apply_view(self, view: ListSettings, **changes: object) -> None:
         self.app.main_view.look_at(msgspec.structs.replace(view, **changes))

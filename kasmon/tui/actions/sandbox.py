@@ -1,6 +1,7 @@
 """Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Allow, Checkpoint, Continue, Mode, Pause, Restore, Resume, SandboxCommand
@@ -9,7 +10,8 @@ from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.base import ActionGroup
+from kasmon.tui.actions.dialogs import confirm, confirm_command, find_location
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import SendToAgent
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
@@ -18,10 +20,34 @@ if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.messages import SandboxActionRequested, SandboxPreviewRequested
     from kasmon.tui.sandbox.screen import SandboxScreen
+    from kasmon.tui.session_pane import SessionPane
 
 
-class SandboxActions(ActionGroup):
-    """The app's actions on sandboxes."""
+class SandboxDashboard(Dashboard, Protocol):
+    """What these actions need."""
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+
+
+class SandboxActions:
+    """The actions on sandboxes."""
+
+    def __init__(self, app: SandboxDashboard) -> None:
+        self.app = app
+        self.screen_handlers: Mapping[str, Callable[[Session, SandboxActionRequested], None]] = {
+            "box_diff": self._show_turn_diff,
+            "box_restore": self._restore,
+            "box_fork": lambda session, wanted: self._ask_fork_name(session, wanted.checkpoint),
+            "box_fork_now": lambda session, _: self._ask_fork_name(session, ""),
+            "box_replay": lambda session, wanted: self._ask_fork_name(session, wanted.checkpoint, replays=True),
+            "box_allow": self._allow,
+            "box_keep": lambda session, _: self._send(session, Checkpoint()),
+            "box_freeze": lambda session, _: self._send(session, Pause()),
+            "box_pause": lambda session, _: self._pause(session),
+            "box_wake": lambda session, _: self._wake(session),
+        }
+        """The handler of each row of the sandbox screen that acts on the sandbox."""
 
     # On the selected session.
 
@@ -36,7 +62,7 @@ class SandboxActions(ActionGroup):
 
     def wake(self) -> None:
         """Resume its sandbox, or continue its agent if Ctrl-Z stopped that."""
-        selected = self._selected()
+        selected = self.app.main_view.table.selected_session
         if selected is not None and selected.is_stopped:
             self.app.want(SendToAgent(session=selected.id, wish=Continue()))
         elif (session := self._with_live_sandbox()) is not None:
@@ -71,7 +97,7 @@ class SandboxActions(ActionGroup):
                 app.want(SendToAgent(session=each.id, wish=Pause()))
             dialog.dismiss()
 
-        self._confirm(Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
+        confirm(self.app, Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
 
     def sandbox(self) -> None:
         """Show the history and checkpoints of the selected session's sandbox."""
@@ -84,17 +110,6 @@ class SandboxActions(ActionGroup):
         screen = SandboxScreen(app.look, app.keys, app.clock, session)
         app.push_screen(screen)
         self.load_history(session.id, screen)
-
-    # In the code box.
-
-    def interpreter(self) -> None:
-        self._do_in_code_box("interpreter")
-
-    def run_code(self) -> None:
-        self._do_in_code_box("run_code")
-
-    def read_run(self) -> None:
-        self._do_in_code_box("read_run")
 
     # Requests of the sandbox screen.
 
@@ -117,52 +132,41 @@ class SandboxActions(ActionGroup):
             screen.complain(what_failed(error))
 
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
-        """Do what the sandbox screen requests; what cannot be undone is confirmed first."""
-        session = self.app.main_view.table.session(wanted.session)
-        if session is None:
-            return
+        """Do what the sandbox screen requests."""
+        if (session := self.app.main_view.table.session(wanted.session)) is not None:
+            self.screen_handlers[wanted.action](session, wanted)
+
+    def _show_turn_diff(self, session: Session, wanted: "SandboxActionRequested") -> None:
+        self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
+
+    def _restore(self, session: Session, wanted: "SandboxActionRequested") -> None:
+        """Restore a checkpoint, once the user confirms."""
         name, point = clean_line(session.name), wanted.checkpoint
-        match wanted.action:
-            case "box_freeze":
-                self._send(session, Pause())
-            case "box_pause":
-                self._pause(session)
-            case "box_wake":
-                self._wake(session)
-            case "box_keep":
-                self._send(session, Checkpoint())
-            case "box_fork" | "box_fork_now":
-                self._ask_fork_name(session, point if wanted.action == "box_fork" else "")
-            case "box_replay":
-                self._ask_fork_name(session, point, replays=True)
-            case "box_diff":
-                self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
-            case "box_restore":
-                lines = (
-                    f"Restore {name} to {point}? Files and saved interpreter state are restored.",
-                    "The current state is saved first, as a checkpoint.",
-                )
-                self._confirm_command(
-                    "Restore", lines, "restore", SendToAgent(session=session.id, wish=Restore(checkpoint=point))
-                )
-            case "box_allow":
-                host = clean_line(wanted.host)
-                lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
-                self._confirm_command(
-                    "Allow", lines, "allow", SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
-                )
+        lines = (
+            f"Restore {name} to {point}? Files and saved interpreter state are restored.",
+            "The current state is saved first, as a checkpoint.",
+        )
+        command = SendToAgent(session=session.id, wish=Restore(checkpoint=point))
+        confirm_command(self.app, "Restore", lines, "restore", command)
+
+    def _allow(self, session: Session, wanted: "SandboxActionRequested") -> None:
+        """Allow a network host, once the user confirms."""
+        name, host = clean_line(session.name), clean_line(wanted.host)
+        lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
+        command = SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
+        confirm_command(self.app, "Allow", lines, "allow", command)
 
     async def _turn_diff(self, session: Session, turn: int) -> None:
         from kasmon.model.transcript.file_changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
-        app, name, here = self.app, clean_line(session.name), self._location()
+        app, name, here = self.app, clean_line(session.name), find_location(self.app)
         try:
             files = split(await app.gateway.turn_diff(session.id, turn) if app.gateway is not None else "")
         except KasmonError as error:
             app.say(what_failed(error), severity="warning")
             return
-        if here != self._location():
+        if here != find_location(self.app):
             return
         if files:
             app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
@@ -211,7 +215,7 @@ class SandboxActions(ActionGroup):
         from kasmon.tui.dialogs.common import Confirmation
         from kasmon.tui.sandbox.entries import refused  # imports all sandbox history modules
 
-        gateway, here = self.app.gateway, self._location()
+        gateway, here = self.app.gateway, find_location(self.app)
         try:
             past = await gateway.sandbox(session.id) if gateway is not None else None
         except KasmonError:
@@ -229,8 +233,8 @@ class SandboxActions(ActionGroup):
             self._send(session, Resume())  # as slow as creating one, and the list shows it
             dialog.dismiss()
 
-        if here == self._location():
-            self._confirm(Confirmation("Resume without memory", lines, "resume anyway"), go_on)
+        if here == find_location(self.app):
+            confirm(self.app, Confirmation("Resume without memory", lines, "resume anyway"), go_on)
         else:
             self.app.say(lines[0], severity="warning")
 
@@ -244,17 +248,9 @@ class SandboxActions(ActionGroup):
         taken = [each.name for each in app.fleet.sessions]
         app.push_screen(ForkDialog(app.look, app.keys, session, checkpoint, taken, replays=replays))
 
-    def _do_in_code_box(self, action: str) -> None:
-        """Make a click on the key bar do what the key does in the box."""
-        from kasmon.tui.transcript.code_box import CodeBox
-
-        session_view = self.app.session_pane.session_view
-        if session_view is not None and isinstance(session_view.box, CodeBox):
-            session_view.box.means(action)
-
     def _sandboxed(self) -> Session | None:
         """The selected session if it has a sandbox; notify the user if not."""
-        session = self._selected()
+        session = self.app.main_view.table.selected_session
         if session is not None and session.housing is None:
             self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
             return None

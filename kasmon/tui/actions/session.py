@@ -1,7 +1,7 @@
 """Actions on the selected session: open, send a prompt, stop, show its changes, explain its state."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kasmon.errors import InteractiveOnlyError, KasmonError
 from kasmon.model.commands import Interrupt, Mode, Stop
@@ -9,30 +9,45 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.model.transcript.text import TextLine, Token, fitted
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.base import ActionGroup
+from kasmon.tui.actions.dialogs import confirm_command, find_location, show_text, write_prompt
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import ExportSession, MoveSession, RemoveSession, RestartSession, SendToAgent
 from kasmon.tui.session_meter import can
+
+if TYPE_CHECKING:
+    from kasmon.tui.session_pane import SessionPane
 
 EXPLAINED: Final = 12
 """The label of an explanation's line takes this many cells before its text."""
 
 
-class SessionActions(ActionGroup):
-    """The app's actions on the selected session."""
+class SessionDashboard(Dashboard, Protocol):
+    """What these actions need."""
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+
+
+class SessionActions:
+    """The actions on the selected session."""
+
+    def __init__(self, app: SessionDashboard, new: Callable[[], None]) -> None:
+        """*new* opens the dialog for a new session."""
+        self.app, self._new = app, new
 
     # The session.
 
     def open(self) -> None:
-        if (session := self._selected()) is not None:
+        if (session := self.app.main_view.table.selected_session) is not None:
             self.app.session_pane.enter(session.id)
         elif self.app.fleet.sessions:
             self.app.main_view.table.toggle_fold()
         else:
-            self.app.actions.new()
+            self._new()
 
     def attach(self) -> None:
-        session = self._selected()
+        session = self.app.main_view.table.selected_session
         if session is None:
             return
         if session.mode is not Mode.TMUX:
@@ -43,7 +58,7 @@ class SessionActions(ActionGroup):
 
     def message(self) -> None:
         if (session := self._with_live_agent()) is not None:
-            self._write_to([session])
+            write_prompt(self.app, [session])
 
     def interrupt(self) -> None:
         session = self._with_live_agent()
@@ -67,10 +82,10 @@ class SessionActions(ActionGroup):
         graceful = f"Stop {session.name}? It is asked to exit, and killed if it does not."
         lines = [graceful, busy, "The log and the working directory are kept."]
         wanted = SendToAgent(session=session.id, wish=Stop())
-        self._confirm_command("Stop", tuple(line for line in lines if line), "stop", wanted)
+        confirm_command(self.app, "Stop", tuple(line for line in lines if line), "stop", wanted)
 
     def restart(self) -> None:
-        session = self._selected()
+        session = self.app.main_view.table.selected_session
         if session is None:
             return
         if session.state in ALIVE and session.generation and not session.is_orphaned:
@@ -79,7 +94,7 @@ class SessionActions(ActionGroup):
             self.app.want(RestartSession(session=session.id))
 
     def move(self) -> None:
-        session = self._selected()
+        session = self.app.main_view.table.selected_session
         if session is None:
             return
         if session.mode is Mode.INTERPRETER:
@@ -99,21 +114,21 @@ class SessionActions(ActionGroup):
         if problem:
             lines += (f"Its requests may change: {clean_line(problem)}.",)
         wanted = MoveSession(session=session.id, to=to, changes_permissions=bool(problem))
-        self._confirm_command("Move", lines, "move", wanted)
+        confirm_command(self.app, "Move", lines, "move", wanted)
 
     def rename(self) -> None:
-        if (session := self._selected()) is not None:
+        if (session := self.app.main_view.table.selected_session) is not None:
             from kasmon.tui.dialogs.common import RenameDialog
 
             self.app.push_screen(RenameDialog(self.app.look, self.app.keys, session))
 
     def forget(self) -> None:
-        session = self._selected()
+        session = self.app.main_view.table.selected_session
         if session is None:
             return
         if session.adopted and session.state in ALIVE:
             lines = (f"Remove {session.name} from the list?", "It keeps running in your own tmux.")
-            self._confirm_command("Remove", lines, "remove", RemoveSession(session=session.id))
+            confirm_command(self.app, "Remove", lines, "remove", RemoveSession(session=session.id))
             return
         if session.state in ALIVE and session.generation:
             self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
@@ -127,10 +142,10 @@ class SessionActions(ActionGroup):
                 f"Remove {session.name} from the list, with its checkpoints?",
                 "Its files are deleted too, except in a folder of yours.",
             )
-        self._confirm_command("Remove", lines, "remove", RemoveSession(session=session.id))
+        confirm_command(self.app, "Remove", lines, "remove", RemoveSession(session=session.id))
 
     def mark_viewed(self) -> None:
-        if (session := self._selected()) is None:
+        if (session := self.app.main_view.table.selected_session) is None:
             return
         if session.is_unviewed:
             self.app.session_pane.mark_viewed(session)
@@ -139,7 +154,7 @@ class SessionActions(ActionGroup):
 
     def diff(self) -> None:
         """Show what the selected session changed."""
-        if (session := self._selected()) is not None:
+        if (session := self.app.main_view.table.selected_session) is not None:
             self.show_diff(session)
 
     def show_diff(self, session: Session) -> None:
@@ -147,7 +162,7 @@ class SessionActions(ActionGroup):
         self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
 
     async def _diff(self, session: Session) -> None:
-        name, gateway, diff, here = clean_line(session.name), self.app.gateway, "", self._location()
+        name, gateway, diff, here = clean_line(session.name), self.app.gateway, "", find_location(self.app)
         why = f"No changes by {name} were recorded."
         try:
             diff = await gateway.diff(session.id) if gateway is not None else ""
@@ -156,53 +171,47 @@ class SessionActions(ActionGroup):
         from kasmon.model.transcript.file_changes import split
         from kasmon.tui.diff_screen import DiffScreen
 
-        if here != self._location():
+        if here != find_location(self.app):
             return
         if files := split(diff):
             self.app.push_screen(DiffScreen(self.app.look, self.app.keys, name, files))
         elif last := self.app.session_pane.last_diff(session.id):
             from kasmon.tui.permissions.request_text import diff_rows
 
-            self._read(f"Last change by {name}", lambda width: diff_rows(last, width))
+            show_text(self.app, f"Last change by {name}", lambda width: diff_rows(last, width))
         else:
             self.app.say(why)
 
     def export(self) -> None:
         """Export all of the selected session to a file."""
-        if (session := self._selected()) is not None:
+        if (session := self.app.main_view.table.selected_session) is not None:
             self.app.want(ExportSession(session=session.id))
 
     def explain(self) -> None:
         """Show why the selected session is in its state."""
-        if (session := self._selected()) is not None:
+        if (session := self.app.main_view.table.selected_session) is not None:
             self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:
-        name, gateway, here = clean_line(session.name), self.app.gateway, self._location()
+        name, gateway, here = clean_line(session.name), self.app.gateway, find_location(self.app)
         try:
             explanation = await gateway.explained(session.id) if gateway is not None else ()
         except KasmonError as error:
             self.app.say(what_failed(error), severity="warning")
             return
-        if explanation and here == self._location():
-            self._read(f"Why {name} is {session.state}", lambda width: _explanation_rows(explanation, width))
+        if explanation and here == find_location(self.app):
+            show_text(self.app, f"Why {name} is {session.state}", lambda width: _explanation_rows(explanation, width))
 
     # Shared.
 
     def _with_live_agent(self) -> Session | None:
         """The selected session if its agent is running; notify the user if not."""
-        session = self._selected()
+        session = self.app.main_view.table.selected_session
         if session is not None and session.state not in ALIVE:
             key = self.app.keys.shown("restart")
             self.app.say(f"{clean_line(session.name)} is not running; {key} restarts it.", severity="warning")
             return None
         return session
-
-    def _write_to(self, sessions: Sequence[Session], left_out: Sequence[Session] = ()) -> None:
-        from kasmon.tui.dialogs.common import PromptDialog
-
-        app = self.app
-        app.push_screen(PromptDialog(app.look, app.keys, app.clock, sessions, left_out=left_out))
 
 
 def _explanation_rows(explanation: Sequence[str], width: int) -> list[TextLine]:

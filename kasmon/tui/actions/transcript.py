@@ -1,21 +1,36 @@
 """Actions inside a structured session: read and search its transcript, copy, edit its prompt queue."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kasmon.model.commands import Interrupt, Mode
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.base import ActionGroup
-from kasmon.tui.gateway.protocol import CopyText, SendToAgent
+from kasmon.tui.app_protocols import Dashboard
+from kasmon.tui.gateway.protocol import SendToAgent
 from kasmon.tui.session_meter import can, can_be_configured, settable
 
 if TYPE_CHECKING:
     from kasmon.model.session import Session
     from kasmon.model.transcript.clipboard_text import Piece
+    from kasmon.tui.search.controller import SearchController
+    from kasmon.tui.session_pane import SessionPane
     from kasmon.tui.transcript.view import SessionView
 
 
-class TranscriptActions(ActionGroup):
-    """The app's actions inside a structured session."""
+class TranscriptDashboard(Dashboard, Protocol):
+    """What these actions need."""
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+    @property
+    def search(self) -> "SearchController": ...
+    def offer_keys(self) -> None: ...
+
+
+class TranscriptActions:
+    """The actions inside a structured session."""
+
+    def __init__(self, app: TranscriptDashboard) -> None:
+        self.app = app
 
     # Opening and leaving.
 
@@ -114,17 +129,6 @@ class TranscriptActions(ActionGroup):
         if (session_view := self._session_view) is not None:
             self._copy(session_view.screen_of_events.copied(answer=True))
 
-    # In a terminal's scrollback, which has a screen of its own: `scrollback_screen.py`.
-
-    def text_select(self) -> None:
-        self._do_in_scrollback("text_select")
-
-    def text_left(self) -> None:
-        self._do_in_scrollback("text_left")
-
-    def text_right(self) -> None:
-        self._do_in_scrollback("text_right")
-
     # Searching.
 
     def find(self) -> None:
@@ -144,6 +148,13 @@ class TranscriptActions(ActionGroup):
     def find_drop(self) -> None:
         if (session_view := self._session_view) is not None:
             session_view.end_find(kept=False)
+
+    # In the prompt box, which handles its keys itself: a click on the key bar does what the key does.
+
+    def use_box(self, action: str) -> None:
+        """Run this action of the prompt box or the code box."""
+        if (session_view := self._session_view) is not None and session_view.box is not None:
+            session_view.box.means(action)
 
     # The prompt queue.
 
@@ -180,17 +191,11 @@ class TranscriptActions(ActionGroup):
 
     # Shared.
 
-    def _do_in_scrollback(self, action: str) -> None:
-        from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
-
-        if isinstance(self.app.screen, ScrollbackScreen):
-            self.app.screen.do(action)
-
     @property
     def _target_session(self) -> "Session | None":
         """The open session, or the one under the list's cursor."""
         main_view = self.app.main_view
-        return main_view.preview.session if main_view.focused_inside else self._selected()
+        return main_view.preview.session if main_view.focused_inside else main_view.table.selected_session
 
     @property
     def _session_view(self) -> "SessionView | None":
@@ -223,12 +228,4 @@ class TranscriptActions(ActionGroup):
         if piece is None or not piece.text:
             self.app.say("Nothing to copy here.")
             return
-        self.put_on_clipboard(piece.text, piece.what)
-
-    def put_on_clipboard(self, text: str, what: str = "") -> None:
-        """Copy *text*, and notify the user."""
-        self.app.copy_to_clipboard(text)
-        self.app.want(CopyText(text=text))
-        lines = text.count("\n") + 1
-        count = f"{lines} {'line' if lines == 1 else 'lines'}"
-        self.app.say(f"Copied {what} ({count})." if what else f"Copied {count}.")
+        self.app.session_pane.put_on_clipboard(piece.text, piece.what)

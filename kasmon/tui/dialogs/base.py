@@ -25,6 +25,7 @@ from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested, CommandRequested
 from kasmon.tui.status_bars import Banner, BannerContent
 from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.textual_ext.ordered_input import forward_key
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Reader, Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, press, pressing, side_by_side
@@ -220,7 +221,7 @@ class Dialog(Overlay):
         if first is not None:
             self.set_focus(first)
             for key in early:
-                first._forward_event(key)
+                forward_key(first, key)
 
 
 class DialogField(Horizontal):

@@ -1,4 +1,4 @@
-"""The small dialogs: a prompt, a new name, a confirmation, a text to read."""
+"""The small dialogs: a new name, a confirmation, a text to read."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final
@@ -9,117 +9,20 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kasmon.errors import KasmonError, PromptBoxError
-from kasmon.model.commands import Prompt, When
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine, Token, fitted
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
-from kasmon.tui.gateway.protocol import RenameSession, SendToAgent, UserCommand
+from kasmon.tui.dialogs.base import Dialog, DialogField
+from kasmon.tui.gateway.protocol import RenameSession
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.transcript.prompt_box import TextBox
 from kasmon.tui.widgets.reader import Reader, Rows
 
-WHEN: dict[str, When] = {"send now": "now", "queue": "idle", "interrupt": "interrupt"}
-ANYWAY: Final = "send anyway"
-"""Offered once a prompt was refused because the agent's input box was not visible."""
 TOO_EARLY: Final = "This key came before the question could be read.", "Press it again to confirm."
 """The error and the hint for a yes that does not count yet."""
-
-
-class PromptDialog(Dialog):
-    """A prompt for one session, or for several agents; several are confirmed before anything is sent.
-
-    *left_out* are sessions that were listed with them and get nothing, since they would execute a prompt.
-    """
-
-    def __init__(
-        self,
-        look: ThemeStyles,
-        keys: KeyMap,
-        clock: Clock,
-        sessions: Sequence[Session],
-        draft: str = "",
-        *,
-        left_out: Sequence[Session] = (),
-    ) -> None:
-        super().__init__(look, keys)
-        self.clock, self.sessions, self.draft, self.left_out = clock, tuple(sessions), draft, tuple(left_out)
-        self.title_text = self._title()
-        self.names = Reader(look, self._names, margin=1, id="names")
-        self.when = ChoiceField(look, tuple(WHEN), id="when")
-
-    def inside(self) -> Iterable[Widget]:
-        if len(self.sessions) > 1:
-            yield self.names
-        yield TextBox(self.keys, "Type a prompt", self.draft, id="message")
-        yield DialogField("If busy", self.when)
-
-    def on_mount(self) -> None:
-        newline = self.keys.shown("newline", self.look.utf8)
-        self.offer(("enter", "send"), (newline, "new line"), ("tab", "delivery"), ("esc", "close"))
-        self.begin(self.query_one("#message", TextBox))
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self.focused is self.when:
-            event.stop()
-            self._send()
-
-    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
-        event.stop()
-        self._send()
-
-    def _send(self) -> None:
-        text = self.query_one("#message", TextBox).text
-        if not text.strip():
-            return
-        prompt = Prompt(text=text, when=WHEN.get(self.when.value, "now"), anyway=self.when.value == ANYWAY)
-        if len(self.sessions) == 1:
-            self.want(SendToAgent(session=self.sessions[0].id, wish=prompt))
-            return
-        question = Confirmation(f"Send to {len(self.sessions)} agents?", tuple(self._recipients(prompt)), "send to all")
-        self.app.push_screen(
-            ConfirmDialog(self.look, self.keys, self.clock, question, lambda sure: self._broadcast(prompt))
-        )
-
-    def _recipients(self, prompt: Prompt) -> Iterable[str]:
-        """The prompt, then a line for each recipient."""
-        yield prompt.text
-        yield ""
-        for session in self.sessions:
-            yield f"{session.name}  {session.agent}  {session.state}  {session.workdir}"
-        if self.left_out:
-            yield ""
-            yield f"Not sent to (no agents): {', '.join(session.name for session in self.left_out)}"
-
-    def _broadcast(self, prompt: Prompt) -> None:
-        """Confirmed: replace the confirmation and this dialog by the table of progress."""
-        from kasmon.tui.dialogs.broadcast import BroadcastDialog
-
-        self.app.pop_screen()
-        self.app.switch_screen(BroadcastDialog(self.look, self.keys, self.clock, self.sessions, prompt))
-
-    def refused(self, wanted: UserCommand, error: KasmonError) -> None:
-        """If the input box was not visible, add the choice to send anyway; only the user can choose it."""
-        super().refused(wanted, error)
-        if isinstance(error, PromptBoxError) and error.is_unseen and ANYWAY not in self.when.options:
-            self.when.put((*self.when.options, ANYWAY), self.when.chosen)
-            self.complain(error.message, f'To send it although the input box is not visible, choose "{ANYWAY}".')
-
-    def _title(self) -> str:
-        one = len(self.sessions) == 1
-        return f"Prompt {clean_line(self.sessions[0].name)}" if one else f"Prompt {len(self.sessions)} agents"
-
-    def _names(self, width: int) -> Sequence[TextLine]:
-        """The names of all recipients."""
-        names = ", ".join(clean_line(session.name) for session in self.sessions)
-        others = ", ".join(clean_line(session.name) for session in self.left_out)
-        rows = fitted([(names, Token.OUTPUT)], width)
-        return [*rows, *fitted([(f"not sent to (no agents): {others}", Token.FAINT)], width)] if others else rows
 
 
 class RenameDialog(Dialog):

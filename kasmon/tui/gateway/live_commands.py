@@ -22,6 +22,7 @@ from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
 from kasmon.tui.gateway.browser import opened
+from kasmon.tui.gateway.notification_delivery import NotificationDelivery
 from kasmon.tui.gateway.protocol import (
     AdoptPane,
     ApplyPlanEdit,
@@ -44,7 +45,6 @@ from kasmon.tui.gateway.protocol import (
     Split,
     UserCommand,
 )
-from kasmon.tui.notifications.delivery import NotificationDelivery
 from kasmon.tui.theme.look import RECEIPT_WORDS
 
 COPY_S: Final = 2.0

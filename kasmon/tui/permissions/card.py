@@ -4,7 +4,7 @@ The shown request never changes unnoticed. Enter never approves. Closing the car
 after the card appeared or changed answers nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -31,6 +31,12 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.text_lines import press
 
 CHANGED: Final = "The request changed and nothing was sent. This is the current request."
+SCROLLING: Final = frozenset({"read_on", "read_back", "line_on", "line_back", "read_top", "read_end"})
+"""Actions that scroll the text, also before other keys count."""
+FOR_A_GROUP: Final = frozenset(
+    {"allow_once", "allow_always", "deny", "deny_always", "deny_and_end", "reach", "together"}
+)
+"""Actions that also count while several requests are shown as one list."""
 
 
 class PermissionCard(AnswerableCard):
@@ -61,6 +67,28 @@ class PermissionCard(AnswerableCard):
         self.asked = asked
         self._in_list, self._here = in_list, here
         super().__init__(look, clock, keys, room, self._build_state(first))
+        self.handlers: Mapping[str, Callable[[], object]] = {
+            "allow_once": lambda: self._allow(Decision.ALLOW),
+            "allow_always": lambda: self._allow(Decision.ALWAYS),
+            "deny": lambda: self._deny(Decision.DENY),
+            "deny_always": lambda: self._deny(Decision.NEVER),
+            "deny_and_end": lambda: self._deny(Decision.CANCEL),
+            "reach": self._reach,
+            "own_words": lambda: self._pick("own_words"),
+            "together": self._gather_similar,
+            "edit": self._write_edit,
+            "later": self._snooze,
+            "request_back": lambda: self.go(-1),
+            "request_on": lambda: self.go(1),
+            "read_on": lambda: self.body.scroll_pages(1),
+            "read_back": lambda: self.body.scroll_pages(-1),
+            "line_on": lambda: self.body.scroll_rows(1),
+            "line_back": lambda: self.body.scroll_rows(-1),
+            "read_top": lambda: self.body.scroll_rows(-(10**6)),
+            "read_end": lambda: self.body.scroll_rows(10**6),
+            "close": self._go_back,
+        }
+        """The handler of each row of the key table, by the action's id."""
 
     def on_mount(self) -> None:
         self._open(self.request)
@@ -180,57 +208,35 @@ class PermissionCard(AnswerableCard):
 
     def _scrolls(self, action: str) -> bool:
         """Whether *action* scrolled the text."""
-        match action:
-            case "read_on" | "read_back":
-                self.body.scroll_pages(1 if action == "read_on" else -1)
-            case "line_on" | "line_back":
-                self.body.scroll_rows(1 if action == "line_on" else -1)
-            case "read_top" | "read_end":
-                self.body.scroll_rows(10**6 if action == "read_end" else -(10**6))
-            case _:
-                return False
-        return True
+        if action in SCROLLING:
+            self.handlers[action]()
+        return action in SCROLLING
 
     def _do(self, what: str) -> None:
         """Handle a key on the armed card."""
         if self._state.doing is CardMode.OVER:
             self.go(1) if what != "request_back" else self.go(-1)
             return
-        match what:
-            case "all_requests":
-                self.tell(self.ListWanted())
-            case "allow_once":
-                self._allow(Decision.ALLOW)
-            case "allow_always":
-                self._allow(Decision.ALWAYS)
-            case "deny":
-                self._deny(Decision.DENY)
-            case "deny_always":
-                self._deny(Decision.NEVER)
-            case "deny_and_end":
-                self._deny(Decision.CANCEL)
-            case "reach" | "reach-session" | "reach-plan" | "reach-project":
-                self._reach(what.removeprefix("reach").removeprefix("-"))
-            case "together" if self._state.doing is CardMode.READING and self._state.alike:
-                self.gather(self._list_similar())
-            case "together":
-                self.ignore("No similar pending requests.")
-            case _ if self._state.together:
-                self.ignore(self._describe_unused_key(what))
-            case "edit":
-                self._write_edit()
-            case "later":
-                self._snooze()
-            case "request_back":
-                self.go(-1)
-            case "request_on":
-                self.go(1)
-            case "enter" if not self.request.answerable or self._state.is_elsewhere:
-                self.tell(SessionOpened(self.request.session))
-            case "enter":
-                self._choose()
-            case _:
-                self._pick(what)
+        if what == "all_requests":
+            self.tell(self.ListWanted())
+        elif what.startswith("reach-"):
+            self._reach(what.removeprefix("reach-"))
+        elif self._state.together and what not in FOR_A_GROUP:
+            self.ignore(self._describe_unused_key(what))
+        elif what == "enter" and (not self.request.answerable or self._state.is_elsewhere):
+            self.tell(SessionOpened(self.request.session))
+        elif what == "enter":
+            self._choose()
+        elif what in self.handlers and what not in SCROLLING:
+            self.handlers[what]()
+        else:
+            self._pick(what)
+
+    def _gather_similar(self) -> None:
+        if self._state.doing is CardMode.READING and self._state.alike:
+            self.gather(self._list_similar())
+        else:
+            self.ignore("No similar pending requests.")
 
     def _go_back(self) -> None:
         """Esc: cancel the current step, else close the card; nothing is answered."""

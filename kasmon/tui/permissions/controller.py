@@ -1,7 +1,7 @@
 """Shows the fleet's requests: a notice line counts them and names a key; a card opens by itself only if configured."""
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from textual.timer import Timer
 
@@ -9,14 +9,15 @@ from kasmon.errors import KasmonError, StaleRequestError
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
+from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.permissions.queue import QUIET_S, PermissionQueue, PermissionSnapshot, first_for
-from kasmon.tui.plan_board.controller import plans_ask
+from kasmon.tui.plan_board.controller import PlanBoardController, plans_ask
+from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.status_bars import BannerContent
 from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
     from kasmon.model.permission import Request
-    from kasmon.tui.app import Kasmon
     from kasmon.tui.permissions.card import PermissionCard
     from kasmon.tui.permissions.card_screen import CardScreen
     from kasmon.tui.permissions.inbox_screen import InboxScreen
@@ -25,10 +26,29 @@ RISE_S: Final = 0.1
 """How often to check whether a pending request may open its card by itself, in seconds."""
 
 
+class PermissionDashboard(Dashboard, Protocol):
+    """What the requests need."""
+
+    last_key_at: float
+
+    @property
+    def utf8(self) -> bool: ...
+    @property
+    def list_has_keys(self) -> bool: ...
+    @property
+    def is_palette_open(self) -> bool: ...
+    @property
+    def plan_board(self) -> PlanBoardController: ...
+    @property
+    def session_pane(self) -> SessionPane: ...
+    def quiet_for(self) -> float: ...
+    def set_interval(self, interval: float, callback: Callable[[], None], /, *, pause: bool) -> Timer: ...
+
+
 class PermissionController:
     """Holds the fleet's requests, the card that shows them, and the notice line."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    def __init__(self, app: PermissionDashboard) -> None:
         self.app = app
         self.queue = PermissionQueue()
         self._known_secrets: dict[SessionId, tuple[str, ...]] = {}

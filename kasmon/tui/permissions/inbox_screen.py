@@ -13,7 +13,7 @@ from textual.containers import Container
 from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.clock import Clock
-from kasmon.tui.keymap import ROWS, KeyMap
+from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested, CardClosed, InboxClosed
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.card_layout import BORDER, SIDES
@@ -109,6 +109,15 @@ class InboxScreen(Overlay):
         self.nothing = Sentences(look, id="inbox-nothing")
         self.nothing.ground = "background"
         self.bar = KeyBar(look, id="inbox-keys")
+        self.handlers = {
+            "inbox_down": lambda: self._point(stepped(self.rows, self.cursor, 1)),
+            "inbox_up": lambda: self._point(stepped(self.rows, self.cursor, -1)),
+            "inbox_top": lambda: self._point(stepped(self.rows, self.cursor, -len(self.rows.shown))),
+            "inbox_bottom": lambda: self._point(stepped(self.rows, self.cursor, len(self.rows.shown))),
+            "mark": lambda: self._mark(self.cursor),
+            "to_request": lambda: self._set_in_request(not self.in_request),
+            "leave_inbox": self._leave,
+        }
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -231,25 +240,24 @@ class InboxScreen(Overlay):
         self.word = ""
         if self.card is not None and not self.card.is_armed:
             self.card.arming.press(self.clock.ticking())
-        match action:
-            case "inbox_down" | "inbox_up":
-                self._point(stepped(self.rows, self.cursor, 1 if action == "inbox_down" else -1))
-            case "inbox_top" | "inbox_bottom":
-                far = len(self.rows.shown)
-                self._point(stepped(self.rows, self.cursor, far if action == "inbox_bottom" else -far))
-            case "mark":
-                self._mark(self.cursor)
-            case "to_request":
-                self._set_in_request(not self.in_request)
-            case "leave_inbox" if self.in_request:
-                self._set_in_request(False)
-            case "leave_inbox" if self.marks:
-                self._set_marks(frozenset())
-            case "leave_inbox":
-                self.post_message(InboxClosed(tuple(ask.id for ask in self.asked.waiting)))
-            case _:
-                self.post_message(ActionRequested(action))
+        if not super().do(action):
+            self.post_message(ActionRequested(action))
         self._draw()
+
+    def do(self, action: str) -> bool:
+        """Run the inbox's action with this id; return whether it is one."""
+        if action in self.handlers:
+            self._do(action)
+        return action in self.handlers
+
+    def _leave(self) -> None:
+        """Go back to the list, else unmark all, else close; nothing is answered."""
+        if self.in_request:
+            self._set_in_request(False)
+        elif self.marks:
+            self._set_marks(frozenset())
+        else:
+            self.post_message(InboxClosed(tuple(ask.id for ask in self.asked.waiting)))
 
     def _point(self, request: RequestId | None) -> None:
         self.cursor = request
@@ -284,11 +292,6 @@ class InboxScreen(Overlay):
         if message.marks:
             self._mark(message.request)
         self._point(message.request)
-
-    def on_action_requested(self, message: ActionRequested) -> None:
-        if ROWS[message.action].where is KeyContext.INBOX:
-            message.stop()
-            self._do(message.action)
 
     # Messages of the card.
 

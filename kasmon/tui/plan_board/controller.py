@@ -1,27 +1,41 @@
 """Holds the dashboard's plans, shows the wave board, and alerts the user to plans that need a decision."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_line, redact
+from kasmon.tui.app_protocols import Dashboard, RequestNotice
 from kasmon.tui.notifications.alerts import Alert
+from kasmon.tui.notifications.controller import NotificationController
 from kasmon.tui.status_bars import BannerContent
 
 if TYPE_CHECKING:
     from kasmon.model.collisions import CollisionSummary
     from kasmon.supervisor.plans.boards import PlanBoard
-    from kasmon.tui.app import Kasmon
     from kasmon.tui.gateway.protocol import DecideOnPlan
     from kasmon.tui.plan_board.dialogs import OtherAgentDialog
     from kasmon.tui.plan_board.screen import PlanBoardScreen
 
 
+class PlanDashboard(Dashboard, Protocol):
+    """What the plans need."""
+
+    @property
+    def utf8(self) -> bool: ...
+    @property
+    def list_has_keys(self) -> bool: ...
+    @property
+    def permissions(self) -> RequestNotice: ...
+    @property
+    def notifications(self) -> NotificationController: ...
+
+
 class PlanBoardController:
     """The wave board of one dashboard, and its state while it is closed."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    def __init__(self, app: PlanDashboard) -> None:
         self.app = app
         self.boards: tuple[PlanBoard, ...] = ()
         self.has_boards = False
@@ -137,8 +151,7 @@ class PlanBoardController:
 
     def _find_task(self) -> tuple[str, str]:
         """Plan and task of the session under the list's cursor; empty if it belongs to no plan."""
-        selected = self.app.main_view.table.selected
-        session = None if selected is None else self.app.main_view.table.session(SessionId(selected))
+        session = self.app.main_view.table.selected_session
         for board in self.boards if session is not None and session.plan else ():
             if session is not None and board.id == session.plan:
                 for task, at in board.run.tasks.items():

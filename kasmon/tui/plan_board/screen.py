@@ -24,7 +24,7 @@ from kasmon.tui.messages import (
 )
 from kasmon.tui.plan_board.board_view import PlanBoardView
 from kasmon.tui.plan_board.card_text import standing
-from kasmon.tui.plan_board.decisions import DECISIONS, resolve_action
+from kasmon.tui.plan_board.decisions import resolve_action
 from kasmon.tui.plan_board.dialogs import PlanEditDialog
 from kasmon.tui.plan_board.header import NOTHING, bar, head_line, notice_lines
 from kasmon.tui.plan_board.task_details import task_rows
@@ -66,6 +66,31 @@ class PlanBoardScreen(Overlay):
         self.middle = Container(self.view, id="waves-middle")
         self.banner = Banner(look, id="waves-banner")
         self.bar = KeyBar(look, id="waves-keys")
+        self.handlers = {
+            "task_down": lambda: self._step(0, 1),
+            "task_up": lambda: self._step(0, -1),
+            "wave_back": lambda: self._step(-1, 0),
+            "wave_on": lambda: self._step(1, 0),
+            "task_top": lambda: self._go_to_end(first=True),
+            "task_bottom": lambda: self._go_to_end(first=False),
+            "board_down": lambda: self._step(0, self.view.page),
+            "board_up": lambda: self._step(0, -self.view.page),
+            "task_next": self._go_to_next,
+            "task_open": lambda: self._open_session(SessionOpened),
+            "task_read": self._read,
+            "task_diff": lambda: self._open_session(DiffRequested),
+            "plan_advance": lambda: self._decide("plan_advance"),
+            "task_accept": lambda: self._decide("task_accept"),
+            "task_retry": lambda: self._decide("task_retry"),
+            "task_replace": lambda: self._decide("task_replace"),
+            "task_skip": lambda: self._decide("task_skip"),
+            "plan_pause": lambda: self._decide("plan_pause"),
+            "plan_edit": self._show_edit,
+            "plan_abort": lambda: self._decide("plan_abort"),
+            "plan_on": lambda: self._turn(1),
+            "plan_back": lambda: self._turn(-1),
+            "leave_board": self._close,
+        }
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -146,7 +171,10 @@ class PlanBoardScreen(Overlay):
         if (action := self._find_action(event.key)) is not None:
             event.stop()
             event.prevent_default()
-            self._do(action.id)
+            if action.id == "board":
+                self._close()
+            elif not self.do(action.id):
+                self.post_message(ActionRequested(action.id))
 
     def _find_action(self, key: str) -> Action | None:
         """The board's action for *key*, or one that also works here."""
@@ -156,45 +184,14 @@ class PlanBoardScreen(Overlay):
         anywhere = self.keys.action(key, KeyContext.EVERYWHERE, KeyContext.LIST)
         return anywhere if anywhere is not None and anywhere.id in (*HERE, "board") else None
 
-    def on_action_requested(self, message: ActionRequested) -> None:
-        if ROWS[message.action].where is KeyContext.BOARD:
-            message.stop()
-            self._do(message.action)
-
     def on_plan_board_view_picked(self, message: PlanBoardView.Picked) -> None:
         message.stop()
         self._go(message.task)
         if message.opens:
-            self._do("task_open")
+            self._open_session(SessionOpened)
 
-    def _do(self, action: str) -> None:
-        match action:
-            case "leave_board" | "board":
-                self.post_message(PlanBoardClosed())
-            case "task_down" | "task_up":
-                self._step(0, 1 if action == "task_down" else -1)
-            case "board_down" | "board_up":
-                self._step(0, self.view.page if action == "board_down" else -self.view.page)
-            case "wave_on" | "wave_back":
-                self._step(1 if action == "wave_on" else -1, 0)
-            case "task_top" | "task_bottom":
-                self._go_to_end(first=action == "task_top")
-            case "task_next":
-                self._go_to_next()
-            case "plan_on" | "plan_back":
-                self._turn(1 if action == "plan_on" else -1)
-            case "task_open" | "task_diff":
-                self._open_session(SessionOpened if action == "task_open" else DiffRequested)
-            case "task_read":
-                self._read()
-            case "plan_edit":
-                self._show_edit()
-            case "plan_pause" | "task_replace":
-                self._decide(action)
-            case _ if action in DECISIONS:
-                self._decide(action)
-            case _:
-                self.post_message(ActionRequested(action))
+    def _close(self) -> None:
+        self.post_message(PlanBoardClosed())
 
     # Moving.
 

@@ -1,1 +1,1 @@
-"""The dashboard as a process: the guard of its terminal, and its shutdown."""
+"""The dashboard as a process: its start, the guard of its terminal, its suspension, and its shutdown."""

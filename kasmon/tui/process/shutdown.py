@@ -16,7 +16,7 @@ from typing import Any, Final
 from textual.app import App
 
 from kasmon.tui.process import terminal_guard
-from kasmon.tui.textual_ext.driver import TapDriver
+from kasmon.tui.textual_ext.driver import find_tap_driver
 
 LOOK_S: Final = 1.0
 """How often to check the terminal, in seconds; a read that fails reports it sooner."""
@@ -32,8 +32,7 @@ def keep_clean(app: App[Any]) -> None:
 
     Call it once, on the app's loop (in `on_mount`). Without a terminal, as in a test, it does nothing.
     """
-    driver = app._driver
-    if not isinstance(driver, TapDriver):
+    if (driver := find_tap_driver(app)) is None:
         return
     loop = asyncio.get_running_loop()
     signals_read, signals_write = os.pipe()

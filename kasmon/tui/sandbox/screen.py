@@ -1,6 +1,6 @@
 """The screen of one session's sandbox: its state, its runs, its checkpoints, and blocked hosts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested, SandboxActionRequested, SandboxRefreshRequested
+from kasmon.tui.messages import SandboxActionRequested, SandboxRefreshRequested
 from kasmon.tui.sandbox.entries import Entry, about, entries, head, point_of, row, turn_of
 from kasmon.tui.sandbox.status import can_pause, can_sleep
 from kasmon.tui.textual_ext.modal import Overlay
@@ -62,7 +62,7 @@ class SandboxScreen(Overlay):
         self.reader = Reader(look, ground="background", margin=1, id="box-about")
         self.problem = Sentences(look, id="box-problem")
         self.foot = TextLines(look, "surface", id="box-keys")
-        self._actions: dict[str, Callable[[], object]] = {
+        self.handlers = {
             "box_down": lambda: self.pick(self.at + 1),
             "box_up": lambda: self.pick(self.at - 1),
             "box_top": lambda: self.pick(0),
@@ -71,6 +71,7 @@ class SandboxScreen(Overlay):
             "box_read_back": lambda: self.reader.scroll_pages(-1),
             "leave_box": self.dismiss,
         }
+        """Those of the other rows, which act on the sandbox: `SandboxActions.screen_handlers`."""
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -131,16 +132,12 @@ class SandboxScreen(Overlay):
         found = next((found for name in key.aliases if (found := self.keys.action(name, KeyContext.SANDBOX))), None)
         return found is not None and self.do(found.id)
 
-    def on_action_requested(self, message: ActionRequested) -> None:
-        if self.do(message.action):
-            message.stop()
-
     def do(self, action: str) -> bool:
         """Run the action with this id; return whether it exists here."""
         if action.startswith(PICK):
             self.pick(int(action.removeprefix(PICK)))
-        elif (act := self._actions.get(action)) is not None:
-            act()
+        elif super().do(action):
+            return True
         elif (
             action in self._offered()
             or action in ("box_freeze", "box_wake")

@@ -1,32 +1,49 @@
 """The controller of the search: its screen, its last results, and opening a result."""
 
 import contextlib
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Mode
 from kasmon.sanitize import clean_line
+from kasmon.tui.actions.dialogs import offer_link
+from kasmon.tui.app_protocols import Dashboard, RequestNotice
 from kasmon.tui.error_text import sentence
 
 if TYPE_CHECKING:
+    from textual.worker import Worker
+
     from kasmon.model.transcript.search_text import SearchHit
     from kasmon.supervisor.search.search import SessionHits
-    from kasmon.tui.app import Kasmon
     from kasmon.tui.search.screen import SearchScreen
+    from kasmon.tui.session_pane import SessionPane
 
 GONE: Final = "it no longer exists"
+
+
+class SearchDashboard(Dashboard, Protocol):
+    """What the search needs."""
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+    @property
+    def permissions(self) -> RequestNotice: ...
+    def offer_keys(self) -> None: ...
+    def call_after_refresh(self, callback: Callable[..., object], /, *arguments: object) -> object: ...
 
 
 class SearchController:
     """Opens the screen, runs searches, and opens their results."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    def __init__(self, app: SearchDashboard) -> None:
         self.app = app
         self._words = ""
         self._found: list[SessionHits] = []
         self._at = 0
         self._shown: SearchScreen | None = None
+        self._search: Worker[None] | None = None
 
     @property
     def screen(self) -> "SearchScreen | None":
@@ -49,7 +66,7 @@ class SearchController:
         """Close the screen, and remember its results."""
         if (screen := self.screen) is None:
             return
-        self.app.workers.cancel_group(self.app, "search")
+        self._stop()
         self._words, self._found = (screen.words, screen.found) if screen.is_done else (screen.words, [])
         hits = [row for row in screen.list.rows if row.hit is not None]
         row = screen.list.chosen
@@ -58,12 +75,16 @@ class SearchController:
         self.app.hold_still()
         self.app.call_later(self.app.permissions.tell)
 
+    def _stop(self) -> None:
+        if self._search is not None:
+            self._search.cancel()
+
     def look_for(self, words: str) -> None:
         """Search for *words*, cancelling an earlier search."""
         if words and self.app.gateway is not None:
-            self.app.run_worker(self._look_for(words), group="search", exclusive=True)
+            self._search = self.app.run_worker(self._look_for(words), group="search", exclusive=True)
         else:
-            self.app.workers.cancel_group(self.app, "search")
+            self._stop()
 
     async def _look_for(self, words: str) -> None:
         screen, gateway = self.screen, self.app.gateway
@@ -89,7 +110,6 @@ class SearchController:
             self.app.run_worker(self._enter(hit), group="scrollback", exclusive=True)
 
     async def _read(self, hit: "SearchHit") -> None:
-        from kasmon.tui.terminal.open_link import look_at
         from kasmon.tui.terminal.scrollback_buffer import BufferPosition, ScrollbackBuffer  # seldom needed
         from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 
@@ -109,7 +129,7 @@ class SearchController:
             self.screen.end(GONE)
             return
         begins = BufferPosition(recorded.here, hit.start if is_line else 0)
-        copied, looked = app.actions.put_on_clipboard, partial(look_at, app)
+        copied, looked = app.session_pane.put_on_clipboard, partial(offer_link, app)
         words = hit.line[hit.start : hit.end]
         reading = ScrollbackScreen(
             app.look,

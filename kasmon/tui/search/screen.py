@@ -13,7 +13,7 @@ from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import ROWS, KeyMap
-from kasmon.tui.messages import ActionRequested, HitOpened, SearchClosed, SearchRequested
+from kasmon.tui.messages import HitOpened, SearchClosed, SearchRequested
 from kasmon.tui.search.results_list import SearchResultsList, matched, places
 from kasmon.tui.status_bars import KeyBar, KeyHint
 from kasmon.tui.textual_ext.inputs import LineInput
@@ -76,6 +76,14 @@ class SearchScreen(Overlay):
         self.around = TextLines(look, "background", id="search-around")
         self.bar = KeyBar(look, id="search-keys")
         self._timer: Timer | None = None
+        self.handlers = {
+            "search_down": lambda: self.list.move(1),
+            "search_up": lambda: self.list.move(-1),
+            "search_page_down": lambda: self.list.turn_page(1),
+            "search_page_up": lambda: self.list.turn_page(-1),
+            "search_open": self._open,
+            "leave_search": lambda: self.post_message(SearchClosed()),
+        }
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -170,23 +178,6 @@ class SearchScreen(Overlay):
         if row is not None:
             self.do(row.id)
         return row is not None
-
-    def do(self, action: str) -> None:
-        """Run the action with this id."""
-        match action:
-            case "search_down" | "search_up":
-                self.list.move(1 if action == "search_down" else -1)
-            case "search_page_down" | "search_page_up":
-                self.list.turn_page(1 if action == "search_page_down" else -1)
-            case "search_open":
-                self._open()
-            case "leave_search":
-                self.post_message(SearchClosed())
-
-    def on_action_requested(self, message: ActionRequested) -> None:
-        if ROWS[message.action].where is KeyContext.SEARCH:
-            message.stop()
-            self.do(message.action)
 
     def _open(self) -> None:
         if self._timer is not None:  # the search for the current text has not begun

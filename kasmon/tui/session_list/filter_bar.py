@@ -96,10 +96,11 @@ class FilterBar(Horizontal):
 def _box(text: str, keys: KeyMap) -> "SearchInput":
     from kasmon.tui.widgets.search_input import SearchInput  # heavy, and not needed for the first frame
 
+    handlers = {"filter_keep": lambda: FilterClosed(kept=True), "filter_drop": lambda: FilterClosed(kept=False)}
     return SearchInput(
         keys,
         KeyContext.FILTER,
-        lambda action: FilterClosed(kept=action == "filter_keep"),
+        lambda action: handlers[action](),
         FilterChanged,
         text,
         "text, state:asking, wave:2, agent:claude",

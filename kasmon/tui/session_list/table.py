@@ -111,6 +111,11 @@ class SessionTable(ScrollView, can_focus=True):
         item = self.items[self._index] if self._index < len(self.items) else None
         return item.session if isinstance(item, SessionRow) else None
 
+    @property
+    def selected_session(self) -> Session | None:
+        """That session, as of the last fleet."""
+        return None if (selected := self.selected) is None else self.session(selected)
+
     def sessions(self) -> dict[SessionId, Session]:
         """Return every session by its id, as of the last fleet."""
         return dict(self._list_order.sessions)

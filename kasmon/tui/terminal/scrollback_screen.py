@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested
 from kasmon.tui.terminal.scrollback_buffer import BufferPosition, ScrollbackBuffer
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.textual_ext.modal import Overlay
@@ -53,7 +52,7 @@ class ScrollbackScreen(Overlay):
         self.foot = TextLines(look, "surface")
         self._copied, self._looked = copied, looked
         self._search_start = self.view.cursor
-        self._actions: dict[str, Callable[[], object]] = {
+        self.handlers = {
             "read_line_down": lambda: self.view.move(1),
             "read_line_up": lambda: self.view.move(-1),
             "read_page_down": lambda: self.view.scroll(self.view.size.height),
@@ -88,13 +87,6 @@ class ScrollbackScreen(Overlay):
             self.find_bar.keep()
         self._update_foot()
 
-    def do(self, action: str) -> bool:
-        """Run the action with this id; return whether it exists here."""
-        act = self._actions.get(action)
-        if act is not None:
-            act()
-        return act is not None
-
     def takes(self, key: events.Key) -> bool:
         if self.focused is self.view:
             places: tuple[KeyContext, ...] = (KeyContext.TEXT, KeyContext.READING)
@@ -104,10 +96,6 @@ class ScrollbackScreen(Overlay):
             return False
         row = next((row for name in key.aliases if (row := self.keys.action(name, *places))), None)
         return row is not None and self.do(row.id)
-
-    def on_action_requested(self, message: ActionRequested) -> None:
-        if self.do(message.action):
-            message.stop()
 
     def on_find_changed(self, message: FindChanged) -> None:
         message.stop()

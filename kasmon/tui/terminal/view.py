@@ -21,7 +21,7 @@ from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, spoken
 from kasmon.tui.terminal.link import TerminalLink
 from kasmon.tui.terminal.stdin_tap import SHIFT_HOME, WHEEL_LINES, FocusGeometry, StdinTap
 from kasmon.tui.terminal.widget import TerminalWidget
-from kasmon.tui.textual_ext.driver import TapDriver
+from kasmon.tui.textual_ext.driver import find_tap_driver
 
 PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
@@ -207,8 +207,7 @@ class FocusView(TerminalPane):
 
     def _update_tap(self) -> None:
         """Open the tap if this is live and on top; else close it."""
-        driver = self.app._driver
-        if not isinstance(driver, TapDriver):
+        if (driver := find_tap_driver(self.app)) is None:
             return
         wanted = self.is_live and self.is_mounted and self.screen.is_active
         if wanted and self._tap is None:

@@ -1,8 +1,7 @@
 """The backdrop of a card or dialog: the screen below, dimmed; only its changed lines are drawn again.
 
 Textual 8.2 redraws all of the screen below, piece by piece, whenever one of its rows changes, and four times before a
-new card can be read: three quarters of the time that took. `tests/tui/textual_ext/test_backdrop.py` checks the private
-names.
+new card can be read: three quarters of the time that took.
 """
 
 from collections.abc import Iterator, Sequence

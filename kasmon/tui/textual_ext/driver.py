@@ -1,10 +1,9 @@
 """Textual's driver with a tap on stdin: while a terminal has the focus, bytes bypass Textual's parser.
 
-It relies on Textual 8.2: `run_input_thread`, `process_message`, and what `tests/tui/textual_ext/test_driver.py` names.
-Besides the tap, it fixes five problems: a lost terminal is reported once without a busy loop (textual#6690); leaving
-and suspending need no wait of 0.2 s; a SIGTSTP during a paint does not deadlock; SIGCONT restores the whole picture,
-however often it comes; and output is dropped while another program has the terminal. In Textual that output fills a
-queue that is not read, and when it is full the app hangs for ever.
+It relies on Textual 8.2. Besides the tap, it fixes five problems: a lost terminal is reported once without a busy loop
+(textual#6690); leaving and suspending need no wait of 0.2 s; a SIGTSTP during a paint does not deadlock; SIGCONT
+restores the whole picture, however often it comes; and output is dropped while another program has the terminal. In
+Textual that output fills a queue that is not read, and when it is full the app hangs for ever.
 
 Every terminal without a newer protocol sends Alt+Enter as ESC and a return; Textual 8.2 drops the Alt. And with xterm's
 own numbers (`CSI 27`, as from a tmux with extended keys), it names Enter by its character.
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 from kasmon.tui.process import terminal_guard
@@ -272,3 +272,8 @@ class TapDriver(LinuxDriver):
             (columns, rows), (width, height) = parser.terminal_size, parser.terminal_pixel_size
             tap.cell = (max(width / columns, 1.0), max(height / rows, 1.0))
         return tap.feed(data)
+
+
+def find_tap_driver(app: App[Any]) -> TapDriver | None:
+    """Return the driver of *app*; None in a test, which has no terminal."""
+    return app._driver if isinstance(app._driver, TapDriver) else None

@@ -1,26 +1,19 @@
-"""Text inputs that act on each key before they take the next; see `ordered_input.act`."""
+"""Text inputs that act on each key before they take the next; see `ordered_input`."""
 
 from collections.abc import Sequence
 
-from textual import events
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
 
-from kasmon.tui.textual_ext.ordered_input import act
+from kasmon.tui.textual_ext.ordered_input import OrderedKeys
 
 
-class LineBox(Input):
+class LineBox(OrderedKeys, Input):
     """An input of one line."""
 
-    async def _on_key(self, event: events.Key) -> None:
-        await act(self, event)
 
-
-class EditBox(TextArea):
+class EditBox(OrderedKeys, TextArea):
     """An input of many lines."""
-
-    async def _on_key(self, event: events.Key) -> None:
-        await act(self, event)
 
 
 class LineInput(LineBox):

@@ -1,5 +1,6 @@
 """The base of all that opens over the dashboard: cards and dialogs."""
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import events
@@ -8,6 +9,7 @@ from textual.screen import ModalScreen
 
 from kasmon.model.fleet import Fleet
 from kasmon.tui.action import KeyContext
+from kasmon.tui.messages import ActionRequested
 from kasmon.tui.status_bars import BannerContent
 from kasmon.tui.textual_ext.backdrop import Backdrop
 from kasmon.tui.textual_ext.screen import FullRedrawMixin
@@ -20,6 +22,8 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
     look: ThemeStyles
     places: ClassVar[tuple[KeyContext, ...]] = ()
     """The key contexts that apply; the help shows them first."""
+    handlers: Mapping[str, Callable[[], object]] = {}
+    """The handler of each row of the key table that it runs, by the action's id."""
     carries_notice: ClassVar[bool] = False
     """Whether it has a line for notices about other sessions."""
 
@@ -42,6 +46,16 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
         stack.remove(self)
         self._pop_result_callback()
         return AwaitComplete(self.app._replace_screen(self)).call_next(self.app)
+
+    def do(self, action: str) -> bool:
+        """Run the action with this id; return whether it has a handler here."""
+        if (handler := self.handlers.get(action)) is not None:
+            handler()
+        return handler is not None
+
+    def on_action_requested(self, message: ActionRequested) -> None:
+        if self.do(message.action):
+            message.stop()
 
     def takes(self, key: events.Key) -> bool:
         """Handle *key* at once, before the next key; False leaves it to the focused widget."""

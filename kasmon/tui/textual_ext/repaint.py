@@ -1,7 +1,7 @@
 """Repaint without waiting for Textual's next frame, so that typed keys appear at once.
 
 Textual 8.2 paints on a 60 Hz timer and renders every widget for it; an uncovered widget needs only its own rows. This
-runs Textual's own steps for these rows at once (`tests/tui/terminal/test_widget.py` checks the private names).
+runs Textual's own steps for these rows at once.
 """
 
 import time

@@ -1,6 +1,6 @@
 """The dashboard's main screen: Textual's, with two fixes for version 8.2.8.
 
-`tests/tui/textual_ext/test_screen.py` checks the private names. Textual forgets which widgets wait for a repaint if any
+Textual forgets which widgets wait for a repaint if any
 widget requests a layout in the same frame (`Screen._on_timer_update`): rows that came while a dialog was open stayed
 unpainted.
 

@@ -2,7 +2,7 @@
 
 Textual 8.2 creates a strip for each line of each widget, and for each piece between the edges of others. Each has seven
 caches with a dictionary: a kilobyte, for four thousand pieces of a screen. Most pieces belong to invisible containers,
-and most caches stay empty. `tests/tui/textual_ext/test_strips.py` checks the private names.
+and most caches stay empty.
 """
 
 from typing import Any

@@ -7,7 +7,6 @@ Shipped ones are in the top-level `themes/`, the user's own in the config folder
 import re
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Final, get_type_hints
 
 import msgspec
@@ -18,7 +17,6 @@ from kasmon.config.parser import no_toml
 from kasmon.errors import ConfigError
 
 DEFAULT: Final = "rose-pine-moon"
-SHIPPED: Final = Path(__file__).parents[2] / "themes"
 """Not by `importlib.resources`: it imports `zipfile` and more into every dashboard."""
 READABLE: Final = 4.5
 """The minimum contrast for readable text, by the WCAG."""
@@ -138,19 +136,6 @@ def parse(text: str, file: str) -> ThemeFile:
         return msgspec.convert(table, ThemeFile)
     except msgspec.ValidationError as error:
         raise _located(text, file, str(error)) from error
-
-
-@cache
-def shipped_names() -> tuple[str, ...]:
-    """Return the names of the shipped themes, the default first."""
-    names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
-    return tuple(sorted(names, key=lambda name: name != DEFAULT))
-
-
-@cache
-def shipped(name: str) -> ThemeFile:
-    """Return the shipped theme of this name."""
-    return parse((SHIPPED / f"{name}.toml").read_text("utf-8"), f"themes/{name}.toml")
 
 
 def textual_theme(name: str, theme: ThemeFile) -> Theme:

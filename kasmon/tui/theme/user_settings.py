@@ -1,25 +1,68 @@
 """Apply the user's settings to the dashboard: keys and theme; invalid ones are reported."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+from textual.screen import Screen
+from textual.theme import Theme
 
 from kasmon.config.parser import line_of
 from kasmon.errors import ConfigError
+from kasmon.tui.app_protocols import Reporter, RequestNotice
 from kasmon.tui.gateway.protocol import DashboardSettings
-from kasmon.tui.keymap import ROWS, chosen
+from kasmon.tui.gateway.theme_library import ThemeLibrary
+from kasmon.tui.keymap import ROWS, KeyMap, chosen
+from kasmon.tui.main_view import MainView
+from kasmon.tui.notifications.controller import NotificationController
+from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.terminal.key_encoding import leave_keys
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, terminal_theme, textual_theme
 
-if TYPE_CHECKING:
-    from kasmon.tui.app import Kasmon
+
+class SettingsDashboard(Reporter, Protocol):
+    """What the settings apply to."""
+
+    settings: DashboardSettings
+    keys: KeyMap
+    look: ThemeStyles
+    theme: str
+    ansi_theme_dark: TerminalTheme
+    ansi_theme_light: TerminalTheme
+
+    @property
+    def themes(self) -> ThemeLibrary: ...
+    @property
+    def utf8(self) -> bool: ...
+    @property
+    def no_color(self) -> bool: ...
+    @property
+    def console(self) -> Console: ...
+    @property
+    def is_running(self) -> bool: ...
+    @property
+    def main_view(self) -> MainView: ...
+    @property
+    def session_pane(self) -> SessionPane: ...
+    @property
+    def permissions(self) -> RequestNotice: ...
+    @property
+    def notifications(self) -> NotificationController: ...
+    @property
+    def screen_stack(self) -> Sequence[Screen[Any]]: ...
+    def offer_keys(self) -> None: ...
+    def call_later(self, callback: Callable[..., object], /, *arguments: object, severity: str) -> object: ...
+    def register_theme(self, theme: Theme, /) -> None: ...
+    def refresh_css(self, animate: bool) -> None: ...
 
 
 class UserSettings:
     """Applies the user's settings to the app's look and keys."""
 
-    def __init__(self, app: "Kasmon") -> None:
+    def __init__(self, app: SettingsDashboard) -> None:
         self.app = app
 
     def adopt(self, settings: DashboardSettings) -> None:

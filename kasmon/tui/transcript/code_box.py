@@ -32,25 +32,21 @@ class CodeBox(PromptBox):
     ) -> None:
         super().__init__(session, keys, "", text, history=codes)
         self.interpreter: Interpreter = interpreter
+        self.handlers = {
+            **self.handlers,
+            "run_code": lambda: self._submit("now"),
+            "interpreter": self._choose_interpreter,
+            "read_run": lambda: self.post_message(ActionRequested("read")),
+        }
         self._show_interpreter()
 
-    async def _on_key(self, event: events.Key) -> None:
+    def takes(self, event: events.Key) -> bool:
         row = next((row for name in event.aliases if (row := self.keys.action(name, KeyContext.CODE))), None)
-        if row is not None and self.means(row.id):
-            event.stop()
-            event.prevent_default()
+        return (row is not None and self.means(row.id)) or super().takes(event)
 
-    def means(self, action: str) -> bool:
-        if action == "run_code":
-            return super().means("submit")
-        if action == "interpreter":
-            self.interpreter = INTERPRETERS[(INTERPRETERS.index(self.interpreter) + 1) % len(INTERPRETERS)]
-            self._show_interpreter()
-            return True
-        if action == "read_run":
-            self.post_message(ActionRequested("read"))
-            return True
-        return super().means(action)
+    def _choose_interpreter(self) -> None:
+        self.interpreter = INTERPRETERS[(INTERPRETERS.index(self.interpreter) + 1) % len(INTERPRETERS)]
+        self._show_interpreter()
 
     def _show_interpreter(self) -> None:
         others = "  ".join(f"[{each}]" if each == self.interpreter else each for each in INTERPRETERS)

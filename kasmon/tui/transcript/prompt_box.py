@@ -1,6 +1,6 @@
 """A box to write a prompt in: several lines, with keys to send and for a new line. Heavy; imported on demand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from textual import events
 from textual.content import Content
@@ -12,11 +12,11 @@ from kasmon.model.permission import SessionId
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested, FilesRequested, PromptEntered
-from kasmon.tui.textual_ext.ordered_input import act
+from kasmon.tui.textual_ext.ordered_input import OrderedKeys
 from kasmon.tui.transcript.file_completion import FileSuggestions, fitting, mention, written
 
 
-class TextBox(TextArea):
+class TextBox(OrderedKeys, TextArea):
     """Several lines; Enter posts `Submitted`, the keys for a new line insert one."""
 
     class Submitted(Message):
@@ -35,24 +35,22 @@ class TextBox(TextArea):
         self.cursor_blink = False
         self.highlight_cursor_line = False
         self.move_cursor(self.document.end)
+        self.handlers: Mapping[str, Callable[[], bool | None]] = {
+            "submit": lambda: self.post_message(self.Submitted(self)),
+            "newline": self._insert_line,
+        }
+        """The handler of each row of the key table that the box runs; False leaves the key to the next handler."""
 
-    async def _on_key(self, event: events.Key) -> None:
+    def takes(self, event: events.Key) -> bool:
         row = self.keys.action(event.key, KeyContext.PROMPT)
-        if row is not None and self.means(row.id):
-            event.stop()
-            event.prevent_default()
-        else:
-            await act(self, event)
+        return row is not None and self.means(row.id)
 
     def means(self, action: str) -> bool:
         """Run the action of a key; False leaves the key to the next handler."""
-        if action == "submit":
-            self.post_message(self.Submitted(self))
-        elif action == "newline":
-            self.insert("\n")
-        else:
-            return False
-        return True
+        return action in self.handlers and self.handlers[action]() is not False
+
+    def _insert_line(self) -> None:
+        self.insert("\n")
 
 
 class PromptBox(TextBox):
@@ -83,27 +81,31 @@ class PromptBox(TextBox):
         self._draft = ""
         """The text before an earlier prompt was shown."""
         self._files: Sequence[str] | None = None
+        self.handlers = {
+            "submit": lambda: self._submit("now"),
+            "newline": self._insert_line,
+            "submit_later": lambda: self._submit("idle"),
+            "history_back": lambda: self.cursor_location[0] == 0 and self._show_earlier(1),
+            "history_on": lambda: self.cursor_location[0] == self.document.line_count - 1 and self._show_earlier(-1),
+            "leave_prompt": self._leave,
+        }
 
-    async def _on_key(self, event: events.Key) -> None:
-        if self._offered is not None and self._offered.files and self._chooses(event.key):
-            event.stop()
-            event.prevent_default()
+    def takes(self, event: events.Key) -> bool:
+        has_files = self._offered is not None and bool(self._offered.files)
+        return (has_files and self._chooses(event.key)) or super().takes(event)
 
     def means(self, action: str) -> bool:
-        if action in ("submit", "submit_later"):
-            self._submit("idle" if action == "submit_later" else "now")
+        if action not in self.handlers:
+            self.post_message(ActionRequested(action))
             return True
-        if action == "history_back":
-            return self.cursor_location[0] == 0 and self._show_earlier(1)
-        if action == "history_on":
-            return self.cursor_location[0] == self.document.line_count - 1 and self._show_earlier(-1)
-        if action == "leave_prompt" and self.changes is not None:
+        return super().means(action)
+
+    def _leave(self) -> None:
+        """End the change of a queued prompt; without one, leave the session."""
+        if self.changes is not None:
             self.change(None, "")
-            return True
-        if super().means(action):
-            return True
-        self.post_message(ActionRequested(action))
-        return True
+        else:
+            self.post_message(ActionRequested("leave_prompt"))
 
     def change(self, receipt: ReceiptId | None, text: str) -> None:
         """Edit the queued prompt *receipt*; None ends that and restores the earlier draft."""

@@ -8,10 +8,10 @@ from textual.widgets import Input
 
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.textual_ext.ordered_input import act
+from kasmon.tui.textual_ext.ordered_input import OrderedKeys
 
 
-class SearchInput(Input):
+class SearchInput(OrderedKeys, Input):
     """One line; *meant* builds the message of an action in the context *where*, *changed* that of new text."""
 
     def __init__(
@@ -27,14 +27,10 @@ class SearchInput(Input):
         super().__init__(text, placeholder=placeholder, compact=True)
         self.cursor_blink = False
 
-    async def _on_key(self, event: events.Key) -> None:
-        row = self._table.action(event.key, self._where)
-        if row is None:
-            await act(self, event)
-        else:
-            event.stop()
-            event.prevent_default()
+    def takes(self, event: events.Key) -> bool:
+        if (row := self._table.action(event.key, self._where)) is not None:
             self.post_message(self._meant(row.id))
+        return row is not None
 
     def watch_value(self, value: str) -> None:
         self.post_message(self._changed(value))

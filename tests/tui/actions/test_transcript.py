@@ -28,9 +28,10 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.file_listing import listed
 from kasmon.tui.gateway.protocol import CopyText, DashboardSettings, SendToAgent
+from kasmon.tui.gateway.theme_library import shipped, shipped_names
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of
-from kasmon.tui.theme.theme import DEFAULT, contrast, shipped, shipped_names
+from kasmon.tui.theme.theme import DEFAULT, contrast
 from kasmon.tui.transcript.file_completion import fitting, mention, written
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
@@ -379,7 +380,7 @@ async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> 
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app.main_view.table.select(README)
-        app.action_do("open")
+        app.key_dispatcher.run("open")
         await settled(pilot)
 
         view = app.session_pane.widget
@@ -392,7 +393,7 @@ async def test_who_reads_before_all_is_there_reads_on() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app.main_view.table.select(README)
-        app.action_do("read_story")
+        app.key_dispatcher.run("read_story")
         await settled(pilot)
         await auntil(lambda: app.session_pane.transcripts.of(README).cursor)
         await settled(pilot)

@@ -17,8 +17,9 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs.common import ANYWAY, ConfirmDialog, PromptDialog
+from kasmon.tui.dialogs.common import ConfirmDialog
 from kasmon.tui.dialogs.new_session import NewSessionDialog
+from kasmon.tui.dialogs.prompt import ANYWAY, PromptDialog
 from kasmon.tui.error_text import sentence
 from kasmon.tui.gateway.file_listing import folders_like
 from kasmon.tui.gateway.protocol import (
@@ -543,7 +544,7 @@ async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
         await closed(pilot)
 
         world_of(pilot).refusing = SessionEndedError("readme")
-        app_of(pilot).action_do("explain")
+        app_of(pilot).key_dispatcher.run("explain")
         await auntil(lambda: sentence(SessionEndedError("readme").message) in text_of(pilot.app))
 
 

@@ -13,13 +13,14 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, SendToAgent
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.card_layout import lay_out
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.request_text import sheet
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from tests.fleets import NOW, StillClock, asking, change, command, fleet, idle, login, plan, question, request, working
 from tests.scenes import HIDDEN, RISKY, armed, kasmon, settled
 from tests.tui.worlds import StillWorld, text_of

@@ -19,6 +19,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway import live
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan, NotifyPerson, UserCommand
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
 from kasmon.tui.plan_board.decisions import offered, resolve_action
@@ -27,7 +28,7 @@ from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
 from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.plan_board.task_details import task_rows
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from tests import boards
 from tests.boards import DONE, PLAN, RUNNING, T, at, board, task
 from tests.fleets import NOW, StillClock, fleet, idle, session

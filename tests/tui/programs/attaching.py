@@ -8,7 +8,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Static
 
 from kasmon.errors import KasmonError
-from kasmon.tui.terminal.attach import attached
+from kasmon.tui.process.attach import run_in_terminal
 from kasmon.tui.textual_ext.driver import TapDriver
 
 SHELL = ("sh", "-c", "echo it is yours; read line")
@@ -29,7 +29,7 @@ class Attaching(App[None]):
 
     async def _hand_over(self) -> None:
         try:
-            await attached(self, self.argv)
+            await run_in_terminal(self, self.argv)
         except KasmonError as error:
             self.query_one("#told", Static).update(error.message)
 

@@ -7,6 +7,7 @@ from kasmon.model.sandbox.policy import MIB, SandboxPhase, Tier
 from kasmon.model.sandbox.state import Confinement
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.sandbox.status import (
     amount,
     badge,
@@ -24,7 +25,7 @@ from kasmon.tui.sandbox.status import (
 from kasmon.tui.session_list.order import SessionFilter, SessionRow
 from kasmon.tui.session_list.row import RowContent, columns, moments, row
 from kasmon.tui.theme.look import ThemeStyles
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from tests.fleets import NOW, asking, session, working
 from tests.sandboxed import LEAK, house, housing, interpreters, machine, machines
 

@@ -212,5 +212,5 @@ async def test_export_is_offered_by_name_and_wanted_of_the_world() -> None:
     async with searching("") as pilot:
         await pilot.press("escape")
         await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
-        cast(Kasmon, pilot.app).action_do("export")
+        cast(Kasmon, pilot.app).key_dispatcher.run("export")
         await auntil(lambda: any(isinstance(wanted, ExportSession) for wanted in world_of(pilot).wished))

@@ -12,10 +12,11 @@ from kasmon.model.commands import Mode
 from kasmon.model.formatting import GLYPHS
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.session_list.order import SessionRow, SortOrder
 from kasmon.tui.session_list.row import GAP, RowContent, columns, empty_columns, header, moments, row
 from kasmon.tui.theme.look import MARKS, ThemeStyles, age, count, ending, evidence, money, news, state_name
-from kasmon.tui.theme.theme import DEFAULT, shipped
+from kasmon.tui.theme.theme import DEFAULT
 from tests.fleets import NOW, asking, command, crew, ended, idle, question, session, spent, working
 
 LOOK = ThemeStyles(shipped(DEFAULT))

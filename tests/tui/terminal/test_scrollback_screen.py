@@ -10,9 +10,9 @@ from textual.pilot import Pilot
 from kasmon.errors import UnavailableError
 from kasmon.host.rpc.frames import SendKeys
 from kasmon.model.commands import Mode
+from kasmon.tui.actions.dialogs import offer_link
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import CopyText, OpenLink
-from kasmon.tui.terminal.open_link import look_at
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.terminal.view import FocusView
@@ -210,12 +210,12 @@ async def test_a_click_on_a_link_opens_nothing_but_the_look() -> None:
 
 async def test_what_an_address_hides_is_shown() -> None:
     async with reading() as pilot:
-        look_at(cast(Kasmon, pilot.app), "https://аррӏе.example/\u202egpj")
+        offer_link(cast(Kasmon, pilot.app), "https://аррӏе.example/\u202egpj")
         await pilot.pause()
 
         assert "⟨U+202E⟩" in text_of(pilot.app)
         assert "xn--80ak6aa92e.example" in text_of(pilot.app)
-        look_at(cast(Kasmon, pilot.app), "javascript:alert(1)")
+        offer_link(cast(Kasmon, pilot.app), "javascript:alert(1)")
         await pilot.pause()
         assert "javascript" not in text_of(pilot.app)
 

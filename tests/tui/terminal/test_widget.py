@@ -9,7 +9,6 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
-from textual.widget import Widget
 from textual.widgets import Static
 
 from kasmon.host.rpc.frames import Cursor, TerminalModes, TerminalRows
@@ -282,16 +281,6 @@ async def test_a_textual_without_the_short_way_still_paints(monkeypatch: pytest.
             assert not ImmediatePainter().paint(app.terminal, [Region(0, 1, 20, 1)])
 
     assert [(Region(0, 1, 20, 1),)] == asked
-
-
-def test_textual_still_has_the_short_way() -> None:
-    """A new Textual that lacks one of these needs a look at `kasmon/tui/textual_ext/repaint.py`."""
-    assert {"render_lines", "content_offset"} <= set(dir(Widget))
-    assert "set_dirty" in dir(Widget()._styles_cache)
-    screen = Screen[None]()
-    assert {"_layout_required", "_repaint_required"} <= set(vars(screen))
-    assert "visible_widgets" in dir(screen._compositor)
-    assert {"_batch_count", "_display"} <= {*dir(App), *vars(App())}
 
 
 async def until_painted(app: Room) -> None:

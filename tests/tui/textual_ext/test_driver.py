@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from textual._xterm_parser import XTermParser
-from textual.drivers.linux_driver import LinuxDriver
 
 from kasmon.tui.textual_ext.driver import TerminalOutput
 from tests.tui.ptys import OnTerminal, program
@@ -285,16 +283,3 @@ def test_the_driver_alone_ends_with_its_terminal_too(tmp_path: Path) -> None:
         running.terminal.hang_up()
 
         assert running.terminal.ended()
-
-
-def test_textual_still_has_what_the_driver_stands_on() -> None:
-    """A new Textual that lacks one of these needs a look at `kasmon/tui/textual_ext/driver.py`."""
-    parser = XTermParser()
-
-    assert {"mouse_pixels", "terminal_size", "terminal_pixel_size", "_timeout_time"} <= set(vars(parser))
-    named = {"run_input_thread", "_run_input_thread", "disable_input", "_sigcont_application", "process_message"}
-    assert named <= set(dir(LinuxDriver))
-    source = Path(LinuxDriver.start_application_mode.__code__.co_filename).read_text()
-    assert all(
-        name in source for name in ("self._writer_thread", "self.exit_event", "self.input_tty", "self._auto_restart")
-    )

@@ -179,8 +179,7 @@ def our_widgets() -> list[type[Any]]:
 
 @pytest.mark.parametrize("widget", our_widgets(), ids=lambda widget: widget.__qualname__)
 def test_no_widget_overrides_what_is_textuals_own_by_accident(widget: type[Any]) -> None:
-    """A name with one underscore that Textual has too is a clash unless it is meant."""
-    meant = {"_on_key", "_on_resize", "_size_updated", "_on_timer_update", "_refresh_layout"}
+    """A name with one underscore that Textual has too is a clash, but in `textual_ext`."""
     textuals = {
         name
         for base in widget.__mro__
@@ -188,8 +187,13 @@ def test_no_widget_overrides_what_is_textuals_own_by_accident(widget: type[Any])
         for name in vars(base)
         if name.startswith("_") and not name.startswith("__")
     }
-    ours = {name for base in widget.__mro__ if base.__module__.startswith("kasmon.") for name in vars(base)}
-    assert set() == (ours & textuals) - meant - MADE_BY_TEXTUAL
+    ours = {
+        name
+        for base in widget.__mro__
+        if base.__module__.startswith("kasmon.") and not base.__module__.startswith("kasmon.tui.textual_ext.")
+        for name in vars(base)
+    }
+    assert set() == (ours & textuals) - MADE_BY_TEXTUAL
 
 
 @pytest.mark.parametrize("scene", ["list-120x40", "card-hidden", "help-80x24", "new-80x24", "inside-structured-80x24"])
@@ -337,48 +341,6 @@ def test_titles_in_frames_are_content_and_no_markup(module: Path) -> None:
                     assert getattr(made.func, "id", "") == "Content", f"{module.name}:{node.lineno}"
 
 
-OUTWARD = {
-    "attach": {"subprocess"},
-    "browser": {"shutil"},
-    "file_listing": {"os.scandir"},
-    "terminal_guard": {"os.execve", "os.fork"},
-    "shutdown": {"os.open"},
-    "live_settings": {"read_bytes", "read_text"},
-    "delivery": {"os.killpg"},
-    "theme": {"read_text"},
-}
-"""Each module that is more than widgets and values -> all by which it reaches out."""
-WAYS_OUT = frozenset(
-    ["open", "open_url", "read_text", "read_bytes", "write_text", "write_bytes", "mkdir", "touch", "unlink", "rmtree"]
-)
-OF_THE_SYSTEM = re.compile(r"os\.(open|scandir|listdir|walk|fork|exec|spawn|popen|system|startfile|killpg)")
-LIBRARIES = frozenset(["http", "shutil", "socket", "sqlite3", "subprocess", "urllib.request", "webbrowser"])
-
-
-def ways_out(node: ast.AST) -> set[str]:
-    """By what *node* opens a file, a socket, a program or a browser."""
-    match node:
-        case ast.Import(names=names):
-            return {name.name for name in names} & LIBRARIES
-        case ast.ImportFrom(module=str(module)):
-            return {module} & LIBRARIES
-        case ast.Call(func=ast.Name(id="open")):
-            return {"open"}
-        case ast.Attribute(value=ast.Name(id="os"), attr=name) if OF_THE_SYSTEM.match(f"os.{name}"):
-            return {f"os.{name}"}
-        case ast.Attribute(attr=name) if name != "open":
-            return {name} & WAYS_OUT
-    return set()
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-def test_no_widget_opens_a_file_a_socket_or_a_browser(module: Path) -> None:
-    """Nor starts a program, but for `attach.py`, which is left for the terminal's own."""
-    found = {way for node in nodes(parsed(module)) for way in ways_out(node)}
-
-    assert OUTWARD.get(module.stem, set()) == found
-
-
 LATE = frozenset(
     [
         "textual.widgets._text_area",
@@ -415,14 +377,14 @@ LATE = frozenset(
 """What no first frame needs."""
 
 
-@pytest.mark.parametrize("module", ["kasmon.tui.app", "kasmon.tui.run"])
+@pytest.mark.parametrize("module", ["kasmon.tui.app", "kasmon.tui.process.run"])
 def test_the_dashboard_starts_without_what_only_later_frames_need(module: str) -> None:
     """`run` has the world of real sessions with it, which reads the index."""
     code = f"import sys; import {module}; print(*sys.modules)"
     python = [sys.executable, "-P", "-c", code]
     told = subprocess.run(python, capture_output=True, text=True, check=True).stdout.split()
 
-    assert set() == (LATE - {"sqlite3"} if module == "kasmon.tui.run" else LATE) & set(told)
+    assert set() == (LATE - {"sqlite3"} if module == "kasmon.tui.process.run" else LATE) & set(told)
 
 
 async def test_a_push_about_nobody_is_no_error() -> None:

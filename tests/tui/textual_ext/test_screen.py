@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from textual._compositor import Compositor, LayoutUpdate
+from textual._compositor import LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.events import Resize
 from textual.geometry import Region, Size
@@ -78,16 +78,6 @@ async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
         await pilot.pause()
 
         assert [80] == new.told[:1]
-
-
-def test_the_private_names_that_the_board_stands_on_are_there() -> None:
-    """A new Textual that lacks one of these needs a look at `kasmon/tui/textual_ext/screen.py`."""
-    screen = Screen[None](id="x")
-    assert {"_on_timer_update", "_dirty_widgets", "_layout_required", "_refresh_layout"} <= {
-        *dir(Screen),
-        *vars(screen),
-    }
-    assert {"full_map", "_full_map", "_full_map_invalidated"} <= {*dir(Compositor), *vars(screen._compositor)}
 
 
 async def test_a_window_that_was_small_for_a_moment_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,22 +14,10 @@ from kasmon.errors import ConfigError
 from kasmon.model.formatting import GLYPHS
 from kasmon.model.transcript.text import Token
 from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.gateway.theme_library import ThemeLibrary, shipped, shipped_names
 from kasmon.tui.theme.few_colours import in_256_colours, shown
-from kasmon.tui.theme.library import ThemeLibrary
 from kasmon.tui.theme.look import TOKENS, Background, ThemeStyles
-from kasmon.tui.theme.theme import (
-    DEFAULT,
-    PLAIN,
-    SIXTEEN,
-    ThemeFile,
-    contrast,
-    mix,
-    parse,
-    readable,
-    shipped,
-    shipped_names,
-    variables,
-)
+from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, contrast, mix, parse, readable, variables
 from tests.fleets import crew
 from tests.scenes import kasmon as dashboard
 from tests.scenes import settled

@@ -12,8 +12,8 @@ import pytest
 from kasmon.config import Notify
 from kasmon.errors import UnavailableError
 from kasmon.model.permission import SessionId
+from kasmon.tui.gateway.notification_delivery import NotificationDelivery
 from kasmon.tui.notifications.alerts import Alert
-from kasmon.tui.notifications.delivery import NotificationDelivery
 from tests.waiting import until
 
 ALERT = Alert(kind="asking", title="docs asks; $(id)", text="Bash `make`", sessions=(SessionId("a"), SessionId("b")))

@@ -1,9 +1,26 @@
 """All available themes: the shipped ones, and the user's own, of which the last valid version is kept."""
 
-from pathlib import PurePath
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Final
 
 from kasmon.errors import ConfigError
-from kasmon.tui.theme.theme import DEFAULT, ThemeFile, parse, shipped, shipped_names
+from kasmon.tui.theme.theme import DEFAULT, ThemeFile, parse
+
+SHIPPED: Final = Path(__file__).parents[2] / "themes"
+
+
+@cache
+def shipped_names() -> tuple[str, ...]:
+    """Return the names of the shipped themes, the default first."""
+    names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
+    return tuple(sorted(names, key=lambda name: name != DEFAULT))
+
+
+@cache
+def shipped(name: str) -> ThemeFile:
+    """Return the shipped theme of this name."""
+    return parse((SHIPPED / f"{name}.toml").read_text("utf-8"), f"themes/{name}.toml")
 
 
 class ThemeLibrary:

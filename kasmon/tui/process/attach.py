@@ -4,14 +4,14 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from typing import Any
 
-from textual.app import App, SuspendNotSupported
+from textual.app import SuspendNotSupported
 
 from kasmon.errors import UnableError
+from kasmon.tui.app_protocols import SuspendableApp
 
 
-async def attached(app: App[Any], argv: Sequence[str]) -> None:
+async def run_in_terminal(app: SuspendableApp, argv: Sequence[str]) -> None:
     """Run *argv* on this terminal until it ends; then the app resumes, in the terminal's current size.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Shows one desktop notification: `python -m kasmon.tui.notifications.desktop`, with the alert as JSON on stdin.
+"""Shows one desktop notification: `python -m kasmon.tui.gateway.desktop_notification`, with the alert as JSON on stdin.
 
 It is a process of its own, as a desktop library may hang, print, or catch the terminal's signals, which would harm the
 dashboard. Exit code 0: shown; 3: there is no library for it; 1: it could not be shown, stderr has the reason.

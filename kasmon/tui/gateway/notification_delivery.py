@@ -15,12 +15,12 @@ from typing import Final
 
 from kasmon.config import Notify
 from kasmon.errors import UnavailableError
+from kasmon.tui.gateway.desktop_notification import MISSING
 from kasmon.tui.notifications.alerts import Alert
-from kasmon.tui.notifications.desktop import MISSING
 
 LIMIT_S: Final = 10.0
 """How long a desktop or a command may take, in seconds."""
-DESKTOP: Final = (sys.executable, "-P", "-m", "kasmon.tui.notifications.desktop")
+DESKTOP: Final = (sys.executable, "-P", "-m", "kasmon.tui.gateway.desktop_notification")
 WAITING: Final = 3
 """While this many alerts wait for a slow desktop or command, a further one is dropped: it would be late."""
 

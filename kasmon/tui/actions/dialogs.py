@@ -1,0 +1,59 @@
+"""The dialogs that several actions open, and where the user was when an action began."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import TextLine
+from kasmon.sanitize import visible
+from kasmon.tui.app_protocols import Dashboard, ScreenStack
+from kasmon.tui.gateway.protocol import OpenLink, UserCommand
+
+if TYPE_CHECKING:
+    from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
+
+
+def find_location(app: Dashboard) -> tuple[object, bool]:
+    """Return the top screen, and whether a session is open.
+
+    A slow result is shown only if this is still the same as when it was requested. Over another screen it would take
+    the keys meant for that.
+    """
+    return app.screen, app.main_view.focused_inside
+
+
+def confirm_command(app: ScreenStack, title: str, lines: tuple[str, ...], yes: str, wanted: UserCommand) -> None:
+    """Execute *wanted* once the user confirms; *yes* labels the confirming key."""
+    from kasmon.tui.dialogs.common import Confirmation
+
+    confirm(app, Confirmation(title, lines, yes), lambda dialog: dialog.want(wanted))
+
+
+def confirm(app: ScreenStack, question: "Confirmation", then: "Callable[[ConfirmDialog], None]") -> None:
+    """Call *then* once the user confirms *question*."""
+    from kasmon.tui.dialogs.common import ConfirmDialog
+
+    app.push_screen(ConfirmDialog(app.look, app.keys, app.clock, question, then))
+
+
+def show_text(app: ScreenStack, title: str, rows: Callable[[int], Sequence[TextLine]]) -> None:
+    """Show these *rows*, built for a width in cells."""
+    from kasmon.tui.dialogs.common import TextDialog
+
+    app.push_screen(TextDialog(app.look, app.keys, title, rows))
+
+
+def write_prompt(app: ScreenStack, sessions: Sequence[Session], left_out: Sequence[Session] = ()) -> None:
+    """Open the dialog that sends a prompt to *sessions*."""
+    from kasmon.tui.dialogs.prompt import PromptDialog
+
+    app.push_screen(PromptDialog(app.look, app.keys, app.clock, sessions, left_out=left_out))
+
+
+def offer_link(app: ScreenStack, address: str) -> None:
+    """Show all of *address*, with nothing hidden, if it is a link; only the confirming key opens it."""
+    from kasmon.tui.terminal.links import is_link, warnings  # not before the first frame
+
+    if is_link(address):
+        lines = (visible(address), *warnings(address))
+        confirm_command(app, "Open a link", lines, "open", OpenLink(address=address))

@@ -1,0 +1,75 @@
+"""The parts of the app that its controllers and actions use: each takes a protocol of what it needs, not the app."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from textual.screen import Screen
+from textual.worker import Worker
+
+from kasmon.tui.clock import Clock
+from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, UserCommand
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.theme.look import ThemeStyles
+
+if TYPE_CHECKING:
+    from kasmon.model.fleet import Fleet
+    from kasmon.tui.main_view import MainView
+
+
+class ScreenStack(Protocol):
+    """The open screens, and what a new one is drawn with."""
+
+    @property
+    def look(self) -> ThemeStyles: ...
+    @property
+    def keys(self) -> KeyMap: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def screen(self) -> Screen[Any]: ...
+    @property
+    def screen_stack(self) -> Sequence[Screen[Any]]: ...
+    def push_screen(self, screen: Screen[None], /) -> object: ...
+
+
+class BackgroundRunner(Protocol):
+    """Runs work beside the handling of keys."""
+
+    def run_worker(self, work: Coroutine[Any, Any, None], *, group: str, exclusive: bool = False) -> Worker[None]: ...
+    def call_later(self, callback: Callable[..., object], /) -> object: ...
+
+
+class Reporter(Protocol):
+    """Tells the user something in a notification."""
+
+    def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None: ...
+
+
+class RequestNotice(Protocol):
+    """The notice of pending requests."""
+
+    def tell(self) -> None: ...
+    def look_soon(self) -> None: ...
+
+
+class SuspendableApp(Protocol):
+    """An app that can leave its terminal to another program."""
+
+    def suspend(self) -> AbstractContextManager[None]: ...
+    def refresh(self, *, layout: bool) -> object: ...
+
+
+class Dashboard(ScreenStack, BackgroundRunner, Reporter, Protocol):
+    """The screens, the main view, and the gateway, which executes commands."""
+
+    @property
+    def gateway(self) -> Gateway | None: ...
+    @property
+    def main_view(self) -> "MainView": ...
+    @property
+    def fleet(self) -> "Fleet": ...
+    @property
+    def settings(self) -> DashboardSettings: ...
+    def want(self, wanted: UserCommand) -> None: ...
+    def hold_still(self) -> None: ...
