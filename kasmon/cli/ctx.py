@@ -14,6 +14,8 @@ from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
 from kasmon.cli.output.table import state_words, wave_words
+from kasmon.config.parser import in_force
+from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.fleet import Fleet, peers_of
@@ -36,7 +38,7 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
     Raises:
         UsageError: if no session's agent runs this, or there is no text.
         NotFoundError: if there is no such peer.
-        RefusedError: if the only peer does not accept messages now.
+        RefusedError: if the only peer is no agent, or does not accept messages now.
     """
     where = places()
     fleet = look_once(where)
@@ -51,7 +53,7 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
         peer_messages.write_note(path, teller, said, clock(time.time()))
         say(f"noted in {path}")
         return
-    peers, receipts = peer_messages.meant(fleet, teller, wanted), []
+    peers, receipts = peer_messages.find_peers(fleet, teller, wanted, programs(in_force(where))), []
     for peer in peers:
         try:
             receipts.append(asyncio.run(peer_messages.tell(where, teller, peer, said)))

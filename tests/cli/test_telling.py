@@ -43,3 +43,18 @@ def test_outside_of_a_session_there_is_no_peer_and_without_a_plan_no_notes(kasmo
     assert "does not belong to a wave" in kasmon("tell", "wave", "hello", KASMON_SESSION=session).err
     assert "does not belong to a plan" in kasmon("tell", "notes", "hello", KASMON_SESSION=session).err
     assert "missing message" in kasmon("tell", "wave", "", KASMON_SESSION=session).err
+
+
+def test_a_message_is_no_command_of_a_shell_of_the_wave(kasmon: Line) -> None:
+    place = ("--wave", "1", "--peers", "3")
+    teller, b = kasmon.new("a", "hang", "--task", "1", *place), kasmon.new("b", "hang", "--task", "2", *place)
+    shell = kasmon("new", "sh", "--task", "3", *place, "--", "bash").out.strip()
+    for session in (b, shell):
+        kasmon.json("wait", session, "--for", "idle,working,unsure", "--timeout", "20")
+
+    wave = kasmon("tell", "wave", "touch executed", "--json", KASMON_SESSION=teller).json["receipts"]
+    one = kasmon("tell", "sh", "touch executed", KASMON_SESSION=teller)
+
+    assert [b] == [receipt["session"] for receipt in wave]
+    assert (4, True) == (one.code, "'sh' is no agent: a shell would execute the message." in one.err)
+    assert [] == kasmon.json("show", shell)["session"]["receipts"]

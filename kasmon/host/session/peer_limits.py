@@ -1,4 +1,4 @@
-"""Limits on messages from other agents, applied at the receiving host: length, rate, and timing.
+"""Limits on messages from other agents, applied at the receiving host: recipient, length, rate, and timing.
 
 A message of a peer is a prompt at a turn's end. The host counts those in its log, so that neither a sender that
 counts differently nor a restarted host accepts more.
@@ -11,6 +11,7 @@ import msgspec
 
 from kasmon.errors import RefusedError, UsageError
 from kasmon.host.journal.session_log import SessionLog
+from kasmon.model.agent_program import is_agent
 from kasmon.model.commands import Prompt
 
 LONGEST: Final = 8_000
@@ -26,22 +27,27 @@ class PeerMessageLimiter:
     """The recent messages of peers to the agent of *session_log*."""
 
     def __init__(self, session_log: SessionLog) -> None:
+        self._session_log = session_log
         self._came = deque(session_log.peers_at, MOST)
 
-    def admit(self, prompt: Prompt, name: str, now: float) -> Prompt:
+    def admit(self, prompt: Prompt, now: float) -> Prompt:
         """Return *prompt* if admitted; one of a peer waits for the turn's end, whatever it requests.
 
         Args:
             prompt: a prompt of any sender.
-            name: the session's name.
             now: in seconds since the epoch.
 
         Raises:
             UsageError: if it is a peer's and too long.
-            RefusedError: if it is a peer's and too many arrived recently; nothing of it was stored then.
+            RefusedError: if it is a peer's and the session would execute it, or too many arrived recently; nothing of
+                it was stored then.
         """
         if prompt.by != "peer":
             return prompt
+        session = self._session_log.session
+        name = session.name or session.id
+        if not is_agent(session, {session.agent.partition("@")[0]: session.program}):  # its profile is not known here
+            raise RefusedError(f"{name!r} is no agent: a shell would execute the message.")
         if len(prompt.text) > LONGEST + PREFACE:
             raise UsageError(
                 f"the message has {len(prompt.text)} characters.",

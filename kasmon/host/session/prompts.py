@@ -91,14 +91,12 @@ class Prompts:
         Raises:
             UsageError: if it is empty, or a peer's and too long.
             SessionBusyError: if the agent is busy and *prompt* is not to interrupt it.
-            RefusedError: if too many are queued, too many came from peers recently, or the agent does not accept it.
+            RefusedError: if too many are queued, a peer's is not admitted, or the agent does not accept it.
             TimedOutError: if the agent did not react; it is then unknown whether it has the prompt.
         """
         if not prompt.text.strip():
             raise UsageError("a prompt must not be empty.")
-        prompt = self._peer_limiter.admit(
-            prompt, self._log_writer.session.name or self._log_writer.session.id, time.time()
-        )
+        prompt = self._peer_limiter.admit(prompt, time.time())
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
             raise SessionBusyError(self._log_writer.session.name or self._log_writer.session.id, state)

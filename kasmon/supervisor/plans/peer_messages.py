@@ -6,11 +6,13 @@ the limits (`host/session/peer_limits`).
 
 import fcntl
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.session.peer_limits import LONGEST
+from kasmon.model.agent_program import is_agent
 from kasmon.model.commands import Receipt
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
@@ -23,15 +25,18 @@ NOTES_BYTES: Final = 1 << 20
 """The size limit of a plan's notes."""
 
 
-def meant(fleet: Fleet, sender: Session, requested: str) -> tuple[Session, ...]:
+def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[str, str]) -> tuple[Session, ...]:
     """Return the peers of *sender* that *requested* names: `wave`, or one by task number, name or id.
+
+    A session that runs no agent gets no message, as it would execute it. *profiles* is as for `is_agent`.
 
     Raises:
         NotFoundError: if no such peer runs.
+        RefusedError: if the peer that is named runs no agent.
     """
     plan = [s for s in fleet.sessions if s.plan == sender.plan and s.wave is not None and s.id != sender.id]
     if requested == "wave":
-        found = [s for s in plan if s.wave == sender.wave and s.state in ALIVE]
+        found = [s for s in plan if s.wave == sender.wave and s.state in ALIVE and is_agent(s, profiles)]
     else:
         found = [s for s in plan if requested in (s.name, s.id, str(s.task)) and s.state in ALIVE]
         found = sorted(found, key=lambda s: (s.wave != sender.wave, -s.created_at))[:1]
@@ -42,6 +47,8 @@ def meant(fleet: Fleet, sender: Session, requested: str) -> tuple[Session, ...]:
             else (f"{sender.name!r} does not belong to a wave, so it has")
         )
         raise NotFoundError(f"{whose} no running peer {requested!r}.", hint="`kasmon ctx` lists them.")
+    if not is_agent(found[0], profiles):
+        raise RefusedError(f"{found[0].name!r} is no agent: a shell would execute the message.")
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from kasmon.host.session.peer_limits import LONGEST, MOST, PREFACE, WINDOW_S, Pe
 from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ReceiptMoved, SessionStarted
 from tests.host.house import ME, House, do, prompt
+from tests.host.inn import Inn, prompted
 from tests.host.puppet import Puppet
 from tests.waiting import auntil
 
@@ -81,7 +82,17 @@ async def test_the_next_host_counts_what_came_before_it(house: House) -> None:
         return PeerMessageLimiter(SessionLog(house.places, ME))
 
     mail = await asyncio.to_thread(kept)
-    mail.admit(FROM_PEER, "docs", time.time())
+    mail.admit(FROM_PEER, time.time())
     with pytest.raises(RefusedError, match="'docs' received 6 peer messages"):
-        mail.admit(FROM_PEER, "docs", time.time())
-    mail.admit(FROM_PEER, "docs", time.time() + WINDOW_S)
+        mail.admit(FROM_PEER, time.time())
+    mail.admit(FROM_PEER, time.time() + WINDOW_S)
+
+
+@pytest.mark.usefixtures("as_within_the_inn")
+async def test_the_host_of_a_shell_refuses_a_message_which_the_shell_would_execute(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, "sh", "-i")
+        with pytest.raises(RefusedError, match="is no agent: a shell would execute the message"):
+            await prompted(link, ME, FROM_PEER.text, by="peer")
+
+    assert () == inn.session(ME).receipts

@@ -18,7 +18,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.plans.peer_messages import NOTES_BYTES, marked, meant, tell, write_note
+from kasmon.supervisor.plans.peer_messages import NOTES_BYTES, find_peers, marked, tell, write_note
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.operations import NewSession
 from tests.fleets import session
@@ -46,7 +46,7 @@ CREW = Fleet(
 
 
 def names(wanted: str, teller: int = 0) -> list[str]:
-    return [found.name for found in meant(CREW, CREW.sessions[teller], wanted)]
+    return [found.name for found in find_peers(CREW, CREW.sessions[teller], wanted, {})]
 
 
 def test_wave_means_those_beside_it_that_run() -> None:
@@ -55,7 +55,7 @@ def test_wave_means_those_beside_it_that_run() -> None:
 
 @pytest.mark.parametrize("wanted", ["2", "parser"])
 def test_one_is_meant_by_its_task_or_name_and_the_one_of_its_own_wave_first(wanted: str) -> None:
-    (found,) = meant(CREW, CREW.sessions[0], wanted)
+    (found,) = find_peers(CREW, CREW.sessions[0], wanted, {})
 
     assert ("parser", 1) == (found.name, found.wave)
 
@@ -64,6 +64,19 @@ def test_one_is_meant_by_its_task_or_name_and_the_one_of_its_own_wave_first(want
 def test_who_is_of_another_plan_or_runs_no_more_or_is_oneself_is_no_peer(wanted: str, teller: int) -> None:
     with pytest.raises(NotFoundError, match="peer"):
         names(wanted, teller)
+
+
+def test_a_shell_an_interpreter_and_a_plain_command_are_no_recipients_but_an_agent_of_the_users_own_is() -> None:
+    terminals = [
+        peer(agent, n, mode=Mode.TMUX, agent=agent, program=program)
+        for n, (agent, program) in enumerate((("shell", "bash"), ("py", "python3"), ("command", "make"), ("own", "aider")))
+    ]
+    crew = Fleet(sessions=(CREW.sessions[0], *terminals, peer("kernel", 9, mode=Mode.INTERPRETER)))
+
+    assert ["own"] == [found.name for found in find_peers(crew, crew.sessions[0], "wave", {"own": "aider"})]
+    for name in ("shell", "py", "command", "kernel"):
+        with pytest.raises(RefusedError, match=f"'{name}' is no agent: a shell would execute the message"):
+            find_peers(crew, crew.sessions[0], name, {"own": "aider"})
 
 
 async def becomes(house: House, id_: str, condition: Callable[[Session], bool]) -> Session:
