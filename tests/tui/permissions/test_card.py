@@ -735,6 +735,41 @@ async def test_a_card_names_what_tells_a_request_from_a_nearly_equal_one(there: 
         assert f" looks like 2, web   {said}" in text_of(pilot.app)
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "said"),
+    [
+        (
+            "curl https://a1.example.com/api/v1/upload?x=1 --data @file-1.json",
+            "curl https://a2.example.com/api/v1/upload?x=1 --data @file-2.json",
+            "only here: a1, 1",
+        ),
+        (
+            "rm -rf /srv/app-1/build && make -C /srv/app-1 release",
+            "rm -rf /srv/app-2/build && make -C /srv/app-2 release",
+            "only here: 1, 1",
+        ),
+        (
+            "cd /home/you/a && git push origin main",
+            "cd /home/you/b && git push origin prod",
+            "only here: a, main",
+        ),
+        (
+            "psql -h staging shop -c 'drop table orders'",
+            "psql -h prod shop -c 'drop table order' -q",
+            "only here: staging, orders; not here: -q",
+        ),
+    ],
+)
+async def test_a_card_names_all_that_tells_it_apart_also_in_several_places(here: str, there: str, said: str) -> None:
+    one, other = command("fix-auth", here, ago=90), command("web", there, ago=60)
+    async with kasmon(fleet(asking("fix-auth", one, ago=90), asking("web", other, ago=60))).run_test(
+        size=(120, 40)
+    ) as pilot:
+        await opened(pilot)
+
+        assert f" looks like 2, web   {said}" in text_of(pilot.app)
+
+
 async def test_a_request_that_is_unlike_all_others_names_none() -> None:
     asks = fleet(asking("fix-auth", ago=90), asking("web", command("web", "ls", ago=60)))
     async with kasmon(asks).run_test(size=(120, 40)) as pilot:
