@@ -6,7 +6,7 @@ from kasmon.errors import KasmonError
 from kasmon.model.commands import Answer, Prompt, Requeue, Run
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import AdoptPane, CreateSession, ForkSandbox, SendToAgent, UserCommand
+from kasmon.tui.gateway.protocol import AdoptPane, CreateSession, ForkSandbox, MarkViewed, SendToAgent, UserCommand
 
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.base import Dialog
@@ -48,6 +48,8 @@ class CommandRunner:
     def _handle_refusal(self, wanted: UserCommand, token: int, error: KasmonError) -> None:
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
             self.app.permissions.failed(wanted.session, wanted.wish.request, error)
+        elif isinstance(wanted, MarkViewed):
+            self.app.session_pane.unmark_viewed(wanted.session)
         dialog = self._find_dialog(token)
         if dialog is not None:
             dialog.refused(wanted, error)

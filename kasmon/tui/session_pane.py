@@ -145,6 +145,10 @@ class SessionPane:
             self._viewed[session.id] = session.finished_at
             self.app.want(MarkViewed(session=session.id))
 
+    def unmark_viewed(self, session: SessionId) -> None:
+        """Forget that *session* was marked as viewed, since that could not be saved: it can be marked again."""
+        self._viewed.pop(session, None)
+
     def scroll(self, pages: int) -> None:
         """Scroll the transcript down by *pages*; up if negative."""
         if self.session_view is not None:

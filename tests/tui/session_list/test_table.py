@@ -10,6 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kasmon.config.profile import ProfileOffer
+from kasmon.errors import UnavailableError
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
@@ -654,6 +655,20 @@ async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
 
         assert [MarkViewed(session=SessionId("web"))] == cast(StillWorld, cast(Kasmon, pilot.app).gateway).wished
         assert not cast(Kasmon, pilot.app).main_view.focused_inside
+
+
+async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
+    async with kasmon(fleet(idle("web", finished_at=NOW - 5))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        gateway.refusing = UnavailableError("the disk is full.")
+        await pilot.press("L")
+        await auntil(lambda: len(pilot.app._notifications), what="the refusal")
+        gateway.refusing = None
+        await pilot.press("L")
+        await pilot.pause()
+
+        assert [MarkViewed(session=SessionId("web"))] * 2 == gateway.wished
 
 
 async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
