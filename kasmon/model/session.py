@@ -173,8 +173,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unviewed(self) -> bool:
-        """Whether its last turn ended, no person has viewed it yet, and it is still at rest."""
-        return self.finished_at > self.viewed_at and self.state in RESTING and self.mode is not Mode.INTERPRETER
+        """Whether its last turn ended, no person has viewed it yet, and nothing happened since but its agent's end.
+
+        A crash, or a stop by a person, is shown as that.
+        """
+        is_over = self.state is SessionState.ENDED and not (self.stopped or self.crashed)
+        is_at_rest = self.state in RESTING or is_over
+        return self.finished_at > self.viewed_at and is_at_rest and self.mode is not Mode.INTERPRETER
 
     @property
     def has_host_request(self) -> bool:

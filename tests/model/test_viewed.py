@@ -1,9 +1,11 @@
 """A turn that ended since a person last looked at its session."""
 
+from typing import Any
+
 import pytest
 
 from kasmon.model.commands import Mode
-from kasmon.model.events import Event, SessionViewed, SignalSeen, TurnEnded
+from kasmon.model.events import Event, SessionEnded, SessionViewed, SignalSeen, TurnEnded
 from kasmon.model.fleet import Fleet, by_attention, totals
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -51,6 +53,23 @@ def test_a_turn_that_ended_is_unviewed_until_a_person_looks(events: list[Event],
 )
 def test_a_terminal_agents_turn_is_work_that_ends_at_its_prompt(events: list[Event], is_unviewed: bool) -> None:
     assert is_unviewed is fold(started(mode=Mode.TMUX), *events, session=TERMINAL).is_unviewed
+
+
+@pytest.mark.parametrize(
+    ("end", "is_unviewed"),
+    [
+        ({"exit_code": 0}, True),
+        ({"exit_code": 0, "why": "stopped"}, False),
+        ({"exit_code": 1}, False),
+        ({"signal": "SIGKILL"}, False),
+    ],
+    ids=["by itself", "stopped", "failed", "killed"],
+)
+def test_a_turn_stays_unviewed_when_its_agent_ends_by_itself(end: dict[str, Any], is_unviewed: bool) -> None:
+    events = [started(), turn(), ENDED, SessionEnded(at=6.0, **end)]
+    assert is_unviewed is fold(*events).is_unviewed
+    assert not fold(*events, VIEWED).is_unviewed
+    assert not fold(started(), SessionEnded(at=6.0, exit_code=0)).is_unviewed
 
 
 def test_a_command_that_ended_in_a_shell_is_no_turn() -> None:
