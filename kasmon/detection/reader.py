@@ -16,6 +16,7 @@ from kasmon.detection.regions import Finder, PatternMatch, ScreenRegions
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import UNCLEAR, ScreenRule
 from kasmon.detection.screenshot import Screenshot
+from kasmon.model.agent_program import SHELLS
 from kasmon.model.evidence import Signal
 from kasmon.model.permission import RequestKind
 
@@ -207,6 +208,11 @@ def _find_group(regions: ScreenRegions, finder: Finder | None, group: str) -> st
     if place is None or finder is None:
         return ""
     return (place.match.groupdict().get(group) or "").strip()
+
+
+def has_messages(rules: ScreenRules) -> bool:
+    """Return whether a program with *rules* is an agent, which has messages; of a shell the last row counts."""
+    return SHELLS.isdisjoint(rules.programs)
 
 
 def find_last_activity(shot: Screenshot, box: Composer | None, rules: ScreenRules) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.detection.prompt_box import composer
-from kasmon.detection.reader import find_last_activity
+from kasmon.detection.reader import find_last_activity, has_messages
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.screenshot import captured
 from tests.detection.expected import reading_of, screen_of
@@ -32,7 +32,7 @@ CHROME = (
 
 def activity_of(case: Case) -> str | None:
     chosen = shipped().rules(case.agent, "" if case.version == "any" else case.version)
-    if chosen is None or not chosen.rules.activity.first:
+    if chosen is None or not has_messages(chosen.rules):
         return None
     return find_last_activity(screen_of(case), reading_of(case).composer, chosen.rules)
 
@@ -57,12 +57,21 @@ def activity_of(case: Case) -> str | None:
         ("opencode/1.18.33/finished", "modelstub: ok"),
         ("opencode/1.18.33/working-tool", "$ python3 -c 'import time; time.sleep(30)'"),
         ("opencode/1.18.33/working-wide", "$ rm -rf build && git push --force origin main | tee a-log-with-a-name"),
+        ("amp/0.0/login", ""),
         ("scripted/any/finished", "all is well"),
         ("scripted/any/idle", ""),
     ],
 )
 def test_a_real_screen_shows_its_last_message_or_tool_call(case: str, expected: str) -> None:
     assert expected == activity_of(load(FOLDER / case))
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh", "sh"])
+def test_a_shell_shows_its_last_row(program: str) -> None:
+    chosen = shipped().rules(program, "")
+
+    assert chosen is not None
+    assert not has_messages(chosen.rules)
 
 
 def test_no_screen_of_any_agent_shows_its_chrome() -> None:

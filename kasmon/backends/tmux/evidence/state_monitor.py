@@ -21,7 +21,7 @@ from kasmon.backends.tmux.evidence.signal_ledger import OUTLASTED, SignalLedger
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows
-from kasmon.detection.reader import find_last_activity
+from kasmon.detection.reader import find_last_activity, has_messages
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.screenshot import LONGEST_TITLE
 from kasmon.errors import KasmonError, SessionEndedError
@@ -176,10 +176,10 @@ class StateMonitor:
     def last_activity(self) -> str | None:
         """Return the agent's last message or tool call, as of the last reading; empty if that showed none.
 
-        None where no detection file describes a message.
+        None for a shell, and where no detection file describes the program.
         """
         rules = self._rules()
-        if rules is None or not rules.activity.first:
+        if rules is None or not has_messages(rules):
             return None
         seen = self._pane_reader.seen
         return find_last_activity(seen.shot, seen.reading.composer, rules) if seen is not None else ""
