@@ -25,15 +25,18 @@ BREAK: Final[Part] = (-1, "\n")
 """A line break between two lines of the command."""
 _BLANK: Final = re.compile(r"[ \t]+")
 _SIGN: Final = re.compile(r"&&|\|\||\|&|;;|[|;&]")
+_COMMENT: Final = re.compile(r"#[^\n]*")
+_HERE_DOCUMENT: Final = re.compile(r"(?<!<)<<-?[ \t]*['\"\\]?[A-Za-z_]")
+"""Neither a here-string (`<<<`) nor a shift of numbers."""
 
 
 def split_command(text: str) -> list[Part]:
     """Split *text* at its own line breaks, and before `&&`, `||`, `|` and `;` only.
 
-    Quoted or nested text is not broken, and a here-document keeps its lines. The only thing left out is one blank
+    Comments, quoted and nested text are not broken, and a here-document keeps its lines. The only thing left out is one blank
     before an operator at which a line is broken.
     """
-    if "<<" in text:
+    if _HERE_DOCUMENT.search(text):
         return [part for line in text.split("\n") for part in ((0, line), BREAK)][:-1]
     parts: list[Part] = []
     depth, line = 0, ""
@@ -66,6 +69,9 @@ def _pieces(text: str) -> Iterator[tuple[Kind, str]]:
         elif text[at] == "\n":
             at += 1
             yield "break", "\n"
+        elif comment := _COMMENT.match(text, at):
+            at = comment.end()
+            yield "word", comment[0]
         elif _ends_word(text, at) and (sign := _SIGN.match(text, at)):
             at = sign.end()
             yield "sign", sign[0]

@@ -109,6 +109,13 @@ def test_an_argv_stands_with_one_element_a_line() -> None:
         ("a\n| b", [(0, "a"), BREAK, (0, "| b")]),
         ("for x in y; do ls $x; done", [(0, "for x in y"), (1, "; do ls $x"), (1, "; done")]),
         ("a '", [(0, "a '")]),
+        ("cat <<< foo && rm x", [(0, "cat <<< foo"), (1, "&& rm x")]),
+        ("echo $((1<<2)) && rm x", [(0, "echo $((1<<2))"), (1, "&& rm x")]),
+        ("cat <<-'EOF' && a\n b && c\nEOF", [(0, "cat <<-'EOF' && a"), BREAK, (0, " b && c"), BREAK, (0, "EOF")]),
+        ("cat 3<<EOF\nb; c\nEOF", [(0, "cat 3<<EOF"), BREAK, (0, "b; c"), BREAK, (0, "EOF")]),
+        ("a # don't; b\nc && d", [(0, "a # don't; b"), BREAK, (0, "c"), (1, "&& d")]),
+        ("a;#b; c\nd", [(0, "a"), (1, ";#b; c"), BREAK, (0, "d")]),
+        ("a b#c; d", [(0, "a b#c"), (1, "; d")]),
         ("", []),
     ],
 )
