@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from kasmon.model.permission import SessionId
 from kasmon.model.transcript.file_changes import NARROW, FileChange, beside, unified
 from kasmon.model.transcript.text import TextLine
 from kasmon.sanitize import clean_line
@@ -26,7 +27,7 @@ PICK: Final = "diff_pick"
 
 
 class DiffScreen(Overlay):
-    """The *files* that the session called *name* changed."""
+    """The *files* that *session*, called *name*, changed."""
 
     places = (KeyContext.READING,)
     DEFAULT_CSS = """
@@ -37,9 +38,12 @@ class DiffScreen(Overlay):
     DiffScreen Reader { height: 1fr; max-height: 100%; width: 1fr; }
     """
 
-    def __init__(self, look: ThemeStyles, keys: KeyMap, name: str, files: Sequence[FileChange]) -> None:
+    def __init__(
+        self, look: ThemeStyles, keys: KeyMap, session: SessionId, name: str, files: Sequence[FileChange]
+    ) -> None:
         super().__init__()
         self.look, self.keys, self.session_name, self.files = look, keys, name, files
+        self._session = session
         self.at = 0
         self.wants_two = False
         """Whether old and new are shown side by side, where there is space."""
@@ -59,6 +63,10 @@ class DiffScreen(Overlay):
             "toggle": self._toggle,
             "stop_reading": self.dismiss,
         }
+
+    @property
+    def session_here(self) -> SessionId:
+        return self._session
 
     def compose(self) -> ComposeResult:
         yield self.head

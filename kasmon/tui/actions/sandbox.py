@@ -169,7 +169,7 @@ class SandboxActions:
         if here != find_location(self.app):
             return
         if files:
-            app.push_screen(DiffScreen(app.look, app.keys, f"{name}, turn {turn}", files))
+            app.push_screen(DiffScreen(app.look, app.keys, session.id, f"{name}, turn {turn}", files))
         else:
             app.say(f"Turn {turn} of {name} changed no files.")
 

@@ -174,7 +174,7 @@ class SessionActions:
         if here != find_location(self.app):
             return
         if files := split(diff):
-            self.app.push_screen(DiffScreen(self.app.look, self.app.keys, name, files))
+            self.app.push_screen(DiffScreen(self.app.look, self.app.keys, session.id, name, files))
         elif last := self.app.session_pane.last_diff(session.id):
             from kasmon.tui.permissions.request_text import diff_rows
 

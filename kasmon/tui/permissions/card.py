@@ -13,7 +13,6 @@ from textual.message import Message
 
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.model.request_groups import alike
-from kasmon.model.session import Session
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
@@ -62,10 +61,9 @@ class PermissionCard(AnswerableCard):
         room: AvailableSize,
         *,
         in_list: bool = False,
-        here: Session | None = None,
     ) -> None:
         self.asked = asked
-        self._in_list, self._here = in_list, here
+        self._in_list = in_list
         super().__init__(look, clock, keys, room, self._build_state(first))
         self.handlers: Mapping[str, Callable[[], object]] = {
             "allow_once": lambda: self._allow(Decision.ALLOW),
@@ -297,7 +295,9 @@ class PermissionCard(AnswerableCard):
             place=place_in(self.asked.waiting, request.id) or 1,
             waiting=max(1, len(self.asked.waiting)),
             in_list=self._in_list,
-            here=self._here,
+            here=None if self.asked.here is None else self.asked.sessions.get(self.asked.here),
+            is_other=self.asked.here != request.session,
+            is_listed=request.session in self.asked.listed,
             similar=most_similar(request, self.asked),
             wrong="" if before == request.id else CHANGED,
         )

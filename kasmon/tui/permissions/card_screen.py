@@ -6,7 +6,6 @@ from textual import events
 from textual.app import ComposeResult
 
 from kasmon.model.permission import Request, SessionId
-from kasmon.model.session import Session
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
@@ -20,10 +19,7 @@ from kasmon.tui.theme.look import ThemeStyles
 
 
 class CardScreen(Overlay):
-    """Shows one request after the other. Updates come by `learn`.
-
-    *here* is the session that the user had selected or opened when the card opened.
-    """
+    """Shows one request after the other. Updates come by `learn`."""
 
     places = (KeyContext.CARD,)
     AUTO_FOCUS = ""
@@ -35,11 +31,10 @@ class CardScreen(Overlay):
         keys: KeyMap,
         asked: PermissionSnapshot,
         first: Request,
-        here: Session | None,
     ) -> None:
         super().__init__()
         self.look = look
-        self.card = PermissionCard(look, clock, keys, asked, first, self._room, here=here)
+        self.card = PermissionCard(look, clock, keys, asked, first, self._room)
 
     def compose(self) -> ComposeResult:
         yield self.card

@@ -104,6 +104,10 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether another input than the agent's would be allowed."""
     here: Session | None = None
     """The session that the user had selected or opened when the card opened."""
+    is_other: bool = False
+    """Whether the request is of another session than that, or there was none."""
+    is_listed: bool = True
+    """Whether the request's session was in the list then."""
     similar: SimilarRequest | None = None
     """Another pending request that is easily mistaken for this one."""
     in_list: bool = False
@@ -131,11 +135,6 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     def is_elsewhere(self) -> bool:
         """Whether the user can answer in a terminal, so that Enter opens it instead of choosing an option."""
         return self.session is not None and self.session.mode is Mode.TMUX and not self.sheet.request.options
-
-    @property
-    def is_other_session(self) -> bool:
-        """Whether the request is of another session than the one that the user had selected or opened."""
-        return self.here is not None and self.here.id != self.sheet.request.session
 
     @property
     def may_rule(self) -> bool:
@@ -183,9 +182,11 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
 
 def _other_session(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
     """A warning that the request is not from the session that the user is at."""
-    if not state.is_other_session or state.here is None:
+    if not state.is_other:
         return []
-    return [_marked("another session", "warn", f"not {session_label(state.here, state.here.id)}", look, width)]
+    here = state.here
+    mark = "another session" if here is not None or state.is_listed else "not in the list"
+    return [_marked(mark, "warn", "" if here is None else f"not {session_label(here, here.id)}", look, width)]
 
 
 def _similar(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:

@@ -57,6 +57,10 @@ class PermissionController:
         self._removed: set[SessionId] = set()
         """Removed sessions of which something may still be stored."""
         self._shown: CardScreen | InboxScreen | None = None
+        self._here: SessionId | None = None
+        """The session that the user had selected or opened when that opened."""
+        self._listed: frozenset[SessionId] = frozenset()
+        """The sessions in the list by then."""
         self._opens_since: float | None = None
         """When the key was pressed that opens the card as soon as its secrets are loaded; another key cancels that."""
         self._timer: Timer | None = None
@@ -96,8 +100,8 @@ class PermissionController:
         """Open the card over any other screen, with the request that `first_for` chooses."""
         if self.screen is not None:
             return
-        here, listed = self._current_session(), [session.id for session in self.app.main_view.table.shown()]
-        first = first_for(self.queue.waiting, here, listed)
+        self._note_place()
+        first = first_for(self.queue.waiting, self._here, self._listed)
         if first is None:
             self.app.say("No pending requests.")
         elif first.session in self._known_secrets:
@@ -112,7 +116,8 @@ class PermissionController:
         app, screen, card = self.app, self.screen, self.card
         if isinstance(screen, InboxScreen):
             return
-        chosen = card.request if card is not None else first_for(self.queue.waiting, self._current_session())
+        self._note_place()
+        chosen = card.request if card is not None else first_for(self.queue.waiting, self._here, self._listed)
         first = None if chosen is None else chosen.id
         self.close(())
         self._shown = InboxScreen(app.look, app.clock, app.keys, self._take_snapshot(), first)
@@ -192,22 +197,25 @@ class PermissionController:
         from kasmon.tui.permissions.card_screen import CardScreen  # not before the first frame
 
         app = self.app
-        here = self._current_session()
-        session = None if here is None else app.main_view.table.session(here)
-        self._shown = CardScreen(app.look, app.clock, app.keys, self._take_snapshot({first.session}), first, session)
+        self._note_place()
+        self._shown = CardScreen(app.look, app.clock, app.keys, self._take_snapshot({first.session}), first)
         app.push_screen(self._shown)
         self.tell()
 
-    def _current_session(self) -> SessionId | None:
-        """The open session, else the one under the list's cursor."""
+    def _note_place(self) -> None:
+        """Note which session the user is at: the topmost screen's, the open one, or the one under the list's cursor."""
         main_view = self.app.main_view
+        self._listed = frozenset(session.id for session in main_view.table.shown())
         entered = main_view.preview.session if main_view.focused_inside else None
-        return main_view.table.selected if entered is None else entered.id
+        self._here = main_view.table.selected if entered is None else entered.id
+        for screen in self.app.screen_stack:
+            if isinstance(screen, Overlay) and (here := screen.session_here) is not None:
+                self._here = here or None
 
     def _take_snapshot(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
         """The pending requests with their sessions, and also those of *also*."""
         waiting = self.queue.waiting
-        ids = {ask.session for ask in waiting} | set(also)
+        ids = {ask.session for ask in waiting} | set(also) | ({self._here} if self._here is not None else set())
         sessions = {id_: session for id_ in ids if (session := self.app.main_view.table.session(id_)) is not None}
         known = {id_: self._known_secrets[id_] for id_ in ids if id_ in self._known_secrets}
         sent = self.queue.on_the_way
@@ -217,6 +225,8 @@ class PermissionController:
             sessions=sessions,
             known=known,
             projects=self._projects,
+            here=self._here,
+            listed=self._listed,
             changed=dict(self._changed),
         )
 

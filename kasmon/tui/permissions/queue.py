@@ -28,6 +28,10 @@ class PermissionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Secret values of each session; a session without an entry must not be shown yet."""
     projects: Mapping[SessionId, str] = {}
     """The folder of each session's project."""
+    here: SessionId | None = None
+    """The session that the user had selected or opened when the card or the inbox opened."""
+    listed: frozenset[SessionId] = frozenset()
+    """The sessions in the list by then."""
     changed: Mapping[SessionId, RequestId] = {}
     """The request answered here last per session, if it had changed by then, so that nothing was sent."""
 

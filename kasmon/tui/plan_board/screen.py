@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import Task
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
@@ -120,6 +121,12 @@ class PlanBoardScreen(Overlay):
     def card(self) -> Task | None:
         """The task under the cursor."""
         return None if (board := self.board) is None else self.view.room.task(self.cursors.get(board.id, ""))
+
+    @property
+    def session_here(self) -> SessionId:
+        """The session of the task under the cursor."""
+        board, task = self.board, self.card
+        return SessionId("" if board is None or task is None else board.run.of(task.id).session)
 
     def notice(self, notice: BannerContent | None) -> None:
         """Show a notice about pending requests elsewhere."""

@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.timer import Timer
 
+from kasmon.model.permission import SessionId
 from kasmon.model.transcript.search_text import SearchHit
 from kasmon.model.transcript.text import Token
 from kasmon.supervisor.search.search import SessionHits
@@ -214,6 +215,11 @@ class SearchScreen(Overlay):
         """The match at the cursor."""
         row = self.list.chosen
         return None if row is None else row.hit
+
+    @property
+    def session_here(self) -> SessionId:
+        """The session of the match at the cursor."""
+        return SessionId("") if self.chosen is None else self.chosen.session
 
 
 def _context_line(line: str) -> DrawnLine:

@@ -8,6 +8,7 @@ from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
 
 from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
 from kasmon.tui.action import KeyContext
 from kasmon.tui.messages import ActionRequested
 from kasmon.tui.status_bars import BannerContent
@@ -31,6 +32,11 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
     def is_opening(self) -> bool:
         """Whether it buffers keys for an input that is not mounted yet."""
         return False
+
+    @property
+    def session_here(self) -> SessionId | None:
+        """The session that it shows, whose request comes first; "" for none, None for that of the screen below."""
+        return None
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         """Close it, also below other screens, which stay open. Does nothing if it is closed already.

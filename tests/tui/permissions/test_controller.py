@@ -1,7 +1,10 @@
 """When a request comes before a person, and how it is said that requests wait."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import cast
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
@@ -9,11 +12,16 @@ from kasmon.errors import UnavailableError
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
+from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.protocol import DashboardSettings
+from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox
+from tests.boards import RUNNING, board
 from tests.fleets import StillClock, asking, command, crew, fleet, idle, login, working
-from tests.scenes import armed, kasmon, settled
+from tests.model.transcript.test_file_changes import DIFF
+from tests.scenes import armed, kasmon, planned, settled
+from tests.searched import WORDS, finds
 from tests.tui.worlds import StillWorld, text_of
 from tests.waiting import auntil
 
@@ -125,6 +133,163 @@ async def test_of_a_filtered_list_the_key_opens_the_oldest_that_is_in_it() -> No
         card = await armed(pilot)
 
         assert "web-1" == card.request.session
+
+
+async def filtered(pilot: Pilot[None], word: str) -> None:
+    """The list, filtered by *word*."""
+    await pilot.press("slash", *word, "enter")
+    await auntil(lambda: app_of(pilot).list_has_keys)
+
+
+async def test_inside_a_session_that_the_filter_excludes_its_own_request_opens() -> None:
+    hidden = asking("hid", command("hid", "make", ago=5), ago=5)
+    async with kasmon(fleet(asking("web-1", ago=900), hidden, working("web-2"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await filtered(pilot, "web")
+        app_of(pilot).session_pane.enter(SessionId("hid"))
+        await pilot.pause()
+        await pilot.press("f2")
+
+        assert "hid" == (await armed(pilot)).request.session
+
+
+@pytest.mark.parametrize("key", ["i", "I"])
+async def test_where_the_list_shows_none_the_head_says_that_the_session_is_not_in_it(key: str) -> None:
+    async with kasmon(fleet(asking("old", ago=900), working("web-2"))).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await filtered(pilot, "zzz")
+        await pilot.press(key)
+        await armed(pilot)
+
+        assert " not in the list " in text_of(pilot.app)
+
+
+async def test_where_a_heading_is_selected_every_request_is_another_sessions() -> None:
+    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("W")
+        app_of(pilot).main_view.table.select_index(0)
+        await pilot.pause()
+        assert app_of(pilot).main_view.table.selected is None
+        await pilot.press("i")
+        await armed(pilot)
+
+        assert " another session " in text_of(pilot.app)
+
+
+async def test_the_list_of_all_requests_says_that_a_request_is_not_the_selected_sessions() -> None:
+    asks = fleet(working("docs"), asking("young", command("young", "make", ago=5)), asking("old", ago=900))
+    async with kasmon(asks).run_test(size=(160, 40)) as pilot:
+        await settled(pilot)
+        app_of(pilot).main_view.table.select(SessionId("docs"))
+        await pilot.press("I")
+        await armed(pilot)
+
+        assert " another session   not docs" in text_of(pilot.app)
+
+
+async def test_of_a_filtered_list_the_list_of_all_requests_opens_at_the_oldest_that_is_in_it() -> None:
+    asks = fleet(asking("old", ago=900), asking("web-1", ago=60), working("web-2"))
+    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await filtered(pilot, "web")
+        app_of(pilot).main_view.table.select(SessionId("web-2"))
+        await pilot.press("I")
+
+        assert "web-1" == (await armed(pilot)).request.session
+
+
+# Over another screen, whose session comes first
+
+
+THREE = (
+    asking("parser-W2-T4", plan="parser", ago=900),
+    asking("parser-W2-T3", command("parser-W2-T3", "make", ago=5), plan="parser", ago=5),
+    asking("row", command("row", "rm -rf /", ago=5000), ago=5000),
+)
+
+
+@asynccontextmanager
+async def on_the_board(task: str) -> AsyncIterator[Pilot[None]]:
+    """The board at *task*; the list below is at another session, which has the oldest request."""
+    shown = fleet(*THREE)
+    running = msgspec.structs.replace(board(RUNNING), sessions={str(session.id): session for session in THREE})
+    app = planned(running, shown=shown)
+    async with app.run_test(size=(160, 45)) as pilot:
+        await settled(pilot)
+        await auntil(lambda: app.plan_board.boards)
+        app.main_view.table.select(SessionId("row"))
+        await pilot.press("B")
+        await auntil(lambda: isinstance(app.screen, PlanBoardScreen) and app.screen.is_mounted)
+        await pilot.pause()
+        screen = cast(PlanBoardScreen, app.screen)
+        for _ in range(40):
+            if screen.card is not None and screen.card.id == task:
+                break
+            await pilot.press("j")
+            await pilot.pause()
+        yield pilot
+
+
+@pytest.mark.parametrize("key", ["i", "f2", "f4"])
+async def test_on_the_board_the_key_opens_the_request_of_the_tasks_session(key: str) -> None:
+    async with on_the_board("3") as pilot:
+        await pilot.press(key)
+        card = await armed(pilot)
+
+        assert "parser-W2-T3" == card.request.session
+        assert "another session" not in text_of(pilot.app)
+
+
+async def test_the_request_of_the_task_stays_the_first_from_the_card_to_the_list() -> None:
+    async with on_the_board("3") as pilot:
+        await pilot.press("f2")
+        await armed(pilot)
+        await pilot.press("f4")
+        await armed(pilot)
+
+        assert "another session" not in text_of(pilot.app)
+
+
+async def test_on_a_task_without_a_session_the_oldest_opens_as_another_sessions() -> None:
+    async with on_the_board("6") as pilot:
+        await pilot.press("f2")
+        card = await armed(pilot)
+
+        assert "row" == card.request.session
+        assert " another session " in text_of(pilot.app)
+        assert "not row" not in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("key", ["f2", "f4"])
+async def test_in_the_search_the_key_opens_the_request_of_the_matchs_session(key: str) -> None:
+    asks = fleet(asking("old", ago=900), asking("fix-auth", command("fix-auth", "make", ago=5), ago=5))
+    app = kasmon(asks)
+    world = cast(StillWorld, app.gateway)
+    world.finds, world.is_searchable = {WORDS: finds()}, True
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app.main_view.table.select(SessionId("old"))
+        await pilot.press("ctrl+f", *WORDS, "enter")
+        await auntil(lambda: app.search.screen is not None and app.search.screen.chosen)
+        await pilot.press(key)
+
+        assert "fix-auth" == (await armed(pilot)).request.session
+
+
+@pytest.mark.parametrize("key", ["f2", "f4"])
+async def test_over_a_diff_the_key_opens_the_request_of_the_session_that_changed_the_files(key: str) -> None:
+    app = kasmon(fleet(asking("old", ago=900), asking("young", command("young", "make", ago=5), ago=5)))
+    cast(StillWorld, app.gateway).diffs = {"young": DIFF}
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        app.main_view.table.select(SessionId("young"))
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, DiffScreen))
+        app.main_view.table.select(SessionId("old"))
+        await pilot.press(key)
+
+        assert "young" == (await armed(pilot)).request.session
 
 
 async def test_the_list_of_all_requests_opens_at_the_selected_sessions_own() -> None:
