@@ -366,7 +366,7 @@ def attach(wanted: str) -> NoReturn:
     if why := no_screen(os.environ):
         raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
     if os.environ.get("TMUX"):
-        note("this is a tmux inside your tmux; Ctrl+] detaches.")
+        note("this is a tmux inside your tmux; Ctrl+] or F12 detaches.")
     with contextlib.suppress(UnavailableError):  # a full disk must not prevent attaching
         asyncio.run(operations.mark_viewed(where, session))
     sys.stdout.flush()

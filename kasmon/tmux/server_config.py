@@ -62,6 +62,7 @@ set -gwq allow-passthrough off
 unbind -n MouseDown3Pane
 unbind -n M-MouseDown3Pane
 bind -n C-] detach-client
+bind -n F12 detach-client
 """
 """The part that is the same on every machine. It unbinds the right-button menus, which can kill and split panes."""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kasmon.tui.terminal.view import FocusView
     from kasmon.tui.transcript.view import SessionView
 
-HOW_TO_COME_BACK: Final = f" {DETACHES} detach (back to kasmon) "
+HOW_TO_COME_BACK: Final = f" {DETACHES} or F12: detach (back to kasmon) "
 REST_S: Final = 0.05
 """A transcript is read after the cursor has rested this long, in seconds."""
 

@@ -128,7 +128,8 @@ def test_the_conf_holds_what_the_agents_need(server: TmuxServer) -> None:
 
     assert wanted == {key: server.run("show-options", *key.split()).decode().strip() for key in wanted}
     assert "10000" == server.run("display-message", "-p", "-t", "=first:", "#{history_limit}").decode().strip()
-    assert "detach-client" in server.run("list-keys", "-T", "root", "C-]").decode()
+    for key in ("C-]", "F12"):
+        assert "detach-client" in server.run("list-keys", "-T", "root", key).decode()
     assert "kill-pane" not in server.run("list-keys", "-T", "root").decode()
 
 

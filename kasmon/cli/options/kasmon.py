@@ -16,7 +16,7 @@ def dashboard() -> int:
 
 
 def attach(session: Session, /) -> None:
-    """Attach to a session's terminal (Ctrl+] detaches)."""
+    """Attach to a session's terminal (Ctrl+] or F12 detaches)."""
     from kasmon.cli.sessions import attach
 
     attach(session)

@@ -26,14 +26,15 @@ def server() -> Iterator[TmuxServer]:
     shutil.rmtree(folder)
 
 
-def test_whoever_attaches_is_told_the_key_that_comes_back(server: TmuxServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [bytes([ord(DETACHES.removeprefix("ctrl+")) & 0x1F]), b"\x1b[24~"], ids=["ctrl+]", "F12"])
+def test_whoever_attaches_is_told_the_keys_that_come_back(server: TmuxServer, tmp_path: Path, key: bytes) -> None:
     """What is typed meanwhile goes to the session."""
     [session] = server.run("list-sessions", "-F", "#{session_id}").decode().split()
     server.run("set-option", "-g", "assume-paste-time", "0")  # a test types faster than a millisecond a key
     with OnTerminal(attach_with_message(server.attach_argv(session), HOW_TO_COME_BACK), tmp_path) as screen:
-        screen.until(f"{DETACHES} detach (back to kasmon)".encode())
+        screen.until(f"{DETACHES} or F12: detach (back to kasmon)".encode())
         screen.send(b"hello\r")
         screen.until(b"hello\r\nhello")
-        screen.send(bytes([ord(DETACHES.removeprefix("ctrl+")) & 0x1F]))
+        screen.send(key)
 
         assert 0 == screen.ended()
