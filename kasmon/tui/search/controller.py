@@ -142,6 +142,7 @@ class SearchController:
             words=words,
         )
         app.push_screen(reading)
+        app.session_pane.mark_viewed(session)
 
     async def _enter(self, hit: "SearchHit") -> None:
         app = self.app

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
@@ -12,11 +13,12 @@ from kasmon.model.commands import Mode
 from kasmon.model.events import MessageWritten, ToolFinished, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
 from kasmon.model.transcript.rows import RowPosition
 from kasmon.model.transcript.search_text import SearchHit, What
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import ExportSession, RecordedText
+from kasmon.tui.gateway.protocol import ExportSession, MarkViewed, RecordedText
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
@@ -165,6 +167,17 @@ async def test_enter_shows_what_a_terminal_printed_there_and_esc_leads_back() ->
         assert 1 == len(view.found)
         await pilot.press("escape")
         await auntil(lambda: isinstance(app.screen, SearchScreen))
+
+
+async def test_a_match_that_is_opened_in_a_terminals_text_is_a_look_at_its_session() -> None:
+    async with searching() as pilot:
+        finished = msgspec.structs.replace(DOCS, state=SessionState.IDLE, finished_at=NOW)
+        cast(Kasmon, pilot.app)._take(fleet(PARSER, finished))
+        await pilot.press("down", "down", "enter")
+        await auntil(lambda: isinstance(pilot.app.screen, ScrollbackScreen))
+        await pilot.pause()
+
+        assert [MarkViewed(session=DOCS.id)] == world_of(pilot).wished
 
 
 async def test_a_line_that_went_meanwhile_is_said_to_be_gone() -> None:
