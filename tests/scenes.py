@@ -5,7 +5,7 @@ The snapshots of the tests and the README's pictures are taken of these scenes.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from rich.console import Console
@@ -107,12 +107,16 @@ def keys(*pressed: str) -> Act:
     return act
 
 
-async def in_256_colours(pilot: Pilot[None]) -> None:
-    """As on a terminal that has 256 colours."""
-    app = cast(Kasmon, pilot.app)
-    app.console = Console(color_system="256", force_terminal=True)
-    app.user_settings.adopt(app.settings)
-    await settled(pilot)
+def in_few_colours(system: Literal["256", "standard"], then: Act) -> Act:
+    """As on a terminal that has 256 colours, or 16 (`standard`)."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        app = cast(Kasmon, pilot.app)
+        app.console = Console(color_system=system, force_terminal=True)
+        app.user_settings.adopt(app.settings)
+        await then(pilot)
+
+    return act
 
 
 def printed(*pressed: str) -> Act:
@@ -411,7 +415,9 @@ SCENES: dict[str, Scene] = {
     ),
     "memory-fork-80x24": Scene((80, 24), keys("f"), fleet(sandboxed.machine("numbers"), working("docs"))),
     "new-jail-80x24": Scene((80, 24), jailed(), fleet(working("docs"))),
-    "colours-256": Scene(act=in_256_colours),
+    "colours-256": Scene(act=in_few_colours("256", settled)),
+    "card-colours-256": Scene(act=in_few_colours("256", card(4))),
+    "card-colours-16": Scene(act=in_few_colours("standard", card(4))),
     "too-small": Scene((39, 9)),
     "narrow-40x10": Scene((40, 10)),
     "empty": Scene(fleet=fleet()),

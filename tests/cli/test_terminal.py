@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.cli.line import Line
+from tests.cli.line import LIMIT_S, Line
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
@@ -136,6 +136,17 @@ def test_attaching_is_the_real_terminal_until_it_is_left(kasmon: Line, outer: st
 
     assert (0, True) == (code, "detached" in said)
     assert bool(outer) == ("tmux inside your tmux" in said)
+
+
+def test_attaching_is_a_look_at_what_finished(kasmon: Line) -> None:
+    session = kasmon("new", "it", "--agent", "scripted", "--mode", "tmux").out.strip()
+    kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
+    kasmon.json("send", session, "say hello", "--wait", "idle", "--timeout", "20")
+    until(lambda: kasmon.json("show", session)["session"]["unviewed"], LIMIT_S)
+
+    kasmon.terminal("attach", session, typed=[("hello", "\x1d")])
+
+    assert not kasmon.json("show", session)["session"]["unviewed"]
 
 
 def test_without_a_terminal_attaching_says_which_line_would(kasmon: Line) -> None:

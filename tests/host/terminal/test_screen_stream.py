@@ -288,6 +288,26 @@ async def test_a_program_loses_the_focus_with_the_dashboard_and_to_another_sessi
         await screen.until_has("ready ^[[O^[[I^[[O^[[I^[[O")
 
 
+async def test_after_a_session_that_ended_in_focus_another_gets_the_focus_and_loses_it(inn: Inn) -> None:
+    async with inn.serving() as link:
+        await inn.run(link, ME, *REPORTS)
+        await inn.run(link, "other", *REPORTS)
+        another = await inn.link()
+        ends, other = Screen(link, ME), Screen(another, "other")
+        for each in (ends, other):
+            each.watch()
+            await each.until_has("ready ^[[O")
+        ends.focus()
+        await ends.until_has("ready ^[[O^[[I")
+        inn.server.run("kill-window", "-t", f"={ME}:")
+        await inn.ended(ME)
+        other.focus()
+        await other.until_has("ready ^[[O^[[I")
+        another.tell(Blur(session=other.session))
+        await other.until_has("ready ^[[O^[[I^[[O")
+        await another.aclose()
+
+
 async def test_a_preview_is_not_resized(inn: Inn) -> None:
     async with inn.serving() as link:
         await inn.run(link, ME, "cat")

@@ -39,6 +39,8 @@ from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
 from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
+from tests.model.transcript.test_file_changes import DIFF
+from tests.sandboxed import interpreters
 from tests.scenes import kasmon, settled
 from tests.talks import talk
 from tests.tui.worlds import StillWorld, text_of
@@ -904,6 +906,8 @@ async def test_ctrl_q_does_nothing() -> None:
     [
         ((), "question_mark", "Navigate"),
         ((), "f1", "Navigate"),
+        (("t",), "f1", "In this dialog"),
+        (("ctrl+p",), "f1", "Navigate"),
         (("slash",), "f1", "In the filter"),
         (("slash", *"web", "enter"), "question_mark", "Navigate"),
         (("m",), "f1", "In this dialog"),
@@ -937,6 +941,30 @@ async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first
         assert first == shown.render_line(0).text.strip()
         await pilot.press("f1")
         await auntil(lambda: pilot.app.screen is screen, what="the screen below")
+
+
+@pytest.mark.parametrize(
+    ("shown", "key", "first"),
+    [
+        (interpreters("numbers"), "H", "On the sandbox screen"),
+        (working("web"), "D", "In a transcript or scrollback"),
+        (idle("shell", mode=Mode.TMUX), "v", "In a transcript or scrollback"),
+    ],
+)
+async def test_over_what_a_session_shows_the_help_has_those_keys_first(shown: Session, key: str, first: str) -> None:
+    app = kasmon(fleet(shown))
+    cast(StillWorld, app.gateway).diffs = {"web": DIFF}
+    async with app.run_test(size=(120, 40)) as pilot:
+        await dialog(pilot, key)
+        screen = app.screen
+        await pilot.press("f1")
+        await auntil(lambda: isinstance(app.screen, HelpDialog), what="the help")
+        reader = cast(HelpDialog, app.screen).reader
+        await auntil(lambda: reader.rows, what="the keys")
+
+        assert first == reader.render_line(0).text.strip()
+        await pilot.press("f1")
+        await auntil(lambda: app.screen is screen, what="the screen below")
 
 
 async def test_what_is_typed_in_the_help_searches_it() -> None:

@@ -657,6 +657,18 @@ async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
         assert not cast(Kasmon, pilot.app).main_view.focused_inside
 
 
+@pytest.mark.parametrize("key", ["v", "o"])
+async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(key: str) -> None:
+    shown = fleet(idle("web", mode=Mode.TMUX, finished_at=NOW - 5))
+    async with kasmon(shown).run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press(key)
+        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        await auntil(lambda: gateway.wished, what="the mark")
+
+        assert [MarkViewed(session=SessionId("web"))] == gateway.wished
+
+
 async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
     async with kasmon(fleet(idle("web", finished_at=NOW - 5))).run_test(size=(120, 40)) as pilot:
         await settled(pilot)

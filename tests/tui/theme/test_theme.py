@@ -36,6 +36,11 @@ def texts(theme: ThemeFile) -> dict[str, str]:
     return named
 
 
+def state_roles(theme: ThemeFile) -> list[str]:
+    """The roles of all states that a row can show."""
+    return [f"state-{state}" for state in (*msgspec.structs.asdict(theme.states), "finished")]
+
+
 def test_there_are_dark_light_high_contrast_and_monochrome_themes() -> None:
     themes = {name: shipped(name) for name in shipped_names()}
 
@@ -59,11 +64,7 @@ def test_every_text_reads_on_every_ground(name: str, ground: str) -> None:
 def test_every_text_reads_on_the_selected_row(name: str) -> None:
     theme = shipped(name)
     look = ThemeStyles(theme)
-    roles = [role for role in ("text", "soft", "faint", "accent", "warn", "bad") if role] + [
-        f"state-{state}" for state in msgspec.structs.asdict(theme.states)
-    ]
-
-    for role in roles:
+    for role in ("text", "soft", "faint", "accent", "warn", "bad", *state_roles(theme)):
         style = look.style(role, "selected")
         assert style.color is not None
         assert style.bgcolor is not None
@@ -107,8 +108,7 @@ def test_every_state_and_text_reads_in_256_and_in_16_colours(
 ) -> None:
     theme = shipped(name) if system is ColorSystem.STANDARD else in_256_colours(shipped(name))
     look = ThemeStyles(theme)
-    states = [f"state-{state}" for state in msgspec.structs.asdict(theme.states)]
-    for role in ("text", "soft", "faint", "accent", "info", "good", "warn", "bad", *states):
+    for role in ("text", "soft", "faint", "accent", "info", "good", "warn", "bad", *state_roles(theme)):
         style = look.style(role, ground)
         assert style.color is not None
         assert style.bgcolor is not None
