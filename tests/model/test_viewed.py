@@ -66,7 +66,7 @@ def test_a_terminal_agents_turn_is_work_that_ends_at_its_prompt(events: list[Eve
     ids=["by itself", "stopped", "failed", "killed"],
 )
 def test_a_turn_stays_unviewed_when_its_agent_ends_by_itself(end: dict[str, Any], is_unviewed: bool) -> None:
-    events = [started(), turn(), ENDED, SessionEnded(at=6.0, **end)]
+    events: list[Event] = [started(), turn(), ENDED, SessionEnded(at=6.0, **end)]
     assert is_unviewed is fold(*events).is_unviewed
     assert not fold(*events, VIEWED).is_unviewed
     assert not fold(started(), SessionEnded(at=6.0, exit_code=0)).is_unviewed

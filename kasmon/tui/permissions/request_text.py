@@ -33,8 +33,8 @@ _HERE_DOCUMENT: Final = re.compile(r"(?<!<)<<-?[ \t]*['\"\\]?[A-Za-z_]")
 def split_command(text: str) -> list[Part]:
     """Split *text* at its own line breaks, and before `&&`, `||`, `|` and `;` only.
 
-    Comments, quoted and nested text are not broken, and a here-document keeps its lines. The only thing left out is one blank
-    before an operator at which a line is broken.
+    Comments, quoted and nested text are not broken, and a here-document keeps its lines. The only thing left out is one
+    blank before an operator at which a line is broken.
     """
     if _HERE_DOCUMENT.search(text):
         return [part for line in text.split("\n") for part in ((0, line), BREAK)][:-1]

@@ -91,7 +91,10 @@ def _difference(here: Sequence[str], there: Sequence[str], is_same: bool) -> str
     """The words that only one of two requests has, *here* or *there*, as text."""
     if is_same:
         return SAME
-    parts = [*([f"only here: {', '.join(here)}"] if here else []), *([f"not here: {', '.join(there)}"] if there else [])]
+    parts = [
+        *([f"only here: {', '.join(here)}"] if here else []),
+        *([f"not here: {', '.join(there)}"] if there else []),
+    ]
     return "; ".join(parts) or "differs in whitespace, in a secret, or further down"
 
 

@@ -69,7 +69,9 @@ def test_who_is_of_another_plan_or_runs_no_more_or_is_oneself_is_no_peer(wanted:
 def test_a_shell_an_interpreter_and_a_plain_command_are_no_recipients_but_an_agent_of_the_users_own_is() -> None:
     terminals = [
         peer(agent, n, mode=Mode.TMUX, agent=agent, program=program)
-        for n, (agent, program) in enumerate((("shell", "bash"), ("py", "python3"), ("command", "make"), ("own", "aider")))
+        for n, (agent, program) in enumerate(
+            (("shell", "bash"), ("py", "python3"), ("command", "make"), ("own", "aider"))
+        )
     ]
     crew = Fleet(sessions=(CREW.sessions[0], *terminals, peer("kernel", 9, mode=Mode.INTERPRETER)))
 

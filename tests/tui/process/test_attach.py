@@ -26,7 +26,9 @@ def server() -> Iterator[TmuxServer]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("key", [bytes([ord(DETACHES.removeprefix("ctrl+")) & 0x1F]), b"\x1b[24~"], ids=["ctrl+]", "F12"])
+@pytest.mark.parametrize(
+    "key", [bytes([ord(DETACHES.removeprefix("ctrl+")) & 0x1F]), b"\x1b[24~"], ids=["ctrl+]", "F12"]
+)
 def test_whoever_attaches_is_told_the_keys_that_come_back(server: TmuxServer, tmp_path: Path, key: bytes) -> None:
     """What is typed meanwhile goes to the session."""
     [session] = server.run("list-sessions", "-F", "#{session_id}").decode().split()
