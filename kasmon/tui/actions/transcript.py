@@ -219,10 +219,10 @@ class TranscriptActions:
         session_view = self._session_view
         if session_view is None:
             return
-        if session_view.screen_of_events.search is None:
+        if session_view.screen_of_events.finder.search is None:
             self.app.say(f"Search first: {self.app.keys.shown('find')}.")
         else:
-            session_view.screen_of_events.find_next(down=down)
+            session_view.screen_of_events.finder.find_next(down=down)
 
     def _copy(self, piece: "Piece | None") -> None:
         if piece is None or not piece.text:

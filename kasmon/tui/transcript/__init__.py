@@ -1,1 +1,1 @@
-"""The view of a structured session: its transcript (`view`), how it is read (`reading_view`), its prompt box."""
+"""The view of a structured session: its transcript (`view`, drawn and read by `event_view`), and its prompt box."""

@@ -17,10 +17,10 @@ from kasmon.tui.sandbox.status import panel
 from kasmon.tui.session_meter import meter
 from kasmon.tui.textual_ext.strips import UniformVertical
 from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.transcript.event_view import EventView
 from kasmon.tui.transcript.file_completion import FileSuggestions
 from kasmon.tui.transcript.find_bar import FindBar, FindChanged
 from kasmon.tui.transcript.prompt_queue import PromptQueueView
-from kasmon.tui.transcript.reading_view import TranscriptReader
 from kasmon.tui.widgets.text_lines import TextLines
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class SessionView(UniformVertical):
         super().__init__()
         self.session, self.look, self.keys, self.clock = session, look, keys, clock
         self.transcript = transcript
-        self.screen_of_events = TranscriptReader(transcript, look.token)
+        self.screen_of_events = EventView(transcript, look.token)
         self.screen_of_events.contrast = look.theme.contrast
         self.find_bar = FindBar(look, keys)
         self.offered = FileSuggestions(look)
@@ -165,7 +165,7 @@ class SessionView(UniformVertical):
         if self._pending_event is None or self.screen_of_events.cursor is None:
             return
         event, line, words = self._pending_event
-        if self.screen_of_events.seek(event, line, words):
+        if self.screen_of_events.finder.seek(event, line, words):
             self._pending_event = None
             self.find_bar.words.words, self.find_bar.is_open = words, True
             self.find_bar.keep()
@@ -189,7 +189,7 @@ class SessionView(UniformVertical):
 
     def begin_find(self) -> None:
         """Open the search bar."""
-        self.screen_of_events.search = None
+        self.screen_of_events.finder.search = None
         self.find_bar.begin()
 
     def end_find(self, kept: bool) -> None:
@@ -198,7 +198,7 @@ class SessionView(UniformVertical):
             self._search(self.find_bar.written)
             self.find_bar.keep()
         else:
-            self.screen_of_events.drop_search()
+            self.screen_of_events.finder.drop()
             self.find_bar.drop()
         self.screen.set_focus(self.screen_of_events)
 
@@ -212,9 +212,9 @@ class SessionView(UniformVertical):
     def _search(self, words: str) -> None:
         if words != self.find_bar.words.words:
             self.find_bar.words.words = words
-            self.screen_of_events.find(words)
+            self.screen_of_events.finder.find(words)
 
-    def on_transcript_reader_found(self, message: TranscriptReader.Found) -> None:
+    def on_event_view_found(self, message: EventView.Found) -> None:
         message.stop()
         self.find_bar.tell(message.places, message.done, message.here)
 

@@ -149,7 +149,7 @@ async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
         await auntil(lambda: session_view.screen_of_events.place() == RowPosition(3 * 29 + 2, 1))
 
         await at_once(pilot, f"/nowhere{ESC}")
-        assert session_view.screen_of_events.search is None
+        assert session_view.screen_of_events.finder.search is None
         assert not session_view.find_bar.has_class("-shown")
 
 
