@@ -2,20 +2,34 @@
 
 pyte 0.8.2 drops the text after a zero-width joiner or a variation selector, and counts an emoji of several code points
 as several; here whole characters are drawn, as wide as Textual counts them. It never sees another program's output.
+
+pyte is imported without the width tables of `wcwidth`, which take a megabyte: of these it uses one function, to draw
+characters. Other importers of `wcwidth` get the real module.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
+from types import ModuleType
 
-from rich.cells import split_graphemes
+from rich.cells import cell_len, split_graphemes
 from rich.color import Color, ColorType
 from rich.segment import Segment
 from rich.style import Style
 from textual.filter import dim_color
 from textual.strip import Strip
 
-from kasmon.tui.transcript.pyte_import import pyte
+_stands_in = "wcwidth" not in sys.modules
+if _stands_in:
+    _widths = ModuleType("wcwidth")
+    _widths.wcwidth = _widths.wcswidth = cell_len  # type: ignore[attr-defined]  # both: another thread may import now
+    sys.modules["wcwidth"] = _widths
+try:
+    import pyte
+finally:
+    if _stands_in:
+        del sys.modules["wcwidth"]
 
 Char = pyte.screens.Char
 
