@@ -163,7 +163,7 @@ def card(steps: int = 0, *pressed: str) -> Act:
         shown = await armed(pilot)
         await pilot.press(*pressed)
         if "escape" in pressed:
-            await auntil(lambda: shown._writing is None, what="the end of the editor")
+            await auntil(lambda: shown.editor.box is None, what="the end of the editor")
             await armed(pilot)
         await pilot.pause()
 
@@ -177,7 +177,7 @@ async def armed(pilot: Pilot[None]) -> PermissionCard:
     found = await auntil(lambda: app.permissions.card, what="a card")
     await pilot.pause()
     clock.ticked += 1.0
-    await auntil(lambda: found._state.armed, what="an armed card")
+    await auntil(lambda: found.view.state.armed, what="an armed card")
     await pilot.pause()
     return found
 

@@ -152,8 +152,8 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
         await pilot.press("i")
         card = await auntil(lambda: app.permissions.card, what="the card")
         await pilot.pause()
-        card._look_at_clock()
-        card._look_at_clock()  # of two looks the second arms, were it time; the clock stands still
+        card.view.look_at_clock()
+        card.view.look_at_clock()  # of two looks the second arms, were it time; the clock stands still
         await pilot.press("a")
         await pilot.pause()
 
@@ -172,7 +172,7 @@ async def test_a_secret_is_not_on_the_card(monkeypatch: pytest.MonkeyPatch, guar
         await pilot.press("i")
         await pilot.pause()
         assert app.permissions.card is not None
-        card = "\n".join(line.text for line in app.permissions.card._state.sheet.rows(200))
+        card = "\n".join(line.text for line in app.permissions.card.view.state.sheet.rows(200))
 
         assert guarded == (SECRET not in card)
         assert guarded == ("hunter2hunter2" not in card)

@@ -5,29 +5,38 @@ after the card appeared or changed answers nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.message import Message
 
+from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.model.request_groups import alike
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
-from kasmon.tui.permissions import request_groups
-from kasmon.tui.permissions.card_answer import AnswerableCard
+from kasmon.tui.messages import ActionRequested, CardClosed, CommandRequested, SessionOpened
+from kasmon.tui.permissions import question_picks, request_groups
+from kasmon.tui.permissions.card_decision import CardDecision
+from kasmon.tui.permissions.card_editor import CardEditor
 from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState
-from kasmon.tui.permissions.card_view import AvailableSize
+from kasmon.tui.permissions.card_view import GAUGE_S, AvailableSize, CardView
 from kasmon.tui.permissions.inbox_state import how_it_closed
 from kasmon.tui.permissions.queue import PermissionSnapshot, place_in, turn
 from kasmon.tui.permissions.request_text import sheet
-from kasmon.tui.permissions.rule_scopes import reaches
+from kasmon.tui.permissions.rule_scopes import following, reaches
 from kasmon.tui.permissions.similar_requests import most_similar
 from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.text_lines import press
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
 
 CHANGED: Final = "The request changed and nothing was sent. This is the current request."
 SCROLLING: Final = frozenset({"read_on", "read_back", "line_on", "line_back", "read_top", "read_end"})
@@ -38,7 +47,7 @@ FOR_A_GROUP: Final = frozenset(
 """Actions that also count while several requests are shown as one list."""
 
 
-class PermissionCard(AnswerableCard):
+class PermissionCard(Vertical):
     """Shows the pending requests one by one. Gets `PermissionSnapshot` by `learn` and keys by `press`.
 
     Posts `CommandRequested` for each answer, `CardClosed` when it is closed, and `SessionOpened` for a request that can
@@ -62,9 +71,13 @@ class PermissionCard(AnswerableCard):
         *,
         in_list: bool = False,
     ) -> None:
+        super().__init__()
         self.asked = asked
         self._in_list = in_list
-        super().__init__(look, clock, keys, room, self._build_state(first))
+        self.view = CardView(look, clock, keys, room, self._build_state(first))
+        self.editor = CardEditor(self, self.view)
+        self._spelled_decision = Decision.ALLOW
+        """What is answered once the letters are typed."""
         self.handlers: Mapping[str, Callable[[], object]] = {
             "allow_once": lambda: self._allow(Decision.ALLOW),
             "allow_always": lambda: self._allow(Decision.ALWAYS),
@@ -74,48 +87,75 @@ class PermissionCard(AnswerableCard):
             "reach": self._reach,
             "own_words": lambda: self._pick("own_words"),
             "together": self._gather_similar,
-            "edit": self._write_edit,
+            "edit": self._edit,
             "later": self._snooze,
             "request_back": lambda: self.go(-1),
             "request_on": lambda: self.go(1),
-            "read_on": lambda: self.body.scroll_pages(1),
-            "read_back": lambda: self.body.scroll_pages(-1),
-            "line_on": lambda: self.body.scroll_rows(1),
-            "line_back": lambda: self.body.scroll_rows(-1),
-            "read_top": lambda: self.body.scroll_rows(-(10**6)),
-            "read_end": lambda: self.body.scroll_rows(10**6),
+            **{action: partial(self.view.scroll, action) for action in SCROLLING},
             "close": self._go_back,
         }
         """The handler of each row of the key table, by the action's id."""
 
+    def compose(self) -> ComposeResult:
+        yield from self.view.widgets
+
     def on_mount(self) -> None:
+        self.view.gauge = self.set_interval(GAUGE_S, self.view.look_at_clock)
         self._open(self.request)
+
+    @property
+    def request(self) -> Request:
+        """The shown request."""
+        return self.view.request
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether keys count, which the card shows."""
+        return self.view.state.armed
+
+    @property
+    def decision(self) -> CardDecision:
+        """What the user may decide now."""
+        view = self.view
+        return CardDecision(view.state, view.is_whole, view.keys, view.look.utf8)
 
     @property
     def is_busy(self) -> bool:
         """Whether the user is typing on it, or in the middle of an answer: then it gets every key."""
-        return self._state.is_busy
+        return self.view.state.is_busy
+
+    def resized(self) -> None:
+        """The available space changed, and with it what is visible: keys are ignored for a while."""
+        self.view.change()
+
+    def on_reader_moved(self, message: Reader.Moved) -> None:
+        message.stop()
+        self.view.put(read=self.view.body.seen_end)
+
+    def tell(self, message: Message) -> None:
+        """Post *message* directly to the screen, so that an answer is sent before the next key is handled."""
+        self.screen.post_message(message)
 
     @property
     def together(self) -> tuple[RequestId, ...]:
         """The requests shown as one list; empty while one is shown."""
-        return tuple(entry.request.id for entry in self._state.together)
+        return tuple(entry.request.id for entry in self.view.state.together)
 
     def show(self, request: Request) -> None:
         """Show *request* alone."""
-        if request.id != self.request.id or self._state.together:
-            self._end_writing()
+        if request.id != self.request.id or self.view.state.together:
+            self.editor.end()
             self._open(request)
 
     def gather(self, requests: Sequence[Request]) -> None:
         """Show all of *requests*, which are alike; one answer then goes to each of them."""
-        self._end_writing()
+        self.editor.end()
         if self.request not in requests:
-            self._state = self._build_state(requests[0])
+            self.view.state = self._build_state(requests[0])
         listed = request_groups.entries(requests, self.asked.sessions, self.asked.known)
-        self._state = msgspec.structs.replace(self._state, together=listed, left_out=())
-        self._read_again()
-        self._change(doing=CardMode.TOGETHER)
+        self.view.state = msgspec.structs.replace(self.view.state, together=listed, left_out=())
+        self.view.read_again()
+        self.view.change(doing=CardMode.TOGETHER)
         self.tell(self.Turned())
 
     # Updates from outside.
@@ -123,7 +163,7 @@ class PermissionCard(AnswerableCard):
     def learn(self, asked: PermissionSnapshot) -> None:
         """Update the pending requests; the shown one stays."""
         self.asked = asked
-        state, waiting = self._state, len(asked.waiting)
+        state, waiting = self.view.state, len(asked.waiting)
         left_out = request_groups.left_out(state.together, asked.waiting)
         place = place_in(asked.waiting, self.request.id)
         is_void = len(left_out) == len(state.together) if state.together else place is None
@@ -138,10 +178,10 @@ class PermissionCard(AnswerableCard):
                 "similar": most_similar(self.request, asked),
             }
             if any(getattr(state, name) != value for name, value in now.items()):
-                self._change(**now)
+                self.view.change(**now)
         session = asked.sessions.get(self.request.session)
-        if session is not self._state.session:
-            self._put(session=session)
+        if session is not self.view.state.session:
+            self.view.put(session=session)
 
     def _list_showable(self) -> list[Request]:
         """The pending requests that can be shown: the secrets to hide on their card are known."""
@@ -154,27 +194,28 @@ class PermissionCard(AnswerableCard):
 
     def press(self, event: events.Key) -> None:
         """Handle a key pressed on the card's screen."""
-        if self._writing is not None:
+        view = self.view
+        if self.editor.box is not None:
             if event.key == "escape":
                 event.stop()
-                self._stop_writing()
+                self.editor.stop()
             return
         event.stop()
         event.prevent_default()
-        is_letter = self._state.doing is CardMode.SPELLING and event.is_printable
+        is_letter = view.state.doing is CardMode.SPELLING and event.is_printable
         meant = event.key if is_letter else self._resolve_key(event.key)
-        if self._scrolls(meant):
-            self.arming.press(self.clock.ticking())
+        if view.scroll(meant):
+            self.press_early()
         elif meant == "quit":
             self.tell(ActionRequested("quit"))
         elif meant == "close":
             self._go_back()
         elif not self.is_armed:
             self._ignore_early_key()
-        elif self._state.doing is CardMode.SPELLING:
+        elif view.state.doing is CardMode.SPELLING:
             self._spell(event.character or "")
         else:
-            self.ignore("")
+            view.ignore("")
             self._do(meant)
 
     def on_action_requested(self, message: ActionRequested) -> None:
@@ -184,44 +225,44 @@ class PermissionCard(AnswerableCard):
             return
         if message.action == "close":
             self._go_back()
-        elif self.is_armed and self._writing is None:
-            self.ignore("")
+        elif self.is_armed and self.editor.box is None:
+            self.view.ignore("")
             self._do(message.action)
         else:
             self._ignore_early_key()
 
+    def press_early(self) -> None:
+        """Note a key that counts for nothing: others count once none was pressed for a while."""
+        self.view.arming.press(self.view.clock.ticking())
+
     def _ignore_early_key(self) -> None:
         """Handle a key during the delay: show why it is ignored, and wait until no key was pressed for a while."""
-        self.arming.press(self.clock.ticking())
-        if self._fits and self._writing is None:
-            self.ignore("Wait: the card just changed. Keys work once it shows ready.")
+        self.press_early()
+        if self.view.fits and self.editor.box is None:
+            self.view.ignore("Wait: the card just changed. Keys work once it shows ready.")
 
     def _resolve_key(self, key: str) -> str:
         """The action of *key*; the key itself if it has none, or moves among the options of a question."""
-        row = self.keys.action(key, KeyContext.CARD) or self.keys.action(key, KeyContext.EVERYWHERE)
-        if row is None and key in self.keys.of("quit"):
+        keys = self.view.keys
+        row = keys.action(key, KeyContext.CARD) or keys.action(key, KeyContext.EVERYWHERE)
+        if row is None and key in keys.of("quit"):
             return "quit"  # a card that opened by itself must not prevent quitting
-        is_choosing = bool(self.request.options) and self._state.doing is CardMode.READING
+        is_choosing = bool(self.request.options) and self.view.state.doing is CardMode.READING
         return key if row is None or (is_choosing and key in CHOOSING) else row.id
-
-    def _scrolls(self, action: str) -> bool:
-        """Whether *action* scrolled the text."""
-        if action in SCROLLING:
-            self.handlers[action]()
-        return action in SCROLLING
 
     def _do(self, what: str) -> None:
         """Handle a key on the armed card."""
-        if self._state.doing is CardMode.OVER:
+        state = self.view.state
+        if state.doing is CardMode.OVER:
             self.go(1) if what != "request_back" else self.go(-1)
             return
         if what == "all_requests":
             self.tell(self.ListWanted())
         elif what.startswith("reach-"):
             self._reach(what.removeprefix("reach-"))
-        elif self._state.together and what not in FOR_A_GROUP:
-            self.ignore(self._describe_unused_key(what))
-        elif what == "enter" and (not self.request.answerable or self._state.is_elsewhere):
+        elif state.together and what not in FOR_A_GROUP:
+            self.view.ignore(self.decision.why_unused(what))
+        elif what == "enter" and (not self.request.answerable or state.is_elsewhere):
             self.tell(SessionOpened(self.request.session))
         elif what == "enter":
             self._choose()
@@ -231,23 +272,114 @@ class PermissionCard(AnswerableCard):
             self._pick(what)
 
     def _gather_similar(self) -> None:
-        if self._state.doing is CardMode.READING and self._state.alike:
+        if self.view.state.doing is CardMode.READING and self.view.state.alike:
             self.gather(self._list_similar())
         else:
-            self.ignore("No similar pending requests.")
+            self.view.ignore("No similar pending requests.")
 
     def _go_back(self) -> None:
         """Esc: cancel the current step, else close the card; nothing is answered."""
-        if self._state.together and place_in(self.asked.waiting, self.request.id) is None:
+        view, state = self.view, self.view.state
+        if state.together and place_in(self.asked.waiting, self.request.id) is None:
             self._show_closed()
-        elif self._state.doing in (CardMode.SPELLING, CardMode.REVIEWING, CardMode.TOGETHER):
-            self._edited = None
-            self._state = msgspec.structs.replace(self._state, together=(), left_out=())
-            self._read_again()
-            self._change(doing=CardMode.READING, spelled="", wrong="", edited=False)
+        elif state.doing in (CardMode.SPELLING, CardMode.REVIEWING, CardMode.TOGETHER):
+            view.state = msgspec.structs.replace(state, together=(), left_out=(), edited_input=None)
+            view.read_again()
+            view.change(doing=CardMode.READING, spelled="", wrong="")
             self.tell(self.Turned())
         else:
             self.tell(CardClosed(tuple(ask.id for ask in self.asked.waiting)))
+
+    # Answers.
+
+    def _allow(self, decision: Decision) -> None:
+        if why := self.decision.why_not_allow(decision):
+            self.view.ignore(why)
+        elif self.view.state.sheet.hidden:
+            self._spelled_decision = self.decision.offered(decision)
+            self.view.change(doing=CardMode.SPELLING, spelled="")
+        else:
+            self._answer(self.decision.offered(decision))
+
+    def _deny(self, decision: Decision) -> None:
+        """Deny once or always; first ask for a reason if the agent accepts one."""
+        state = self.view.state
+        if why := self.decision.why_not_deny(decision):
+            self.view.ignore(why)
+        elif decision is not Decision.CANCEL and (state.is_heard or state.together):
+            self.editor.write_reason(decision)
+        elif not state.together:
+            self._answer(decision)
+
+    def _edit(self) -> None:
+        if why := self.decision.why_not_edit():
+            self.view.ignore(why)
+        else:
+            self.editor.write_edit()
+
+    def _reach(self, wanted: str = "") -> None:
+        """Set the rule's scope to *wanted*; to the next scope if empty."""
+        state = self.view.state
+        if why := self.decision.why_no_scope():
+            self.view.ignore(why)
+        elif not wanted:
+            self.view.change(scope=following(state.scope, state.reaches))
+        elif wanted != state.scope and wanted in [each.scope for each in state.reaches]:
+            self.view.change(scope=wanted)
+
+    def _spell(self, character: str) -> None:
+        letters, spelled = self.view.state.letters, self.view.state.spelled + character.casefold()
+        if spelled == letters:
+            self._answer(self._spelled_decision)
+        else:
+            self.view.put(spelled=spelled if letters.startswith(spelled) else "")
+
+    def _pick(self, key: str) -> None:
+        if self.view.state.doing is not CardMode.READING:
+            return
+        before = self.view.state.picks
+        picks, writes = question_picks.pressed(self.request, before, key)
+        if picks == before and not writes:
+            self.view.ignore(self.decision.why_unused(key))
+            return
+        self.view.put(picks=picks)
+        if writes:
+            self.editor.write_words()
+
+    def _choose(self) -> None:
+        labels = question_picks.labels(self.request, self.view.state.picks)
+        text = question_picks.words(self.request, self.view.state.picks)
+        if why := self.decision.why_not_choose(bool(labels or text)):
+            self.view.ignore(why)
+        else:
+            self._answer(Decision.CHOOSE, labels=labels, text=text)
+
+    def on_input_submitted(self, event: "Input.Submitted") -> None:
+        """A reason is typed, or a custom answer."""
+        event.stop()
+        state, said = self.view.state, event.value.strip()
+        if not self.view.fits:
+            return
+        self.editor.end()
+        if state.doing is CardMode.REASONING:
+            self._answer(state.saying, said)
+        else:
+            picks = question_picks.worded(self.request, state.picks, said)
+            self.view.change(doing=CardMode.READING, picks=picks)
+
+    def _snooze(self) -> None:
+        """Snooze the request; if it is snoozed already, go to the next."""
+        if self.request.later:
+            self.go(1)
+        else:
+            self._answer(Decision.LATER)
+
+    def _answer(self, decision: Decision, reason: str = "", labels: tuple[str, ...] = (), text: str = "") -> None:
+        """Send the answer, and go on to the next request."""
+        answers = [*self.decision.answers(decision, reason, labels, text)]
+        for answer in answers:
+            self.tell(CommandRequested(answer))
+        self.go(1, answered=frozenset(answer.wish.request for answer in answers if isinstance(answer.wish, Answer)))
 
     # From one request to the next.
 
@@ -264,24 +396,17 @@ class PermissionCard(AnswerableCard):
         self._open((behind or before)[0] if by > 0 else (before or behind)[-1])
 
     def _open(self, request: Request) -> None:
-        self._edited = self._draft = None
-        self._state = self._build_state(request)
-        self.body.dim(False)
-        self._expect_room()
-        self.body.read(self._rows)
-        self._change(read=self.body.seen_end)
-        self._expect_room()
-        self._put()
+        self.editor.forget()
+        self.view.open(self._build_state(request))
         self.tell(self.Turned())
 
     def _show_closed(self) -> None:
         """The shown request was answered elsewhere, or withdrawn."""
-        self._end_writing()
-        self._edited = None
+        self.editor.end()
         session = self.asked.sessions.get(self.request.session)
         closed = next((one for one in session.closed if one.id == self.request.id), None) if session else None
-        self.body.dim(True)
-        self._change(doing=CardMode.OVER, over=how_it_closed(closed, session))
+        self.view.body.dim(True)
+        self.view.change(doing=CardMode.OVER, over=how_it_closed(closed, session), edited_input=None)
 
     def _build_state(self, request: Request) -> CardState:
         known = self.asked.known.get(request.session, ())

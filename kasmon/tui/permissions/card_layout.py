@@ -44,9 +44,7 @@ def in_window(columns: int, rows: int) -> tuple[int, int]:
     return min(WIDEST, columns * SHARE // 100) - SIDES, rows * SHARE // 100 - BORDER
 
 
-def lay_out(
-    state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, now: float, room: tuple[int, int]
-) -> CardLayout:
+def lay_out(state: CardState, look: ThemeStyles, keys: KeyMap, now: float, room: tuple[int, int]) -> CardLayout:
     """Lay out the card of *state* in *room*: cells of a row, and rows.
 
     It depends on the text and its scroll position, not on the text's current rows. Otherwise the note about lines
@@ -56,7 +54,7 @@ def lay_out(
     head = head_lines(state, look, now, width)
 
     def notes(below: int) -> list[DrawnLine]:
-        return note_lines(msgspec.structs.replace(state, below=below), look, keys, letters, width)
+        return note_lines(msgspec.structs.replace(state, below=below), look, keys, width)
 
     for brief in (False, True):
         choices = choice_lines(state, look, keys, width, brief)

@@ -51,7 +51,7 @@ class CardScreen(Overlay):
     def dress(self, look: ThemeStyles) -> None:
         """Draw with *look* from now on."""
         super().dress(look)
-        self.card.dress(look)
+        self.card.view.dress(look)
 
     def on_key(self, event: events.Key) -> None:
         self.card.press(event)

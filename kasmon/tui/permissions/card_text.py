@@ -1,7 +1,7 @@
 """The lines around a request on its card (origin and warnings), and the state that the card is drawn from. Pure."""
 
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -100,8 +100,8 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     """Why the last key did nothing; empty if it did something."""
     over: str = ""
     """How the request was closed, if it was meanwhile."""
-    edited: bool = False
-    """Whether another input than the agent's would be allowed."""
+    edited_input: dict[str, Any] | None = None
+    """The input that would be allowed instead of the agent's; None for the agent's own."""
     here: Session | None = None
     """The session that the user had selected or opened when the card opened."""
     is_other: bool = False
@@ -112,6 +112,17 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     """Another pending request that is easily mistaken for this one."""
     in_list: bool = False
     """Whether it is beside the list of all requests, which has keys of its own."""
+
+    @property
+    def edited(self) -> bool:
+        """Whether another input than the agent's would be allowed."""
+        return self.edited_input is not None
+
+    @property
+    def letters(self) -> str:
+        """The letters to type where there are hidden characters."""
+        name = self.sheet.request.tool.casefold()
+        return "".join(each for each in name if each.isascii() and each.isalnum())[:3] or "yes"
 
     @property
     def reach(self) -> str:
@@ -215,7 +226,7 @@ def list_keys(keys: KeyMap) -> tuple[str, ...]:
     return tuple(key for row in ACTIONS if row.where is KeyContext.INBOX for key in keys.of(row.id))
 
 
-def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, width: int) -> list[DrawnLine]:
+def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
     """Return all warnings and notes to read before deciding."""
     lines: list[list[Span]] = []
     if state.below and state.doing is not CardMode.OVER:
@@ -244,8 +255,8 @@ def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, letters: str, 
     if state.wrong:
         lines.append([(f" {state.wrong}", "bad.bold")])
     if state.doing is CardMode.SPELLING:
-        typed = state.spelled + "_" * (len(letters) - len(state.spelled))
-        lines.append([(f" Type {letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
+        typed = state.spelled + "_" * (len(state.letters) - len(state.spelled))
+        lines.append([(f" Type {state.letters} to allow it: ", "warn.bold"), (typed, "text.bold")])
     if state.doing is CardMode.OVER:
         lines.append([(f" {state.over}", "info.bold"), ("  No answer is sent from here.", "soft")])
     shown = (DrawnLine(tuple(row)) for line in lines for row in _split_if_too_long(line, width))

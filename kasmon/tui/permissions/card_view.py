@@ -1,14 +1,12 @@
-"""The card's widget: draws its state in the available space, and tracks whether its keys count."""
+"""The view of a card: it draws its state in the available space, and tracks whether keys count."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
-from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.geometry import Size
-from textual.message import Message
 from textual.timer import Timer
+from textual.widget import Widget
 
 from kasmon.model.permission import Request
 from kasmon.model.transcript.text import TextLine
@@ -22,104 +20,112 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Reader
 from kasmon.tui.widgets.text_lines import TextLines
 
-GAUGE_S = 0.1
+GAUGE_S: Final = 0.1
 AvailableSize: TypeAlias = Callable[[CardState, bool], tuple[int, int]]
 """Returns cells of a row and rows within the card's border, for a card in this state; True asks for the most possible.
 """
 
 
-class PermissionCardView(Vertical):
-    """Shows a `CardState`: the request's origin, all of it, warnings, and which key does what."""
+class CardView:
+    """Shows a `CardState` in a card's widgets: the request's origin, all of it, warnings, and which key does what."""
 
     def __init__(self, look: ThemeStyles, clock: Clock, keys: KeyMap, room: AvailableSize, state: CardState) -> None:
-        super().__init__()
-        self.look, self.clock, self.keys = look, clock, keys
+        self.look, self.clock, self.keys, self.state = look, clock, keys, state
         self.arming = InputGuard(clock.ticking())
         self.head = TextLines(look, id="card-head")
         self.body = Reader(look, ground="background", margin=1)
         self.notes = TextLines(look, id="card-notes")
         self.choices = TextLines(look, id="card-choices")
-        self._room, self._state = room, state
-        self._edited: dict[str, Any] | None = None
-        self._gauge: Timer | None = None
-        self._fits, self._is_whole, self._body_rows = True, True, 0
+        self.gauge: Timer | None = None
+        """Calls `look_at_clock` every `GAUGE_S` seconds until keys count."""
+        self.fits = True
+        """Whether the card is shown; if not, only Esc may work."""
+        self.is_whole = True
+        """Whether the rule with its scope, or each option of a question, is shown in full."""
+        self._room, self._body_rows = room, 0
 
-    def compose(self) -> ComposeResult:
-        yield self.head
-        yield self.body
-        yield self.notes
-        yield self.choices
-
-    def on_mount(self) -> None:
-        self._gauge = self.set_interval(GAUGE_S, self._look_at_clock)
+    @property
+    def widgets(self) -> tuple[Widget, ...]:
+        """The card's widgets, from the top."""
+        return self.head, self.body, self.notes, self.choices
 
     @property
     def request(self) -> Request:
         """The shown request."""
-        return self._state.sheet.request
-
-    @property
-    def is_armed(self) -> bool:
-        """Whether keys count, which the card shows."""
-        return self._state.armed
+        return self.state.sheet.request
 
     def dress(self, look: ThemeStyles) -> None:
         """Draw with *look* from now on."""
         self.look = self.head.look = self.body.look = self.notes.look = self.choices.look = look
         self.body.refresh()
-        self._put()
+        self.put()
 
-    def resized(self) -> None:
-        """The available space changed, and with it what is visible: keys are ignored for a while."""
-        self._change()
+    def open(self, state: CardState) -> None:
+        """Show another request, from its beginning."""
+        self.state = state
+        self.body.dim(False)
+        self._expect_room()
+        self.body.read(self._rows)
+        self.change(read=self.body.seen_end)
+        self._expect_room()
+        self.put()
 
-    def tick(self) -> None:
-        """Redraw ages."""
-        self._put()
-
-    def letters(self) -> str:
-        """The letters to type where there are hidden characters."""
-        name = self.request.tool.casefold()
-        return "".join(each for each in name if each.isascii() and each.isalnum())[:3] or "yes"
-
-    def on_reader_moved(self, message: Reader.Moved) -> None:
-        message.stop()
-        self._put(read=self.body.seen_end)
-
-    def tell(self, message: Message) -> None:
-        """Post *message* directly to the screen, so that an answer is sent before the next key is handled."""
-        self.screen.post_message(message)
-
-    def _change(self, **changes: Any) -> None:
+    def change(self, **changes: Any) -> None:
         """Change what is shown: keys are ignored for a while."""
         self.arming.change(self.clock.ticking())
-        if self._gauge is not None:
-            self._gauge.resume()
-        self._put(armed=False, **{"ignored": "", **changes})
+        if self.gauge is not None:
+            self.gauge.resume()
+        self.put(armed=False, **{"ignored": "", **changes})
 
     def ignore(self, why: str) -> None:
         """Show *why* a key did nothing, until the next one."""
-        if why != self._state.ignored:
-            self._put(ignored=why)
+        if why != self.state.ignored:
+            self.put(ignored=why)
 
-    def _put(self, **changes: Any) -> None:
+    def put(self, **changes: Any) -> None:
+        """Change what is shown, in a way that a key pressed just then still means the same; draw it."""
         there = {"rows": self.body.rows, "ahead": self.body.ahead}
-        self._state = msgspec.structs.replace(self._state, **there, **changes)
+        self.state = msgspec.structs.replace(self.state, **there, **changes)
         laid = self._lay_out()
-        moved = laid.is_whole != self._is_whole and bool(self.request.options) and not self._edited
-        self._fits, self._is_whole = laid.fits, laid.is_whole
+        moved = laid.is_whole != self.is_whole and bool(self.request.options) and not self.state.edited
+        self.fits, self.is_whole = laid.fits, laid.is_whole
         self.head.say(*laid.head)
         self.notes.say(*laid.notes)
         self.choices.say(*laid.choices)
         if laid.body_rows != self._body_rows:
             self._body_rows = self.body.styles.max_height = laid.body_rows
         if moved:
-            self._read_again()
+            self.read_again()
+
+    def read_again(self) -> None:
+        """Show the request, or the list of requests, from its beginning."""
+        self.body.read(self._rows)
+        self.put(read=self.body.seen_end)
+
+    def scroll(self, action: str) -> bool:
+        """Scroll the text if *action* does; return whether it does."""
+        match action:
+            case "read_on" | "read_back":
+                self.body.scroll_pages(1 if action == "read_on" else -1)
+            case "line_on" | "line_back":
+                self.body.scroll_rows(1 if action == "line_on" else -1)
+            case "read_top" | "read_end":
+                self.body.scroll_rows(10**6 if action == "read_end" else -(10**6))
+            case _:
+                return False
+        return True
+
+    def look_at_clock(self) -> None:
+        """Show whether keys count now."""
+        armed = self.arming.look(self.clock.ticking()) and self.fits
+        if armed != self.state.armed:
+            self.put(armed=armed)
+        if armed and self.gauge is not None:
+            self.gauge.pause()
 
     def _lay_out(self) -> CardLayout:
-        state, now = self._state, self.clock.now()
         for roomy in (False, True):
-            laid = lay_out(state, self.look, self.keys, self.letters(), now, self._room(state, roomy))
+            laid = lay_out(self.state, self.look, self.keys, self.clock.now(), self._room(self.state, roomy))
             if laid.fits:
                 break
         return laid
@@ -127,21 +133,10 @@ class PermissionCardView(Vertical):
     def _expect_room(self) -> None:
         """Before the first layout, prepare the text for its expected space, so that the first frame is right."""
         if not self.body.size:
-            self.body.expect(Size(self._room(self._state, False)[0], self._lay_out().body_rows))
-
-    def _read_again(self) -> None:
-        self.body.read(self._rows)
-        self._put(read=self.body.seen_end)
+            self.body.expect(Size(self._room(self.state, False)[0], self._lay_out().body_rows))
 
     def _rows(self, width: int) -> list[TextLine]:
         """The text to read: the request, with its options if they are not shown elsewhere, or the whole list."""
-        if self._state.together:
-            return request_groups.rows(self._state.together, width)
-        return self._state.sheet.rows(width, with_options=not self._is_whole)
-
-    def _look_at_clock(self) -> None:
-        armed = self.arming.look(self.clock.ticking()) and self._fits
-        if armed != self._state.armed:
-            self._put(armed=armed)
-        if armed and self._gauge is not None:
-            self._gauge.pause()
+        if self.state.together:
+            return request_groups.rows(self.state.together, width)
+        return self.state.sheet.rows(width, with_options=not self.is_whole)

@@ -150,7 +150,7 @@ class InboxScreen(Overlay):
         self.head.look = self.list.look = self.nothing.look = look
         self.bar.dress(look)
         if self.card is not None:
-            self.card.dress(look)
+            self.card.view.dress(look)
         self._draw()
 
     # The card.
@@ -194,7 +194,7 @@ class InboxScreen(Overlay):
             self._draw()
         self.list.refresh()
         if self.card is not None:
-            self.card.tick()
+            self.card.view.put()
 
     # Layout.
 
@@ -239,7 +239,7 @@ class InboxScreen(Overlay):
     def _do(self, action: str) -> None:
         self.word = ""
         if self.card is not None and not self.card.is_armed:
-            self.card.arming.press(self.clock.ticking())
+            self.card.press_early()
         if not super().do(action):
             self.post_message(ActionRequested(action))
         self._draw()

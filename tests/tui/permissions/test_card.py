@@ -320,7 +320,7 @@ def test_how_much_is_below_is_said_exactly_where_there_is_more_than_the_rows_tha
     look = ThemeStyles(shipped(DEFAULT))
     for rows, ahead in ((many, ahead) for many in (1, 2, 3, 4, 5, 7, 12, 19) for ahead in range(1, many + 1)):
         state = CardState(sheet=sheet(ask, ()), session=None, place=1, waiting=1, rows=rows, ahead=ahead)
-        laid = [lay_out(state, look, KeyMap(), "bas", NOW, (53, height)) for height in range(8, 40)]
+        laid = [lay_out(state, look, KeyMap(), NOW, (53, height)) for height in range(8, 40)]
         for height, card in ((8 + number, card) for number, card in enumerate(laid) if card.fits):
             said = "".join(text for line in card.notes for text, _ in line.left)
             below = ahead - card.body_rows
@@ -650,7 +650,7 @@ async def test_of_keys_that_share_a_line_a_click_means_the_one_it_is_on(word: st
         await pilot.pause()
 
         if then:
-            assert then == card._state.doing.name
+            assert then == card.view.state.doing.name
         else:
             assert ([Decision.LATER] if word == "Snooze" else []) == [answer.decision for answer in answers(pilot)]
             assert 1 == len(pilot.app.screen_stack)
@@ -800,7 +800,7 @@ async def test_a_card_that_goes_on_below_says_which_key_reads_on() -> None:
         assert "tab scrolls; approve at the end" in text_of(pilot.app)
         card = cast(Kasmon, pilot.app).permissions.card
         assert card is not None
-        while not card.body.seen_end:
+        while not card.view.body.seen_end:
             await pilot.press("tab")
         await armed(pilot)
 
@@ -830,7 +830,7 @@ async def test_an_answer_to_choose_is_shown_to_its_end(size: tuple[int, int]) ->
         await settled(pilot)
         await pilot.press("i")
         card = await armed(pilot)
-        while not card.body.seen_end:
+        while not card.view.body.seen_end:
             await pilot.press("pagedown")
         await armed(pilot)
         lines = text_of(pilot.app).splitlines()
@@ -853,7 +853,7 @@ async def test_in_a_window_too_small_for_a_request_no_key_answers_it() -> None:
         await pilot.pause()
         clock_of(pilot).ticked += 5.0
         for _ in range(3):
-            card._look_at_clock()
+            card.view.look_at_clock()
         await pilot.pause()
         assert "Make it larger to answer. esc close" in " ".join(text_of(pilot.app).replace("│", " ").split())
         await pilot.press("a", "z")
@@ -887,7 +887,7 @@ async def test_answers_too_long_to_stand_below_are_in_the_text_to_read() -> None
         await settled(pilot)
         await pilot.press("i")
         card = await armed(pilot)
-        read = " ".join(line.text for line in card.body._drawn)
+        read = " ".join(line.text for line in card.view.body._drawn)
 
         assert "ends in joy" in read
         assert "ends in tears" in read

@@ -63,7 +63,7 @@ async def test_the_list_shows_all_of_each_and_one_key_answers_each_for_itself() 
         assert "T  answer 3 similar" in text_of(pilot.app)
         await pilot.press("T")
         card = await armed(pilot)
-        read = "\n".join(line.text for line in card.body._drawn)
+        read = "\n".join(line.text for line in card.view.body._drawn)
         for name in "abc":
             assert f"{name}  claude in /home/you/project" in read
         assert ("docs" in read, read.count("push")) == (True, 3)
@@ -95,7 +95,7 @@ async def test_a_list_takes_nothing_but_once_and_deny(key: str) -> None:
         await pilot.pause()
 
         assert [] == answers(pilot)
-        assert "TOGETHER" == card._state.doing.name
+        assert "TOGETHER" == card.view.state.doing.name
 
 
 async def test_the_list_is_deaf_at_first_and_allowed_only_after_its_end_was_seen() -> None:
@@ -110,7 +110,7 @@ async def test_the_list_is_deaf_at_first_and_allowed_only_after_its_end_was_seen
         assert [] == answers(pilot)
 
         await pilot.press("end")
-        await auntil(lambda: card.body.seen_end, what="the end")
+        await auntil(lambda: card.view.body.seen_end, what="the end")
         await armed(pilot)
         await pilot.press("a")
         await pilot.pause()
@@ -122,7 +122,7 @@ async def test_esc_leaves_the_list_and_answers_nothing() -> None:
         await listed(pilot)
         await pilot.press("d", "x", "escape", "escape")
         card = await armed(pilot)
-        assert ("READING", []) == (card._state.doing.name, answers(pilot))
+        assert ("READING", []) == (card.view.state.doing.name, answers(pilot))
         await pilot.press("a")
         await pilot.pause()
 
@@ -139,7 +139,7 @@ async def test_one_that_changed_meanwhile_is_left_and_that_is_said(first: bool) 
         await show(pilot, crowd(anew, kept, THREE))
         text = text_of(pilot.app)
         assert f"1 of these was changed or withdrawn and will not be answered: {changed.session}" in text
-        assert "production" not in "".join(line.text for line in card.body._drawn)
+        assert "production" not in "".join(line.text for line in card.view.body._drawn)
         await pilot.press("a")
         assert [] == answers(pilot)
         await armed(pilot)
@@ -157,7 +157,7 @@ async def test_a_list_of_which_nothing_waits_any_more_is_over() -> None:
         await pilot.press("a")
         await pilot.pause()
 
-        assert ("OVER", []) == (card._state.doing.name, answers(pilot))
+        assert ("OVER", []) == (card.view.state.doing.name, answers(pilot))
 
 
 async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_there() -> None:
@@ -176,5 +176,7 @@ async def test_edits_of_one_file_are_listed_with_their_diffs() -> None:
     async with kasmon(crowd(change("a"), change("b"))).run_test(size=(120, 40)) as pilot:
         card = await listed(pilot)
 
-        assert 2 == "\n".join(line.text for line in card.body._drawn).count('42 -    name = Column("name", widest)')
+        assert 2 == "\n".join(line.text for line in card.view.body._drawn).count(
+            '42 -    name = Column("name", widest)'
+        )
         assert isinstance(pilot.app, Kasmon)

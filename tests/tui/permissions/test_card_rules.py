@@ -137,7 +137,7 @@ async def test_a_rule_that_no_window_holds_is_not_made_to_deny_either() -> None:
         await pilot.pause()
 
         assert [] == answers(pilot)
-        assert "READING" == (await armed(pilot))._state.doing.name
+        assert "READING" == (await armed(pilot)).view.state.doing.name
 
 
 async def test_the_agents_own_reason_stands_under_what_it_asks() -> None:

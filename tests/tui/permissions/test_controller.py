@@ -118,7 +118,7 @@ async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_w
 
         assert "old" == card.request.session
         assert " another session   not docs" in text_of(app)
-        mark = next(part for line in card.head.drawn for part in line.left if "another session" in part[0])
+        mark = next(part for line in card.view.head.drawn for part in line.left if "another session" in part[0])
         assert app.look.style(mark[1]).bgcolor == app.look.style("warn.solid").bgcolor
 
 

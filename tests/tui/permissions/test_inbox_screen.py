@@ -191,7 +191,7 @@ async def test_a_plan_is_approved_and_a_diff_and_hidden_characters_are_shown_as_
         await pilot.press("a")
         await pilot.pause()
         card = await armed(pilot)
-        assert '42 -    name = Column("name", widest)' in "\n".join(line.text for line in card.body._drawn)
+        assert '42 -    name = Column("name", widest)' in "\n".join(line.text for line in card.view.body._drawn)
         await pressed(pilot, "j")
         assert "notes⟨U+202E⟩txt.sh⟨U+200B⟩" in text_of(pilot.app)
         await pressed(pilot, "a")
@@ -208,7 +208,7 @@ async def test_a_long_request_is_read_by_its_keys_and_allowed_only_after_its_end
         assert "pgdn scrolls; approve at the end" in text_of(pilot.app)
         await pilot.press("a")
         assert [] == answers(pilot)
-        while not card.body.seen_end:
+        while not card.view.body.seen_end:
             await pilot.press("pagedown")
         await pressed(pilot)
         await pilot.press("a")
