@@ -1,4 +1,4 @@
-"""The base of all dialogs: a frame with a title, keys at the bottom, the pending-requests notice, and the outcome."""
+"""The base of all dialogs: a frame with a title, fields or a text to read, keys, the notice line, and the outcome."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from kasmon.tui.status_bars import Banner, BannerContent
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.ordered_input import forward_key
 from kasmon.tui.theme.look import Span, ThemeStyles
-from kasmon.tui.widgets.reader import Reader, Sentences
+from kasmon.tui.widgets.reader import Reader, Rows, Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, press, pressing, side_by_side
 
 ROOMY_ROWS: Final = 28
@@ -59,17 +59,22 @@ class Dialog(Overlay):
     title_text = ""
     carries_notice = True
 
-    def __init__(self, look: ThemeStyles, keys: KeyMap) -> None:
+    def __init__(self, look: ThemeStyles, keys: KeyMap, rows: Rows | None = None) -> None:
+        """*rows*: the text to read, if it shows one."""
         super().__init__()
         self.look, self.keys = look, keys
         self.token = next(_tokens)
         self.busy = False
+        self.is_confirmed = False
+        """Whether the user confirmed before all of it was loaded; a change, or leaving, cancels that."""
         self._buffered_keys: list[events.Key] | None = []
         self._footer_lines: list[DrawnLine] = []
         self.named_keys: tuple[tuple[str, str], ...] = ()
         """The keys that the footer names, as shown, with what each does."""
         self.within = Vertical(id="within")
         """The part that scrolls where the window is too low; the keys are always below it."""
+        self.has_text = rows is not None
+        self.text = Reader(look, rows or (lambda width: ()), margin=1)
         self.problem = Sentences(look, id="problem")
         self.foot = TextLines(look, id="foot")
         self.banner = Banner(look, id="dialog-banner")
@@ -89,7 +94,31 @@ class Dialog(Overlay):
 
     def inside(self) -> Iterable[Widget]:
         """Return the widgets between title and keys."""
-        return ()
+        return (self.text,) if self.has_text else ()
+
+    def on_mount(self) -> None:
+        """Textual calls it besides that of a subclass, and after it."""
+        if self.has_text:
+            self.text.can_focus = True
+            self.offer(*self.offered(("up down", "scroll")))
+            self.begin(self.text)
+
+    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        """Return the keys of the footer below a text, *scroll* among them."""
+        return scroll, ("esc", "close")
+
+    def on_key(self, event: events.Key) -> None:
+        """Textual calls it besides that of a subclass."""
+        if self.has_text and (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
+            self.text.scroll_rows(rows)
+        elif self.has_text and event.key == "space":
+            self.text.scroll_pages(1)
+
+    def is_read(self) -> bool:
+        """Whether the end of the text was visible; shows an error if not."""
+        if not self.text.seen_end:
+            self.complain("There is more below.", "Scroll to the end to continue.")
+        return self.text.seen_end
 
     def offer(self, *offers: tuple[str, str]) -> None:
         """Show these keys (`enter`, or several: `up down`) and what they do in the footer; a click presses the key."""
@@ -167,8 +196,10 @@ class Dialog(Overlay):
         return max(1, (rows - bool(self.banner.notice)) * SHARE // 100 - FRAME - padding - below)
 
     def share_room(self) -> None:
-        """Give that part the rows that frame, keys, error and notice leave."""
+        """Give that part the rows that frame, keys, error and notice leave; a text scrolls instead of that part."""
         self.within.styles.max_height = self.room
+        if self.has_text:
+            self.text.styles.max_height = self.room
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < ROOMY_ROWS, "-tight")
@@ -189,6 +220,7 @@ class Dialog(Overlay):
 
     def _handle_edit(self) -> None:
         """The user is editing: clear the error."""
+        self.is_confirmed = False
         if not self.busy:
             self.show_problem()
 
@@ -197,7 +229,13 @@ class Dialog(Overlay):
         self.problem.say(*lines)
         self.share_room()
 
+    def wait_for(self, what: str) -> None:
+        """Record that the user confirmed, and show that it takes effect as soon as *what*."""
+        self.is_confirmed = True
+        self.show_problem(("", Token.NOTICE), (f"Starts as soon as {what}.", Token.NOTICE))
+
     def action_leave(self) -> None:
+        self.is_confirmed = False
         self.dismiss()
 
     def takes(self, key: events.Key) -> bool:

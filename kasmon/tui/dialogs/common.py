@@ -54,38 +54,8 @@ class TextDialog(Dialog):
     """Shows a text to read."""
 
     def __init__(self, look: ThemeStyles, keys: KeyMap, title: str, rows: Rows) -> None:
-        super().__init__(look, keys)
+        super().__init__(look, keys, rows)
         self.title_text = title
-        self.reader = Reader(look, rows, margin=1)
-
-    def inside(self) -> Iterable[Widget]:
-        yield self.reader
-
-    def on_mount(self) -> None:
-        self.reader.can_focus = True
-        self.offer(*self.offered(("up down", "scroll")))
-        self.begin(self.reader)
-
-    def offered(self, scroll: tuple[str, str]) -> Iterable[tuple[str, str]]:
-        """Return the keys of the footer, *scroll* among them."""
-        return scroll, ("esc", "close")
-
-    def on_key(self, event: events.Key) -> None:
-        if (rows := {"j": 1, "k": -1}.get(event.key)) is not None:
-            self.reader.scroll_rows(rows)
-        elif event.key == "space":
-            self.reader.scroll_pages(1)
-
-    def is_read(self) -> bool:
-        """Whether the end of the text was visible; shows an error if not."""
-        if not self.reader.seen_end:
-            self.complain("There is more below.", "Scroll to the end to continue.")
-        return self.reader.seen_end
-
-    def share_room(self) -> None:
-        """Let the text scroll, and not the dialog around it."""
-        super().share_room()
-        self.reader.styles.max_height = self.room
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -99,7 +69,7 @@ class Confirmation(msgspec.Struct, frozen=True):
     """A yes within this many seconds was typed for something else, and does not count."""
 
 
-class ConfirmDialog(TextDialog):
+class ConfirmDialog(Dialog):
     """A question that only `y` confirms; Enter does nothing, and a `y` typed too early does not count and says so.
 
     The user must have seen all of it: a text too long for the window must be scrolled to its end first.
@@ -118,7 +88,8 @@ class ConfirmDialog(TextDialog):
         question: Confirmation,
         then: Callable[["ConfirmDialog"], None],
     ) -> None:
-        super().__init__(look, keys, question.title, self._rows)
+        super().__init__(look, keys, self._rows)
+        self.title_text = question.title
         self.clock, self.question, self.then = clock, question, then
         self._shown_at = clock.ticking()
         self._is_long = False
@@ -137,7 +108,7 @@ class ConfirmDialog(TextDialog):
 
     def on_reader_moved(self, message: Reader.Moved) -> None:
         message.stop()
-        is_long = self.reader.max_scroll_y > 0
+        is_long = self.text.max_scroll_y > 0
         if is_long != self._is_long:
             self._is_long = is_long
             self.offer(*self.offered(("up down", "scroll")))

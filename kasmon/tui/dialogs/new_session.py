@@ -23,8 +23,8 @@ from kasmon.model.transcript.text import Token
 from kasmon.paths import expanded
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialogs.agent_choice import AgentDialog
-from kasmon.tui.dialogs.base import ChoiceChanged, ChoiceField, DialogField
+from kasmon.tui.dialogs.agent_choice import AgentChoice
+from kasmon.tui.dialogs.base import ChoiceChanged, ChoiceField, Dialog, DialogField
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
 from kasmon.tui.gateway.protocol import CreateSession, SandboxChoices, SandboxPreview
@@ -120,8 +120,11 @@ class FolderSuggester(Suggester):
         return found
 
 
-class NewSessionDialog(AgentDialog):
-    """Name, agent, mode, folder, first prompt; folded under *more* the sandbox, and the machine if it is another."""
+class NewSessionDialog(Dialog):
+    """Name, agent, mode, folder, first prompt; folded under *more* the sandbox, and the machine if it is another.
+
+    Confirming before everything is loaded takes effect once it is; a change before then cancels it.
+    """
 
     title_text = "New session"
 
@@ -137,6 +140,7 @@ class NewSessionDialog(AgentDialog):
         """*recent* are the folders of the sessions that were started last, the last one first."""
         super().__init__(look, keys)
         self.clock = clock
+        self.agent = AgentChoice(look)
         self.workdir, self.taken = workdir, frozenset(taken)
         self.name_box = LineInput(id="name")
         self.folder = LineInput(workdir, id="folder")
@@ -162,7 +166,7 @@ class NewSessionDialog(AgentDialog):
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Name", self.name_box)
-        yield DialogField("Agent", Vertical(self.agent, self.why))
+        yield DialogField("Agent", Vertical(self.agent.field, self.agent.why))
         yield DialogField("Mode", self.mode)
         yield DialogField("Folder", Vertical(self.folder, self.recent, self.brings))
         yield DialogField("Prompt", TextBox(self.keys, "Optional", id="first-prompt"))
@@ -218,12 +222,28 @@ class NewSessionDialog(AgentDialog):
             self.machine.complete(names, f"local; ssh hosts: {clean_line(', '.join(names))}")
 
     def on_choice_changed(self, message: ChoiceChanged) -> None:
-        if message.choice is self.agent:
+        if message.choice is self.agent.field:
             self._offer_modes()
         elif message.choice is self.mode:
             self._offer_sandboxes(self.sandbox.tier)
         elif message.choice is self.sandbox.choice:
             self._request_preview()
+        message.stop()
+        self._handle_edit()
+
+    def offer_agents(self, offers: Sequence[ProfileOffer]) -> None:
+        """Offer the agents that can be started; if there are none, show why."""
+        self.agent.offer(offers)
+        missing = ", ".join(offer.name for offer in offers if offer.problem)
+        if self.agent.can_start and missing:
+            self.agent.why.say((f"not installed: {clean_line(missing)}", Token.FAINT))
+        self._offer_modes()
+        self._act_if_confirmed()
+
+    def cannot_offer(self, error: KasmonError) -> None:
+        """Show that the agents could not be determined."""
+        self._handle_edit()
+        self.agent.fail(error)
 
     def show_sandbox_preview(
         self, asked: SandboxPreviewRequested, confined: SandboxPreview | None, why_not: str = ""
@@ -271,12 +291,6 @@ class NewSessionDialog(AgentDialog):
         if not self.machine.value.strip():
             self.post_message(FolderNoticeRequested(self._folder))
 
-    def _fill_in_agents(self) -> None:
-        missing = ", ".join(offer.name for offer in self.offers or () if offer.problem)
-        if self.agent.options and missing:
-            self.why.say((f"not installed: {clean_line(missing)}", Token.FAINT))
-        self._offer_modes()
-
     def _offer_modes(self) -> None:
         self.mode.put([MODES[mode] for mode in self._modes()])
         self._offer_sandboxes(self._offer.sandbox)
@@ -315,7 +329,7 @@ class NewSessionDialog(AgentDialog):
 
     @property
     def _offer(self) -> ProfileOffer:
-        return next((offer for offer in self.offers or () if offer.name == self.agent.value), NO_OFFER)
+        return next((offer for offer in self.agent.offers or () if offer.name == self.agent.value), NO_OFFER)
 
     @property
     def _mode(self) -> Mode | None:
@@ -346,8 +360,16 @@ class NewSessionDialog(AgentDialog):
         name = self.name_box.value.strip()
         if name in self.taken:
             self._complain_at("name", f"The name {clean_line(name)} is already in use.", "Choose another name.")
-        elif not self._wait_for_agents() and self.agent.options:
+        elif not self.agent.is_loaded:
+            self.wait_for("the installed agents are known")
+        elif self.agent.can_start:
             self._create(name or self._default_name())
+
+    def _act_if_confirmed(self) -> None:
+        """More is loaded: act if the user has confirmed already."""
+        if self.is_confirmed:
+            self._handle_edit()
+            self._act()
 
     def _create(self, name: str) -> None:
         machine = self.machine.value.strip()
@@ -357,7 +379,7 @@ class NewSessionDialog(AgentDialog):
             self._complain_at("sandbox-choice", self.sandbox.why_not.split("\n")[0], "Choose another sandbox.")
             return
         if sandbox and self.sandbox.is_asked and not machine:
-            self._act_later("its sandbox access is known")
+            self.wait_for("its sandbox access is known")
             return
         agent, folder, mode = self.agent.value, self._folder, self._mode
         workdir = str(expanded(folder)) if folder else ""

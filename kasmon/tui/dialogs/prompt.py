@@ -17,7 +17,7 @@ from kasmon.model.transcript.text import BLANK, TextLine, Token, cells, fitted
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
-from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog, TextDialog
+from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.gateway.protocol import SendToAgent, UserCommand
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import RECEIPT_WORDS, ThemeStyles
@@ -133,7 +133,7 @@ class PromptDialog(Dialog):
         return [*rows, *fitted([(f"not sent to (no agents): {others}", Token.FAINT)], width)] if others else rows
 
 
-class BroadcastDialog(TextDialog):
+class BroadcastDialog(Dialog):
     """Sends *prompt* to *sessions* and shows its progress; where it failed, it can be sent again or edited."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -144,7 +144,8 @@ class BroadcastDialog(TextDialog):
     def __init__(
         self, look: ThemeStyles, keys: KeyMap, clock: Clock, sessions: Sequence[Session], prompt: Prompt
     ) -> None:
-        super().__init__(look, keys, f"Prompt {len(sessions)} agents", self._rows)
+        super().__init__(look, keys, self._rows)
+        self.title_text = f"Prompt {len(sessions)} agents"
         self.clock, self.sessions, self.prompt = clock, tuple(sessions), prompt
         self._before: dict[SessionId, frozenset[str]] = {}
         """The receipts that existed before it was sent."""
@@ -152,7 +153,7 @@ class BroadcastDialog(TextDialog):
         self._failed: dict[SessionId, str] = {}
 
     def on_mount(self) -> None:
-        """Textual calls it besides that of `TextDialog`."""
+        """Textual calls it besides that of `Dialog`."""
         self._send(self.sessions)
 
     def follow(self, fleet: Fleet) -> None:
@@ -236,9 +237,9 @@ class BroadcastDialog(TextDialog):
     def _redraw(self) -> None:
         if not self.is_mounted:
             return
-        at = self.reader.scroll_offset.y
-        self.reader.read(self._rows)
-        self.reader.scroll_rows(at)
+        at = self.text.scroll_offset.y
+        self.text.read(self._rows)
+        self.text.scroll_rows(at)
         failed = len(self._list_failed())
         again = [("enter", f"retry {failed} failed"), ("e", "edit for failed")] if failed else []
         self.offer(*again, ("up down", "scroll"), ("esc", "close"))

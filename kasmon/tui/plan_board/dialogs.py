@@ -7,13 +7,15 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from kasmon.config.profile import ProfileOffer
+from kasmon.errors import KasmonError
 from kasmon.model.transcript.text import BLANK, TextLine, Token, fitted
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.edit import PlanEdit
 from kasmon.tui.clock import Clock
-from kasmon.tui.dialogs.agent_choice import AgentDialog
-from kasmon.tui.dialogs.base import DialogField
-from kasmon.tui.dialogs.common import TOO_EARLY, TextDialog
+from kasmon.tui.dialogs.agent_choice import AgentChoice
+from kasmon.tui.dialogs.base import ChoiceChanged, Dialog, DialogField
+from kasmon.tui.dialogs.common import TOO_EARLY
 from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
@@ -22,7 +24,7 @@ from kasmon.tui.theme.look import ThemeStyles
 SIGNS = {"+": Token.ADDED, "-": Token.REMOVED, "~": Token.HUNK}
 
 
-class PlanEditDialog(TextDialog):
+class PlanEditDialog(Dialog):
     """How a plan's file differs from the running plan, or a plan not yet running. `y` applies it, once it was all
     visible."""
 
@@ -30,7 +32,8 @@ class PlanEditDialog(TextDialog):
 
     def __init__(self, look: ThemeStyles, keys: KeyMap, clock: Clock, plan: str, edit: PlanEdit) -> None:
         self.runs_it = "/" in plan
-        super().__init__(look, keys, "Run this plan" if self.runs_it else "The plan file changed", self._rows)
+        super().__init__(look, keys, self._rows)
+        self.title_text = "Run this plan" if self.runs_it else "The plan file changed"
         self.clock, self.plan, self.edit = clock, plan, edit
         self.verb = "run" if self.runs_it else "apply"
         self._shown_at = clock.ticking()
@@ -68,22 +71,38 @@ class PlanEditDialog(TextDialog):
         return rows
 
 
-class OtherAgentDialog(AgentDialog):
-    """Chooses the agent that retries a task."""
+class OtherAgentDialog(Dialog):
+    """Chooses the agent that retries a task. Confirming before the agents are loaded takes effect once they are."""
 
     def __init__(self, look: ThemeStyles, keys: KeyMap, wanted: DecideOnPlan) -> None:
         super().__init__(look, keys)
-        self.wanted = wanted
+        self.wanted, self.agent = wanted, AgentChoice(look)
         self.title_text = f"Retry task {clean_line(wanted.task)} with another agent"
-        self.why.say(("The new agent gets the earlier failures. A running attempt is stopped.", Token.NOTICE))
+        self.agent.why.say(("The new agent gets the earlier failures. A running attempt is stopped.", Token.NOTICE))
 
     def inside(self) -> Iterable[Widget]:
-        yield DialogField("Agent", self.agent)
-        yield self.why
+        yield DialogField("Agent", self.agent.field)
+        yield self.agent.why
 
     def on_mount(self) -> None:
         self.offer(("left right", "choose"), ("enter", "retry"), ("esc", "close"))
-        self.begin(self.agent)
+        self.begin(self.agent.field)
+
+    def offer_agents(self, offers: Sequence[ProfileOffer]) -> None:
+        """Offer the agents that can be started; if there are none, show why."""
+        self.agent.offer(offers)
+        if self.is_confirmed:
+            self._handle_edit()
+            self._act()
+
+    def cannot_offer(self, error: KasmonError) -> None:
+        """Show that the agents could not be determined."""
+        self._handle_edit()
+        self.agent.fail(error)
+
+    def on_choice_changed(self, message: ChoiceChanged) -> None:
+        message.stop()
+        self._handle_edit()
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter":
@@ -91,6 +110,8 @@ class OtherAgentDialog(AgentDialog):
             self._act()
 
     def _act(self) -> None:
-        if not self._wait_for_agents() and self.agent.options:
+        if not self.agent.is_loaded:
+            self.wait_for("the installed agents are known")
+        elif self.agent.can_start:
             plan, task = self.wanted.plan, self.wanted.task
             self.want(DecideOnPlan(plan=plan, deed="replace", task=task, agent=self.agent.value))
