@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from textual import events
 from textual.app import ComposeResult
+from textual.containers import Container
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -32,7 +33,7 @@ from kasmon.tui.session_list.filter_bar import FilterBar
 from kasmon.tui.session_list.order import ListChange, ListSettings, difference
 from kasmon.tui.session_list.table import ListHeader, SessionTable
 from kasmon.tui.status_bars import Banner, KeyBar, TopBar, TopBarContent
-from kasmon.tui.textual_ext.strips import UniformContainer, UniformVertical
+from kasmon.tui.textual_ext.strips import UniformContainer, UniformLinesMixin, UniformVertical
 from kasmon.tui.theme.look import ThemeStyles
 
 
@@ -106,7 +107,7 @@ class TooSmall(Widget):
         return self.look.strip([(lines[y] if y < len(lines) else "", "text")], width)
 
 
-class MainView(UniformContainer):
+class MainView(UniformLinesMixin, Container):
     """All widgets of the main screen: gets the fleet and the list settings, and posts its widgets' messages only."""
 
     def __init__(self, look: ThemeStyles, clock: Clock, make_inside: Content) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
@@ -17,7 +18,7 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.sandbox.status import badge, is_broken, phase_word
 from kasmon.tui.session_list.row import moments
 from kasmon.tui.status_bars import LineWidget
-from kasmon.tui.textual_ext.strips import UniformVertical
+from kasmon.tui.textual_ext.strips import UniformLinesMixin
 from kasmon.tui.theme.look import (
     LEAST_FOLDER,
     Span,
@@ -37,8 +38,8 @@ Content = Callable[[Session], Widget | None]
 """Builds the widget that shows a session's content; None where there is none to show."""
 
 
-class TerminalPane(UniformVertical):
-    """Base class of `view.FocusView`, the terminal content: identifies it without importing what draws it."""
+class TerminalPane(Widget):
+    """Marks `view.FocusView`, the terminal content: identifies it without importing what draws it."""
 
 
 class PreviewHead(LineWidget):
@@ -103,7 +104,7 @@ class PreviewHead(LineWidget):
         return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
 
 
-class Preview(UniformVertical):
+class Preview(UniformLinesMixin, Vertical):
     """The head, and below it one session's content. *make* builds the content, which is kept while shown."""
 
     session: reactive[Session | None] = reactive(None, repaint=False)

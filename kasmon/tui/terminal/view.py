@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
@@ -22,6 +23,7 @@ from kasmon.tui.terminal.link import TerminalLink
 from kasmon.tui.terminal.stdin_tap import SHIFT_HOME, WHEEL_LINES, FocusGeometry, StdinTap
 from kasmon.tui.terminal.widget import TerminalWidget
 from kasmon.tui.textual_ext.driver import find_tap_driver
+from kasmon.tui.textual_ext.strips import UniformLinesMixin
 
 PREVIEW_HZ: Final = 20.0
 RESIZE_S: Final = 0.1
@@ -85,7 +87,7 @@ class FocusBar(Widget):
         return ""
 
 
-class FocusView(TerminalPane):
+class FocusView(UniformLinesMixin, Vertical, TerminalPane):
     """A terminal and its bar. The app passes a host's updates to `show` and `lost`, and handles `Left`.
 
     `enter` sends every key to the session until a leave key, `leave`, or a click elsewhere moves Textual's focus. A

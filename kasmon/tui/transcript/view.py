@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from textual.app import ComposeResult
+from textual.containers import Vertical
 
 from kasmon.model.commands import Mode, ReceiptId
 from kasmon.model.events import Event
@@ -15,7 +16,7 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.sandbox.status import panel
 from kasmon.tui.session_meter import meter
-from kasmon.tui.textual_ext.strips import UniformVertical
+from kasmon.tui.textual_ext.strips import UniformLinesMixin
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.transcript.event_view import EventView
 from kasmon.tui.transcript.file_completion import FileSuggestions
@@ -30,7 +31,7 @@ LOW_ROWS: Final = 12
 """In a lower window, less is shown above the prompt box."""
 
 
-class SessionView(UniformVertical):
+class SessionView(UniformLinesMixin, Vertical):
     """The transcript of one session; the box below it exists between `enter` and `leave`."""
 
     def __init__(self, session: Session, transcript: Transcript, look: ThemeStyles, keys: KeyMap, clock: Clock) -> None:
