@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 import msgspec
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input

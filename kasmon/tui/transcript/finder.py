@@ -9,7 +9,7 @@ from kasmon.model.events import Event
 from kasmon.model.transcript.blocks import Block
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.rows import RowPosition, TranscriptRows
-from kasmon.model.transcript.search import Folded, TranscriptSearch, marked
+from kasmon.model.transcript.search import CaseFoldedText, TranscriptSearch, marked
 from kasmon.model.transcript.text import TextLine
 
 FRAME_S: Final = 1 / 60
@@ -146,7 +146,7 @@ class TranscriptFinder:
             self._search_on()
 
     def style_row(self, row: TextLine) -> TextLine:
-        words = self.search.words if self.search is not None else Folded("")
+        words = self.search.words if self.search is not None else CaseFoldedText("")
         return marked(row, words) if words else row
 
 
