@@ -48,7 +48,7 @@ from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
 from kasmon.tui.theme.library import ThemeLibrary
-from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_name
+from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_word
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.theme.user_settings import UserSettings
 
@@ -359,7 +359,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         """Yield id, name and state of every session, those that need attention first."""
         for session in self.main_view.table.shown():
             news_text = "".join(text for text, _ in news(session, self.clock.now()))
-            yield session.id, session_label(session, session.id), f"{state_name(session)}  {news_text}"
+            yield session.id, session_label(session, session.id), f"{state_word(session)}  {news_text}"
 
     @property
     def is_palette_open(self) -> bool:
