@@ -100,6 +100,29 @@ def test_a_denial_names_the_exact_word_and_once_allows_it_without_keeping_it(
     assert entry not in policy_of(kasmon.places, lab).hosts
 
 
+def test_a_sandbox_made_without_hosts_asks_too(kasmon: Line, server: int) -> None:
+    """Its proxy starts at the first connection."""
+    session = SessionId(kasmon("sandbox", "create", "lab").out.split()[0])
+
+    assert "Could not resolve host" in run(kasmon, "curl -sS --noproxy '*' http://example.org/")
+    said = run(kasmon, "curl -sS http://example.org/")
+    assert f"kasmon sandbox allow {session} example.org" in said
+    answer(kasmon, asked(kasmon, session), "deny")
+    assert 0 == kasmon("sandbox", "allow", "lab", f"private:localhost:{server}").code
+    assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
+
+
+def test_the_answer_opens_a_sandbox_made_without_hosts(kasmon: Line) -> None:
+    session = SessionId(kasmon("sandbox", "create", "lab").out.split()[0])
+    run(kasmon, "curl -sS http://other.example:1/")
+    request = asked(kasmon, session)
+    assert "other.example:1" == request.input["entry"]
+    answer(kasmon, request, "always")
+
+    assert "is not on the list" not in run(kasmon, "curl -sS http://other.example:1/")
+    assert ("other.example:1",) == policy_of(kasmon.places, session).hosts
+
+
 def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(
     kasmon: Line, lab: SessionId, server: int
 ) -> None:

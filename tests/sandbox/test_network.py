@@ -75,12 +75,21 @@ def secure(tmp_path: Path) -> Iterator[int]:
         serves.shutdown()
 
 
+FORWARDED = """
+import os, sys
+inside = os.path.dirname(os.path.abspath(__file__))
+python = [sys.executable, "-I", "-S"]
+os.execv(sys.executable, [*python, inside + "/proxy_forwarder.py", "--", *python, inside + "/tiny.py"])
+"""
+
+
 @pytest.fixture
 def outward(jail: Jail, tmp_path: Path) -> Callable[..., Inmate]:
     """Makes a jail that has a way out: `outward("b", hosts=("example.org",))`."""
     folder = tmp_path / "inside"
     folder.mkdir()
-    shutil.copy(TINY / "main.py", folder)
+    shutil.copy(TINY / "main.py", folder / "tiny.py")
+    (folder / "main.py").write_text(FORWARDED)
     for name in ("proxy_forwarder.py", "nodeproxy.js"):
         shutil.copy(OURS / name, folder)
     jail.ground = HostFolders(jail.places, folder)
@@ -103,8 +112,13 @@ def way_of(inmate: Inmate) -> Path:
 def test_a_jail_has_no_network_until_it_is_given_one(outward: Callable[..., Inmate], server: int) -> None:
     alone = outward()
 
-    assert "Could not resolve host" in curl(alone, "http://example.org/")
-    assert "Failed to connect" in curl(alone, f"http://127.0.0.1:{server}/")
+    assert "Could not resolve host" in curl(alone, "--noproxy", "*", "http://example.org/")
+    assert "Failed to connect" in curl(alone, "--noproxy", "*", f"http://127.0.0.1:{server}/")
+    assert not proxy_control.is_running(way_of(alone))
+    assert "is not on the list" in curl(alone, "http://example.org/")
+    assert "is not on the list" in curl(alone, f"http://localhost.localdomain:{server}/")
+    os.kill(alone.runtime.pid, signal.SIGKILL)
+    until(lambda: not proxy_control.is_running(way_of(alone)))
 
 
 def test_it_reaches_who_is_on_its_list_and_nobody_else(outward: Callable[..., Inmate], server: int) -> None:
