@@ -112,8 +112,8 @@ class SessionTerminal:
                 return False
             if waited_s > CALL_S:
                 raise TimedOutError(
-                    f"the input box of {session.name!r} does not contain {clean_line(text)!r} {CALL_S:g} s after it was "
-                    "typed. Enter was not typed.",
+                    f"the input box of {session.name!r} does not contain {clean_line(text)!r} {CALL_S:g} s after it "
+                    "was typed. Enter was not typed.",
                     hint="Check its screen: the box may contain other text.",
                 )
             await asyncio.sleep(LOOK_S)

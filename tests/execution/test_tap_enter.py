@@ -104,7 +104,7 @@ async def test_enter_is_not_typed_while_the_box_shows_another_text(
     async with box(known, "draft=mine") as one:
         await one.send_keys("say on")
         monkeypatch.setattr(terminal, "CALL_S", 0.3)
-        with pytest.raises(TimedOutError, match="does not contain 'say on' .* Enter was not typed"):
+        with pytest.raises(TimedOutError, match=r"does not contain 'say on' .* Enter was not typed"):
             await one.tap_enter()
 
         assert "" == await asyncio.to_thread((known.path / "record").read_text)
