@@ -20,12 +20,11 @@ from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.port_forward import NetworkConnector, PortForward
 from kasmon.sandbox.shared.host_folders import HostFolders
-from tests.sandbox.conftest import TINY, Inmate, policy
+from tests.sandbox.conftest import OURS, TINY, Inmate, policy
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
 
-OURS = Path(__file__).parents[2] / "kasmon" / "sandbox" / "guest"
 ASK = """
 import os, subprocess
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
