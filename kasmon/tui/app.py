@@ -116,6 +116,8 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
         self.commands = CommandRunner(self)
         self.crash = ""
         """What is printed once the terminal is restored; empty unless the dashboard crashed."""
+        self.on_suspend: Callable[[], object] = lambda: None
+        """Called in a thread before Ctrl+Z stops this process."""
         self.farewell = ""
         """What is printed after the user quits; empty if no agent keeps running."""
         self.main_view = MainView(self.look, self.clock, self.session_pane.make)
@@ -144,7 +146,7 @@ class Kasmon(MessageHandlers, inherit_bindings=False):
             self.stylesheet.set_variables(self.get_css_variables())
 
     def on_mount(self) -> None:
-        keep_clean(self)
+        keep_clean(self, self.on_suspend)
         self.main_view.begin(preview=self.settings.preview, split=self.settings.split)
         if self._first_fleet is not None:
             self._take(self._first_fleet)
