@@ -127,11 +127,12 @@ class AmbiguousSessionError(NotFoundError):
 
 
 class RequestNotFoundError(NotFoundError):
-    """No open or closed request has this id."""
+    """No open or closed request has this id; or, without an id, *session* has no open request."""
 
-    def __init__(self, request: str) -> None:
-        self.request = request
-        super().__init__(f"there is no request {request!r}.", hint="See `kasmon inbox`.")
+    def __init__(self, request: str = "", session: str = "") -> None:
+        self.request, self.session = request, session
+        what = f"there is no request {request!r}." if request else f"session {session!r} has no open request."
+        super().__init__(what, hint="See `kasmon inbox`.")
 
 
 class PlanNotFoundError(NotFoundError):
@@ -265,10 +266,11 @@ class InteractiveOnlyError(RefusedError):
 
     code = "interactive-only"
 
-    def __init__(self, session: str, operation: str = "attach") -> None:
+    def __init__(self, session: str, operation: str = "attach to") -> None:
+        """*operation* is the whole verb phrase before the session's name: `detach from`."""
         self.session, self.operation = session, operation
         super().__init__(
-            f"cannot {operation} to {session!r}: a structured session has no terminal.",
+            f"cannot {operation} {session!r}: a structured session has no terminal.",
             hint="Send prompts from the dashboard or with `kasmon send`.",
         )
 
@@ -552,11 +554,13 @@ class PromptLostError(KasmonError):
 
 
 class UnsafeFolderError(KasmonError):
-    """A folder that must be private to kasmon is a link, has another owner, or is writable by others."""
+    """A folder that must be private to kasmon is a link or a file, has another owner, or is writable by others."""
 
     code = "unsafe-folder"
 
-    def __init__(self, path: str, why: str, *, is_link: bool = False) -> None:
+    def __init__(self, path: str, why: str, *, is_in_the_way: bool = False) -> None:
         self.path, self.why = path, why
-        hint = "Move it away: kasmon creates a folder there." if is_link else f"Make it private: `chmod 700 {path}`."
+        hint = (
+            "Move it away: kasmon creates a folder there." if is_in_the_way else f"Make it private: `chmod 700 {path}`."
+        )
         super().__init__(f"cannot use {path!r}: {why}.", hint=hint)

@@ -14,6 +14,7 @@ import msgspec
 
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.table import ending
 from kasmon.config.parser import in_force
 from kasmon.detection.reader import read, signals
 from kasmon.detection.rule_catalog import RuleCatalog
@@ -51,6 +52,8 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
         print_json(answer(session=session.id, explanation=as_object(found)))
     else:
         first, *others = lines(found)
+        if session.crashed:
+            first = f"{session.state} ({ending(session)}){first.removeprefix(session.state)}"
         say(f"{session.name} ({session.id}): {first}", *others)
 
 

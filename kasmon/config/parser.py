@@ -1,5 +1,6 @@
 """Strict parser of the config file: every error names file, line, key and the allowed values. Writes nothing."""
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ import msgspec
 
 from kasmon.config.schema import Config, Profile
 from kasmon.errors import ConfigError
-from kasmon.paths import Paths
+from kasmon.paths import Paths, open_regular
 
 Node = TypeVar("Node", bound=msgspec.Struct)
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
@@ -46,7 +47,8 @@ def read(path: Path) -> str:
         ConfigError: if it exists and cannot be read.
     """
     try:
-        return path.read_text("utf-8")
+        with os.fdopen(open_regular(path, os.O_RDONLY), encoding="utf-8") as file:
+            return file.read()
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:

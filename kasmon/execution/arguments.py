@@ -1,10 +1,11 @@
 """Checks of a caller's arguments: ranges of lines, terminal sizes, keys, decisions. Invalid ones are usage errors."""
 
 import re
-from typing import Final
+from typing import Final, get_args
 
 from kasmon.errors import UsageError
 from kasmon.model.permission import Decision
+from kasmon.model.rule import Scope
 
 WHOLE: Final = ("", "-")
 """The buffer's beginning as a start, its end as an end."""
@@ -57,6 +58,16 @@ def decided(choice: str) -> Decision:
         return Decision(choice)
     except ValueError as error:
         raise UsageError(f"unknown answer {choice!r}.", hint=f"Answers: {', '.join(Decision)}.") from error
+
+
+def check_scope(scope: str) -> None:
+    """Check that *scope* is a scope of a rule.
+
+    Raises:
+        UsageError: if it is not.
+    """
+    if scope not in get_args(Scope):
+        raise UsageError(f"unknown scope {scope!r}.", hint=f"Scopes: {', '.join(get_args(Scope))}.")
 
 
 def _bound(said: str, which: str) -> int | None:

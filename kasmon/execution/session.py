@@ -20,7 +20,7 @@ from kasmon.errors import (
     UnavailableError,
     UsageError,
 )
-from kasmon.execution.arguments import check_size, check_text, decided, lines
+from kasmon.execution.arguments import check_scope, check_size, check_text, decided, lines
 from kasmon.execution.spec import LaunchSpec, Poll, check, window
 from kasmon.execution.terminal import SessionTerminal
 from kasmon.model.commands import Answer, Mode
@@ -271,19 +271,20 @@ class ExecutionSession:
             scope: how far `always` and `never` reach: `session`, `plan` or `project`.
 
         Raises:
-            UsageError: if *choice* is no decision, lacks what it needs, or would ignore a part of what was given.
+            UsageError: if *choice* or *scope* is unknown, or *choice* lacks or would ignore something.
             RequestNotFoundError: if it asks nothing.
             StaleRequestError: if it asks something else by now.
             UnableError: if it does not take this answer, or no screen file describes its menu.
         """
         decision = decided(choice)
+        check_scope(scope)
         session = await self._now()
         if session.mode is Mode.TMUX:
             asked = await self._terminal.asked(self._now, request)
         else:
             known = session.open_request(RequestId(request)) if request else next(iter(session.asks), None)
             if known is None:
-                raise RequestNotFoundError(request or session.name)
+                raise RequestNotFoundError(request or "", session.name)
             asked = known
         answer = Answer(
             request=asked.id,
@@ -355,7 +356,7 @@ class ExecutionSession:
             InteractiveOnlyError: if it is a structured session.
             UnavailableError: if tmux is missing.
         """
-        await self._terminal.attach(await self._interactive("attach"))
+        await self._terminal.attach(await self._interactive("attach to"))
 
     async def detach(self) -> None:
         """End `attach`; the session keeps running. Does nothing if nothing is attached.
@@ -363,7 +364,7 @@ class ExecutionSession:
         Raises:
             InteractiveOnlyError: if it is a structured session.
         """
-        await self._interactive("detach")
+        await self._interactive("detach from")
         await self._terminal.detach()
 
     async def resize(self, columns: int, rows: int) -> None:
@@ -385,7 +386,7 @@ class ExecutionSession:
             InteractiveOnlyError: if it is a structured session.
             UnavailableError: if its host or tmux is missing.
         """
-        session = await self._interactive("embed a terminal of")
+        session = await self._interactive("embed the terminal of")
         check_size(columns, rows)
         return await EmbeddedTerminal.open(self._places, session.id, columns, rows)
 

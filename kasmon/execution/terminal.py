@@ -8,7 +8,7 @@ from typing import Final
 
 from kasmon.detection.menu import ScreenMenu, menu
 from kasmon.detection.menu_choices import squeezed
-from kasmon.detection.prompt_box import composer, inked, stands
+from kasmon.detection.prompt_box import Composer, composer, inked, stands
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import ComposerRule
@@ -35,7 +35,10 @@ CALL_S: Final = 10.0
 ENTER_S: Final = 0.15
 """The delay of Enter after keys, in seconds. Some agents take an earlier one for a part of a paste."""
 BOX_S: Final = 2.0
-"""How long typed keys may take to appear in a prompt box, in seconds."""
+"""How long Enter waits on a screen without a prompt box, and for text with a newline, in seconds.
+
+A program may take that newline for Enter, and show the rest alone.
+"""
 LOOK_S: Final = 0.02
 
 
@@ -76,33 +79,58 @@ class SessionTerminal:
         text is gone: keys that follow are another prompt.
 
         Raises:
-            TimedOutError: if the text is still in the box `CALL_S` after Enter.
+            TimedOutError: if the box does not contain the text within `CALL_S`, and Enter was not typed; or if it still
+                does `CALL_S` after Enter.
         """
         text, self._typed = self._typed, ""
-        rules = await self._rules(session) if inked(text) and text.isprintable() else None
+        is_shown = inked(text) and text.replace("\n", " ").isprintable()
+        rules = await self._rules(session) if is_shown else None
         rule = None if rules is None else rules.file.composer
         await asyncio.sleep(self._keyed_at + ENTER_S - asyncio.get_running_loop().time())
-        is_seen = rule is not None and await self._until_stands(session, rule, text, True)
+        is_seen = rule is not None and await self._until_seen(session, rule, text)
         await self.type(session, "\r")
         self._typed = ""
-        if is_seen and rule is not None and not await self._until_stands(session, rule, text, False):
+        if is_seen and rule is not None and not await self._until_gone(session, rule, text):
             raise TimedOutError(
                 f"the input box of {session.name!r} still contains {clean_line(text)!r} {CALL_S:g} s after Enter.",
                 hint="Check its screen: a dialog may cover the input box.",
             )
 
-    async def _until_stands(self, session: Session, rule: ComposerRule, text: str, wanted: bool) -> bool:
-        """Whether *text* is in the prompt box (or not, by *wanted*) within the time limit; False without a box."""
-        deadline = asyncio.get_running_loop().time() + (BOX_S if wanted else CALL_S)
+    async def _until_seen(self, session: Session, rule: ComposerRule, text: str) -> bool:
+        """Whether *text* is in the prompt box; False after `BOX_S` without a box, or with a newline in *text*.
+
+        Raises:
+            TimedOutError: if there is a box, and it does not contain *text* within `CALL_S`.
+        """
+        began = asyncio.get_running_loop().time()
         while True:
-            pane = await operations.pane(self._places, session)
-            rows = await operations.read(self._places, session, -pane.height, None, ansi=True)
-            box = composer(shown(rows), rule)
-            if (box is not None and stands(text, box, rule)) is wanted:
+            box = await self._box(session, rule)
+            if box is not None and stands(text, box, rule):
                 return True
+            waited_s = asyncio.get_running_loop().time() - began
+            if waited_s > BOX_S and (box is None or "\n" in text):
+                return False
+            if waited_s > CALL_S:
+                raise TimedOutError(
+                    f"the input box of {session.name!r} does not contain {clean_line(text)!r} {CALL_S:g} s after it "
+                    "was typed. Enter was not typed.",
+                    hint="Check its screen: the box may contain other text.",
+                )
+            await asyncio.sleep(LOOK_S)
+
+    async def _until_gone(self, session: Session, rule: ComposerRule, text: str) -> bool:
+        """Whether *text* leaves the prompt box within `CALL_S`."""
+        deadline = asyncio.get_running_loop().time() + CALL_S
+        while (box := await self._box(session, rule)) is not None and stands(text, box, rule):
             if asyncio.get_running_loop().time() > deadline:
                 return False
             await asyncio.sleep(LOOK_S)
+        return True
+
+    async def _box(self, session: Session, rule: ComposerRule) -> Composer | None:
+        pane = await operations.pane(self._places, session)
+        rows = await operations.read(self._places, session, -pane.height, None, ansi=True)
+        return composer(shown(rows), rule)
 
     async def menu(self, session: Session) -> ScreenMenu | None:
         """Return the menu on its screen, if a screen file describes it."""
@@ -137,7 +165,7 @@ class SessionTerminal:
                     session = await look()
         except TimeoutError as error:
             raise TimedOutError(f"the screen of {session.name!r} did not become a request.") from error
-        raise RequestNotFoundError(session.name)
+        raise RequestNotFoundError(session=session.name)
 
     async def attach(self, session: Session) -> None:
         """Attach to it in the caller's own terminal; returns when the user detaches, or `detach` is called.

@@ -102,6 +102,7 @@ class ToolDispatcher:
             "session": name,
             "running": [{"run": each.id, "env": each.interpreter} for each in self._sandbox_tools.running(name)],
             "state": session.state.value,
+            "failed": session.has_failed_to_start,
             "phase": housing.phase.value if housing else None,
             "checkpoints": [point.id for point in housing.checkpoints] if housing else [],
             "expires_at": session.expires_at,

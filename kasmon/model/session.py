@@ -172,6 +172,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return self.state is SessionState.ENDED and not is_wanted and (badly or unexplained)
 
     @property
+    def has_failed_to_start(self) -> bool:
+        """Whether its creation failed: it ended before its agent, or its sandbox, ran."""
+        return self.crashed and not self.generation and self.exit_code is None and self.signal is None
+
+    @property
     def is_unviewed(self) -> bool:
         """Whether its last turn ended, no person has viewed it yet, and nothing happened since but its agent's end.
 

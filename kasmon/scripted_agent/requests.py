@@ -54,6 +54,7 @@ def build_request(step: RequestStep, request: RequestId, session: SessionId, now
                 choices=(Decision.CHOOSE, Decision.DENY),
                 options=step.options,
                 many=step.many,
+                free_text=step.free_text,
                 asked_at=now,
             )
         case ApproveStep():
@@ -77,7 +78,7 @@ def check(answer: Answer, request: Request) -> None:
             raise UnableError(f"the edited input of {request.id!r} has no text for {lacking[0]!r}.")
     if answer.decision is Decision.CHOOSE:
         wrong = [label for label in answer.labels if label not in request.options]
-        if wrong or not answer.labels or (len(answer.labels) > 1 and not request.many):
+        if len(wrong) > request.free_text or not answer.labels or (len(answer.labels) > 1 and not request.many):
             number = "one or more" if request.many else "exactly one"
             raise UnableError(f"request {request.id!r} wants {number} of {', '.join(request.options)}.")
 

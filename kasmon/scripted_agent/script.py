@@ -8,7 +8,7 @@
 | `tool NAME [JSON] [=> OUTPUT]` | uses a tool; `!> OUTPUT` is a tool that failed |
 | `ask COMMAND [&]` | asks to run it in Bash; with `&` it continues without waiting for the answer |
 | `edit FILE` / `change FILE` | asks to edit the file, or edits it unasked: a diff in words |
-| `question TEXT\\|A\\|B` / `choose TEXT\\|A\\|B` | asks for one label, or for any number of them |
+| `question TEXT\\|A\\|B` / `choose TEXT\\|A\\|B` | asks for one label, or for several; `\\|...`: or for a text |
 | `approve TEXT` / `login` | asks for approval of its plan, or for a person to sign in |
 | `plan` | shows its to-do list |
 | `notice TEXT` / `usage IN OUT [CONTEXT [LIMIT [COST]]]` | raises a notice; reports these totals |
@@ -204,7 +204,8 @@ def _question(argument: str, body: Sequence[Row]) -> QuestionStep:
     text, *options = (part.strip() for part in argument.split("|"))
     if not text or not options or not all(options) or len(set(options)) < len(options):
         raise _UnreadableError("it requires a text and different labels: `TEXT|A|B`")
-    return QuestionStep(text=text, options=tuple(options))
+    labels = tuple(option for option in options if option != "...")
+    return QuestionStep(text=text, options=labels, free_text=len(labels) < len(options))
 
 
 def _choose(argument: str, body: Sequence[Row]) -> QuestionStep:

@@ -61,11 +61,12 @@ class AskStep(ScriptStep, frozen=True, kw_only=True):
 
 
 class QuestionStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent asks for one of *options*; with *many*, for any number of them."""
+    """The agent asks for one of *options*; *many*: for any number of them; *free_text*: or for another text."""
 
     text: str
     options: tuple[str, ...]
     many: bool = False
+    free_text: bool = False
 
 
 class ApproveStep(ScriptStep, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from kasmon import __version__
 from kasmon.errors import UnavailableError
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.paths import check_regular, open_regular
 from kasmon.store.event_log import Cursor
 from kasmon.store.fleet_index import FleetIndex, FoldedSession
 
@@ -83,8 +84,12 @@ def connect(path: Path, *, writing: bool = False) -> sqlite3.Connection:
     """Open a connection to the cache at *path*; all connections are made here. A reader's connection is read-only.
 
     Raises:
-        sqlite3.Error: if a reader finds no cache, or it cannot be opened.
+        sqlite3.Error: if a reader finds no cache, or it cannot be opened, or is no regular file: a FIFO would block.
     """
+    try:
+        check_regular(path, path.lstat())
+    except OSError as error:
+        raise sqlite3.OperationalError(error.strerror) from error
     uri = f"{path.absolute().as_uri()}?mode={'rwc' if writing else 'ro'}"
     database = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
@@ -164,7 +169,7 @@ class FleetCache:
             self._database = None
 
     def _open(self) -> sqlite3.Connection:
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        os.close(open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW))
         return connect(self.path, writing=True)
 
 

@@ -1,5 +1,6 @@
 """The standing rules on disk: a TOML file that kasmon writes and users may read. An invalid file allows nothing."""
 
+import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ import msgspec
 
 from kasmon.errors import ConfigError, NotFoundError
 from kasmon.model.rule import Rule
-from kasmon.paths import private_folder, write_private
+from kasmon.paths import open_regular, private_folder, write_private
 from kasmon.store.file_lock import locked
 
 
@@ -25,7 +26,8 @@ class RuleBook:
             ConfigError: if the file cannot be read, is not TOML, or holds no valid rules; it is left unchanged.
         """
         try:
-            table = tomllib.loads(self.path.read_text("utf-8"))
+            with os.fdopen(open_regular(self.path, os.O_RDONLY), encoding="utf-8") as file:
+                table = tomllib.loads(file.read())
         except FileNotFoundError:
             return ()
         except OSError as error:

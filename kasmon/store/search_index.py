@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import UnavailableError
+from kasmon.paths import open_regular
 from kasmon.store.fleet_cache import DAMAGE, LATER, connect
 from kasmon.store.search_sources import SearchSource, SourceLines, blocks
 
@@ -214,7 +215,7 @@ class SearchIndex:
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            os.close(open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW))
             database = connect(self.path, writing=True)
             try:
                 if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:

@@ -70,7 +70,7 @@ from kasmon.tui.textual_ext.app import SafeApp
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.screen import MainScreen
 from kasmon.tui.textual_ext.strips import lighten_strips
-from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_name
+from kasmon.tui.theme.look import ThemeStyles, news, session_label, state_word
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.theme.user_settings import UserSettings
 
@@ -143,6 +143,8 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.search = SearchController(self)
         self.notifications = NotificationController(self)
         self.commands = CommandRunner(self)
+        self.on_suspend: Callable[[], object] = lambda: None
+        """Called in a thread before Ctrl+Z stops this process."""
         self.farewell = ""
         """What is printed after the user quits; empty if no agent keeps running."""
         self.main_view = MainView(self.look, self.clock, self.session_pane.make)
@@ -168,7 +170,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.stylesheet.set_variables(self.get_css_variables())
 
     def on_mount(self) -> None:
-        keep_clean(self)
+        keep_clean(self, self.on_suspend)
         self.main_view.begin(preview=self.settings.preview, split=self.settings.split)
         if self._first_fleet is not None:
             self._take(self._first_fleet)
@@ -309,7 +311,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         """Yield id, name and state of every session, those that need attention first."""
         for session in self.main_view.table.shown():
             news_text = "".join(text for text, _ in news(session, self.clock.now()))
-            yield session.id, session_label(session, session.id), f"{state_name(session)}  {news_text}"
+            yield session.id, session_label(session, session.id), f"{state_word(session)}  {news_text}"
 
     @property
     def is_palette_open(self) -> bool:

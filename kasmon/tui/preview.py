@@ -28,6 +28,7 @@ from kasmon.tui.theme.look import (
     evidence,
     mode_word,
     state_name,
+    state_word,
     wave_place,
     wave_words,
 )
@@ -70,10 +71,14 @@ class PreviewHead(LineWidget):
         dot = f" {look.mark('dot')} "
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
-        told = phase_word(session.housing).removeprefix(name).strip() if session.housing is not None else ""
+        told = (
+            phase_word(session.housing).removeprefix(name).strip()
+            if session.housing and not session.has_failed_to_start
+            else ""
+        )
         phase = f"{dot}{told}" if told else ""
         right: list[Span] = [
-            (f"{look.state_glyph(name)} {name} {age(now - session.since)}", f"state-{name}"),
+            (f"{look.state_glyph(name)} {state_word(session)} {age(now - session.since)}", f"state-{name}"),
             (phase, "soft"),
             (f"{dot}{'source: ' if width >= ROOMY_WIDTH else ''}{clean_line(evidence(session, now))} ", "faint"),
         ]

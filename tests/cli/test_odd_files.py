@@ -1,6 +1,7 @@
 """A closed or full output, a linked folder, a log that is no file: one plain sentence each, and nothing is lost."""
 
 import os
+import stat
 import subprocess
 import sys
 
@@ -112,3 +113,36 @@ def test_the_fleets_own_log_that_is_a_fifo_is_told_in_one_sentence(kasmon: Line)
         f"kasmon: cannot read '{kasmon.places.fleet_log}': it is not a regular file. Run `kasmon "
         "doctor` for a diagnosis.\n" == done.err
     )
+
+
+@pytest.mark.parametrize("name", ["config.toml", "rules.toml"])
+def test_a_settings_file_that_is_a_fifo_is_told_and_blocks_no_command(kasmon: Line, name: str) -> None:
+    kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
+    os.mkfifo(kasmon.places.config / name)
+
+    done = kasmon("rules") if name == "rules.toml" else kasmon("config")
+
+    assert 0 != done.code
+    assert "it cannot be read (it is not a regular file)" in done.err
+
+
+def test_an_index_that_is_a_fifo_is_read_by_no_command_and_written_by_none(kasmon: Line) -> None:
+    kasmon("new", "one", "--agent", "scripted", "--mode", "sdk", "--prompt", "say the word")
+    for index in (kasmon.places.index, kasmon.places.search_index):
+        index.unlink(missing_ok=True)
+        os.mkfifo(index)
+
+    assert "one" in kasmon("ls").out
+    assert 0 == kasmon("grep", "say the word").code
+    assert stat.S_ISFIFO(kasmon.places.index.lstat().st_mode)
+
+
+def test_a_runtime_folder_that_is_a_file_is_refused_at_once(kasmon: Line) -> None:
+    elsewhere = kasmon.home / "other"
+    elsewhere.mkdir(mode=0o700)
+    os.mkfifo(elsewhere / "kasmon", 0o700)
+
+    done = kasmon("new", "one", "--agent", "scripted", "--mode", "sdk", XDG_RUNTIME_DIR=str(elsewhere))
+
+    why = f"cannot use '{elsewhere}/kasmon': it is not a folder. Move it away: kasmon creates a folder there."
+    assert (1, f"kasmon: {why}\n") == (done.code, done.err)

@@ -1,9 +1,10 @@
 """The Python API as `docs/python-api.md` documents it, and what only it has: waiting, events, whole answers."""
 
+import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import pytest
 import kasmon
 from kasmon import ExecutionSession, LaunchSpec
 from kasmon.config import Config
-from kasmon.errors import SessionNotFoundError, TimedOutError, UsageError
+from kasmon.errors import KasmonError, SessionNotFoundError, TimedOutError, UsageError
 from kasmon.model.events import MessageWritten, RequestAnswered, SessionEnded
 from kasmon.model.permission import Decision
+from kasmon.store.rules import RuleBook
 from tests.execution.stage import eventually
 from tests.safety.dash import Home
 
@@ -80,6 +82,48 @@ async def test_an_answer_carries_its_reason_its_input_its_labels_and_its_text(ho
         assert [{"command": "true"}, None, None] == [answer.input for answer in answers]
         assert [(), ("red",), ()] == [answer.labels for answer in answers]
         assert ["", "", "not yet"] == [answer.reason for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda one: one.attach(), "cannot attach to 'one': a structured session has no terminal."),
+        (lambda one: one.detach(), "cannot detach from 'one': a structured session has no terminal."),
+        (lambda one: one.resize(80, 24), "cannot resize 'one': a structured session has no terminal."),
+        (
+            lambda one: one.embedded_terminal(80, 24),
+            "cannot embed the terminal of 'one': a structured session has no terminal.",
+        ),
+        (lambda one: one.respond("allow"), "session 'one' has no open request."),
+        (lambda one: one.respond("allow", "x-1"), "there is no request 'x-1'."),
+        (lambda one: one.respond("always", scope="galaxy"), "unknown scope 'galaxy'. Scopes: session, plan, project."),
+        (lambda one: one.respond("maybe"), "unknown answer 'maybe'."),
+    ],
+)
+async def test_what_cannot_be_done_is_said_in_a_whole_sentence(
+    home: Home, act: Callable[[ExecutionSession], Awaitable[object]], message: str
+) -> None:
+    async with started(home, "sdk", "say one") as one:
+        with pytest.raises(KasmonError) as refusal:
+            await act(one)
+
+    error = refusal.value
+    assert f"{error.message} {error.hint}".startswith(message)
+
+
+async def test_an_answer_can_be_free_text_and_a_rule_can_reach_the_project(home: Home) -> None:
+    async with started(home, "sdk", "question Which?|red|blue|...\nask git push\nsay over") as one:
+        await one.wait("asking", timeout_s=20)
+        await one.respond("choose", text="green")
+        await one.wait("asking", timeout_s=20)
+        await one.respond("always", scope="project")
+        await one.wait("idle", timeout_s=20)
+        await one.close()
+
+        answers = [event async for event, _ in one.events() if isinstance(event, RequestAnswered)]
+    assert [("green",), ()] == [answer.labels for answer in answers]
+    [rule] = await asyncio.to_thread(RuleBook(home.places.rules).read)
+    assert ("project", str(home.path)) == (rule.scope, rule.of)
 
 
 async def test_events_come_in_order_from_any_offset_and_end_with_the_agent(home: Home) -> None:

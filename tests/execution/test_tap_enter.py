@@ -92,9 +92,40 @@ async def test_an_enter_that_is_never_taken_is_said_with_the_text_that_still_sta
 ) -> None:
     async with box(known, "drop=99") as one:
         await one.send_keys("say on")
-        monkeypatch.setattr(terminal, "CALL_S", 0.3)
-        with pytest.raises(TimedOutError, match=r"the input box of 'box' still contains 'say on' 0\.3 s after Enter"):
+        monkeypatch.setattr(terminal, "CALL_S", 3.0)
+        with pytest.raises(TimedOutError, match=r"the input box of 'box' still contains 'say on' 3 s after Enter"):
             await one.tap_enter()
+
+
+async def test_enter_is_not_typed_while_the_box_shows_another_text(
+    known: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person has typed a draft."""
+    async with box(known, "draft=mine") as one:
+        await one.send_keys("say on")
+        monkeypatch.setattr(terminal, "CALL_S", 0.3)
+        with pytest.raises(TimedOutError, match=r"does not contain 'say on' .* Enter was not typed"):
+            await one.tap_enter()
+
+        assert "" == await asyncio.to_thread((known.path / "record").read_text)
+
+
+async def test_a_text_with_a_newline_is_one_prompt_and_the_next_text_another(known: Home) -> None:
+    async with box(known, "holds=0.5") as one:
+        for text in ("first\nline", "second"):
+            await one.send_keys(text)
+            await one.tap_enter()
+
+        assert ["first\nline", "second"] == await given(known, 2)
+
+
+async def test_a_box_that_is_drawn_late_gets_each_prompt_alone(known: Home) -> None:
+    async with box(known, "late=2.6", "holds=0.5") as one:
+        for text in ("first", "second", "third"):
+            await one.send_keys(text)
+            await one.tap_enter()
+
+        assert ["first", "second", "third"] == await given(known, 3)
 
 
 async def test_an_enter_without_text_waits_for_nothing(known: Home, monkeypatch: pytest.MonkeyPatch) -> None:

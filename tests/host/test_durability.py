@@ -22,12 +22,16 @@ from kasmon.backends.tmux.input import answer_delivery
 from kasmon.config.edit import put
 from kasmon.errors import RequestClosedError
 from kasmon.host.journal import async_writer
+from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.host.sandboxed.transitions import SandboxTransitions
 from kasmon.host.structured import host
 from kasmon.host.terminal import agent_runner
 from kasmon.model.commands import AgentCommand, Answer
-from kasmon.model.events import RequestAnswered
+from kasmon.model.events import RequestAnswered, SandboxMoved
 from kasmon.model.permission import Decision
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxRuntime
 from kasmon.store.rules import RuleBook
 from kasmon.supervisor.plans.start import apply_edit
 from tests.backends.asker import dialog
@@ -355,3 +359,35 @@ async def test_while_an_answer_is_on_its_way_to_the_disk_another_one_is_refused(
             layer.is_going.set()
         await answered
         await link.aclose()
+
+
+INTENDED = b'"step":"intended"'
+
+
+async def test_a_step_of_a_sandbox_is_on_disk_as_intended_before_its_backend_takes_it(
+    house: House, puppet: Puppet, layer: FileLayer
+) -> None:
+    async with house.hosting(puppet):
+        puppet.say(SandboxMoved(at=0.0, phase=SandboxPhase.CREATING, step="intended"))
+        await auntil(lambda: layer.has("write", LOG, INTENDED))
+        written = layer.first("write", LOG, INTENDED)
+        puppet.say(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING))
+        await auntil(lambda: layer.has("write", LOG, b'"phase":"running"'))
+
+    assert written < layer.first("fsync", LOG, since=written) < layer.first("write", LOG, b'"phase":"running"')
+
+
+async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_are_ended(
+    house: House, layer: FileLayer
+) -> None:
+    launch = house.wants(backend="puppet")
+    log_writer = LogWriter(await asyncio.to_thread(SessionLog, house.places, launch.session))
+    try:
+        log_writer.note(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING, runtime=SandboxRuntime(pid=1)))
+        await SandboxTransitions(house.places, launch, log_writer).expire("unused")
+        layer.note("processes ended")
+    finally:
+        await log_writer.aclose(10)
+
+    written = layer.first("write", LOG, INTENDED)
+    assert written < layer.first("fsync", LOG, since=written) < layer.first("processes ended")

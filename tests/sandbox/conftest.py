@@ -1,6 +1,7 @@
 """Jails for tests: each test has its own, and nothing of them is left after it. They never run as root."""
 
 import json
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from tests.sandbox.insides import ALONE, KINDS, Inside, of_kind
 from tests.sandbox.required import need_jail, nothing_is_left
 
 TINY = Path(__file__).with_name("tiny")
+OURS = Path(__file__).parents[2] / "kasmon" / "sandbox" / "guest"
+"""The programs that run inside."""
 NAMES = "abcdefghijkl"
 
 
@@ -142,9 +145,12 @@ def can_jail() -> None:
 
 
 @pytest.fixture
-def jail(can_jail: None) -> Iterator[Jail]:
+def jail(can_jail: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jail]:
     """Jails with the tiny agent inside; all that a test makes under the names of `policy` are gone after it."""
-    made = Jail(inside=TINY)
+    inside = tmp_path_factory.mktemp("inside")
+    for program in (TINY / "main.py", *(OURS / name for name in ("proxy_forwarder.py", "nodeproxy.js"))):
+        shutil.copy(program, inside)
+    made = Jail(inside=inside)
     assert made.ground.owner[0] != 0
     yield made
     for name in reversed(NAMES):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -98,6 +99,52 @@ def test_a_denial_names_the_exact_word_and_once_allows_it_without_keeping_it(
     answer(kasmon, request, "allow")
     assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
     assert entry not in policy_of(kasmon.places, lab).hosts
+
+
+def test_a_sandbox_made_without_hosts_asks_too(kasmon: Line, server: int) -> None:
+    """Its proxy starts at the first connection."""
+    session = SessionId(kasmon("sandbox", "create", "lab").out.split()[0])
+
+    assert "Could not resolve host" in run(kasmon, "curl -sS --noproxy '*' http://example.org/")
+    said = run(kasmon, "curl -sS http://example.org/")
+    assert f"kasmon sandbox allow {session} example.org" in said
+    answer(kasmon, asked(kasmon, session), "deny")
+    assert 0 == kasmon("sandbox", "allow", "lab", f"private:localhost:{server}").code
+    assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
+
+
+def test_the_answer_opens_a_sandbox_made_without_hosts(kasmon: Line) -> None:
+    session = SessionId(kasmon("sandbox", "create", "lab").out.split()[0])
+    run(kasmon, "curl -sS http://other.example:1/")
+    request = asked(kasmon, session)
+    assert "other.example:1" == request.input["entry"]
+    answer(kasmon, request, "always")
+
+    assert "is not on the list" not in run(kasmon, "curl -sS http://other.example:1/")
+    assert ("other.example:1",) == policy_of(kasmon.places, session).hosts
+
+
+RUNS = {
+    "bash": "curl -sS --max-time 10 {url}",
+    "python": "import urllib.request; print(urllib.request.urlopen('{url}', timeout=10).read().decode())",
+    "node": "console.log(await (await fetch('{url}')).text())",
+}
+
+
+def test_an_interpreter_that_runs_already_reaches_a_port_of_localhost_once_it_is_allowed(
+    kasmon: Line, server: int
+) -> None:
+    """Until then `localhost` is the sandbox itself, also for a node that has sent requests."""
+    kasmon("sandbox", "create", "lab", "--allow", "pypi")
+    runs = {lang: code.format(url=f"http://localhost:{server}/") for lang, code in RUNS.items() if shutil.which(lang)}
+
+    def outcomes() -> dict[str, bool]:
+        done = {lang: kasmon("sandbox", "run", "lab", "--lang", lang, code) for lang, code in runs.items()}
+        return {lang: "hello-from-outside" in each.out for lang, each in done.items()}
+
+    assert dict.fromkeys(runs, False) == outcomes()
+    assert 0 == kasmon("sandbox", "allow", "lab", f"private:localhost:{server}").code
+    assert dict.fromkeys(runs, True) == outcomes()
 
 
 def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(

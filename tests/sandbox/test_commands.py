@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.events import ContextReported
 from kasmon.model.permission import SessionId
+from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.tui.action import FooterOffer
+from kasmon.tui.notifications.alerts import alert
+from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.status_bars import is_offered
-from kasmon.tui.theme.look import ending
+from kasmon.tui.theme.look import ending, state_word
 from tests.cli.forker import Forker
 from tests.cli.line import KASMON, Line, on_terminal
 from tests.other_version import OLDER, OtherVersion
@@ -430,8 +434,17 @@ def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmo
     [row] = [each for each in kasmon.json("ls")["sessions"] if each["name"] == "lab"]
     [seen] = [each for each in look_once(kasmon.places).sessions if each.name == "lab"]
 
-    assert "ended (failed)" in kasmon("ls").out
-    assert "failed" == ending(seen)
+    for words in (["ls"], ["sandbox", "ls"], ["sandbox", "show", "lab"], ["show", "lab"], ["explain", "lab"]):
+        shown = kasmon(*words).out
+        assert "ended (failed)" in shown
+        assert "creating" not in shown
+    assert "/nowhere/at/all" in kasmon("sandbox", "show", "lab").out
+    assert "failed" == ending(seen) == state_word(seen)
+    [toast] = toasts({seen.id: replace(seen, state=SessionState.STARTING)}, [seen])
+    called = alert(seen, "crashed")
+    assert ["lab failed", "lab failed"] == [toast.title, called.title]
+    assert "/nowhere/at/all" in toast.text
+    assert "/nowhere/at/all" in called.text
     assert is_offered(FooterOffer.ENDED, seen, is_somewhere=True, has_sessions=True)
     assert 0 == kasmon("rm", row["id"]).code
     assert [] == kasmon.json("ls")["sessions"]

@@ -128,6 +128,10 @@ async def test_a_creation_that_failed_is_removed_by_its_key(failed: None, app: K
     async with app.run_test(size=(140, 40), notifications=True) as pilot:
         await until_state(app, "lab", SessionState.ENDED)
         await until_text(pilot, "failed")
+        rows = [line for line in text_of(app).splitlines() if "lab" in line]
+        assert rows
+        assert not any("crashed" in row for row in rows)
+        assert "expired" not in text_of(app)
         await pilot.press("X")
         await until_text(pilot, "y remove")
         shown_at = app.clock.ticking()

@@ -20,12 +20,11 @@ from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.port_forward import NetworkConnector, PortForward
 from kasmon.sandbox.shared.host_folders import HostFolders
-from tests.sandbox.conftest import TINY, Inmate, policy
+from tests.sandbox.conftest import OURS, TINY, Inmate, policy
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandboxes
 
-OURS = Path(__file__).parents[2] / "kasmon" / "sandbox" / "guest"
 ASK = """
 import os, subprocess
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
@@ -75,12 +74,21 @@ def secure(tmp_path: Path) -> Iterator[int]:
         serves.shutdown()
 
 
+FORWARDED = """
+import os, sys
+inside = os.path.dirname(os.path.abspath(__file__))
+python = [sys.executable, "-I", "-S"]
+os.execv(sys.executable, [*python, inside + "/proxy_forwarder.py", "--", *python, inside + "/tiny.py"])
+"""
+
+
 @pytest.fixture
 def outward(jail: Jail, tmp_path: Path) -> Callable[..., Inmate]:
     """Makes a jail that has a way out: `outward("b", hosts=("example.org",))`."""
     folder = tmp_path / "inside"
     folder.mkdir()
-    shutil.copy(TINY / "main.py", folder)
+    shutil.copy(TINY / "main.py", folder / "tiny.py")
+    (folder / "main.py").write_text(FORWARDED)
     for name in ("proxy_forwarder.py", "nodeproxy.js"):
         shutil.copy(OURS / name, folder)
     jail.ground = HostFolders(jail.places, folder)
@@ -103,8 +111,13 @@ def way_of(inmate: Inmate) -> Path:
 def test_a_jail_has_no_network_until_it_is_given_one(outward: Callable[..., Inmate], server: int) -> None:
     alone = outward()
 
-    assert "Could not resolve host" in curl(alone, "http://example.org/")
-    assert "Failed to connect" in curl(alone, f"http://127.0.0.1:{server}/")
+    assert "Could not resolve host" in curl(alone, "--noproxy", "*", "http://example.org/")
+    assert "Failed to connect" in curl(alone, "--noproxy", "*", f"http://127.0.0.1:{server}/")
+    assert not proxy_control.is_running(way_of(alone))
+    assert "is not on the list" in curl(alone, "http://example.org/")
+    assert "is not on the list" in curl(alone, f"http://localhost.localdomain:{server}/")
+    os.kill(alone.runtime.pid, signal.SIGKILL)
+    until(lambda: not proxy_control.is_running(way_of(alone)))
 
 
 def test_it_reaches_who_is_on_its_list_and_nobody_else(outward: Callable[..., Inmate], server: int) -> None:

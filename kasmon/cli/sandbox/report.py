@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.json_objects import session_object
-from kasmon.cli.output.table import age, counted
+from kasmon.cli.output.table import age, counted, state_words
 from kasmon.model.commands import Mode
 from kasmon.model.sandbox.policy import MIB
 from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict, origin_words
@@ -94,8 +95,8 @@ def origin_object(origin: ForkOrigin | None) -> dict[str, Any] | None:
 def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
     """Return one sandbox as a line."""
     housing = session.housing
-    parts = [session.id, session.name, session.sandbox or "", session.state.value]
-    if housing is not None:
+    parts = [session.id, session.name, session.sandbox or "", state_words(session, utf8=is_utf8())]
+    if housing is not None and not session.has_failed_to_start:
         parts += [housing.phase.value, counted(housing.checkpoints_counted, "checkpoint")]
         parts += [_used(housing.usage)] if housing.usage and not housing.is_asleep else []
     if housing is not None and housing.is_asleep and not housing.held:  # a restored one is obsolete
@@ -114,8 +115,9 @@ def snapshot_words(judged: SnapshotVerdict, now: float) -> str:
 def about(session: Session, remembered: StoredSnapshots, points: Sequence[CheckpointSummary], now: float) -> list[str]:
     """Return all details of one sandbox, a line each; times as ages."""
     housing = session.housing
-    lines = [f"{session.id}  {session.name}  {session.sandbox or 'no sandbox'}  {session.state.value}"]
-    if housing is not None:
+    lines = [f"{session.id}  {session.name}  {session.sandbox or 'no sandbox'}  {state_words(session, utf8=is_utf8())}"]
+    lines += [f"why         {session.end_why}"] if session.has_failed_to_start else []
+    if housing is not None and not session.has_failed_to_start:
         held = " (in RAM)" if housing.held else ""
         lines.append(f"phase       {housing.phase.value}{held}")
         lines += [f"to come     {line}" for line in _to_come(session, now)]

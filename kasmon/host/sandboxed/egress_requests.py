@@ -166,7 +166,7 @@ class EgressRequests:
         """Allow the hosts of its policy, and *once*. Blocks."""
         policy = policy_of(self._places, self._session)
         tier = tiers.load(policy.tier, self._places)
-        if policy.hosts and isinstance(tier, EgressTier):
+        if isinstance(tier, EgressTier):
             tier.allow(msgspec.structs.replace(policy, hosts=(*policy.hosts, *once)))
 
     async def _keep_in_policy(self, entry: str) -> None:

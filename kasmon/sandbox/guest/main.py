@@ -1,6 +1,7 @@
 """Entry point of the guest program: it serves requests on a socket, and runs code only in interpreters.
 
     python3 -I -S main.py            the guest program: KASMON_LISTEN_FD is a listening socket, KASMON_READY_FD a pipe
+    python3 -I -S main.py forward    the same; it also starts the forwarder to the egress proxy, on demand
     python3 main.py python           the python interpreter, as the guest program starts it
 
 It writes `R` to the pipe once it serves. This folder requires Python 3.11 and its standard library, and nothing else of
@@ -21,7 +22,7 @@ def main() -> None:
     else:
         from kasmon.sandbox.guest.requests import serve
 
-        serve()
+        serve(forwards=sys.argv[1:] == ["forward"])
 
 
 def _know_ourselves(folder: str) -> None:

@@ -10,7 +10,6 @@ const https = require('https');
 
 const { env } = process;
 const proxy = parsed(env.https_proxy || env.http_proxy);
-const spared = new Set((env.no_proxy || '').split(',').map((host) => host.trim().toLowerCase()));
 const KNOWN = Symbol.for('undici.globalDispatcher.1');
 
 if (proxy) {
@@ -22,8 +21,10 @@ function parsed(url) {
   try { return new URL(url); } catch { return null; }
 }
 
+// Reads the variable each time: what is allowed may change while the program runs.
 function isFar(host) {
-  return Boolean(host) && !spared.has(String(host).toLowerCase().replace(/^\[|\]$/g, ''));
+  const spared = (env.no_proxy || '').split(',').map((name) => name.trim().toLowerCase());
+  return Boolean(host) && !spared.includes(String(host).toLowerCase().replace(/^\[|\]$/g, ''));
 }
 
 // Open a connection to `host` through the proxy, by CONNECT.

@@ -1,7 +1,8 @@
 """Forwards connections of programs in a sandbox from the proxy's port to the socket that leads outside.
 
-Runs inside, on the standard library alone: `python3 -I -S proxy_forwarder.py [-- PROGRAM ARGUMENT...]`. With a program
-it listens, forks into the background, and executes that program. Connections to 127.0.0.1:3128 go to the socket at
+Runs inside, on the standard library alone: `python3 -I -S proxy_forwarder.py [-- PROGRAM ARGUMENT... | LISTENER]`. With
+a program it listens, forks into the background, and executes that program. LISTENER is a descriptor of a listening
+socket; without one it makes its own. Connections to 127.0.0.1:3128 go to the socket at
 `KASMON_PROXY`. Where that is absent, the sandbox has no network, and a connection ends at once. It is one process with
 one thread, so it uses little of the sandbox's limits.
 """
@@ -129,14 +130,11 @@ class ProxyForwarder:
                 each.sock.close()
 
 
-def relay(environment: "os._Environ[str]") -> ProxyForwarder:
+def relay(environment: "os._Environ[str]", listener: socket.socket | None = None) -> ProxyForwarder:
     """Return a listening forwarder; clients wait in the backlog until it serves."""
     made = ProxyForwarder(environment.get("KASMON_PROXY", "/run/kasmon/proxy.sock"))
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", int(environment.get("KASMON_PROXY_PORT", PROXY_PORT))))
-    listener.listen(64)
-    made.listen(listener)
+    port = int(environment.get("KASMON_PROXY_PORT", PROXY_PORT))
+    made.listen(listener or socket.create_server(("127.0.0.1", port), backlog=64))
     return made
 
 
@@ -152,6 +150,8 @@ def leave(ours: set[int]) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    if arguments and arguments[0].isdigit():
+        relay(os.environ, socket.socket(fileno=int(arguments[0]))).serve()
     made = relay(os.environ)
     if arguments[:1] == ["--"] and arguments[1:]:
         left, leaves = os.pipe()

@@ -5,11 +5,12 @@ import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 
 from kasmon.sandbox.guest.bash import BashInterpreter
-from kasmon.sandbox.guest.children import is_open
+from kasmon.sandbox.guest.children import is_open, spawn, surroundings
 from kasmon.sandbox.guest.client import GuestConnection
 from kasmon.sandbox.guest.confinement import looked
 from kasmon.sandbox.guest.environment import GuestEnvironment
@@ -27,12 +28,15 @@ from kasmon.sandbox.guest.turn import GuestTurn
 from kasmon.sandbox.guest.worker_interpreters import node_interpreter, python_interpreter
 
 PROTOCOL = 1
+PROXY_PORT = 3128
+LISTENER = 3
+"""The descriptor of the forwarder's listening socket, in the forwarder."""
 CLIENTS = 256
 """Most clients at a time; further connections are closed at once."""
 
 
-def serve() -> None:
-    """Serve on the inherited listening socket, forever."""
+def serve(*, forwards: bool = False) -> None:
+    """Serve on the inherited listening socket, forever. With *forwards*, start the proxy forwarder on demand."""
     for usual in (0, 1, 2):
         if not is_open(usual):
             os.open("/dev/null", os.O_RDWR)
@@ -43,6 +47,8 @@ def serve() -> None:
     if ready:
         os.set_inheritable(int(ready), False)
     desk = RequestRouter(listening)
+    if forwards:
+        desk.forward_on_demand()
     signal.signal(signal.SIGTERM, lambda *_: desk.shut())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -96,6 +102,22 @@ class RequestRouter:
             **self._processes.acts,
         }
         self.loop.watch(listening.fileno(), self._accept)
+
+    def forward_on_demand(self) -> None:
+        """Start the forwarder at the first connection to its port; that connection waits in the backlog.
+
+        It takes 5 MB, and most sandboxes never connect.
+        """
+        listener = socket.create_server(("127.0.0.1", PROXY_PORT), backlog=64)
+        program = f"{__file__.rpartition('/')[0]}/proxy_forwarder.py"
+
+        def start() -> None:
+            self.loop.forget(listener.fileno())
+            with listener:
+                argv = [sys.executable, "-I", "-S", program, str(LISTENER)]
+                spawn(argv, surroundings({}), {LISTENER: listener.fileno()})
+
+        self.loop.watch(listener.fileno(), start)
 
     def shut(self) -> None:
         """End all processes started in here, and this one."""

@@ -43,6 +43,8 @@ from kasmon.sandbox.shared.processes import lives, started_at
 from kasmon.sandbox.shared.program_files import needed
 
 BUILT: Final = "a jail shares this machine's kernel: it does not protect against kernel exploits"
+FORWARDER: Final = (PYTHON, "-I", "-S", f"{INSIDE}/proxy_forwarder.py", "--")
+"""The prefix of a command inside: it starts the forwarder that leads programs to the egress proxy."""
 LIMIT_S: Final = 10.0
 LOOSE: Final = "no control group limits memory and CPU here: each process has its own memory limit"
 
@@ -120,11 +122,11 @@ class Jail:
             view = _add_context_files(self.ground, self.places, view, session)
             group, held = self._session_files(policy).make_group(view.size)
             data_bytes = 0 if held.memory else view.size.memory_bytes
-            agent = [PYTHON, "-I", "-S", f"{INSIDE}/main.py"]
+            agent = [PYTHON, "-I", "-S", f"{INSIDE}/main.py", "forward"]
             init = start(
                 program,
                 view,
-                [*build_limit_prefix(view.size, data_bytes=data_bytes), *_build_proxy_prefix(policy), *agent],
+                [*build_limit_prefix(view.size, data_bytes=data_bytes), *agent],
                 filter_=seccomp.build_filter(platform.machine()),
                 owner=self.ground.owner,
                 sockets={"KASMON_LISTEN_FD": self.ground.socket(session)},
@@ -202,7 +204,7 @@ class Jail:
             most = max(view.size.memory_bytes, AGENT_BYTES)
             command = [
                 *build_limit_prefix(view.size, data_bytes=0 if held.memory else most),
-                *_build_proxy_prefix(policy),
+                *FORWARDER,
                 need.program,
                 *argv[1:],
             ]
@@ -302,17 +304,20 @@ class Jail:
         """Restrict the running jail's network access to the hosts of *policy* from now on.
 
         Raises:
-            UnableError: if the jail was created without network access.
+            UnableError: if the jail does not run, or an earlier version created it without a proxy.
             UsageError: if the policy's hosts are not a valid list.
-            SandboxError: if its proxy does not answer.
+            SandboxError: if its proxy cannot be started, or does not answer.
         """
-        folder = self._session_files(policy).gate
-        if not proxy_control.is_running(folder):
+        files = self._session_files(policy)
+        first = files.first_process()
+        if first is None or not proxy_control.socket_in(files.gate).parent.is_dir():
             raise UnableError(
-                "this sandbox was created without network access.",
+                "this sandbox has no egress proxy.",
                 hint="The next sandbox of its session will have network access.",
             )
-        proxy_control.allow(folder, policy.hosts)
+        files.open_gate(policy)
+        if policy.hosts:
+            proxy_control.bind_to_process(files.gate, first)
 
     def belongs(self, policy: SandboxPolicy, pid: int) -> None:
         """Make the egress proxy end with the jail whose first process is *pid*.
@@ -324,11 +329,11 @@ class Jail:
 
     def refusals(self, policy: SandboxPolicy, since: float) -> str:
         """Return which hosts were refused after *since* and how to allow them; empty if none."""
-        return proxy_control.hint(self._session_files(policy).gate, since) if policy.hosts else ""
+        return proxy_control.hint(self._session_files(policy).gate, since)
 
     def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
-        """Return the connections refused since its proxy was set up, oldest first; empty without network access."""
-        return proxy_control.denials(self._session_files(policy).gate) if policy.hosts else ()
+        """Return the connections refused since its proxy was set up, oldest first."""
+        return proxy_control.denials(self._session_files(policy).gate)
 
     def ports(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> NetworkConnector:
         """Return a connector to the ports of the jail of *runtime*; it needs no help from inside.
@@ -389,11 +394,6 @@ class Jail:
 
 def _label(policy: SandboxPolicy) -> str:
     return f"the jail of {policy.session!r}"
-
-
-def _build_proxy_prefix(policy: SandboxPolicy) -> list[str]:
-    """Return the prefix of a command inside that has network access: a forwarder to the egress proxy."""
-    return [PYTHON, "-I", "-S", f"{INSIDE}/proxy_forwarder.py", "--"] if policy.hosts else []
 
 
 def _add_context_files(

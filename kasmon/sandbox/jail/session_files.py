@@ -77,11 +77,17 @@ class JailFiles:
     def open_gate(self, policy: SandboxPolicy) -> Path:
         """Open its egress proxy and return the folder that the jail sees.
 
+        Without hosts the proxy starts at the jail's first connection: most such jails never connect.
+
         Raises:
             UsageError: if the policy's hosts are not a valid list.
             SandboxError: if no proxy could be started.
         """
-        return gate.open_proxy(self.gate, self.session, policy.hosts, owner=self.ground.owner).inside
+        owner = self.ground.owner
+        if policy.hosts:
+            return gate.open_proxy(self.gate, self.session, policy.hosts, owner=owner).inside
+        gate.open_on_demand(self.gate, self.session, owner=owner, find_sandbox=self.first_process)
+        return self.gate / "inside"
 
     def clear(self) -> None:
         """Remove all files except for the home and the workspace. Idempotent.

@@ -50,10 +50,9 @@ def build_jail_view(
 ) -> tuple[FilesystemView, tuple[str, ...]]:
     """Return the view of the jail of *policy*, and notices; opens its egress proxy."""
     doors, known = dict(doors), dict(variables or {})
-    if policy.hosts:
-        host_folders.make(policy.session)
-        doors[proxy_control.MOUNTED] = str(JailFiles(host_folders, policy.session).open_gate(policy))
-        known = proxy_control.add_proxy_variables(known, policy.hosts)
+    host_folders.make(policy.session)
+    doors[proxy_control.MOUNTED] = str(JailFiles(host_folders, policy.session).open_gate(policy))
+    known = proxy_control.add_proxy_variables(known, policy.hosts)
     return build_view(host_folders, policy, workdir, doors=doors, variables=known, programs=programs)
 
 

@@ -115,17 +115,13 @@ class ManagedSandbox:
             cap=cap,
             run=run,
         )
-        if (
-            self.policy.hosts
-            and isinstance(self.tier, EgressTier)
-            and (refused := self.tier.refusals(self.policy, began_at))
-        ):
+        if isinstance(self.tier, EgressTier) and (refused := self.tier.refusals(self.policy, began_at)):
             return msgspec.structs.replace(ran, hint=f"{ran.hint} {refused}".strip())
         return ran
 
     def _add_proxy_variables(self, variables: Mapping[str, str]) -> Mapping[str, str]:
         """Return *variables* with the hosts to reach without a proxy: that list may have changed since the start."""
-        is_gated = self.policy.hosts and isinstance(self.tier, EgressTier)
+        is_gated = isinstance(self.tier, EgressTier)
         return {**not_proxied(self.policy.hosts), **variables} if is_gated else variables
 
     def _refresh(self) -> None:

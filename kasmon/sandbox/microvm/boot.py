@@ -105,7 +105,7 @@ def greet(vm_files: VmFiles, *, is_another: bool = False, is_nobodys: bool = Fal
     """
     words: dict[str, object] = {"chance": secrets.token_hex(CHANCE_BYTES), "is_another": is_another}
     if not is_nobodys:
-        words["way_out"] = bool(vm_files.policy.hosts)
+        words["way_out"] = True
         words["programs"] = vm_files.programs.exists()
         words["folders"] = {
             name: {"at": bind.target, "writable": bind.writable} for name, bind in vm_files.folders.items()

@@ -182,7 +182,7 @@ class MicroVm:
         brought = program_disks.prepare_program(argv, variables)
         known = {**own_variables(variables), **brought.variables}
         own = {name: value for name, value in known.items() if not name.startswith("LC_")}
-        own |= proxy_control.add_proxy_variables(own, policy.hosts) if policy.hosts else {}
+        own |= proxy_control.add_proxy_variables(own, policy.hosts)
         return FittedProgram(  # without LC_*: the image has no locales
             argv=brought.argv,
             workdir=WORKSPACE,
@@ -347,11 +347,11 @@ class MicroVm:
 
     def refusals(self, policy: SandboxPolicy, since: float, /) -> str:
         """Return which hosts were refused after *since* and how to allow them; empty if none."""
-        return proxy_control.hint(self._gate(policy), since) if policy.hosts else ""
+        return proxy_control.hint(self._gate(policy), since)
 
     def denials(self, policy: SandboxPolicy) -> tuple[Denial, ...]:
-        """Return the connections refused since its proxy was set up, oldest first; empty without network access."""
-        return proxy_control.denials(self._gate(policy)) if policy.hosts else ()
+        """Return the connections refused since its proxy was set up, oldest first."""
+        return proxy_control.denials(self._gate(policy))
 
     def allow(self, policy: SandboxPolicy, /) -> None:
         """Allow the hosts of *policy* from now on, even if the sandbox had no network access before.
@@ -364,8 +364,7 @@ class MicroVm:
             proxy_control.allow(self._gate(policy), policy.hosts)
         elif (runtime := self._vm_files(policy).runtime()) is not None:
             self._open_gate(policy, runtime.pid)
-            if policy.hosts:
-                greet(self._vm_files(policy))
+            greet(self._vm_files(policy))
             self._surrounded(policy, runtime)
 
     # Its parts.
@@ -377,20 +376,18 @@ class MicroVm:
         return self._vm_files(policy).gate
 
     def _open_gate(self, policy: SandboxPolicy, pid: int = 0) -> None:
-        """Open the proxy if *policy* has hosts; it ends with process *pid*."""
-        if policy.hosts:
-            proxy_control.open_proxy(self._gate(policy), policy.session, policy.hosts, owner=self.ground.owner)
-            if pid:
-                proxy_control.bind_to_process(self._gate(policy), pid)
+        """Open the proxy; it ends with process *pid*, if that is known."""
+        proxy_control.open_proxy(self._gate(policy), policy.session, policy.hosts, owner=self.ground.owner)
+        if pid:
+            proxy_control.bind_to_process(self._gate(policy), pid)
 
     def _surrounded(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
-        """Set the proxy variables in a running sandbox, if *policy* has hosts."""
-        if policy.hosts:
-            inside = GuestChannel(runtime.socket)
-            try:
-                inside.surround(proxy_control.add_proxy_variables({}, policy.hosts))
-            finally:
-                inside.close()
+        """Set the proxy variables in a running sandbox."""
+        inside = GuestChannel(runtime.socket)
+        try:
+            inside.surround(proxy_control.add_proxy_variables({}, policy.hosts))
+        finally:
+            inside.close()
 
     def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):

@@ -6,6 +6,7 @@ appears there again), the control socket, the record of its process, and the log
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +43,14 @@ NODE_ALSO: Final = "--require /opt/kasmon/nodeproxy.js"
 READY_S: Final = 10.0
 ANSWER_S: Final = 5.0
 END_S: Final = 3.0
+LOOK_S: Final = 60.0
+"""How often a process that waits for a sandbox's first connection checks whether the sandbox still exists."""
+
+log = logging.getLogger(__name__)
+_unstarted: dict[Path, socket.socket] = {}
+"""The folders whose proxy this process starts at the first connection -> the socket that the sandbox connects to."""
+_binding = threading.Lock()
+"""Held while a folder's sockets are made: both belong to one proxy."""
 
 
 def socket_in(folder: Path) -> Path:
@@ -106,27 +115,95 @@ def open_proxy(
             raise SandboxError(f"the egress proxy of {session!r} could not be recorded", str(error)) from error
     _end_proxy(folder)
     is_new = not folder.exists()
-    owner = owner if os.geteuid() == 0 else None
     try:
-        for path in (folder, folder / "inside"):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = folder / "denied.jsonl"
-        if not log.exists():
-            write_private(log, b"")
         with contextlib.ExitStack() as kept:
-            door = kept.enter_context(_listen(socket_in(folder)))
-            control = kept.enter_context(_listen(folder / "control.sock"))
-            if owner:
-                for path in (folder, folder / "inside", socket_in(folder)):
-                    os.chown(path, *owner, follow_symlinks=False)
-            handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-            kept.callback(os.close, handle)
-            pid = _start_proxy(session, hosts, owner, door.fileno(), control.fileno(), handle)
+            with _binding:
+                door = kept.enter_context(_listen_for_sandbox(folder, owner))
+                control = kept.enter_context(_listen(folder / "control.sock"))
+                _stop_waiting(folder)
+            pid = _start_proxy(folder, session, hosts, owner, door, control)
         return _write_record(folder, pid)
     except OSError as error:
         if is_new:  # otherwise a sandbox may have it mounted
             close_proxy(folder)
         raise SandboxError(f"the egress proxy of {session!r} could not be started", str(error)) from error
+
+
+def open_on_demand(
+    folder: Path, session: str, *, owner: tuple[int, int] | None = None, find_sandbox: Callable[[], int | None]
+) -> None:
+    """Start a proxy that permits no host in *folder*, at the sandbox's first connection; that connection waits.
+
+    A running proxy gets the empty list. The waiting ends with this process; call it again in the next one.
+
+    Args:
+        folder: as for `open_proxy`.
+        session: as for `open_proxy`.
+        owner: as for `open_proxy`.
+        find_sandbox: returns the sandbox's outermost process, with which the proxy ends.
+
+    Raises:
+        SandboxError: if the socket cannot be made.
+    """
+    if is_running(folder):
+        allow(folder, ())
+        return
+    with _binding:
+        if folder in _unstarted:
+            return
+        try:
+            door = _unstarted[folder] = _listen_for_sandbox(folder, owner)
+        except OSError as error:
+            raise SandboxError(f"the egress proxy of {session!r} could not be set up", str(error)) from error
+    threading.Thread(
+        target=_start_on_connection,
+        args=(folder, session, owner, door, os.lstat(socket_in(folder)).st_ino, find_sandbox),
+        name=f"starts the proxy of {session}",
+        daemon=True,
+    ).start()
+
+
+def _start_on_connection(
+    folder: Path,
+    session: str,
+    owner: tuple[int, int] | None,
+    door: socket.socket,
+    inode: int,
+    find_sandbox: Callable[[], int | None],
+) -> None:
+    try:
+        with door:
+            while not _wait_readable(door.fileno(), LOOK_S) and _has_socket(folder, inode):
+                pass
+            with _binding:
+                if not _has_socket(folder, inode):  # the sandbox is gone, or another proxy serves it
+                    return
+                control = _listen(folder / "control.sock")
+            with control:
+                pid = _start_proxy(folder, session, (), owner, door, control)
+        _write_record(folder, pid)
+        if (first := find_sandbox()) is not None:
+            bind_to_process(folder, first)
+    except (OSError, SandboxError):
+        log.warning("the egress proxy of %s could not be started", session, exc_info=True)
+    finally:
+        with _binding:
+            if _unstarted.get(folder) is door:
+                del _unstarted[folder]
+
+
+def _has_socket(folder: Path, inode: int) -> bool:
+    try:
+        return os.lstat(socket_in(folder)).st_ino == inode
+    except OSError:
+        return False
+
+
+def _stop_waiting(folder: Path) -> None:
+    """End the wait for the first connection in *folder*, if this process waits."""
+    if (door := _unstarted.pop(folder, None)) is not None:
+        with contextlib.suppress(OSError):
+            door.shutdown(socket.SHUT_RDWR)  # its thread wakes, and finds another socket or none
 
 
 def is_running(folder: Path) -> bool:
@@ -191,7 +268,9 @@ def hint(folder: Path, since: float) -> str:
 def close_proxy(folder: Path) -> None:
     """End the proxy in *folder* and remove the folder, with the log of refusals. Idempotent."""
     _end_proxy(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    with _binding:
+        shutil.rmtree(folder, ignore_errors=True)
+        _stop_waiting(folder)
 
 
 def _end_proxy(folder: Path) -> None:
@@ -209,33 +288,53 @@ def _end_proxy(folder: Path) -> None:
             time.sleep(0.005)
 
 
+def _listen_for_sandbox(folder: Path, owner: tuple[int, int] | None) -> socket.socket:
+    """Create *folder* where it is missing, and return the listening socket that the sandbox connects to."""
+    for path in (folder, folder / "inside"):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    door = _listen(socket_in(folder))
+    if owner and os.geteuid() == 0:
+        for path in (folder, folder / "inside", socket_in(folder)):
+            os.chown(path, *owner, follow_symlinks=False)
+    return door
+
+
 def _listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         raise OSError(f"the socket's path {str(path)!r} has more than {SOCKET_PATH_BYTES} bytes")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    old = os.umask(0o177)
     try:
         listener.bind(os.fspath(path))
+        path.chmod(0o600)  # no umask: that is the whole process's, and other threads create folders meanwhile
     except OSError:
         listener.close()
         raise
-    finally:
-        os.umask(old)
     listener.listen(128)
     return listener
 
 
-def _start_proxy(session: str, hosts: Sequence[str], owner: tuple[int, int] | None, *handles: int) -> int:
-    """Start the proxy on its sockets and its log; return its pid once it serves.
+def _start_proxy(
+    folder: Path,
+    session: str,
+    hosts: Sequence[str],
+    owner: tuple[int, int] | None,
+    door: socket.socket,
+    control: socket.socket,
+) -> int:
+    """Start the proxy on its sockets and the log in *folder*; return its pid once it serves.
 
     Raises:
         OSError: if it does not start.
     """
+    denied = folder / "denied.jsonl"
+    if not denied.exists():
+        write_private(denied, b"")
+    refusals = os.open(denied, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
     ready, tells = os.pipe()
-    door, control, log = handles
-    given: dict[str, object] = {"session": session, "hosts": list(hosts), "user": owner}
-    given |= {"door": door, "control": control, "log": log, "ready": tells}
+    handles = {"door": door.fileno(), "control": control.fileno(), "log": refusals, "ready": tells}
+    user = owner if os.geteuid() == 0 else None
+    given = {"session": session, "hosts": list(hosts), "user": user, **handles}
     try:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "kasmon.sandbox.network.proxy"],
@@ -244,7 +343,7 @@ def _start_proxy(session: str, hosts: Sequence[str], owner: tuple[int, int] | No
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={name: os.environ[name] for name in ("PATH", "LC_ALL", "LANG", "PYTHONPATH") if name in os.environ},
-            pass_fds=[*handles, tells],
+            pass_fds=list(handles.values()),
             start_new_session=True,
         )
         os.close(tells)
@@ -254,7 +353,7 @@ def _start_proxy(session: str, hosts: Sequence[str], owner: tuple[int, int] | No
             child.stdin.write(json.dumps(given).encode() + b"\n")
         threading.Thread(target=child.wait, name=f"reaps proxy {child.pid}", daemon=True).start()
         with open(ready, "rb", closefd=False) as pipe:
-            said = pipe.read(1) if _wait_readable(ready) else None
+            said = pipe.read(1) if _wait_readable(ready, READY_S) else None
         if said != b"1":
             child.kill()
             raise OSError(
@@ -262,15 +361,16 @@ def _start_proxy(session: str, hosts: Sequence[str], owner: tuple[int, int] | No
             )
         return child.pid
     finally:
+        os.close(refusals)
         os.close(ready)
         if tells >= 0:
             os.close(tells)
 
 
-def _wait_readable(handle: int) -> bool:
+def _wait_readable(handle: int, limit_s: float) -> bool:
     import select  # only needed to start a proxy
 
-    return bool(select.select([handle], [], [], READY_S)[0])
+    return bool(select.select([handle], [], [], limit_s)[0])
 
 
 def _write_record(folder: Path, pid: int) -> EgressProxyHandle:

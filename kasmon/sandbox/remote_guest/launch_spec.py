@@ -176,6 +176,14 @@ def volatile(path: str, content: bytes, mode: int) -> dict[str, object]:
     return {"path": path, "data": base64.b64encode(content).decode("ascii"), "mode": mode}
 
 
+def is_front(pid: int) -> bool:
+    """Whether process *pid* is a stdio proxy."""
+    try:
+        return FRONT.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
 def stay(session_folder: Path) -> RemoteAgentStatus | None:
     """Return the last recorded status of the agent of *session_folder*; None if there is none."""
     try:

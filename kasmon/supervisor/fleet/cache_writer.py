@@ -60,6 +60,7 @@ class FleetCacheWriter:
         self._index.close()
         self._lock.let_go()
         self._has_lock = False
+        self._due_at = time.monotonic() + self._every_s
 
     def _write(self, fleet_index: FleetIndex) -> None:
         if not (self._changed or self._gone):

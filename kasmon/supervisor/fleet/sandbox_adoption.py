@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
@@ -22,19 +23,42 @@ def orphans(sessions: Iterable[Session]) -> list[Session]:
 
 
 def unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
-    """Return sessions whose host was killed while creating or ending their sandbox, and left processes. Blocks."""
+    """Return sessions whose killed host left processes of a sandbox that no other host will use. Blocks.
+
+    The host was creating or ending the sandbox, or an agent's front process ended with it and left a microVM.
+    """
     from kasmon.sandbox.shared.host_folders import HostFolders  # only imported if there is a sandbox
     from kasmon.sandbox.shared.processes import holder
 
-    found = [each for each in sessions if each.mode is Mode.INTERPRETER and _may_be_unfinished(each)]
+    found = [each for each in sessions if _may_be_unfinished(each)]
     host_folders = HostFolders(places) if found else None
     return [
         each
         for each in found
         if host_folders is not None
         and holder(host_folders.of(each.id) / "lock") is not None
-        and lock_holder(places.host_lock(each.id)) is None
+        and lock_holder(_host_lock(places, each)) is None
+        and not (each.mode is not Mode.INTERPRETER and _has_use(places, each, host_folders.of(each.id)))
     ]
+
+
+def _has_use(places: Paths, session: Session, folder: Path) -> bool:
+    """Whether the machine of an agent is of use: its front process lives, or its memory snapshot can be resumed."""
+    from kasmon.sandbox import tiers  # rarely needed: imports all tiers
+    from kasmon.sandbox.base import RecordTier
+    from kasmon.sandbox.remote_guest.launch_spec import is_front, stay
+    from kasmon.supervisor.sandboxes.create import policy_of_session
+
+    status = stay(folder)
+    if status is not None and is_front(status.front):
+        return True
+    policy = policy_of_session(places, session.id)
+    tier = tiers.load(policy.tier, places)
+    return isinstance(tier, RecordTier) and tier.kept(policy) is not None
+
+
+def _host_lock(places: Paths, session: Session) -> Path:
+    return places.tmux_host_lock if session.mode is Mode.TMUX else places.host_lock(session.id)
 
 
 def end_unfinished(places: Paths, session: Session) -> None:
@@ -48,7 +72,7 @@ def end_unfinished(places: Paths, session: Session) -> None:
     from kasmon.sandbox import tiers
     from kasmon.supervisor.sandboxes.create import policy_of_session  # imports all tiers; the dashboard starts without
 
-    lock = HostLock(places.host_lock(session.id))
+    lock = HostLock(_host_lock(places, session))
     try:
         if not lock.take():
             return
@@ -61,7 +85,12 @@ def end_unfinished(places: Paths, session: Session) -> None:
 
 
 def _may_be_unfinished(session: Session) -> bool:
-    """Whether its sandbox's processes are abandoned: it never ran, was being created, or the session has ended."""
+    """Whether its sandbox's processes may be abandoned: it never ran, was being created, or the session has ended.
+
+    A jail ends with its agent's front process, and a microVM does not.
+    """
+    if session.mode is not Mode.INTERPRETER:
+        return session.sandbox == "microvm" and session.state in (SessionState.ENDED, SessionState.LOST)
     housing = session.housing
     return session.state is SessionState.ENDED or housing is None or housing.phase is SandboxPhase.CREATING
 

@@ -113,7 +113,10 @@ class FleetWatch:
         return self._cache_writer is not None and self._cache_writer.holds
 
     def close(self) -> None:
-        """Update the cache and release its lock; idempotent."""
+        """Update the cache and release its lock, so that another process can write it; idempotent.
+
+        A later `look` tries to get the lock again.
+        """
         with self._busy:
             if self._cache_writer is not None:
                 self._cache_writer.close(self._fleet_index)

@@ -14,7 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line, redact
-from kasmon.tui.theme.look import ending, foremost, session_label, state_name
+from kasmon.tui.theme.look import ending, foremost, session_label, state_name, state_word
 
 GATHER_S: Final = 1.0
 """How long the first alert waits for others to be merged with, in seconds."""
@@ -143,7 +143,7 @@ def alert(session: Session, kind: str) -> Alert:
     titles = {
         "asking": f"{name} has a request",
         "lost": f"Lost contact with {name}",
-        "crashed": f"{name} crashed",
+        "crashed": f"{name} {state_word(session)}",
         "stuck": f"{name} may be stuck",
         "unsure": f"{name}: status unknown",
         "limited": f"{name} reached a usage limit",
@@ -154,7 +154,7 @@ def alert(session: Session, kind: str) -> Alert:
             ask = foremost(session)
             what = f"{ask.tool} {ask.title}".strip() if ask else session.last_line
         case "crashed":
-            what = ending(session)
+            what = session.end_why if session.has_failed_to_start else ending(session)
         case "stuck":
             what = session.stuck_why
         case "unsure":

@@ -8,7 +8,7 @@ import msgspec
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import ending, foremost, state_name
+from kasmon.tui.theme.look import ending, foremost, state_name, state_word
 
 LOUD = ("asking", "lost", "crashed")
 MOST = 3
@@ -61,4 +61,5 @@ def _toast(session: Session, state: str) -> Toast:
         return Toast(f"{name} has a request", what[:200], "warning", state)
     if state == "lost":
         return Toast(f"Lost contact with {name}", "Its host process died.", "error", state)
-    return Toast(f"{name} crashed", ending(session), "error", state)
+    what = clean_line(session.end_why)[:200] if session.has_failed_to_start else ending(session)
+    return Toast(f"{name} {state_word(session)}", what, "error", state)

@@ -60,6 +60,7 @@ def run(places: Paths, *, agents_go_on: bool = True) -> int:
     gateway = LiveGateway(places)
     app = Kasmon(gateway.first(), gateway, driver_class=TapDriver)
     app.agents_go_on = agents_go_on
+    app.on_suspend = gateway.watch.close  # other processes write the index while this one is stopped
     try:
         app.run()
     finally:

@@ -11,6 +11,7 @@ import os
 import signal
 import stat
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from textual.app import App
@@ -27,10 +28,14 @@ LAST_RESORT_GONE_S: Final = 1.0
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-def keep_clean(app: App[Any]) -> None:
+def keep_clean(app: App[Any], on_suspend: Callable[[], object] = lambda: None) -> None:
     """Make *app* exit with 128 + n on signal n, and with 129 when its terminal or its guard is gone.
 
     Call it once, on the app's loop (in `on_mount`). Without a terminal, as in a test, it does nothing.
+
+    Args:
+        app: the dashboard.
+        on_suspend: called in a thread before SIGTSTP stops the process.
     """
     if (driver := find_tap_driver(app)) is None:
         return
@@ -69,6 +74,7 @@ def keep_clean(app: App[Any]) -> None:
         signals_write, warn_on_full_buffer=False
     )  # noted at once, also while this thread runs no Python
     driver.on_hangup = end_without_terminal
+    driver.on_suspend = on_suspend
     app.set_interval(LOOK_S, look)
     if terminal_guard.lifeline is not None:
         loop.add_reader(

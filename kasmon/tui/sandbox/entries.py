@@ -19,12 +19,11 @@ from kasmon.tui.sandbox.status import (
     is_broken,
     lost_words,
     meters,
-    phase_words,
+    phases,
     proof_words,
     sleeps_on_disk,
-    to_come,
 )
-from kasmon.tui.theme.look import Span, ThemeStyles, age, state_name, width_of
+from kasmon.tui.theme.look import Span, ThemeStyles, age, state_name, state_word, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 
 Entry: TypeAlias = ReplayedRun | CheckpointRecord | RefusedHost | SnapshotVerdict
@@ -88,8 +87,8 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
         *badge(session, look),
         ("" if is_broken(session) or width < NARROW else f" {proof_words(session)}", "soft"),
         ("   ", "text"),
-        (f"{look.state_glyph(name)} {name}", f"state-{name}"),
-        (f"{dot}{dot.join([phase_words(housing, now), *to_come(session, now)])}", "soft"),
+        (f"{look.state_glyph(name)} {state_word(session)}", f"state-{name}"),
+        ("".join(f"{dot}{words}" for words in phases(session, now)), "soft"),
     ]
     lines = [DrawnLine(tuple(left))]
     if used := meters(session, look, bars=width >= SHORT * 12, processes=True):

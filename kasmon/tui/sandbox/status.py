@@ -119,6 +119,13 @@ def phase_words(housing: SandboxState, now: float) -> str:
     return ", ".join(part for part in (_moving(housing), _lasts(housing, now)) if part)
 
 
+def phases(session: Session, now: float) -> list[str]:
+    """Return the sandbox's phase and its next steps; none if its creation failed, which its state says."""
+    if session.housing is None or session.has_failed_to_start:
+        return []
+    return [phase_words(session.housing, now), *to_come(session, now)]
+
+
 def phase_word(housing: SandboxState) -> str:
     """Return the phase, and where its memory is while it is paused: `paused in RAM`."""
     if housing.phase is not SandboxPhase.PAUSED:
@@ -198,8 +205,8 @@ def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[D
     if housing is None:
         return []
     dot = f" {look.mark('dot')} "
-    about = [phase_words(housing, now), *to_come(session, now)]
-    left: list[Span] = [(" ", "text"), *badge(session, look), (f"{dot}{dot.join(about)}", "soft")]
+    about = "".join(f"{dot}{words}" for words in phases(session, now))
+    left: list[Span] = [(" ", "text"), *badge(session, look), (about, "soft")]
     right = meters(session, look, bars=width >= ROOMY)
     lines = [DrawnLine(tuple(left), tuple(right))]
     if right and width_of(left) + width_of(right) + 2 > width:

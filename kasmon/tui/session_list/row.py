@@ -25,6 +25,7 @@ from kasmon.tui.theme.look import (
     news,
     session_tokens,
     state_name,
+    state_word,
     wave_place,
     wave_progress,
 )
@@ -206,7 +207,7 @@ def _state(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     name = state_name(line.session)
     many = f" {look.mark('times')}{len(line.session.asks)}" if len(line.session.asks) > 1 else ""
     loud = ".bold" if name in ("asking", "finished", "lost", "crashed") else ""
-    return [(f"{look.state_glyph(name)} {name}{many}", f"state-{name}{loud}")]
+    return [(f"{look.state_glyph(name)} {state_word(line.session)}{many}", f"state-{name}{loud}")]
 
 
 def _name(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:

@@ -12,6 +12,7 @@ Python's own file writes a large piece in several calls, and after each the writ
 behind the drawing one: 15 ms for a whole screen.
 """
 
+import asyncio
 import contextlib
 import io
 import os
@@ -94,6 +95,8 @@ TMUX_KEYBOARD, POP_TMUX_KEYBOARD = "\x1b[>4;1m", "\x1b[>4;0m"
 """A surrounding tmux sends Shift+Enter and similar keys only if asked, and supports no other protocol."""
 READ_BYTES: Final = 16 * 1024
 LONGEST_WAIT_S: Final = 1.0
+SUSPEND_S: Final = 1.0
+"""How long a stop by SIGTSTP waits for `on_suspend`."""
 
 
 class _WakingEvent(threading.Event):
@@ -117,6 +120,9 @@ class TapDriver(LinuxDriver):
         super().__init__(*args, **kwargs)
         self.on_hangup: Callable[[], object] | None = None
         """Called on the app's loop when the terminal is gone; without it, the app exits with 129."""
+        self.on_suspend: Callable[[], object] = lambda: None
+        """Called in a thread before SIGTSTP stops the process."""
+        self._suspending: asyncio.Task[None] | None = None
         self.gone = False
         """The terminal can no longer be written to."""
         self._tap: StdinTap | None = None
@@ -165,7 +171,7 @@ class TapDriver(LinuxDriver):
         self._is_suspended = True
 
     def _sigtstp_application(self, *_: object) -> None:
-        self._call_soon(self._stop)
+        self._call_soon(self._suspend)
 
     def _sigcont_application(self, *_: object) -> None:
         self._call_soon(self._resume)
@@ -174,6 +180,16 @@ class TapDriver(LinuxDriver):
         """Call on the app's loop: a signal may arrive while the lock is held that terminal output needs."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the dashboard has ended
             self._loop.call_soon_threadsafe(call)
+
+    def _suspend(self) -> None:
+        if self._suspending is None or self._suspending.done():
+            self._suspending = asyncio.create_task(self._prepare_stop())
+
+    async def _prepare_stop(self) -> None:
+        with contextlib.suppress(TimeoutError):  # as on a disk that hangs
+            async with asyncio.timeout(SUSPEND_S):
+                await asyncio.to_thread(self.on_suspend)
+        self._stop()
 
     def _stop(self) -> None:
         if self._auto_restart and self._writer_thread is not None:

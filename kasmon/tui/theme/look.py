@@ -264,6 +264,12 @@ def state_name(session: Session) -> str:
     return "crashed" if session.crashed else session.state.value
 
 
+def state_word(session: Session) -> str:
+    """Return the word for its state: `state_name`, but `failed` if its creation failed."""
+    name = state_name(session)
+    return "failed" if name == "crashed" and session.has_failed_to_start else name
+
+
 def age(seconds: float) -> str:
     """Return a duration in at most four characters: 12s, 3m, 2h, 5d."""
     seconds = max(0.0, seconds)
@@ -331,7 +337,7 @@ def ending(session: Session) -> str:
     if session.signal is not None:
         return f"ended by {session.signal}"
     if session.exit_code is None:
-        return "failed" if session.end_why and not session.generation else "ended, exit code unknown"
+        return "failed" if session.has_failed_to_start else "ended, exit code unknown"
     return f"exit {session.exit_code}" if session.exit_code else "done"
 
 

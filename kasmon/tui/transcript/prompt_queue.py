@@ -10,7 +10,7 @@ from kasmon.sanitize import clean_line
 from kasmon.scripted_agent.script import SCRIPTED, shown
 from kasmon.tui.gateway.protocol import SendToAgent
 from kasmon.tui.messages import CommandRequested
-from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_name
+from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_name, state_word
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
 SHOWN: Final = 3
@@ -107,7 +107,7 @@ class PromptQueueView(TextLines, can_focus=True):
         lines += [self._receipt(each) for each in told[before:]]
         if self.writing and self.session.state.value in ("ended", "lost"):
             name = state_name(self.session)
-            shape = f" {self.look.state_glyph(name)} {name}"
+            shape = f" {self.look.state_glyph(name)} {state_word(self.session)}"
             lines.append(DrawnLine(((shape, f"state-{name}.bold"), ("  restart to send prompts", "soft"))))
         self.say(*lines)
 

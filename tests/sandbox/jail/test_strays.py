@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kasmon.cli.doctor import strays as check_strays
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox.policy import SandboxPolicy
+from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.sandbox.jail import strays as stray
 from kasmon.sandbox.jail.strays import remove, strays
+from kasmon.sandbox.remote_guest.launch_spec import FRONT, RemoteAgentStatus, is_front, note
 from kasmon.sandbox.shared import host_folders
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import holder
@@ -118,6 +122,25 @@ def test_what_a_killed_host_had_begun_is_left_alone_while_another_host_has_it(
         assert holder(lock)
     finally:
         host.let_go()
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
+@pytest.mark.parametrize("begun", ["microvm"], indirect=True)
+@pytest.mark.parametrize("state", [SessionState.LOST, SessionState.ENDED])
+def test_the_machine_of_an_agent_is_ended_once_its_host_and_its_front_process_are_gone(
+    here: Paths, begun: tuple[Session, Path], mode: Mode, state: SessionState
+) -> None:
+    session, lock = replace(begun[0], mode=mode, state=state, sandbox="microvm"), begun[1]
+    assert [] == unfinished(here, [replace(session, state=SessionState.IDLE)])
+    with subprocess.Popen([sys.executable, "-c", "input()", FRONT], stdin=subprocess.PIPE) as front:
+        note(lock.parent, RemoteAgentStatus(run="1", front=front.pid, runtime=SandboxRuntime(pid=front.pid)))
+        until(lambda: is_front(front.pid))
+        assert [] == unfinished(here, [session])
+        front.kill()
+    assert [session] == unfinished(here, [session])
+
+    end_unfinished(here, session)
+    assert holder(lock) is None
 
 
 async def test_what_a_killed_host_had_begun_is_ended_by_whoever_looks_on(

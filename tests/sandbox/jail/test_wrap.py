@@ -184,7 +184,8 @@ def test_it_has_the_variables_it_was_given_and_none_that_mean_nothing_inside(jai
 
     assert "value" == has["AGENT_KEY"]
     assert "/home/sandbox" == has["HOME"]
-    assert set() == {"XDG_STATE_HOME", "SSH_AUTH_SOCK", "HTTPS_PROXY", "KASMON_LISTEN_FD"} & has.keys()
+    assert set() == {"XDG_STATE_HOME", "SSH_AUTH_SOCK", "KASMON_LISTEN_FD"} & has.keys()
+    assert "http://127.0.0.1:3128" == has["HTTPS_PROXY"]
     assert "value" not in " ".join(command)
     (spec,) = jail.ground.of(policy().session).glob("enter-*.json")
     assert 0o600 == stat.S_IMODE(spec.stat().st_mode)

@@ -465,6 +465,24 @@ def keeps(watch: FleetWatch) -> FleetCacheWriter:
     return keeper
 
 
+def test_a_watch_that_is_suspended_lets_another_one_write_and_writes_again_later(house: House) -> None:
+    house.has(ME, started())
+    first, second = FleetWatch(house.places), FleetWatch(house.places)
+    keeps(first)
+    keeps(second)
+    first.look()
+    second.look()
+    assert (True, False) == (first.is_writer, second.is_writer)
+
+    first.close()
+    second.look()
+    assert second.is_writer
+    second.close()
+    first.look()
+    assert first.is_writer
+    first.close()
+
+
 def test_of_two_watches_one_writes_the_index_and_both_see_all(house: House) -> None:
     house.has(ME, started(), ended())
     first, second = FleetWatch(house.places), FleetWatch(house.places)

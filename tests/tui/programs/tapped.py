@@ -80,7 +80,7 @@ class Tapped(App[None]):
 
     def on_mount(self) -> None:
         if self.is_kept_clean:
-            keep_clean(self)
+            keep_clean(self, lambda: self.notes.note("suspended", None))
         call, asked = asyncio.get_running_loop().call_soon_threadsafe, self._stand_still if self.sticks else self._ask
         signal.signal(signal.SIGUSR1, lambda *_: call(asked))
         signal.signal(signal.SIGUSR2, lambda *_: call(self._stop_in_the_middle))

@@ -187,6 +187,7 @@ def test_stopping_and_going_on_keeps_the_focus_and_the_terminal(tmp_path: Path) 
         screen = running.terminal
         os.kill(screen.pid, signal.SIGTSTP)
         os.waitpid(screen.pid, os.WUNTRACED)
+        assert [None] == running.values("suspended")
         assert not screen.is_raw
         until(lambda: screen.seen.endswith(b"\x1b[?1049l\x1b[?25h\x1b[?1004l"))
         assert 2 == screen.seen[screen.seen.rindex(b"\x1b[>0u") :].count(b"\x1b[<u")
