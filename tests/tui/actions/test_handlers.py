@@ -60,7 +60,7 @@ async def handlers() -> Mapping[str, tuple[set[KeyContext], Iterable[str]]]:
             "search": ({KeyContext.SEARCH}, SearchScreen(LOOK, clock, KEYS).handlers),
             "sandbox": ({KeyContext.SANDBOX}, sandbox),
             "scrollback": ({KeyContext.READING, KeyContext.TEXT, KeyContext.FIND}, scrollback.handlers),
-            "diff": ({KeyContext.READING}, DiffScreen(LOOK, KEYS, "docs", ()).handlers),
+            "diff": ({KeyContext.READING}, DiffScreen(LOOK, KEYS, session.id, "docs", ()).handlers),
             "prompt": ({KeyContext.PROMPT}, PromptBox(session.id, KEYS, "").handlers),
             "code": ({KeyContext.PROMPT, KeyContext.CODE}, code),
         }
