@@ -61,5 +61,5 @@ def _toast(session: Session, state: str) -> Toast:
         return Toast(f"{name} has a request", what[:200], "warning", state)
     if state == "lost":
         return Toast(f"Lost contact with {name}", "Its host process died.", "error", state)
-    what = clean_line(session.end_why)[:200] if session.has_failed_to_start else ending(session)
-    return Toast(f"{name} {state_word(session)}", what, "error", state)
+    why = clean_line(session.end_why)[:200] if session.has_failed_to_start else ending(session)
+    return Toast(f"{name} {state_word(session)}", why, "error", state)
