@@ -52,13 +52,6 @@ PAST: Final = {
 """Names that end in a participle though they are no event, message or error."""
 EVENTS: Final = frozenset({"BaseEvent", "Message"})
 """The bases of what happened, which has a name in the past tense: events of a log, and messages of Textual."""
-ONE_SCREEN: Final = "split over files, to be composed"
-DEEP: Final = {
-    "AnswerableCard": ONE_SCREEN,
-    "PermissionCard": ONE_SCREEN,
-    "TranscriptReader": ONE_SCREEN,
-}
-"""Classes whose in-house base has an in-house base."""
 FLAT: Final = {
     "Dialog": "the screen that every dialog is, as Textual's own bases",
     "PaneListener": "an interface whose methods do nothing by default",
@@ -72,7 +65,6 @@ LONE: Final = {
     "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
     "tui/gateway/browser.py": "starts a program of the user's",
     "tui/textual_ext": "each module adapts one part of Textual",
-    "tui/transcript/pyte_import.py": "keeps what pyte does while it is imported from the rest",
 }
 """Modules of fewer than `LINES` lines that only one module imports, and folders of such."""
 NOT_SPLIT: Final = {
@@ -290,7 +282,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
 
 
 def test_a_class_inherits_from_one_level_of_ours() -> None:
-    assert sorted(DEEP) == deep(sources())
+    assert [] == deep(sources())
 
 
 def test_a_short_module_has_two_importers() -> None:
