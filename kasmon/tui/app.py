@@ -180,7 +180,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.set_interval(1.0, self.notifications.tick)
         self.permissions.start()
         if self.gateway is not None:
-            self.gateway.hear(self.session_pane.heard)
+            self.gateway.hear(self.session_pane.handle_push)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(self.set_timer, IMPORT_DELAY_S, self._finish_startup)
@@ -349,7 +349,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         message.stop()
         wanted = message.wanted
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
-            self.permissions.sent(wanted.session, wanted.wish.request)
+            self.permissions.mark_sent(wanted.session, wanted.wish.request)
         if self.gateway is not None:
             self.run_worker(self.commands.execute(wanted, message.token), group="commands")
 

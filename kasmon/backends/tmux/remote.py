@@ -89,8 +89,8 @@ class RemoteAgent(TmuxAgent):
         else:
             await super().send(command)
 
-    def printed(self, data: bytes) -> None:
-        super().printed(data)
+    def handle_output(self, data: bytes) -> None:
+        super().handle_output(data)
         if self._connected.is_set() or not self._nonce:
             return
         if not data:  # output was missed

@@ -181,7 +181,7 @@ class GuestProcess:
 
     # Its end.
 
-    def reaped(self, status: int) -> None:
+    def handle_exit(self, status: int) -> None:
         self.pid, self.code = 0, os.waitstatus_to_exitcode(status)
         for name in self.streams:
             left = LAST_BLOCKS

@@ -68,7 +68,7 @@ class ProcessRun:
     def begin(self, argv: list[str], variables: dict[str, str], workdir: str, size: Size | None, notes: str) -> None:
         if notes:
             self._open_notes(notes)
-        self.process = GuestProcess(self._loop, argv, surroundings(variables), workdir, size, self._told)
+        self.process = GuestProcess(self._loop, argv, surroundings(variables), workdir, size, self._handle_message)
 
     def _open_notes(self, path: str) -> None:
         """Create *path* as a FIFO, so that notes are read at once."""
@@ -82,7 +82,7 @@ class ProcessRun:
     def _hear_notes(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._note(os.read(self._notes_file, PIECE_BYTES))
-        self._told(NOTES)
+        self._handle_message(NOTES)
 
     def _note(self, data: bytes) -> None:
         if self._notes.held + len(data) <= NOTES_BYTES:
@@ -113,7 +113,7 @@ class ProcessRun:
         self._joined = [each for each in self._joined if each.client is not client] + [ProcessClient(client, sent)]
         self._send()
 
-    def left(self, client: GuestConnection) -> None:
+    def drop_client(self, client: GuestConnection) -> None:
         self._joined = [each for each in self._joined if each.client is not client]
         self._send()
 
@@ -135,7 +135,7 @@ class ProcessRun:
             for answer in owed:
                 answer()
 
-    def _told(self, stream: str) -> None:
+    def _handle_message(self, stream: str) -> None:
         if stream == TAKEN:
             self._settle()
             return
@@ -196,9 +196,9 @@ class Processes:
     def living(self) -> list[GuestProcess]:
         return [run.process for run in self._runs.values()]
 
-    def left(self, client: GuestConnection) -> None:
+    def drop_client(self, client: GuestConnection) -> None:
         for run in self._runs.values():
-            run.left(client)
+            run.drop_client(client)
 
     def end(self) -> None:
         for run in self._runs.values():

@@ -80,12 +80,12 @@ class GeneralActions:
     def bottom(self) -> None:
         self.app.main_view.table.select_index(len(self.app.main_view.table.items))
 
-    def next(self) -> None:
+    def select_next(self) -> None:
         """Select the next session that needs attention; the preview then shows its request, if it has one."""
         if (wanted := self._next_that_needs()) is not None:
             self.app.main_view.table.select(wanted)
 
-    def next_inside(self) -> None:
+    def open_next(self) -> None:
         """Open the next session that needs attention, wherever the focus is, unless a dialog or the filter has it."""
         app = self.app
         if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
@@ -136,7 +136,7 @@ class GeneralActions:
             dialog.offer_sandboxes(await gateway.sandboxes())
             dialog.offer_agents(await gateway.offers(self.app.settings.workdir))
         except KasmonError as error:
-            dialog.cannot_offer(error)
+            dialog.handle_offer_error(error)
         else:
             dialog.offer_machines(await gateway.machines())
 
@@ -169,7 +169,7 @@ class GeneralActions:
         try:
             dialog.offer_panes(await gateway.foreign_panes() if gateway is not None else ())
         except KasmonError as error:
-            dialog.nothing(error)
+            dialog.handle_list_error(error)
 
     def broadcast(self) -> None:
         alive = [session for session in self.app.main_view.table.shown() if session.state in ALIVE]
