@@ -46,7 +46,7 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
         fleet = look_once(where)  # the new host determines the state of each
     found = plights(where, fleet)
     for plight in found:
-        _plan(where, plight, report, dry_run=dry_run)
+        _recover_plan(where, plight, report, dry_run=dry_run)
     for session in () if dry_run else unfinished(where, fleet.sessions):
         _end_unfinished(where, session, report)
     for session in orphans(fleet.sessions):
@@ -99,7 +99,7 @@ class _Report:
             say(f"{what}: {became or problem}")
 
 
-def _plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bool) -> None:
+def _recover_plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bool) -> None:
     became, problem = _plan_words(plight) if dry_run else "", ""
     if not dry_run:
         try:

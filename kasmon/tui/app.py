@@ -132,7 +132,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.set_class(self.no_color, "-plain")
         self.look = ThemeStyles(self.user_settings.theme_file(DEFAULT), utf8=self.utf8)
         self.general_actions = GeneralActions(self)
-        self.session_actions = SessionActions(self, self.general_actions.new)
+        self.session_actions = SessionActions(self, self.general_actions.open_new_session)
         self.sandbox_actions = SandboxActions(self)
         self.transcript_actions = TranscriptActions(self)
         actions = (self.general_actions, self.session_actions, self.sandbox_actions, self.transcript_actions)

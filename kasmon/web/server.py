@@ -187,14 +187,14 @@ class WebView:
                 await socket.send_bytes(FULL.encode())
             else:
                 columns, rows = (clamp_size(request.query.get(name)) for name in ("width", "height"))
-                await self._dashboard(socket, columns or 80, rows or 24)
+                await self._serve_dashboard(socket, columns or 80, rows or 24)
             await socket.close()
         finally:
             opened = self._sockets.pop(socket)
             asyncio.get_running_loop().call_later(GOODBYE_S, _abort, opened.transport)  # if it does not read the end
         return socket
 
-    async def _dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
+    async def _serve_dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
         try:
             session = await DashboardSession.open(columns, rows, self._environment, self._argv)
         except OSError as error:

@@ -322,7 +322,7 @@ class TmuxAgent(PaneListener):
             model=launch.model,
         )
 
-    def ready(self) -> None:
+    def begin_monitoring(self) -> None:
         """Report that its launcher announced the start of the program, and begin monitoring."""
         self._mature_at = self._loop.time() + YOUNG_S
         self.say(SignalSeen(at=time.time(), source="launch", value="command" if self._launch.is_command else "ready"))

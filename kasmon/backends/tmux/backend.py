@@ -214,7 +214,7 @@ class TmuxBackend:
 
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
         if isinstance(agent, RemoteAgent):
-            await agent.until_connected()
+            await agent.wait_until_connected()
             await asyncio.to_thread(remove_launch_files, self.places, launch)
             return
         if self._readiness is None:
@@ -231,7 +231,7 @@ class TmuxBackend:
             agent.handle_pane_facts(facts)
         else:
             await handshake_timeout.wait_for_start(launch, agent.pid, self.places)
-            agent.ready()
+            agent.begin_monitoring()
 
 
 def _has_hooks(launch: Launch) -> bool:

@@ -175,7 +175,7 @@ class TerminalAgentRunner:
             runner.prompts.take_over()
             await runner.prompts.begin(agent.reports_state)
         elif facts.ready or launch.machine:  # a remote one is connected by now, or is lost soon
-            agent.ready()
+            agent.begin_monitoring()
         return runner
 
     async def do(

@@ -199,9 +199,9 @@ class ConnectionMux:
             wanted |= select.EPOLLIN
         if way.connects or way.waiting:
             wanted |= select.EPOLLOUT
-        self.watch(way.stream.fileno(), lambda events: self._ready(way, events), wanted)
+        self.watch(way.stream.fileno(), lambda events: self._handle_ready(way, events), wanted)
 
-    def _ready(self, way: MuxConnection, events: int) -> None:
+    def _handle_ready(self, way: MuxConnection, events: int) -> None:
         if way.connects:
             if not events & (select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP):
                 return

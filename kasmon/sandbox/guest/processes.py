@@ -108,7 +108,7 @@ class ProcessRun:
             if name == NOTES:
                 heard.forget(to)
             else:
-                self.process.has(name, to)
+                self.process.acknowledge(name, to)
             sent[name] = heard.begin
         self._joined = [each for each in self._joined if each.client is not client] + [ProcessClient(client, sent)]
         self._send()
@@ -117,11 +117,11 @@ class ProcessRun:
         self._joined = [each for each in self._joined if each.client is not client]
         self._send()
 
-    def has(self, stream: str, to: int) -> None:
+    def acknowledge(self, stream: str, to: int) -> None:
         if stream == NOTES:
             self._notes.forget(to)
         elif stream in self.process.streams:
-            self.process.has(stream, to)
+            self.process.acknowledge(stream, to)
 
     def tell(self, at: int, data: bytes, answer: Callable[[], None]) -> None:
         self.process.tell(at, data)
@@ -185,7 +185,7 @@ class Processes:
         self.acts: dict[str, Callable[[GuestConnection, JsonObject], JsonObject | None]] = {
             "process_start": self._start,
             "process_join": self._join,
-            "process_has": self._has,
+            "process_has": self._acknowledge,
             "process_tell": self._tell,
             "process_close": self._close,
             "process_resize": self._resize,
@@ -235,8 +235,8 @@ class Processes:
         client.send({"id": message.get("id"), "type": "answer", "taken": run.process.told.end})
         run.join(client, counted)
 
-    def _has(self, client: GuestConnection, message: JsonObject) -> None:
-        self._run(message).has(str(message.get("stream")), int(number(message, "to", 0, 1 << 62)))
+    def _acknowledge(self, client: GuestConnection, message: JsonObject) -> None:
+        self._run(message).acknowledge(str(message.get("stream")), int(number(message, "to", 0, 1 << 62)))
 
     def _tell(self, client: GuestConnection, message: JsonObject) -> None:
         run, at = self._run(message), int(number(message, "at", 0, 1 << 62))

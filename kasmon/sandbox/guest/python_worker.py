@@ -193,7 +193,9 @@ class PythonWorker:
             traceback.print_exception(kind, error, trace)
         except BaseException:  # noqa: BLE001 - code may have replaced stderr
             with contextlib.suppress(OSError):
-                self._streams.cry(f"{kind.__name__ if kind else ''}: {error!s:.2000}\n".encode(errors="replace"))
+                self._streams.write_stderr(
+                    f"{kind.__name__ if kind else ''}: {error!s:.2000}\n".encode(errors="replace")
+                )
 
     def _mend(self) -> None:
         """Restore stdin, stdout and stderr if the turn before closed them, and the SIGINT handler."""

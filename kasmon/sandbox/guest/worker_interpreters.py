@@ -62,13 +62,13 @@ class WorkerInterpreter(Interpreter):
             while self._out:
                 del self._out[: self._socket.send(self._out[:BLOCK_BYTES])]
         except BlockingIOError:
-            self.loop.watch(self._socket.fileno(), self._ready, READABLE | WRITABLE)
+            self.loop.watch(self._socket.fileno(), self._handle_ready, READABLE | WRITABLE)
         except OSError:
             self._end_unreachable()
         else:
             self.loop.watch(self._socket.fileno(), self.listen)
 
-    def _ready(self) -> None:
+    def _handle_ready(self) -> None:
         self.listen()
         self._send()
 

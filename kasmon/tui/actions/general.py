@@ -62,22 +62,22 @@ class GeneralActions:
 
     # Moving.
 
-    def down(self) -> None:
+    def move_down(self) -> None:
         self.app.main_view.table.move(1)
 
-    def up(self) -> None:
+    def move_up(self) -> None:
         self.app.main_view.table.move(-1)
 
-    def page_down(self) -> None:
+    def move_page_down(self) -> None:
         self.app.main_view.table.move(max(1, self.app.main_view.table.size.height - 1))
 
-    def page_up(self) -> None:
+    def move_page_up(self) -> None:
         self.app.main_view.table.move(-max(1, self.app.main_view.table.size.height - 1))
 
-    def top(self) -> None:
+    def select_first(self) -> None:
         self.app.main_view.table.select_index(0)
 
-    def bottom(self) -> None:
+    def select_last(self) -> None:
         self.app.main_view.table.select_index(len(self.app.main_view.table.items))
 
     def select_next(self) -> None:
@@ -111,7 +111,7 @@ class GeneralActions:
 
     # All sessions.
 
-    def new(self) -> None:
+    def open_new_session(self) -> None:
         """Open the dialog at once, so that the next keys reach it; fill in the agents when they are loaded."""
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
@@ -181,13 +181,13 @@ class GeneralActions:
         else:
             self.app.say("No session in the list is running.")
 
-    def inbox(self) -> None:
+    def open_inbox(self) -> None:
         self.app.permissions.open()
 
-    def all_requests(self) -> None:
+    def open_all_requests(self) -> None:
         self.app.permissions.open_list()
 
-    def board(self) -> None:
+    def open_board(self) -> None:
         self.app.plan_board.open()
 
     def search(self) -> None:
@@ -209,7 +209,7 @@ class GeneralActions:
         orders = tuple(SortOrder)
         self._apply_view(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
-    def waves(self) -> None:
+    def toggle_waves(self) -> None:
         view = self.app.main_view.table.view
         self._apply_view(view, by_wave=not view.by_wave)
 
@@ -247,7 +247,7 @@ class GeneralActions:
 
     # kasmon.
 
-    def settings(self) -> None:
+    def open_settings(self) -> None:
         from kasmon.tui.dialogs.settings import SettingsDialog
 
         app = self.app
@@ -275,7 +275,7 @@ class GeneralActions:
         offers = below.named_keys if isinstance(below, Dialog) else ()
         app.push_screen(HelpDialog(app.look, app.keys, places, offers))
 
-    def palette(self) -> None:
+    def open_palette(self) -> None:
         self.app.action_command_palette()
 
     def quit(self) -> None:
