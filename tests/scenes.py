@@ -83,7 +83,7 @@ async def settled(pilot: Pilot[None]) -> None:
         await auntil(lambda: view.screen_of_events._frame is None, what="the last frame")
         await auntil(lambda: has_searched(view), what="the end of its search")
         len(view.transcript.lines(max(1, view.screen_of_events.size.width - 1)))  # measured whole: the thumb is exact
-        view.screen_of_events.to_end()
+        view.screen_of_events.show_end()
     await pilot.pause()
 
 

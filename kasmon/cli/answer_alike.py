@@ -32,7 +32,7 @@ from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sessions import operations
 
 
-def rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
+def list_or_revoke_rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
     """List the standing rules (*act* `ls`), or revoke those in *wanted* (`rm`).
 
     Raises:

@@ -46,7 +46,7 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
         fleet = look_once(where)  # the new host determines the state of each
     found = plights(where, fleet)
     for plight in found:
-        _plan(where, plight, report, dry_run=dry_run)
+        _recover_plan(where, plight, report, dry_run=dry_run)
     for session in () if dry_run else unfinished(where, fleet.sessions):
         _end_unfinished(where, session, report)
     for session in orphans(fleet.sessions):
@@ -54,7 +54,7 @@ def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool)
     of_plans = {plight.session.id for plight in found if plight.session is not None}
     alone = [case for case in cases(where, fleet) if case.session.id not in of_plans]
     for case in alone:
-        _session(where, case, wanted.get(case.session.id, ""), report, dry_run=dry_run)
+        _recover_session(where, case, wanted.get(case.session.id, ""), report, dry_run=dry_run)
     other_hosts = find_other_hosts(where, fleet.sessions)
     known = of_plans | {case.session.id for case in alone}
     others = [each.name for each in fleet.sessions if each.state is SessionState.LOST and each.id not in known]
@@ -99,7 +99,7 @@ class _Report:
             say(f"{what}: {became or problem}")
 
 
-def _plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bool) -> None:
+def _recover_plan(where: Paths, plight: InterruptedPlan, report: _Report, *, dry_run: bool) -> None:
     became, problem = _plan_words(plight) if dry_run else "", ""
     if not dry_run:
         try:
@@ -151,7 +151,7 @@ def _end_unfinished(where: Paths, session: Session, report: _Report) -> None:
     report.add(session.name, "" if problem else "its unfinished sandbox was removed", problem, session=session.id)
 
 
-def _session(where: Paths, case: LostSession, choice: str, report: _Report, *, dry_run: bool) -> None:
+def _recover_session(where: Paths, case: LostSession, choice: str, report: _Report, *, dry_run: bool) -> None:
     """Resume a session in its own conversation, if that is known or the user chooses it."""
     became = problem = ""
     try:

@@ -43,7 +43,7 @@ async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_jso
         BrokenPipeError: when the reader of stdout is gone; the next change may be far away.
     """
     printing = asyncio.create_task(_print(states, wave, wants_json=wants_json))
-    left = asyncio.create_task(_reader_left())
+    left = asyncio.create_task(_wait_for_reader_exit())
     try:
         await asyncio.wait((printing, left), return_when=asyncio.FIRST_COMPLETED)
         if not printing.done():
@@ -55,7 +55,7 @@ async def _watch(states: frozenset[SessionState], wave: int | None, *, wants_jso
         await asyncio.gather(printing, left, return_exceptions=True)
 
 
-async def _reader_left() -> None:
+async def _wait_for_reader_exit() -> None:
     """Return once the reader of stdout is gone."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # errors and hang-ups alone

@@ -166,7 +166,7 @@ class _Reader:
         if get_origin(kind) is dict and isinstance(value, dict):
             return self.table(value, kind, path)
         if (table := _table_of(kind)) is not None and isinstance(value, list):
-            self.tables(value, table, path)
+            self.check_tables(value, table, path)
         try:
             return msgspec.convert(value, kind)
         except (msgspec.ValidationError, OverflowError) as error:
@@ -175,7 +175,7 @@ class _Reader:
     def table(self, value: dict[str, object], kind: Any, path: tuple[str, ...]) -> dict[str, object]:
         return {name: self.value(item, get_args(kind)[1], (*path, name)) for name, item in value.items()}
 
-    def tables(self, values: list[object], kind: type[msgspec.Struct], path: tuple[str, ...]) -> None:
+    def check_tables(self, values: list[object], kind: type[msgspec.Struct], path: tuple[str, ...]) -> None:
         """Raise for any setting in *values* that tables of *kind* do not have."""
         known = kind.__struct_fields__
         for value in values:

@@ -195,7 +195,7 @@ class SessionTerminal:
         async with self._host(session) as host:
             host.tell(Focus(session=session.id, columns=columns, rows=rows))
             host.tell(Blur(session=session.id))
-            await self._until_size(session, columns, rows)
+            await self._wait_for_size(session, columns, rows)
 
     async def _rules(self, session: Session) -> ScreenRules | None:
         """Return the screen file of its program, the user's own before a built-in one."""
@@ -213,7 +213,7 @@ class SessionTerminal:
         async with contextlib.aclosing(await link(self._places, session.id, session.mode)) as host:
             yield host
 
-    async def _until_size(self, session: Session, columns: int, rows: int) -> None:
+    async def _wait_for_size(self, session: Session, columns: int, rows: int) -> None:
         try:
             async with asyncio.timeout(CALL_S):
                 while True:

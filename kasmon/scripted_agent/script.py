@@ -213,7 +213,7 @@ def _choose(argument: str, body: Sequence[Row]) -> QuestionStep:
 
 
 def _todo(argument: str, body: Sequence[Row]) -> TodoStep:
-    _nothing(argument)
+    _refuse_argument(argument)
     marks: dict[str, Literal["open", "doing", "done"]] = {" ": "open", "~": "doing", "x": "done"}
     items = []
     for number, line in body:
@@ -262,21 +262,21 @@ def _crash(argument: str, body: Sequence[Row]) -> CrashStep:
     return CrashStep(code=int(code))
 
 
-def _nothing(argument: str) -> None:
+def _refuse_argument(argument: str) -> None:
     if argument:
         raise _UnreadableError("it takes no argument")
 
 
 def _build_verb_reader(verb: Literal["wait", "hang", "loop"]) -> "Reader":
     def read(argument: str, body: Sequence[Row]) -> VerbStep:
-        _nothing(argument)
+        _refuse_argument(argument)
         return VerbStep(verb=verb)
 
     return read
 
 
 def _login(argument: str, body: Sequence[Row]) -> LoginStep:
-    _nothing(argument)
+    _refuse_argument(argument)
     return LoginStep()
 
 

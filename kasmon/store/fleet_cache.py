@@ -67,7 +67,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Session).decode
 
 
-def _first_tables(database: sqlite3.Connection) -> None:
+def _create_tables(database: sqlite3.Connection) -> None:
     database.execute("CREATE TABLE fleet (fold TEXT NOT NULL, inode INTEGER NOT NULL, cursor INTEGER NOT NULL)")
     database.execute(
         "CREATE TABLE session (id TEXT PRIMARY KEY, inode INTEGER NOT NULL, cursor INTEGER NOT NULL, "
@@ -75,7 +75,7 @@ def _first_tables(database: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_tables,)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_tables,)
 """Each function migrates the schema to the next version; `PRAGMA user_version` counts those that ran."""
 
 

@@ -194,12 +194,12 @@ class Hub:
         *unless*: as in `requests.guarded`.
         """
 
-        def done(answer: KasmonError | None) -> None:
+        def finish(answer: KasmonError | None) -> None:
             if isinstance(answer, KasmonError):
                 self.submit(ask.drop_buffer(buffer))
             on_done(answer)
 
-        self.submit(ask.paste(pane, buffer, unless), done)
+        self.submit(ask.paste(pane, buffer, unless), finish)
 
     def look(self) -> None:
         """List all panes; report new deaths and removed panes; end windows that only the hub still holds."""

@@ -68,7 +68,7 @@ class PaneRow(msgspec.Struct, frozen=True):
     row: bytes
 
 
-def nothing(answers: Sequence[Lines]) -> None:
+def read_nothing(answers: Sequence[Lines]) -> None:
     """Read an answer that contains no value."""
 
 
@@ -148,7 +148,7 @@ def all_panes() -> TmuxRequest[list[PaneFacts]]:
 def keys(pane: str, data: bytes) -> list[TmuxRequest[None]]:
     """Type *data*, byte by byte, in pieces that tmux handles fast. Nothing reports whether a program read them."""
     pieces = [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
-    return [TmuxRequest(f"send-keys -t {exact(pane)} -H {piece.hex(' ')}", 1, nothing) for piece in pieces]
+    return [TmuxRequest(f"send-keys -t {exact(pane)} -H {piece.hex(' ')}", 1, read_nothing) for piece in pieces]
 
 
 GUARD = "#{||:#{pane_dead},#{||:#{pane_in_mode},#{pane_input_off}}}"
@@ -200,7 +200,7 @@ def leave_mode(pane: str) -> TmuxRequest[None]:
     target = exact(pane)
     leave = f"send-keys -X -t {target} cancel"
     stay = f"display-message -p -t {target} {word('#{pane_in_mode}')}"
-    return TmuxRequest(f"if-shell -F -t {target} {word('#{pane_in_mode}')} {word(leave)} {word(stay)}", 2, nothing)
+    return TmuxRequest(f"if-shell -F -t {target} {word('#{pane_in_mode}')} {word(leave)} {word(stay)}", 2, read_nothing)
 
 
 def paste(pane: str, buffer: str, unless: str = "") -> TmuxRequest[None]:
@@ -223,19 +223,19 @@ def last_key_at(pane: str) -> TmuxRequest[float]:
 
 def drop_buffer(buffer: str) -> TmuxRequest[None]:
     """Delete a buffer that was not pasted."""
-    return TmuxRequest(f"delete-buffer -b {own_name(buffer)}", 1, nothing)
+    return TmuxRequest(f"delete-buffer -b {own_name(buffer)}", 1, read_nothing)
 
 
 def resize(window: str, width: int, height: int) -> TmuxRequest[None]:
     """Resize *window* until a client attaches, whose size then counts (`resize-window` alone would pin it)."""
     at = exact(window)
     size = f"-x {max(int(width), 1)} -y {max(int(height), 1)}"
-    return TmuxRequest(f"resize-window -t {at} {size} ; set-option -wu -t {at} window-size", 2, nothing)
+    return TmuxRequest(f"resize-window -t {at} {size} ; set-option -wu -t {at} window-size", 2, read_nothing)
 
 
 def kill_window(window: str) -> TmuxRequest[None]:
     """End *window* wherever it is linked, and its program with it."""
-    return TmuxRequest(f"kill-window -t {exact(window)}", 1, nothing)
+    return TmuxRequest(f"kill-window -t {exact(window)}", 1, read_nothing)
 
 
 def refused(request: "TmuxRequest[Answer]", lines: Lines) -> TmuxCommandError:

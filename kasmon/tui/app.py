@@ -132,7 +132,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.set_class(self.no_color, "-plain")
         self.look = ThemeStyles(self.user_settings.theme_file(DEFAULT), utf8=self.utf8)
         self.general_actions = GeneralActions(self)
-        self.session_actions = SessionActions(self, self.general_actions.new)
+        self.session_actions = SessionActions(self, self.general_actions.open_new_session)
         self.sandbox_actions = SandboxActions(self)
         self.transcript_actions = TranscriptActions(self)
         actions = (self.general_actions, self.session_actions, self.sandbox_actions, self.transcript_actions)
@@ -180,7 +180,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.set_interval(1.0, self.notifications.tick)
         self.permissions.start()
         if self.gateway is not None:
-            self.gateway.hear(self.session_pane.heard)
+            self.gateway.hear(self.session_pane.handle_push)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(self.set_timer, IMPORT_DELAY_S, self._finish_startup)
@@ -349,7 +349,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         message.stop()
         wanted = message.wanted
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
-            self.permissions.sent(wanted.session, wanted.wish.request)
+            self.permissions.mark_sent(wanted.session, wanted.wish.request)
         if self.gateway is not None:
             self.run_worker(self.commands.execute(wanted, message.token), group="commands")
 

@@ -47,12 +47,12 @@ class CommandRunner:
 
     def _handle_refusal(self, wanted: UserCommand, token: int, error: KasmonError) -> None:
         if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
-            self.app.permissions.failed(wanted.session, wanted.wish.request, error)
+            self.app.permissions.mark_failed(wanted.session, wanted.wish.request, error)
         elif isinstance(wanted, MarkViewed):
             self.app.session_pane.unmark_viewed(wanted.session)
         dialog = self._find_dialog(token)
         if dialog is not None:
-            dialog.refused(wanted, error)
+            dialog.handle_refusal(wanted, error)
         else:
             if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Prompt | Requeue) and wanted.wish.text:
                 self.app.session_pane.give_back(wanted.session, wanted.wish.text)

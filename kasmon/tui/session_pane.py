@@ -164,7 +164,7 @@ class SessionPane:
         transcript = self.transcripts.known(session)
         return transcript.diff if transcript else ""
 
-    def heard(self, push: FromTerminal) -> None:
+    def handle_push(self, push: FromTerminal) -> None:
         """Handle a terminal update that a host pushed."""
         view = self.terminal
         if view is not None and view.session == push.session:
@@ -174,7 +174,7 @@ class SessionPane:
                 case ClipboardCopy():
                     self._copy_to_clipboard(push)
                 case SubscriptionEnd():
-                    view.lost(clean_line(push.why))
+                    view.show_loss(clean_line(push.why))
 
     def _copy_to_clipboard(self, push: ClipboardCopy) -> None:
         """Copy to the clipboard what the program asks for, if the config allows it; notify the user of either."""

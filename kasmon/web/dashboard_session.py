@@ -69,7 +69,7 @@ class DashboardSession:
             try:
                 return os.read(self._terminal, READ_BYTES)
             except BlockingIOError:
-                await self._until(loop.add_reader, loop.remove_reader)
+                await self._wait_until_ready(loop.add_reader, loop.remove_reader)
             except OSError as error:
                 if error.errno != errno.EIO:  # Linux reports a closed slave side so
                     raise
@@ -88,14 +88,14 @@ class DashboardSession:
             try:
                 keys = keys[os.write(self._terminal, keys) :]
             except BlockingIOError:
-                await self._until(loop.add_writer, loop.remove_writer)
+                await self._wait_until_ready(loop.add_writer, loop.remove_writer)
 
     def resize(self, columns: int, rows: int) -> None:
         """Resize the terminal, which notifies the dashboard."""
         if not self._closed:
             _resize(self._terminal, columns, rows)
 
-    async def _until(self, add: Callable[..., object], remove: Callable[[int], object]) -> None:
+    async def _wait_until_ready(self, add: Callable[..., object], remove: Callable[[int], object]) -> None:
         """Wait until the terminal is readable or writable, whichever *add* and *remove* watch, or is closed."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(ready)

@@ -90,7 +90,7 @@ class WebView:
             raise UnavailableError(
                 f"port {self.port} of {self._address} is unavailable: {why}.", hint="`--port 0` uses a free port."
             ) from error
-        loop.set_exception_handler(self._unhandled)
+        loop.set_exception_handler(self._log_unhandled)
         self._runner = runner
         self.port = int(self._listening.sockets[0].getsockname()[1])
         self.access_guard = AccessGuard(self._address, self.port)
@@ -113,7 +113,7 @@ class WebView:
         for each in opened:
             _abort(each.transport)
 
-    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _log_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log an error of the loop in one line, such as too many open files; not again for a while."""
         error = context.get("exception")
         what = f"{context.get('message') or 'something failed'}: {error!r}" if error else str(context.get("message"))
@@ -145,7 +145,7 @@ class WebView:
             except web.HTTPException as error:
                 return self._plain(error.status, "not found.")
             except Exception as error:  # noqa: BLE001 - the server keeps running, and the client gets no details
-                self._unhandled(
+                self._log_unhandled(
                     asyncio.get_running_loop(), {"message": f"a request for {request.path!r}", "exception": error}
                 )
                 return self._plain(500, "internal error; see the terminal of `kasmon web`.")
@@ -187,14 +187,14 @@ class WebView:
                 await socket.send_bytes(FULL.encode())
             else:
                 columns, rows = (clamp_size(request.query.get(name)) for name in ("width", "height"))
-                await self._dashboard(socket, columns or 80, rows or 24)
+                await self._serve_dashboard(socket, columns or 80, rows or 24)
             await socket.close()
         finally:
             opened = self._sockets.pop(socket)
             asyncio.get_running_loop().call_later(GOODBYE_S, _abort, opened.transport)  # if it does not read the end
         return socket
 
-    async def _dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
+    async def _serve_dashboard(self, socket: web.WebSocketResponse, columns: int, rows: int) -> None:
         try:
             session = await DashboardSession.open(columns, rows, self._environment, self._argv)
         except OSError as error:

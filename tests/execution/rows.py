@@ -485,11 +485,11 @@ async def an_embedded_terminal_shows_rows_and_takes_bytes(it: Stage) -> None:
             assert 25 == len(terminal.rows)
             terminal.write(b"through it")
             while not any("through it" in text for text in terminal.rows):
-                await terminal.changed()
+                await terminal.wait_for_change()
             terminal.write(b"\x15")
             terminal.resize(80, 22)
             while 22 != len(terminal.rows):
-                await terminal.changed()
+                await terminal.wait_for_change()
     finally:
         await terminal.aclose()
         await terminal.aclose()

@@ -52,6 +52,20 @@ PAST: Final = {
 """Names that end in a participle though they are no event, message or error."""
 EVENTS: Final = frozenset({"BaseEvent", "Message"})
 """The bases of what happened, which has a name in the past tense: events of a log, and messages of Textual."""
+PAST_TENSE: Final = frozenset({"became", "began", "came", "died", "fell", "gave", "got", "took", "went"})
+"""Irregular past tenses that are no participle."""
+NO_VERBS: Final = frozenset(
+    {"about", "after", "again", "anew", "at", "back", "before", "behind", "beside", "by", "down", "due", "for", "from"}
+    | {"in", "into", "next", "of", "off", "out", "over", "overdue", "soon", "to", "under", "until", "up", "with"}
+)
+"""Prepositions and adverbs: a function that acts begins with none of them."""
+VERBS: Final = {
+    "bring": "no participle",
+    "feed": "no participle",
+    "need": "no participle",
+    "ring": "no participle",
+}
+"""Words on -ing or -ed that begin the name of a function that acts."""
 FLAT: Final = {
     "Dialog": "the screen that every dialog is, as Textual's own bases",
     "PaneListener": "an interface whose methods do nothing by default",
@@ -157,6 +171,25 @@ def participles(names: list[Named]) -> list[Named]:
 def past(names: list[Named]) -> list[Named]:
     """Classes and type aliases whose name ends in a participle, though they are no event, message or error."""
     return [named for named in names if not EVENTS & set(named.bases) and ends_in_participle(named.name, TYPES)]
+
+
+def acts(sources: Mapping[str, str]) -> list[Named]:
+    """Every function and method annotated to return None, nested ones too."""
+    return [
+        Named(node.name, where)
+        for where, tree in _trees(sources)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and isinstance(node.returns, ast.Constant)
+        and node.returns.value is None
+    ]
+
+
+def verbless(names: list[Named]) -> list[Named]:
+    """The functions whose name begins with a participle, a past tense, a preposition or an adverb."""
+    firsts = [(named, next(iter(words(named.name)), "")) for named in names]
+    others = PAST_TENSE | NO_VERBS
+    return [named for named, first in firsts if first in others or ends_in_participle(first, VERBS)]
 
 
 def deep(sources: Mapping[str, str]) -> list[str]:
@@ -277,6 +310,10 @@ def test_no_participle_is_the_name_of_a_class_that_is_no_event() -> None:
     assert sorted(PAST) == sorted({named.name for named in past(types(sources()))})
 
 
+def test_the_name_of_a_function_that_acts_begins_with_a_verb() -> None:
+    assert [] == verbless(acts(sources()))
+
+
 def test_a_class_has_a_name_of_its_own() -> None:
     assert [] == shared(classes(sources()))
 
@@ -300,6 +337,8 @@ def test_no_exception_outlives_its_reason() -> None:
     assert [] == [noun for noun in NOUNS if noun not in ends]
     ends = {words(named.name)[-1] for named in types(sources())}
     assert [] == [noun for noun in TYPES if noun not in ends]
+    begins = {words(named.name)[0] for named in acts(sources())}
+    assert [] == [verb for verb in VERBS if verb not in begins]
     names = {named.name for named in classes(sources())}
     assert [] == [base for base in FLAT if base not in names]
 
@@ -369,6 +408,22 @@ def test_a_class_is_found_within_a_class_and_an_alias_at_the_top() -> None:
 )
 def test_a_participle_names_events_and_messages_alone(source: str, found: list[str]) -> None:
     assert found == [named.name for named in past(types({"x.py": source}))]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def heard() -> None: ...", ["heard"]),
+        ("class A:\n    async def _died(self, status: int) -> None: ...", ["_died"]),
+        ("def f() -> None:\n    def taken(value: int) -> None: ...", ["taken"]),
+        ("def printed_all() -> None: ...\ndef until_connected() -> None: ...", ["printed_all", "until_connected"]),
+        ("def heard() -> bool: ...\ndef told() -> str | None: ...", []),
+        ("class A:\n    def __init__(self) -> None: ...\n    def on_mount(self) -> None: ...", []),
+        ("def feed() -> None: ...\ndef record_printed() -> None: ...\ndef forget() -> None: ...", []),
+    ],
+)
+def test_a_function_that_acts_without_a_verb_is_found(source: str, found: list[str]) -> None:
+    assert found == [named.name for named in verbless(acts({"x.py": source}))]
 
 
 @pytest.mark.parametrize(

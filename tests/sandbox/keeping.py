@@ -31,7 +31,7 @@ class KeepingBare(Bare):
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         runtime = super().create(policy)
-        self.memories(policy).moved_on()
+        self.memories(policy).advance_generation()
         self.known[policy.session] = runtime
         return runtime
 
@@ -66,10 +66,10 @@ class KeepingBare(Bare):
         if not slept.held:
             self._may()
             memories = self.memories(policy)
-            memories.used(memories.fit(MADE_BY))
+            memories.mark_used(memories.fit(MADE_BY))
             self.slept.discard(runtime.pid)
         else:
-            self.memories(policy).moved_on()
+            self.memories(policy).advance_generation()
         return super().resume(policy, runtime, slept)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:

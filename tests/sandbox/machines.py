@@ -48,7 +48,7 @@ def warmed(vm: MicroVm) -> None:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if vm.provisioning.stock("default").origin(vm.provisioning.made_by).memory is None:
-            vm.provisioning.warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warmed)
+            vm.provisioning.warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warm_up)
 
 
 def ended(vm: MicroVm) -> None:

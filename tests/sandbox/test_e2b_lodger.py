@@ -72,7 +72,7 @@ class Lodged:
                 self.tether.hear()
 
     def close(self) -> None:
-        self.tether.part()
+        self.tether.disconnect()
         self.tier.forget(self.policy)
 
 
@@ -154,7 +154,7 @@ def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files
     with pytest.raises(UnableError, match="where kasmon stores no secret"):
         one.tier.pause(one.policy, runtime)
 
-    one.tether.part()
+    one.tether.disconnect()
     until(lambda: not calls.state(service.access, runtime.remote), LIMIT_S)
 
     assert paused == len(service.asked("pause"))

@@ -64,7 +64,7 @@ def work(agent: Agent) -> Iterator[Callable[[str], Worked]]:
 
         def work(run: str) -> Worked:
             worked = Worked(agent, run)
-            stack.callback(worked.tether.part)
+            stack.callback(worked.tether.disconnect)
             return worked
 
         yield work
@@ -110,12 +110,12 @@ def test_a_line_that_breaks_loses_nothing_and_doubles_nothing(start: Callable[..
     for number in range(20):
         worked.tether.tell(f"{number}\n".encode())
         if number % 3:  # before anybody could say that it was taken
-            worked.tether.part()
+            worked.tether.disconnect()
             worked.join()
         expected += f"got {number}\n"
         if number % 4 == 0:
             worked.until(lambda expected=expected: worked.text() == expected)  # type: ignore[misc]
-            worked.tether.part()
+            worked.tether.disconnect()
             worked.join()
     worked.tether.close()
 
@@ -145,7 +145,7 @@ def test_what_it_says_while_nobody_hears_is_there_for_who_comes_next_and_it_wait
 ) -> None:
     worked = start("alone", "sh", "-c", "seq 1 200000; exit 9")
     worked.until(lambda: worked.text())
-    worked.tether.part()
+    worked.tether.disconnect()
     kept = worked.text()
     worked.join()
 

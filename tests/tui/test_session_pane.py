@@ -200,7 +200,7 @@ async def test_new_facts_come_without_a_key() -> None:
         view = app_of(pilot).session_pane.widget
         assert isinstance(view, SessionView)
         view.transcript.add(MessageWritten(at=NOW, text="One more thing."))
-        view.screen_of_events.changed()
+        view.screen_of_events.draw_soon()
         await auntil(lambda: "One more thing." in text_of(pilot.app))
 
 

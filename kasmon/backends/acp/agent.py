@@ -63,7 +63,7 @@ class AcpAgent:
         self._lifetime_task: asyncio.Task[None] | None = None
         self._why = ""
         """Why it was ended; empty if it ended by itself."""
-        self._transport = AcpTransport(child, self._incoming.skipped, self._event_queue.wait_for_space)
+        self._transport = AcpTransport(child, self._incoming.record_garbage, self._event_queue.wait_for_space)
         self._client = AcpClient(self._transport, self._incoming.called)
 
     async def introduce(self) -> None:
@@ -134,7 +134,7 @@ class AcpAgent:
     # Start and end
 
     async def _open_conversation(self) -> OpenConversation:
-        await handshake_timeout.arrived(self._launch, self._child.pid)
+        await handshake_timeout.wait_for_start(self._launch, self._child.pid)
         limit_s = handshake_timeout.limit_s(self._launch, HANDSHAKE_S)
         opening = SessionStart(self._client, self._launch, self._known, self._environment, self._translator)
         try:
@@ -170,7 +170,7 @@ class AcpAgent:
                 await asyncio.wait([self._turn])
             self._requests.withdraw("the agent ended", time.time())
             self._emit(self._translator.ends(time.time()))
-            self._translator.foreign.told()
+            self._translator.foreign.log_counts()
         finally:
             self._emit([self._ended()])
 

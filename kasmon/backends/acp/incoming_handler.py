@@ -52,7 +52,7 @@ class IncomingHandler:
         """
         at = time.time()
         if is_notice:
-            self._noticed(method, params, at)
+            self._handle_notification(method, params, at)
             return None
         assert isinstance(params, IncomingCall)
         if method == "session/request_permission":
@@ -64,12 +64,12 @@ class IncomingHandler:
             self._emit(self._translator.foreign.seen(method, params.params, at))
         raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
 
-    def skipped(self, line: bytes) -> None:
+    def record_garbage(self, line: bytes) -> None:
         """Record that *line* is not a message."""
         self.garbage = self.garbage or line[:GARBAGE_BYTES]
         self._emit(self._translator.foreign.garbage(line, time.time()))
 
-    def _noticed(self, method: str, params: Any, at: float) -> None:
+    def _handle_notification(self, method: str, params: Any, at: float) -> None:
         if method == "session/update":
             if _kind(params) in WORK:
                 self.worked_at = asyncio.get_running_loop().time()

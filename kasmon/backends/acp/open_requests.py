@@ -49,7 +49,7 @@ class OpenPermission:
         self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._task = asyncio.current_task()
 
-    async def told(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Return when the agent has its answer.
 
         Raises:
@@ -162,7 +162,7 @@ class OpenRequests:
         """
         if not waiting.outcome.done():
             waiting.outcome.set_result(waiting.ask.outcome(answer))
-        await waiting.told()
+        await waiting.wait_until_answered()
         at = time.time()
         self._emit(self._translator.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
         if answer.decision is not Decision.CHOOSE and answer.reason:

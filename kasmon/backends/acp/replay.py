@@ -32,12 +32,12 @@ class ReplayedHistory:
         self._text = ""
         self._grew = asyncio.Event()
 
-    def heard(self) -> None:
+    def record_item(self) -> None:
         """Record a replayed item that is not a message of the user."""
         self._text = ""
-        self._more()
+        self._count_piece()
 
-    def user_said(self, text: str, message: str) -> None:
+    def record_user_text(self, text: str, message: str) -> None:
         """Record a replayed piece of a user message; *message* is its id, if the agent sends one."""
         is_further = bool(message) and message == self._message and bool(self._text)
         self._text = self._text + text if is_further else text
@@ -46,9 +46,9 @@ class ReplayedHistory:
             self.holds_it, self.goes_on = True, 0
         elif self.holds_it and not is_further:
             self.goes_on += 1
-        self._more()
+        self._count_piece()
 
-    async def settled(self) -> None:
+    async def wait_for_end(self) -> None:
         """Return when the replay has ended."""
         while True:
             self._grew.clear()
@@ -83,6 +83,6 @@ class ReplayedHistory:
             said == self._remembers or (len(self._remembers) >= LONG_ENOUGH and self._remembers in said)
         )
 
-    def _more(self) -> None:
+    def _count_piece(self) -> None:
         self.pieces += 1
         self._grew.set()

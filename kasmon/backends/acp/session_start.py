@@ -64,7 +64,7 @@ class SessionStart:
         introduced = await self._introduction()
         if introduced.agent_info is not None:
             self._known = named(introduced.agent_info.name) or self._known
-        self._translator.adopts(self._known.habits)
+        self._translator.set_habits(self._known.habits)
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
             if self._launch.resume:
@@ -125,7 +125,7 @@ class SessionStart:
         settings = offered(await self._client.load(session, self._launch.workdir))
         if has_twins:
             await asyncio.to_thread(gemini_quirks.remove_twins, session, self._environment.variables)
-        await history.settled()
+        await history.wait_for_end()
         if proof := history.proof(session):
             further = f"; {history.goes_on} further message(s) came after it" if history.goes_on else ""
             return OpenConversation(session, settings, proof + further)

@@ -98,7 +98,7 @@ class UnknownMessages:
         )
         return [NoticeRaised(at=at, text=text, level="warning"), *seen]
 
-    def told(self) -> None:
+    def log_counts(self) -> None:
         """Log how often each kind occurred."""
         for what, count in self.counted.items():
             if count > 1:
@@ -193,7 +193,7 @@ class AcpTranslator:
         self.history = ReplayedHistory(self._remembers)
         return self.history
 
-    def adopts(self, habits: frozenset[Quirk]) -> None:
+    def set_habits(self, habits: frozenset[Quirk]) -> None:
         """Interpret messages as an agent with *habits* means them from now on."""
         self.habits = self.tools.habits = habits
 
@@ -230,9 +230,9 @@ class AcpTranslator:
     def _is_history(self, update: Update, history: ReplayedHistory) -> bool:
         match update:
             case UserMessageChunk():
-                history.user_said(text_of(update.content), update.message_id or "")
+                history.record_user_text(text_of(update.content), update.message_id or "")
             case AgentMessageChunk() | AgentThoughtChunk() | ToolCallStart() | ToolCallProgress() | AgentPlanUpdate():
-                history.heard()
+                history.record_item()
             case _:
                 return False
         return True

@@ -67,7 +67,7 @@ class ClaudeBackend:
         translator = ClaudeTranslator(launch.session, settings, usage)
         agent: ClaudeAgent | None = None
         try:
-            await handshake_timeout.arrived(launch, child.pid)
+            await handshake_timeout.wait_for_start(launch, child.pid)
             async with asyncio.timeout(limit_s):
                 # while the process starts; the SDK takes as long to load
                 module = await asyncio.to_thread(import_module, "kasmon.backends.claude.agent")

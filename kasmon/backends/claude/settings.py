@@ -60,7 +60,7 @@ class ClaudeSettings:
             self.mode = mode
             yield SettingsChanged(at=at, permission_mode=mode)
 
-    def cleared(self) -> None:
+    def expect_new_conversation(self) -> None:
         """Expect a new conversation; its id is that of the next `system/init`."""
         self._is_cleared = True
 

@@ -97,8 +97,8 @@ class ClaudeTranslator:
             case "rate_limit_event":
                 yield from self.limit.apply_event(table(message, "rate_limit_info"), at)
             case "conversation_reset":
-                self._usage.cleared()
-                self.settings.cleared()
+                self._usage.begin_conversation()
+                self.settings.expect_new_conversation()
                 yield from self._content.cleared(at)
             case _ if name == ASK:
                 context = RequestContext(session=self._session, at=at, before=before, said=self._content.said)

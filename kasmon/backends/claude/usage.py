@@ -73,7 +73,7 @@ class ClaudeUsage:
         """Record that the conversation was summarised to *tokens*."""
         self._context = tokens
 
-    def cleared(self) -> None:
+    def begin_conversation(self) -> None:
         """Begin a new conversation, for which the agent counts from 0."""
         self._before = self._before.plus(self._reported).plus(self._since)
         self._reported = self._since = _Total()

@@ -67,13 +67,13 @@ class CodexBackend:
         child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
         agent = CodexAgent(launch, child, there.secrets)
         try:
-            await _begun(agent, asked.thread, launch, path, child)
+            await _begin_agent(agent, asked.thread, launch, path, child)
         except UnfitAgentError as error:
             raise await explained(error, self.name, (path,), launch.workdir, there.variables) from error
         return agent
 
 
-async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, child: ChildProcess) -> None:
+async def _begin_agent(agent: CodexAgent, thread: Table, launch: Launch, path: str, child: ChildProcess) -> None:
     """Begin *agent*; end it if that fails.
 
     Raises:
@@ -82,7 +82,7 @@ async def _begun(agent: CodexAgent, thread: Table, launch: Launch, path: str, ch
     failure: TimeoutError | SessionEndedError
     limit_s = handshake_timeout.limit_s(launch, HANDSHAKE_S)
     try:
-        await handshake_timeout.arrived(launch, child.pid)
+        await handshake_timeout.wait_for_start(launch, child.pid)
         async with asyncio.timeout(limit_s):
             await agent.begin(thread)
         return

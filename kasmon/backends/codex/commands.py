@@ -75,7 +75,7 @@ class CommandSender:
         if outcome.reason:
             await self._explain(outcome)
         if outcome.allowed:
-            self._translator.answered(outcome.call, outcome.item)
+            self._translator.record_approval(outcome.call, outcome.item)
         await self._transport.answer(outcome.call, outcome.result)
         if outcome.interrupt:
             await self.interrupt()

@@ -119,7 +119,7 @@ class ItemTracker:
             if written.strip()
         ]
 
-    def again(self, thread: str) -> None:
+    def discard_unfinished(self, thread: str) -> None:
         """Discard what *thread* was writing: codex will write it again."""
         self._forgotten(thread)
 

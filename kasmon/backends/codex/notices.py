@@ -81,7 +81,7 @@ class CodexNotices:
         self._told.add(words)
         return [NoticeRaised(at=now, text=words, level="warning")]
 
-    def again(self) -> None:
+    def reset(self) -> None:
         """Allow earlier notices again, for a new turn."""
         self._told.clear()
 

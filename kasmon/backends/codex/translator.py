@@ -103,7 +103,7 @@ class CodexTranslator:
         requests = self.asks.opened(call, method, params, setting)
         return [RequestOpened(at=now, request=request) for request in requests] or None
 
-    def answered(self, call: CallId, item: str) -> None:
+    def record_approval(self, call: CallId, item: str) -> None:
         """Record that the call *call*, about *item*, was allowed."""
         self._allowed[call] = item
 
@@ -140,7 +140,7 @@ class CodexTranslator:
             self.plan = None
         self._planned = ""
         self._usage.is_limited = False
-        self.notices.again()
+        self.notices.reset()
         prompt = self.given.begin_turn()
         if prompt is None:
             return [*events, TurnStarted(at=now, by="agent")]
@@ -190,7 +190,7 @@ class CodexTranslator:
         """Report an error of the provider; one that ends the turn is reported with the turn's end."""
         if params.get("willRetry") is not True and thread in self.turns:
             return []
-        self._item_tracker.again(thread)
+        self._item_tracker.discard_unfinished(thread)
         return [*self.notices.once(failure(table(params, "error")), now)]
 
     def _on_status(self, params: Table, thread: str, now: float) -> list[AgentOutput]:

@@ -23,7 +23,7 @@ def limit_s(launch: Launch, usual_s: float) -> float:
     return usual_s + (EMULATED_S if launch.sandbox == "microvm" else 0.0)
 
 
-async def arrived(launch: Launch, front: int, where: Paths | None = None) -> None:
+async def wait_for_start(launch: Launch, front: int, where: Paths | None = None) -> None:
     """Return once the agent behind process *front* runs, if its sandbox has to start first; or once *front* ended.
 
     *where*: the kasmon folders that it belongs to, by default those of the environment.

@@ -237,17 +237,17 @@ class InterpreterAgent:
     def _start_once(self) -> None:
         if not self._is_started:
             self._is_started = True
-            self._start_task(self._lifecycle.live(lambda: self._runs.collect_earlier_runs(self._start_task)))
+            self._start_task(self._lifecycle.run(lambda: self._runs.collect_earlier_runs(self._start_task)))
             self._start_task(DiskLimit(self._sandbox, self._lifecycle, self._runs.interrupt_full_disk).watch())
-            self._start_task(self._context_exchange.live(lambda: self._lifecycle.is_ending))
+            self._start_task(self._context_exchange.exchange_until(lambda: self._lifecycle.is_ending))
 
     def _start_task(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._finish_task)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _finish_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, KasmonError):
             self._lifecycle.report_end(f"its backend failed: {error!r}", None)

@@ -41,7 +41,7 @@ class ContextExchange:
         self._generation = 0
         self._exchange_lock = asyncio.Lock()
 
-    async def live(self, is_over: Callable[[], bool]) -> None:
+    async def exchange_until(self, is_over: Callable[[], bool]) -> None:
         """Exchange in both directions until *is_over*."""
         while not is_over():
             if self._sandbox.runs:

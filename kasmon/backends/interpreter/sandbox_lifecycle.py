@@ -55,7 +55,7 @@ class InterpreterLifecycle:
         self._changed = asyncio.Event()
         self._clock = MonotonicAge()
 
-    async def live(self, arrived: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, arrived: Callable[[], Awaitable[None]]) -> None:
         """Find or create the sandbox, then do what is due until it ends. *arrived* is awaited before anything runs."""
         try:
             async with self.turns.gate:
@@ -220,4 +220,4 @@ class InterpreterLifecycle:
             except KasmonError:
                 return
             if self._sandbox.phase is not SandboxPhase.PAUSED:  # already logged; retried after the same delay
-                self._sandbox.journal.heard(TurnEnded(at=time.time()))
+                self._sandbox.journal.apply(TurnEnded(at=time.time()))

@@ -65,7 +65,7 @@ class TurnCounter:
         finally:
             self._running -= 1
             if not self._running:
-                self._timer = asyncio.get_running_loop().call_later(self._quiet_s, self._quiet)
+                self._timer = asyncio.get_running_loop().call_later(self._quiet_s, self._close_soon)
 
     @contextlib.asynccontextmanager
     async def none(self) -> AsyncIterator[None]:
@@ -84,7 +84,7 @@ class TurnCounter:
             task.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _quiet(self) -> None:
+    def _close_soon(self) -> None:
         task = asyncio.get_running_loop().create_task(self._close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

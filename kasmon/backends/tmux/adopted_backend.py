@@ -94,7 +94,7 @@ class AdoptedBackend(TmuxBackend):
         agent = await self._agent(launch, facts, process, output_monitor, "")
         agent.name_prompts_by(has_hooks=False)
         agent.say(agent.started(launch.generation))
-        agent.ready()
+        agent.begin_monitoring()
         return agent
 
     async def pane(self, launch: Launch) -> PaneFacts | None:

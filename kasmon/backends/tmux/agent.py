@@ -111,7 +111,7 @@ class TmuxAgent(PaneListener):
         self._answering = AnswerDelivery(self.state_monitor, self.pane_writer)
         line.listeners.listen(self.pane, self)
         self._pane_output = PaneOutput(output_monitor, line, self.pane, self.say, self._last_line)
-        self.pane_writer.on_typed = self._pane_output.typed
+        self.pane_writer.on_typed = self._pane_output.record_typing
 
     # -- interface of every backend's agent
 
@@ -304,7 +304,7 @@ class TmuxAgent(PaneListener):
         """End its session but not its process: the agent is the user's own, and kasmon no longer monitors it."""
         self._end(SessionEnded(at=time.time(), why="stopped"))
 
-    def lost(self, why: str) -> None:
+    def handle_server_loss(self, why: str) -> None:
         """Report that the tmux server is gone."""
         self._end(ConnectionLost(at=time.time(), what="tmux server", why=why))
 
@@ -322,47 +322,47 @@ class TmuxAgent(PaneListener):
             model=launch.model,
         )
 
-    def ready(self) -> None:
+    def begin_monitoring(self) -> None:
         """Report that its launcher announced the start of the program, and begin monitoring."""
         self._mature_at = self._loop.time() + YOUNG_S
         self.say(SignalSeen(at=time.time(), source="launch", value="command" if self._launch.is_command else "ready"))
         self.state_monitor.begin()
 
-    def found(self, facts: PaneFacts) -> None:
+    def handle_pane_facts(self, facts: PaneFacts) -> None:
         """Report its death from *facts* that another part looked up, if they include an exit status or signal."""
         if facts.says_how_it_ended:
-            self.died(facts.status, facts.signal)
+            self.handle_exit(facts.status, facts.signal)
 
     def say(self, event: Event) -> None:
         """Add *event* to its events, now."""
         if not self.has_ended:
             self._events.put_nowait(event)
             if isinstance(event, SignalSeen):
-                self.state_monitor.noted(event)
+                self.state_monitor.record_signal(event)
 
     # -- pane events
 
-    def printed(self, data: bytes) -> None:
+    def handle_output(self, data: bytes) -> None:
         if data:
             self.brackets.feed(data)
         else:
-            self.brackets.skipped()
-        self.state_monitor.printed(data)
+            self.brackets.handle_missed_output()
+        self.state_monitor.handle_output(data)
         if self.completion is not None:
             self.completion.feed(data)
-        self._pane_output.printed(data)
+        self._pane_output.handle_output(data)
 
-    def flooded(self, is_off: bool) -> None:
-        self.brackets.skipped()
-        self.state_monitor.flooded(is_off)
-        self._pane_output.flooded(is_off)
+    def handle_flood(self, is_off: bool) -> None:
+        self.brackets.handle_missed_output()
+        self.state_monitor.handle_flood(is_off)
+        self._pane_output.handle_flood(is_off)
 
-    def died(self, status: int | None, number: int | None) -> None:
+    def handle_exit(self, status: int | None, number: int | None) -> None:
         if not self.has_ended and not self._is_ending:
             self._is_ending = True
             self._spawn(self._report_death(status, number))
 
-    def closed(self) -> None:
+    def handle_close(self) -> None:
         self._end(SessionEnded(at=time.time(), why=self._why or "its pane no longer exists"))
 
     async def _report_death(self, status: int | None, number: int | None) -> None:
@@ -371,7 +371,7 @@ class TmuxAgent(PaneListener):
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=-WRAPPED_ROWS, ansi=False, join=True))
         why = self._why or await cause(self._launch, rows, status, number, is_young=is_young)
-        self._pane_output.shown(rows)
+        self._pane_output.handle_screen(rows)
         self._end(SessionEnded(at=time.time(), exit_code=status, signal=signal_name(number), why=why))
 
     def _end(self, event: Event) -> None:

@@ -138,7 +138,7 @@ class TmuxBackend:
         agent = await self._agent(launch, facts, process, output_monitor, facts.ready, signals, sandbox)
         agent.name_prompts_by(has_hooks=await asyncio.to_thread(_has_hooks, launch))
         if any(signal.source == "program" and facts.activity_at > int(signal.at) for signal in signals):
-            agent.printed(b"")
+            agent.handle_output(b"")
         agent.state_monitor.begin()
         return agent
 
@@ -214,7 +214,7 @@ class TmuxBackend:
 
     async def _await_ready(self, agent: TmuxAgent, launch: Launch, nonce: str) -> None:
         if isinstance(agent, RemoteAgent):
-            await agent.until_connected()
+            await agent.wait_until_connected()
             await asyncio.to_thread(remove_launch_files, self.places, launch)
             return
         if self._readiness is None:
@@ -228,10 +228,10 @@ class TmuxBackend:
             text = f"It did not report that it is ready within {LIMIT_S:g} s."
             agent.say(NoticeRaised(at=time.time(), text=text, level="warning"))
         elif facts.is_dead:
-            agent.found(facts)
+            agent.handle_pane_facts(facts)
         else:
-            await handshake_timeout.arrived(launch, agent.pid, self.places)
-            agent.ready()
+            await handshake_timeout.wait_for_start(launch, agent.pid, self.places)
+            agent.begin_monitoring()
 
 
 def _has_hooks(launch: Launch) -> bool:

@@ -30,8 +30,8 @@ class HubPump:
         self._loop = asyncio.get_running_loop()
         self._fds = self._hub.fileno(), self._hub.write_fileno()
         self.asked = 0
-        self._loop.add_reader(self._fds[0], self._readable)
-        self._readable()
+        self._loop.add_reader(self._fds[0], self._read_hub)
+        self._read_hub()
         self._tick()
 
     def stop(self) -> None:
@@ -50,31 +50,31 @@ class HubPump:
         if self._fds is None:
             return
         if self._hub.wants_write():
-            self._loop.add_writer(self._fds[1], self._writable)
+            self._loop.add_writer(self._fds[1], self._flush_hub)
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
-            self._loop.add_reader(self._fds[0], self._readable)
+            self._loop.add_reader(self._fds[0], self._read_hub)
 
-    def _readable(self) -> None:
+    def _read_hub(self) -> None:
         self._hub.pump()
         if self._fds is None:
             return
         if self._hub.wants_write():
-            self._loop.add_writer(self._fds[1], self._writable)
+            self._loop.add_writer(self._fds[1], self._flush_hub)
         if not (self.hurried or self.asked or self._resting):
             self._loop.remove_reader(self._fds[0])
-            self._resting = self._loop.call_later(REST_S, self._rested)
+            self._resting = self._loop.call_later(REST_S, self._read_after_rest)
 
-    def _rested(self) -> None:
+    def _read_after_rest(self) -> None:
         self.has_read = False
         self._hub.pump()
         if self._resting is not None and self.has_read:
-            self._resting = self._loop.call_later(REST_S, self._rested)
+            self._resting = self._loop.call_later(REST_S, self._read_after_rest)
         else:
             self.stir()
 
-    def _writable(self) -> None:
+    def _flush_hub(self) -> None:
         self._hub.flush()
         if self._fds is not None and not self._hub.wants_write():
             self._loop.remove_writer(self._fds[1])

@@ -17,16 +17,16 @@ class PaneListener:
     Its methods are called on the loop, and must not wait.
     """
 
-    def printed(self, data: bytes) -> None:
+    def handle_output(self, data: bytes) -> None:
         """Handle *data* that the pane printed; empty if output was missed."""
 
-    def died(self, status: int | None, number: int | None) -> None:
+    def handle_exit(self, status: int | None, number: int | None) -> None:
         """Handle its program's end, with an exit code or a signal; with neither if tmux does not know."""
 
-    def closed(self) -> None:
+    def handle_close(self) -> None:
         """Handle that the pane no longer exists."""
 
-    def flooded(self, is_off: bool) -> None:
+    def handle_flood(self, is_off: bool) -> None:
         """Handle that its output is paused (*is_off*) because it floods, or resumed."""
 
 
@@ -35,8 +35,8 @@ class PaneListeners:
 
     def __init__(self, hub: Hub, pump: HubPump) -> None:
         self._hub, self._pump = hub, pump
-        hub.on_output, hub.on_death = self._printed, self._died
-        hub.on_closed, hub.on_flood = self._closed, self._flooded
+        hub.on_output, hub.on_death = self._handle_output, self._handle_exit
+        hub.on_closed, hub.on_flood = self._handle_close, self._handle_flood
         self._listeners: dict[str, list[PaneListener]] = {}
         self._unclaimed: dict[str, bytes] = {}
         self.loop: asyncio.AbstractEventLoop
@@ -45,7 +45,7 @@ class PaneListeners:
     def listen(self, pane: str, listener: PaneListener) -> None:
         """Report events of *pane* to *listener* from now on, beginning with its output before the first listener."""
         if (output := self._unclaimed.pop(pane, b"")) and pane not in self._listeners:
-            self.loop.call_soon(listener.printed, output)  # not now: the listener may be half constructed
+            self.loop.call_soon(listener.handle_output, output)  # not now: the listener may be half constructed
         self._listeners.setdefault(pane, []).append(listener)
 
     def unlisten(self, pane: str, listener: PaneListener) -> None:
@@ -72,23 +72,23 @@ class PaneListeners:
     def report_missed(self) -> None:
         """Report to all listeners that some output may have been missed."""
         for pane in list(self._listeners):
-            self._printed(pane, b"")
+            self._handle_output(pane, b"")
 
-    def _each(self, pane: str, call: Callable[[PaneListener], None]) -> None:
+    def _call_listeners(self, pane: str, call: Callable[[PaneListener], None]) -> None:
         if not self.is_loop_thread:
-            self.loop.call_soon_threadsafe(self._each, pane, call)
+            self.loop.call_soon_threadsafe(self._call_listeners, pane, call)
             return
         self._pump.has_read = True
         for listener in tuple(self._listeners.get(pane, ())):
             call(listener)
 
-    def _printed(self, pane: str, data: bytes) -> None:
+    def _handle_output(self, pane: str, data: bytes) -> None:
         if not self.is_loop_thread:
-            self.loop.call_soon_threadsafe(self._printed, pane, data)
+            self.loop.call_soon_threadsafe(self._handle_output, pane, data)
             return
         if pane not in self._listeners:
             self._retain(pane, data)
-        self._each(pane, lambda listener: listener.printed(data))
+        self._call_listeners(pane, lambda listener: listener.handle_output(data))
 
     def _retain(self, pane: str, data: bytes) -> None:
         """Retain the first output of a pane without a listener: its agent is being constructed."""
@@ -97,11 +97,11 @@ class PaneListeners:
         while len(self._unclaimed) > KEPT_PANES:
             del self._unclaimed[next(iter(self._unclaimed))]
 
-    def _died(self, pane: str, status: int | None, number: int | None) -> None:
-        self._each(pane, lambda listener: listener.died(status, number))
+    def _handle_exit(self, pane: str, status: int | None, number: int | None) -> None:
+        self._call_listeners(pane, lambda listener: listener.handle_exit(status, number))
 
-    def _closed(self, pane: str) -> None:
-        self._each(pane, lambda listener: listener.closed())
+    def _handle_close(self, pane: str) -> None:
+        self._call_listeners(pane, lambda listener: listener.handle_close())
 
-    def _flooded(self, pane: str, is_off: bool) -> None:
-        self._each(pane, lambda listener: listener.flooded(is_off))
+    def _handle_flood(self, pane: str, is_off: bool) -> None:
+        self._call_listeners(pane, lambda listener: listener.handle_flood(is_off))

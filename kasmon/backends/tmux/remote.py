@@ -62,14 +62,14 @@ class RemoteAgent(TmuxAgent):
         self._connected = asyncio.Event()
         super().__init__(launch, line, pane, process, output_monitor, make_state_monitor)
 
-    async def until_connected(self) -> None:
+    async def wait_until_connected(self) -> None:
         """Report that it is ready once its pane shows it, or that this takes long; return at its end too."""
         over = [asyncio.create_task(event.wait()) for event in (self._connected, self._ended)]
         await asyncio.wait(over, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         for task in over:
             task.cancel()
         if self._connected.is_set():
-            self.ready()
+            self.begin_monitoring()
         elif not self.has_ended:
             self.say(SignalSeen(at=time.time(), source="launch", value="late"))
             text = f"{self._machine.host!r} did not connect within {LIMIT_S:g} s."
@@ -89,8 +89,8 @@ class RemoteAgent(TmuxAgent):
         else:
             await super().send(command)
 
-    def printed(self, data: bytes) -> None:
-        super().printed(data)
+    def handle_output(self, data: bytes) -> None:
+        super().handle_output(data)
         if self._connected.is_set() or not self._nonce:
             return
         if not data:  # output was missed

@@ -38,7 +38,7 @@ class ServerConnection:
         self.listeners = PaneListeners(hub, self._pump)
         self.server = server
         self.on_lost: Callable[[str], None] = lambda why: None
-        self._hub.on_gone = self._gone
+        self._hub.on_gone = self._handle_loss
         self._watched: dict[str, int] = {}
         self._focused: list[str] = []
         """The windows that a user has focused, the latest last."""
@@ -128,7 +128,7 @@ class ServerConnection:
                 by_session.setdefault(facts.kasmon_id, facts)
         return by_session
 
-    def keys(self, pane: str, data: bytes) -> None:
+    def type_keys(self, pane: str, data: bytes) -> None:
         """Type *data* into *pane* at once, whatever it shows, without a reply."""
         for request in ask.keys(pane, data):
             self.submit(request)
@@ -201,7 +201,7 @@ class ServerConnection:
         self._hub.focus(self._focused)
         self._pump.begin()
 
-    def _gone(self) -> None:
+    def _handle_loss(self) -> None:
         if self.listeners.is_loop_thread and self._is_open:
             self._is_open = False
             self._pump.stop()
@@ -225,16 +225,16 @@ class ServerConnection:
         """Wrap *on_done* of a request sent now, to be called on the loop whatever thread the hub is pumped in."""
         self._pump.asked += 1
 
-        def answered(answer: Answer | KasmonError) -> None:
+        def handle_answer(answer: Answer | KasmonError) -> None:
             self._pump.asked -= 1
             if on_done is not None:
                 on_done(answer)
 
         def on_answer(answer: Answer | KasmonError) -> None:
             if self.listeners.is_loop_thread:
-                answered(answer)
+                handle_answer(answer)
             else:
-                self.listeners.loop.call_soon_threadsafe(answered, answer)
+                self.listeners.loop.call_soon_threadsafe(handle_answer, answer)
 
         return on_answer
 

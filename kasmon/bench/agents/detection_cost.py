@@ -36,7 +36,7 @@ def _observing(source: str, how: str, seconds: float) -> Figure:
     with _programs() as path:
         programs = [(f"agent-{n:02d}", path.command(AGENT, source)) for n in range(AGENTS)]
         with terminals(programs) as (paths, _):
-            asyncio.run(_until_working(paths, AGENTS))
+            asyncio.run(_wait_until_working(paths, AGENTS))
             time.sleep(SETTLE_S)
             host, server = below(paths)
             share, server_share = share_of_a_core([host], seconds), share_of_a_core([server], seconds)
@@ -116,7 +116,7 @@ async def _delays(
     return delays
 
 
-async def _until_working(paths: Paths, count: int) -> None:
+async def _wait_until_working(paths: Paths, count: int) -> None:
     async for fleet in FleetWatch(paths, writes=False).changes():
         if sum(session.state is SessionState.WORKING for session in fleet.sessions) >= count:
             return

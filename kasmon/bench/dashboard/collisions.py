@@ -40,15 +40,15 @@ def measure_sweep(rounds: int) -> Figure:
 def _worktrees(root: Path) -> list[Session]:
     repo = root / "repo"
     repo.mkdir(mode=0o700)
-    _git(repo, "init", "-q")
+    _run_git(repo, "init", "-q")
     for number in range(FILES):
         _write(repo / f"file{number}.txt", [f"line {line}" for line in range(LINES)])
-    _git(repo, "add", ".")
-    _git(repo, "commit", "-qm", "begin")
+    _run_git(repo, "add", ".")
+    _run_git(repo, "commit", "-qm", "begin")
     sessions = []
     for number in range(TREES):
         tree = root / f"tree{number}"
-        _git(repo, "worktree", "add", "-q", "-b", tree.name, str(tree))
+        _run_git(repo, "worktree", "add", "-q", "-b", tree.name, str(tree))
         for file in (0, number):
             _write(tree / f"file{file}.txt", [f"line {line}{'!' * (line == number)}" for line in range(LINES)])
         sessions.append(Session(id=SessionId(tree.name), workdir=str(tree)))
@@ -59,5 +59,5 @@ def _write(path: Path, lines: list[str]) -> None:
     write_private(path, "\n".join(lines).encode())
 
 
-def _git(folder: Path, *words: str) -> None:
+def _run_git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *WHO, *words], cwd=folder, check=True, capture_output=True)

@@ -174,9 +174,9 @@ def rules(
     json: Json = False,
 ) -> None:
     """List or revoke the standing rules that answer requests for you."""
-    from kasmon.cli.answer_alike import rules
+    from kasmon.cli.answer_alike import list_or_revoke_rules
 
-    rules(act, wanted, wants_json=json)
+    list_or_revoke_rules(act, wanted, wants_json=json)
 
 
 def ctx(

@@ -45,7 +45,7 @@ def note(text: str) -> None:
 def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
     """Run *call* and return its exit code; print an error as one line on stderr and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        _never_fails(stream)
+        _replace_unencodable(stream)
     try:
         code = call()
         print(end="", flush=True)
@@ -83,7 +83,7 @@ def _complain(error: KasmonError, wants_json: bool) -> int:
     return error.exit_code
 
 
-def _never_fails(stream: TextIO) -> None:
+def _replace_unencodable(stream: TextIO) -> None:
     """Make *stream* print `?` for characters outside its encoding instead of failing."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")

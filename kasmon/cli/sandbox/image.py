@@ -58,7 +58,7 @@ def _warm(vm: MicroVm, size: ImageSize) -> tuple[int, str]:
     policy = SandboxPolicy(session=SessionId(f"warm-{os.getpid()}"), tier="microvm", size=size)
     try:
         note(f"Machines are played {vm.provisioning.carried()}.")
-        return vm.provisioning.warm(policy, warm_up.warmed).size_bytes, ""
+        return vm.provisioning.warm(policy, warm_up.warm_up).size_bytes, ""
     except KasmonError as error:
         return 0, error.message
 

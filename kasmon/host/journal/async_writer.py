@@ -60,7 +60,7 @@ class LogWriter:
                 return False
         return True
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         """Wait until few enough events are unwritten. Until then read nothing more from the agent."""
         while self.session_log.unwritten >= UNWRITTEN:
             await self._reached(self.session_log.noted - UNWRITTEN + 1, LONGEST_PAUSE_S)

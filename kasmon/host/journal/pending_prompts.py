@@ -39,7 +39,7 @@ class PendingPromptStore:
     def __getitem__(self, receipt: ReceiptId) -> str | None:
         return self._texts.get(receipt)
 
-    def before(self, event: Event, written: Event) -> None:
+    def store_prompt_text(self, event: Event, written: Event) -> None:
         """Store the text of *event* if the log gets it only redacted, as *written*."""
         if isinstance(event, ReceiptMoved) and isinstance(written, ReceiptMoved) and event.prompt:
             texts = {name: text for name, text in self._texts.items() if name != event.receipt.id}
@@ -47,7 +47,7 @@ class PendingPromptStore:
                 texts[event.receipt.id] = event.prompt
             self._keep(texts)
 
-    def after(self, event: Event) -> None:
+    def remove_prompt_texts(self, event: Event) -> None:
         """Remove the text of prompts that are no longer queued after *event*."""
         if isinstance(event, SessionEnded):
             self._keep({})

@@ -46,9 +46,9 @@ def keep(handler: logging.Handler | None = None) -> None:
         handler.setFormatter(RedactingFormatter(LINE))
     logging.basicConfig(handlers=[handler], force=True)
     logging.captureWarnings(True)
-    sys.excepthook = _uncaught
-    threading.excepthook = _uncaught_in_a_thread
-    sys.unraisablehook = _unraisable
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
+    sys.unraisablehook = _log_unraisable
 
 
 def opened(path: Path) -> BinaryIO:
@@ -63,16 +63,16 @@ def opened(path: Path) -> BinaryIO:
     return os.fdopen(handle, "ab")
 
 
-def _uncaught(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+def _log_uncaught(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
     if not isinstance(error, KeyboardInterrupt):
         log.critical("uncaught error", exc_info=(kind, error, at))
 
 
-def _uncaught_in_a_thread(told: threading.ExceptHookArgs) -> None:
+def _log_uncaught_in_thread(told: threading.ExceptHookArgs) -> None:
     if told.exc_value is not None and not isinstance(told.exc_value, SystemExit):
         name = told.thread.name if told.thread is not None else "a thread"
         log.error("uncaught error in %s", name, exc_info=told.exc_value)
 
 
-def _unraisable(told: "sys.UnraisableHookArgs") -> None:
+def _log_unraisable(told: "sys.UnraisableHookArgs") -> None:
     log.error("%s", told.err_msg or "an error that cannot be raised", exc_info=told.exc_value)

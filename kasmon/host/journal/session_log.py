@@ -113,9 +113,9 @@ class SessionLog:
                 event, durable = self._unwritten[0]
                 try:
                     hidden = self.redactor.fact(event)
-                    self._waiting.before(event, hidden)
+                    self._waiting.store_prompt_text(event, hidden)
                     self._refresh_index(self._log.append(fitted(hidden, self._blobs), durable=durable))
-                    self._waiting.after(event)
+                    self._waiting.remove_prompt_texts(event)
                 except OSError as error:
                     self.trouble = error.strerror or str(error)
                     return False

@@ -51,7 +51,7 @@ class HostLink:
         self._unsent = bytearray()
         self._all_sent = asyncio.Event()
         self._sending = threading.Lock()
-        self._loop.add_reader(connected, self._readable)
+        self._loop.add_reader(connected, self._read_socket)
 
     @property
     def on_close(self) -> Callable[[], None]:
@@ -151,12 +151,12 @@ class HostLink:
                 except (BlockingIOError, InterruptedError):
                     sent = 0
                 except OSError:
-                    self._soon(self._hang_up)
+                    self._call_soon(self._hang_up)
                     return
             if sent < len(data):
                 if not self._unsent:
                     self._all_sent.clear()
-                    self._soon(self._write_on)
+                    self._call_soon(self._write_on)
                 self._unsent += data[sent:]
 
     async def aclose(self) -> None:
@@ -167,15 +167,15 @@ class HostLink:
                     await self._all_sent.wait()
         self._hang_up()
 
-    def _soon(self, call: Callable[[], None]) -> None:
+    def _call_soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: so is the link
             self._loop.call_soon_threadsafe(call)
 
     def _write_on(self) -> None:
         if self.is_open:
-            self._loop.add_writer(self._socket, self._writable)
+            self._loop.add_writer(self._socket, self._write_socket)
 
-    def _writable(self) -> None:
+    def _write_socket(self) -> None:
         with self._sending:
             try:
                 sent = self._socket.send(self._unsent)
@@ -184,12 +184,12 @@ class HostLink:
                 return
             except OSError:
                 self._unsent.clear()
-                self._soon(self._hang_up)
+                self._call_soon(self._hang_up)
             if not self._unsent:
                 self._loop.remove_writer(self._socket)
                 self._all_sent.set()
 
-    def _readable(self) -> None:
+    def _read_socket(self) -> None:
         try:
             data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):

@@ -144,7 +144,7 @@ class _Search:
         """Start the host, unless one started here is still coming up."""
         if self.child is not None and self.child.poll() is None:
             return
-        await self._may_start()
+        await self._check_start()
         if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
             last_output = await asyncio.to_thread(last_words, self.log)
             raise HostUnreachableError(self.name, last_output or f"it ended with exit code {self.child.returncode}")
@@ -154,7 +154,7 @@ class _Search:
         except OSError as error:
             raise HostUnreachableError(self.name, f"it cannot be started: {_describe_error(error)}") from error
 
-    async def _may_start(self) -> None:
+    async def _check_start(self) -> None:
         """Raise the reason against starting the host; the tmux host starts no agent, so there is none."""
 
 
@@ -194,7 +194,7 @@ class _SessionSearch(_Search):
         self.now = now
         return now
 
-    async def _may_start(self) -> None:
+    async def _check_start(self) -> None:
         """Raise the reason against starting the host.
 
         Raises:

@@ -98,7 +98,7 @@ class SandboxLifecycle:
             if housing.phase is SandboxPhase.EXPIRED:
                 await self._end(housing.why)
             elif housing.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING):
-                await self._tried_to_thaw(FOUND)
+                await self._try_to_thaw(FOUND)
 
     async def keep(self) -> None:
         """Execute what is due until the sandbox ends."""
@@ -133,7 +133,7 @@ class SandboxLifecycle:
 
     # -- use
 
-    async def used(self, command: object = None) -> None:
+    async def ensure_awake(self, command: object = None) -> None:
         """Record use by *command*, or by attaching: the sandbox is awake when this returns.
 
         Raises:
@@ -162,17 +162,17 @@ class SandboxLifecycle:
         """Pause or resume it by the user's command; the log has the result when this returns.
 
         Raises:
-            KasmonError: as `sleep` and `used`.
+            KasmonError: as `sleep` and `ensure_awake`.
         """
         try:
             if isinstance(command, Pause):
                 await self.sleep("by user", to_disk=command.to_disk)
             else:
-                await self.used(command)
+                await self.ensure_awake(command)
         finally:
             await self._log_writer.written(WRITTEN_S)
 
-    def touched(self) -> None:
+    def wake_soon(self) -> None:
         """Record that a user attaches or types: resume it soon; typed keys wait in its terminal."""
         self._record_use()
         may_sleep = self.sleeps or self._moving.locked()
@@ -212,9 +212,9 @@ class SandboxLifecycle:
     async def _resume(self, why: str = "") -> None:
         async with self._moving:
             if self.sleeps and not self.is_ending:
-                await self._tried_to_thaw(why)
+                await self._try_to_thaw(why)
 
-    async def _tried_to_thaw(self, why: str) -> None:
+    async def _try_to_thaw(self, why: str) -> None:
         try:
             await self._steps.thaw(why)
         except SnapshotRefusedError as error:
@@ -294,7 +294,7 @@ class SandboxLifecycle:
             self._steps.warn(error.message)
             return
         if self._used_at > last_used and self._terms.auto_resume:
-            await self._tried_to_thaw("")
+            await self._try_to_thaw("")
 
     async def _end(self, why: str) -> None:
         """Begin to end its agent; its sandbox ends with it."""

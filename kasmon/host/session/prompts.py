@@ -167,7 +167,7 @@ class Prompts:
                 return
             await asyncio.sleep(REST_LOOK_S)
 
-    def heard(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """Move receipts according to *event*, after it was noted."""
         if isinstance(event, TurnStarted):
             self._stop_expecting()
@@ -308,9 +308,9 @@ class Prompts:
         return self._state is SessionState.IDLE and self._expecting is None and not self._delivering.locked()
 
     def _expect(self) -> None:
-        self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._expected)
+        self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._handle_missing_turn)
 
-    def _expected(self) -> None:
+    def _handle_missing_turn(self) -> None:
         """Handle that no turn began in time."""
         self._mark_unsure({receipt.id for receipt in self._in(*ON_THE_WAY)})
         self._stop_expecting()

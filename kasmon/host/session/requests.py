@@ -85,7 +85,7 @@ class RequestRegistry:
             still_open = {ask.id for ask in self._log_writer.session.asks}
             self._asked = {log_id: asked for log_id, asked in self._asked.items() if log_id in still_open}
 
-    def void(self, why: str, at: float) -> None:
+    def withdraw_all(self, why: str, at: float) -> None:
         """Withdraw all open requests, whether the agent's backend reported that or not."""
         for request in self._log_writer.session.asks:
             self._log_writer.note(RequestWithdrawn(at=at, request=request.id, why=why))

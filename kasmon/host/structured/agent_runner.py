@@ -90,14 +90,14 @@ class StructuredAgentRunner:
         if self.egress is not None:
             await self.egress.aclose()
         if not self.has_ended:
-            await self.heard(SessionEnded(at=time.time(), why="its host stopped waiting for its end"))
+            await self.handle_event(SessionEnded(at=time.time(), why="its host stopped waiting for its end"))
         if self._ending is not None:
             await self._ending
         await self._close(agent)
         if self.sandboxed_agent is not None:
             await self.sandboxed_agent.aclose(is_over=True)
 
-    async def heard(self, event: Event) -> None:
+    async def handle_event(self, event: Event) -> None:
         """Note *event*, with the host's own data added, and act on it."""
         if self.has_ended:
             return
@@ -112,8 +112,8 @@ class StructuredAgentRunner:
             if translated is None:
                 return
             if isinstance(translated, SessionEnded):
-                self.asks.void(GONE, translated.at)
-            self.live.before(translated)
+                self.asks.withdraw_all(GONE, translated.at)
+            self.live.flush_before(translated)
             self._log_writer.note(translated, durable=must_be_on_disk(translated))
         except (ValueError, TypeError, RecursionError) as error:
             self.notice(f"An event of the agent could not be logged ({type(event).__name__}): {error}", error)
@@ -126,8 +126,8 @@ class StructuredAgentRunner:
             self.sandboxed_agent.begin(translated.pid)
         if isinstance(translated, SessionStarted) and self.egress is not None:
             self.egress.begin()
-        self.live.heard(translated)
-        self.prompts.heard(translated)
+        self.live.handle_event(translated)
+        self.prompts.handle_event(translated)
         if isinstance(translated, RequestOpened) and (rule := self.policy.decides(translated.request)) is not None:
             self._answering.add(task := asyncio.create_task(self._answer_by_rule(rule, translated.request)))
             task.add_done_callback(self._answering.discard)
@@ -233,7 +233,7 @@ class StructuredAgentRunner:
     async def _open(self) -> Agent | None:
         """Return the agent; None if it could not be opened, or was ended before, which is then noted."""
         if self._end_why:
-            await self.heard(SessionEnded(at=time.time(), why=self._end_why, never_began=True))
+            await self.handle_event(SessionEnded(at=time.time(), why=self._end_why, never_began=True))
             return None
         self._opening = asyncio.ensure_future(self._backend.open(self._with_figures()))
         limit_s = self._launch.handshake_s
@@ -252,7 +252,7 @@ class StructuredAgentRunner:
             late = backoff.expired() and f"it did not initialise within {limit_s:g} s"
             why = late or f"its backend failed: {error!r}"
             self.notice(f"The agent could not be started: {why}", error)
-        await self.heard(SessionEnded(at=time.time(), why=why, never_began=True))
+        await self.handle_event(SessionEnded(at=time.time(), why=why, never_began=True))
         return None
 
     def _with_figures(self) -> Launch:
@@ -273,14 +273,14 @@ class StructuredAgentRunner:
         try:
             async for event in events:
                 if isinstance(event, Chunk):
-                    await self._log_writer.room()
+                    await self._log_writer.wait_for_space()
                     self.live.write(event)
                     continue
                 if isinstance(event, SecretsLearned):
                     self._log_writer.session_log.learn(event.secrets)
                     continue
-                await self._log_writer.room()
-                await self.heard(event)
+                await self._log_writer.wait_for_space()
+                await self.handle_event(event)
                 if self.has_ended:
                     break
                 while must_be_on_disk(event) and not await self._log_writer.written(WRITTEN_S):
@@ -288,7 +288,7 @@ class StructuredAgentRunner:
         except Exception as error:  # noqa: BLE001 - likewise
             why = f"its backend failed: {error!r}"
             self.notice(f"The agent's backend failed: {error!r}", error)
-        await self.heard(SessionEnded(at=time.time(), why=why))
+        await self.handle_event(SessionEnded(at=time.time(), why=why))
         if isinstance(events, AsyncGenerator):
             with contextlib.suppress(Exception):
                 await events.aclose()

@@ -266,7 +266,7 @@ class StructuredHost:
             await server.start()
         except OSError as error:
             why = f"its host cannot listen at {str(self._places.socket(self._id))!r}: {error.strerror}"
-            await self._agent.heard(SessionEnded(at=time.time(), why=why, never_began=True))
+            await self._agent.handle_event(SessionEnded(at=time.time(), why=why, never_began=True))
             return False
         return True
 
@@ -313,7 +313,7 @@ class StructuredHost:
             await sandboxed_agent.lifecycle.move(frame.wish)
             return CommandResult(n=frame.n)
         if sandboxed_agent is not None:
-            await sandboxed_agent.lifecycle.used(frame.wish)
+            await sandboxed_agent.lifecycle.ensure_awake(frame.wish)
         match frame.wish:
             case Prompt() as prompt:
                 self._must_run()

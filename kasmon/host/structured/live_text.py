@@ -77,12 +77,12 @@ class LiveText:
         elif self._part_due is None:
             self._part_due = asyncio.get_running_loop().call_later(PART_S, self._log_parts)
 
-    def before(self, event: Event) -> None:
+    def flush_before(self, event: Event) -> None:
         """Log the rest of both texts if *event* ends the turn or session; call before it is noted."""
         if isinstance(event, TurnStarted | TurnEnded | SessionStarted | SessionEnded):
             self._log_parts(is_over=True)
 
-    def heard(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """Discard the text that *event* contains or supersedes."""
         if isinstance(event, MessageWritten | TurnStarted | TurnEnded | SessionStarted):
             self._forget(False)

@@ -124,12 +124,12 @@ class TerminalAgentRunner:
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
                 log_writer.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
-                await _cleared(places, session)
-            await _closed(lock, log_writer, WRITTEN_S)
+                await _clear_sandbox(places, session)
+            await _close_log(lock, log_writer, WRITTEN_S)
             raise
         runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
         if launch.generation == 1 and is_first and launch.prompt.strip():
-            runner.prompts.first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
+            runner.prompts.queue_first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
         await runner._begun.wait()
         await log_writer.written(WRITTEN_S)
         return runner
@@ -153,7 +153,7 @@ class TerminalAgentRunner:
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
         runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
-        runner.asks.void(ANEW, time.time())  # the first reading opens again what is still on the screen
+        runner.asks.withdraw_all(ANEW, time.time())  # the first reading opens again what is still on the screen
         if now.state is SessionState.LOST:
             log_writer.note(ConnectionRestored(at=time.time()))
         is_same = facts.pid == _pane_pid(now) and (
@@ -170,12 +170,12 @@ class TerminalAgentRunner:
         if runner.sandboxed_agent is not None and not facts.is_dead:
             runner.sandboxed_agent.begin(facts.pid, is_new=not is_same)
         if facts.is_dead:
-            agent.found(facts)
+            agent.handle_pane_facts(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
             runner.prompts.take_over()
             await runner.prompts.begin(agent.reports_state)
         elif facts.ready or launch.machine:  # a remote one is connected by now, or is lost soon
-            agent.ready()
+            agent.begin_monitoring()
         return runner
 
     async def do(
@@ -190,7 +190,7 @@ class TerminalAgentRunner:
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
         if self.sandboxed_agent is not None:
-            await self.sandboxed_agent.lifecycle.used(command)
+            await self.sandboxed_agent.lifecycle.ensure_awake(command)
         try:
             if isinstance(command, Prompt):
                 return await self.prompts.take(command)
@@ -219,7 +219,7 @@ class TerminalAgentRunner:
         self._log_writer.note(said(frame, time.time()))
         await self._log_writer.written(WRITTEN_S)
 
-    async def over(self) -> None:
+    async def wait_for_end(self) -> None:
         """Return when all events are written and the session's lock is free."""
         await asyncio.wait([self._output_monitor])
 
@@ -237,7 +237,7 @@ class TerminalAgentRunner:
         try:
             async for event in self.agent.events():
                 if not isinstance(event, Chunk):
-                    await self._log_writer.room()
+                    await self._log_writer.wait_for_space()
                     await self._handle(event)
         finally:
             self._begun.set()
@@ -249,7 +249,7 @@ class TerminalAgentRunner:
             if self.sandboxed_agent is not None:
                 await self.sandboxed_agent.aclose(is_over=self.agent.has_ended)
             await self.prompts.aclose()
-            await _closed(self._lock, self._log_writer, self._last_words_s)
+            await _close_log(self._lock, self._log_writer, self._last_words_s)
         if self._is_cut:
             self._on_cut(self._launch)
 
@@ -275,11 +275,11 @@ class TerminalAgentRunner:
                     self._egress.begin()
                 self._settling = asyncio.create_task(self.prompts.settle())
             case SignalSeen():
-                await self.prompts.reported(event)
+                await self.prompts.handle_signal(event)
             case SessionEnded() | ConnectionLost():
                 self._is_cut = isinstance(event, ConnectionLost) and bool(self._launch.machine)
                 self.prompts.end()
-                self.prompts.heard(event)
+                self.prompts.handle_event(event)
             case _:
                 pass
 
@@ -317,11 +317,11 @@ async def write_off(places: Paths, session: SessionId, event: Event, *, may_run:
         lock, log_writer = await _opened(places, session)
         log_writer.note(event)
         if not may_run:
-            await _cleared(places, session, spares_memory=isinstance(event, ConnectionLost))
-        await _closed(lock, log_writer, WRITTEN_S)
+            await _clear_sandbox(places, session, spares_memory=isinstance(event, ConnectionLost))
+        await _close_log(lock, log_writer, WRITTEN_S)
 
 
-async def _cleared(places: Paths, session: SessionId, *, spares_memory: bool = False) -> None:
+async def _clear_sandbox(places: Paths, session: SessionId, *, spares_memory: bool = False) -> None:
     """Remove the sandbox of an agent that did not begin, or is gone; no effect without one.
 
     *spares_memory*: keep a snapshot on disk.
@@ -350,7 +350,7 @@ async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()
         raise
 
 
-async def _closed(lock: HostLock, log_writer: LogWriter, limit_s: float | None) -> None:
+async def _close_log(lock: HostLock, log_writer: LogWriter, limit_s: float | None) -> None:
     try:
         await log_writer.aclose(limit_s)
     finally:

@@ -75,14 +75,14 @@ class HostIdleTimer:
         self._limit_s = limit_s
         self._since = now
 
-    def used(self, now: float) -> None:
+    def record_use(self, now: float) -> None:
         """Record that it was needed until *now*."""
         self._since = now
 
     def is_over(self, is_needed: bool, now: float) -> bool:
         """Whether it was not needed for the limit, and is not needed now."""
         if is_needed:
-            self.used(now)
+            self.record_use(now)
         return now - self._since >= self._limit_s and not is_needed
 
 
@@ -112,7 +112,7 @@ class TmuxHost:
         self._idleness = HostIdleTimer(idle_s, clock())
         config = config or Config()
         self._backend = TmuxBackend(here, config.tmux, config.remote)
-        self._adopted_servers = AdoptedServers(here, config.tmux, self._lost_foreign)
+        self._adopted_servers = AdoptedServers(here, config.tmux, self._handle_foreign_loss)
         self._stuck = limits_of(config.limits)
         self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
         self._terminals: dict[SessionId, TerminalSession] = {}
@@ -124,7 +124,7 @@ class TmuxHost:
     async def run(self) -> None:
         """Take over running agents, then serve clients until ended, or no longer needed. Agents run on."""
         line = self._backend.line
-        line.on_lost = self._lost
+        line.on_lost = self._handle_server_loss
         server = HostServer(self._places.tmux_host_socket, self._receive, self._on_disconnected, self._control)
         self._server = server
         with contextlib.suppress(TmuxError):
@@ -176,7 +176,7 @@ class TmuxHost:
 
     async def _serve(self, server: HostServer) -> None:
         """Return when ended, or idle for long. Nothing may be awaited from then until the server closes."""
-        self._idleness.used(self._clock())
+        self._idleness.record_use(self._clock())
         while not self._end_requested.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._idle_s / LOOKS):
@@ -192,16 +192,16 @@ class TmuxHost:
         needed = [terminal.backend for terminal in self._terminals.values() if terminal.is_alive]
         await self._adopted_servers.tidy(needed)
 
-    def _lost(self, why: str) -> None:
-        self._lost_by(self._backend, why)
+    def _handle_server_loss(self, why: str) -> None:
+        self._report_loss(self._backend, why)
 
-    def _lost_foreign(self, backend: AdoptedBackend, why: str) -> None:
-        self._lost_by(backend, why)
+    def _handle_foreign_loss(self, backend: AdoptedBackend, why: str) -> None:
+        self._report_loss(backend, why)
 
-    def _lost_by(self, backend: TmuxBackend, why: str) -> None:
+    def _report_loss(self, backend: TmuxBackend, why: str) -> None:
         for terminal in self._terminals.values():
             if terminal.backend is backend:
-                terminal.lost(why)
+                terminal.handle_server_loss(why)
 
     def _terminal(self, session: SessionId, launch: Launch | None = None) -> TerminalSession:
         """Return the session of that id; for a new one, *launch* shows whether it is in the user's own tmux."""
@@ -314,7 +314,7 @@ class TmuxHost:
         return launch
 
     def _on_disconnected(self, connection: ClientConnection) -> None:
-        self._idleness.used(self._clock())
+        self._idleness.record_use(self._clock())
         for terminal in self._terminals.values():
             terminal.leave(connection)
 

@@ -34,7 +34,7 @@ class Backoff:
             self._pause_s = FIRST_S if now - found_at >= STEADY_S else min(self._pause_s * 2, LONGEST_S)
         return self._pause_s
 
-    def found(self, now: float) -> None:
+    def record_success(self, now: float) -> None:
         """Record that the connection is restored."""
         self._found_at = now
 
@@ -110,4 +110,4 @@ class ReconnectSearch:
                 self._once_more = True
             except KasmonError as error:  # reported to the next request for it
                 log.warning("it is not attached to again: %s", error)
-            self._backoff.found(time.monotonic())
+            self._backoff.record_success(time.monotonic())

@@ -72,10 +72,10 @@ class Recorder(PaneListener):
         if not is_blank:
             self._plan(self._spread(pane))
 
-    def printed(self, data: bytes) -> None:
+    def handle_output(self, data: bytes) -> None:
         self._plan()
 
-    def died(self, status: int | None, number: int | None) -> None:
+    def handle_exit(self, status: int | None, number: int | None) -> None:
         self.look()
 
     def look(self) -> None:

@@ -32,15 +32,15 @@ class ScreenObserver(Protocol):
         """How long a screen is new enough, in seconds: 0 in focus, infinity for a slow viewer."""
         ...
 
-    def shown(self) -> None:
+    def handle_screen(self) -> None:
         """Handle a new screen."""
         ...
 
-    def clipped(self, text: str | None) -> None:
+    def handle_clipboard(self, text: str | None) -> None:
         """Handle *text* that the program copies to the clipboard; None if it is too long."""
         ...
 
-    def gone(self, why: str) -> None:
+    def handle_end(self, why: str) -> None:
         """Handle the end of the pane."""
         ...
 
@@ -74,7 +74,7 @@ class ScreenCapture(PaneListener):
             self.line.watch(self.pane, +1)
         self._hurry()
         if self.facts is not None and not self._is_stale:
-            viewer.shown()
+            viewer.handle_screen()
         self.plan()
 
     def drop(self, viewer: ScreenObserver) -> None:
@@ -91,25 +91,25 @@ class ScreenCapture(PaneListener):
             self._timer.cancel()
         for viewer in list(self._viewers):
             self.drop(viewer)
-            viewer.gone(why)
+            viewer.handle_end(why)
 
     def renew(self) -> None:
         """Capture the screen again soon in any case, for example after a resize."""
         self._is_stale = True
         self.plan()
 
-    def printed(self, data: bytes) -> None:
+    def handle_output(self, data: bytes) -> None:
         self._is_stale = True
         for clip in self.escape_scanner.feed(data):
             for viewer in list(self._viewers):
-                viewer.clipped(clip.text)
+                viewer.handle_clipboard(clip.text)
         if self._viewers:
             self.plan(echo=True)
 
-    def died(self, status: int | None, number: int | None) -> None:
+    def handle_exit(self, status: int | None, number: int | None) -> None:
         self.renew()
 
-    def closed(self) -> None:
+    def handle_close(self) -> None:
         self.on_closed()
 
     def plan(self, *, echo: bool = False) -> None:
@@ -129,7 +129,7 @@ class ScreenCapture(PaneListener):
                 follow_s = FOLLOW_S
                 self._capture_row(now)
         if not self._is_capturing:
-            self._at(max(now + follow_s, self._taken_at + gap_s), now)
+            self._schedule_at(max(now + follow_s, self._taken_at + gap_s), now)
 
     def _hurry(self) -> None:
         is_hurried = any(viewer.gap_s == 0 for viewer in self._viewers)
@@ -137,7 +137,7 @@ class ScreenCapture(PaneListener):
             self._is_hurried = is_hurried
             self.line.hurry(+1 if is_hurried else -1)
 
-    def _at(self, when: float, now: float) -> None:
+    def _schedule_at(self, when: float, now: float) -> None:
         """Capture the whole screen at *when*, unless it is scheduled sooner already."""
         if self._timer is not None:
             if self._timer.when() <= when:
@@ -180,5 +180,5 @@ class ScreenCapture(PaneListener):
 
     def _show(self) -> None:
         for viewer in list(self._viewers):
-            viewer.shown()
+            viewer.handle_screen()
         self.plan()

@@ -58,7 +58,7 @@ class ScreenStream:
         if screen_capture is not None:
             screen_capture.add(self)
 
-    def anew(self) -> None:
+    def push_all(self) -> None:
         """Push every row: the client has none."""
         self._sent = None
         if self._screen_capture is not None and self._screen_capture.facts is not None:
@@ -81,19 +81,19 @@ class ScreenStream:
             self._history = None
             self._offer()
 
-    def shown(self) -> None:
+    def handle_screen(self) -> None:
         """Offer the new screen to the client."""
         if self._history is not None:
             self._history.renew()
         else:
             self._offer()
 
-    def clipped(self, text: str | None) -> None:
+    def handle_clipboard(self, text: str | None) -> None:
         """Push the clipboard *text* to a client with the focus: for others it would be unexpected."""
         if self.has_focus:
             self._connection.push(ClipboardCopy(session=self._session, text=text), key=("clipped", self._session))
 
-    def gone(self, why: str) -> None:
+    def handle_end(self, why: str) -> None:
         """Report the end of the pane to the client."""
         self._screen_capture = self._history = self._sent = None
         self._connection.push(SubscriptionEnd(session=self._session, why=why), key=("gone", self._session))
@@ -210,12 +210,12 @@ class ScrollbackHistory:
         self._is_taking, self._is_stale = True, False
         up = 0 if now.alternate else min(self._wanted + self._grown, max(now.history, self._length))
 
-        def taken(screen: PaneScreen | KasmonError) -> None:
-            self._taken(screen, up, tries - 1)
+        def handle_screen(screen: PaneScreen | KasmonError) -> None:
+            self._handle_screen(screen, up, tries - 1)
 
-        self._screen_capture.line.submit(ask.scrolled(self._screen_capture.pane, up, now.height), taken)
+        self._screen_capture.line.submit(ask.scrolled(self._screen_capture.pane, up, now.height), handle_screen)
 
-    def _taken(self, screen: PaneScreen | KasmonError, up: int, tries: int) -> None:
+    def _handle_screen(self, screen: PaneScreen | KasmonError, up: int, tries: int) -> None:
         self._is_taking = False
         if isinstance(screen, KasmonError):
             return

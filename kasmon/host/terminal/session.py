@@ -85,9 +85,9 @@ class WindowSize:
 
     def _resize(self) -> None:
         self._timer, self._resized_at = None, self._loop.time()
-        self._line.submit(ask.resize(self.id, *self._wanted), self._resized)
+        self._line.submit(ask.resize(self.id, *self._wanted), self._handle_resize)
 
-    def _resized(self, _: KasmonError | None) -> None:
+    def _handle_resize(self, _: KasmonError | None) -> None:
         self._on_resized()
 
 
@@ -164,7 +164,7 @@ class TerminalSession:
         self._settled.clear()
         try:
             if self._runner is not None:
-                await self._runner.over()
+                await self._runner.wait_for_end()
             here, backend, session = self._places, self._backend, self.session
             runner = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
             self._set_runner(runner, is_new=True)
@@ -195,12 +195,12 @@ class TerminalSession:
         runner = await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach)
         self._set_runner(runner)
         if facts.says_how_it_ended:
-            await runner.over()
+            await runner.wait_for_end()
 
-    def lost(self, why: str) -> None:
+    def handle_server_loss(self, why: str) -> None:
         """Handle the end of the tmux server."""
         if self._runner is not None:
-            self._runner.agent.lost(why)
+            self._runner.agent.handle_server_loss(why)
         self.vacate(why)
 
     async def rest(self) -> None:
@@ -263,7 +263,7 @@ class TerminalSession:
             self._screen_capture.renew()
             return
         before, self._screen_capture = self._screen_capture, ScreenCapture(self._backend.line, pane)
-        self._screen_capture.on_closed = self._pane_closed
+        self._screen_capture.on_closed = self._handle_pane_close
         self._viewers.look(self._screen_capture)  # before the old one is closed, so that viewers get no end
         self._vacate(before, NO_PANE)
         if self._record_bytes:
@@ -273,7 +273,7 @@ class TerminalSession:
             self._window = WindowSize(self._backend.line, window, self._screen_capture.renew)
             self._window.focus(self._viewers.has_focus)
 
-    def _pane_closed(self) -> None:
+    def _handle_pane_close(self) -> None:
         """Handle the end of its pane; while the agent is being started, another one replaces it."""
         self._has_lost_pane = True
         if not self._is_starting:
@@ -317,7 +317,7 @@ class TerminalSession:
             UnavailableError: if it has none.
         """
         if look.attaching and self._runner is not None and self._runner.sandboxed_agent is not None:
-            await self._runner.sandboxed_agent.lifecycle.used()
+            await self._runner.sandboxed_agent.lifecycle.ensure_awake()
         pane, line = self._pane(), self._backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
@@ -360,7 +360,7 @@ class TerminalSession:
             )
         if self.is_alive and self._runner is not None:
             self._runner.agent.give_up()
-            await self._runner.over()
+            await self._runner.wait_for_end()
         window = self._window
         if isinstance(self._backend, AdoptedBackend) and self._screen_capture is not None:
             self._backend.line.release(self._screen_capture.pane)
@@ -381,7 +381,7 @@ class TerminalSession:
     def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
         """Apply the view change *frame* of *connection*."""
         if isinstance(frame, Focus) and self._runner is not None and self._runner.sandboxed_agent is not None:
-            self._runner.sandboxed_agent.lifecycle.touched()
+            self._runner.sandboxed_agent.lifecycle.wake_soon()
         if isinstance(frame, Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
@@ -395,9 +395,9 @@ class TerminalSession:
         if self._runner is None or self._runner.agent.has_ended:
             return
         if self._runner.sandboxed_agent is not None:
-            self._runner.sandboxed_agent.lifecycle.touched()
+            self._runner.sandboxed_agent.lifecycle.wake_soon()
         if isinstance(frame, SendKeys):
-            self._runner.agent.pane_writer.keys(frame.data)
+            self._runner.agent.pane_writer.type_keys(frame.data)
         else:
             self._runner.agent.pane_writer.paste(frame.text)
 

@@ -140,7 +140,7 @@ class TypedPrompts(Prompts):
             raise SessionEndedError(self._log_writer.session.id)
         sending = asyncio.create_task(super().take(prompt))
         self._sending.add(sending)
-        sending.add_done_callback(self._sent)
+        sending.add_done_callback(self._finish_sending)
         await asyncio.wait([sending], timeout=max(0.0, until - asyncio.get_running_loop().time()))
         if not sending.done() and (receipt := self._receipt_in_typing()) is not None:
             return receipt
@@ -153,7 +153,7 @@ class TypedPrompts(Prompts):
             return receipt
         return receipt if self._reports_state or receipt.reason else self._explain_queue(receipt)
 
-    def first(self, prompt: Prompt) -> None:
+    def queue_first(self, prompt: Prompt) -> None:
         """Have *prompt* typed as soon as the agent is ready, if it is idle then or its state is unknown."""
         self._at_ready.append(self.queue(prompt).id)
 
@@ -216,7 +216,7 @@ class TypedPrompts(Prompts):
             self._held.cancel()
         await super().aclose()
 
-    async def reported(self, signal: SignalSeen) -> None:
+    async def handle_signal(self, signal: SignalSeen) -> None:
         """Process *signal*, which was noted, as the beginning or the end of a turn, if it is one."""
         await self._note_attached_keys()
         was_in_turn = self._in_turn
@@ -229,13 +229,13 @@ class TypedPrompts(Prompts):
         if self._in_turn and not was_in_turn:
             self._turns += 1
             self._ended = ()
-            self.heard(TurnStarted(at=signal.at))
+            self.handle_event(TurnStarted(at=signal.at))
         elif not self._in_turn and (was_in_turn or (signal.source == "hook" and "idle" in signal.value)):
             self._credit_unnamed()
             self._ended = (*self._ended, *(receipt.id for receipt in self._in(ReceiptState.STARTED)))
-            self.heard(self._turn_end(signal.at))
+            self.handle_event(self._turn_end(signal.at))
         else:
-            self.heard(signal)
+            self.handle_event(signal)
         if signal.tells_failure and session.state is not SessionState.WORKING:
             if not was_in_turn and not (self._agent.names_prompts and self._has_named):
                 self._begin_unseen()
@@ -439,7 +439,7 @@ class TypedPrompts(Prompts):
         """Return the receipt of the prompt being typed."""
         return next((known for known in self._in(ReceiptState.TYPED) if known.id == self._being_typed), None)
 
-    def _sent(self, sending: asyncio.Task[Receipt]) -> None:
+    def _finish_sending(self, sending: asyncio.Task[Receipt]) -> None:
         self._sending.discard(sending)
         if not sending.cancelled():
             sending.exception()  # its receipt has the error

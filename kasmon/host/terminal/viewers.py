@@ -36,7 +36,7 @@ class ScreenStreams:
         match frame:
             case Watch(rate_hz=rate_hz):
                 if view is not None:
-                    view.anew()
+                    view.push_all()
                 view = view or self._view(connection)
                 view.rate_hz = max(rate_hz, 0.0)
                 self._begin(view)
@@ -81,6 +81,6 @@ class ScreenStreams:
 
     def _begin(self, view: ScreenStream) -> None:
         if self.screen_capture is None:
-            view.gone(NO_PANE)
+            view.handle_end(NO_PANE)
         else:
             view.look(self.screen_capture)

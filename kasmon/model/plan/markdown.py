@@ -68,9 +68,9 @@ class _Reader:
                 self._say(line)
         self._end_task()
         if self._fence is not None:
-            self._wrong(self._fence[1], "the code block that starts here is not closed")
+            self._add_fault(self._fence[1], "the code block that starts here is not closed")
         if not self._waves and not self._faults:
-            self._wrong(0, "the heading `## Wave 1` is missing")
+            self._add_fault(0, "the heading `## Wave 1` is missing")
         self._check_order()
         plan = msgspec.structs.replace(self._plan, tasks=tuple(self._tasks), warnings=tuple(self._warnings))
         return PlanDraft(plan, tuple(self._faults), tells_gaps=True)
@@ -95,7 +95,7 @@ class _Reader:
             self._end_task()
             self._begin_task(int(task[1]), task[2].strip(), number)
         elif ALMOST.match(line):
-            self._wrong(number, f"{line.strip()!r} reads as neither `## Wave N` nor `### Task N: title`")
+            self._add_fault(number, f"{line.strip()!r} reads as neither `## Wave N` nor `### Task N: title`")
         elif not self._waves and (field := FIELD.match(line)):
             self._note(field[1], field[2].strip(), number)
         elif field := BOLD.match(line):
@@ -111,19 +111,19 @@ class _Reader:
 
     def _begin_wave(self, wave: int, number: int) -> None:
         if wave in self._waves:
-            self._wrong(number, f"wave {wave} is already defined on line {self._waves[wave]}")
+            self._add_fault(number, f"wave {wave} is already defined on line {self._waves[wave]}")
         elif wave != len(self._waves) + 1:
-            self._wrong(number, f"found wave {wave} where wave {len(self._waves) + 1} was expected")
+            self._add_fault(number, f"found wave {wave} where wave {len(self._waves) + 1} was expected")
         self._waves.setdefault(wave, number)
         self._wave = wave
 
     def _begin_task(self, task: int, title: str, number: int) -> None:
         if not self._wave:
-            self._wrong(number, f"task {task} is before the first `## Wave`")
+            self._add_fault(number, f"task {task} is before the first `## Wave`")
         if not title:
-            self._wrong(number, f"task {task} has no title")
+            self._add_fault(number, f"task {task} has no title")
         if not task:
-            self._wrong(number, "there is no task 0: tasks are numbered from 1")
+            self._add_fault(number, "there is no task 0: tasks are numbered from 1")
         self._tasks.append(Task(id=str(task), number=task, title=title, wave=self._wave or 1, line=number))
         self._body = []
         self._fields = {}
@@ -166,11 +166,13 @@ class _Reader:
         task = self._tasks[-1]
         given: str | tuple[str, ...] = value
         if field in self._fields:
-            self._wrong(number, f"task {task.number} already has a {field}, on line {self._fields[field]}")
+            self._add_fault(number, f"task {task.number} already has a {field}, on line {self._fields[field]}")
         elif not value:
-            self._wrong(number, f"the {field} of task {task.number} is empty; write it on the same line")
+            self._add_fault(number, f"the {field} of task {task.number} is empty; write it on the same line")
         elif field == "worktree" and value not in WORKTREES:
-            self._wrong(number, f"the worktree of task {task.number} is {value!r}; it must be shared, own or folder")
+            self._add_fault(
+                number, f"the worktree of task {task.number} is {value!r}; it must be shared, own or folder"
+            )
         else:
             if field == "needs":
                 given = tuple(dict.fromkeys(_task_id(name) for name in NAMES.split(value) if name))
@@ -185,9 +187,9 @@ class _Reader:
     def _note(self, field: str, value: str, number: int) -> None:
         key = field.lower().replace(" ", "_")
         if key == "worktree" and value not in WORKTREES:
-            self._wrong(number, f"the worktree is {value!r}; it must be shared, own or folder")
+            self._add_fault(number, f"the worktree is {value!r}; it must be shared, own or folder")
         elif key == "mode" and value not in ("tmux", "sdk"):
-            self._wrong(number, f"the mode is {value!r}; it must be tmux or sdk")
+            self._add_fault(number, f"the mode is {value!r}; it must be tmux or sdk")
         else:
             value = _bare(value) if key == "base" else value
             lines = (*self._plan.lines, (key, number))
@@ -198,15 +200,15 @@ class _Reader:
         full = {task.wave for task in self._tasks}
         for wave, number in self._waves.items():
             if wave not in full:
-                self._wrong(number, f"wave {wave} has no task")
+                self._add_fault(number, f"wave {wave} has no task")
         numbers = {task.number for task in self._tasks}
         for expected in range(1, max(numbers, default=0)):
             if expected not in numbers:
                 behind = next(task for task in self._tasks if task.number > expected)
-                self._wrong(behind.line, f"task {expected} is missing before task {behind.number}")
+                self._add_fault(behind.line, f"task {expected} is missing before task {behind.number}")
                 break
 
-    def _wrong(self, line: int, why: str) -> None:
+    def _add_fault(self, line: int, why: str) -> None:
         self._faults.append(PlanFault(line=line, why=why))
 
     def _warn(self, line: int, why: str) -> None:

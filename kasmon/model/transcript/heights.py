@@ -41,7 +41,7 @@ class Heights:
             self._put(at, self._height(at))
         self._stale.clear()
 
-    def changed(self, block: int) -> None:
+    def mark_stale(self, block: int) -> None:
         """Mark *block* as to be measured again, if it was measured."""
         if block < len(self._known) and self._known[block] is not None:
             self._stale.add(block)

@@ -102,10 +102,10 @@ class Transcript:
                 if self._turn is None:  # else the running turn takes in another prompt
                     self._turn, self._usage = event, None
                 self.turns.append(len(self.blocks))
-                self._prompted(event.prompt if event.by == "user" else "")
+                self._record_prompt(event.prompt if event.by == "user" else "")
                 self._append(Block(event))
             case ReceiptMoved():
-                self._prompted(event.prompt if event.by == "user" else "")
+                self._record_prompt(event.prompt if event.by == "user" else "")
                 if event.prompt:
                     self.waiting[event.receipt.id] = event.prompt
                 elif event.receipt.state is not ReceiptState.QUEUED:
@@ -171,7 +171,7 @@ class Transcript:
                 self._join(("imported", end.call), end)
             case TurnStarted() as turn:
                 self.turns.append(len(self.blocks))
-                self._prompted(turn.prompt)
+                self._record_prompt(turn.prompt)
                 self._append(Block(event))
             case _:
                 self._append(Block(event))
@@ -224,7 +224,7 @@ class Transcript:
         title = f"{clean_line(caller.event.tool)} {tool_blocks.title(caller.event)}".strip()[:TITLE]
         return Block(event, depth=caller.depth + 1, within=Clean("" if is_next else title))
 
-    def _prompted(self, text: str) -> None:
+    def _record_prompt(self, text: str) -> None:
         if text.strip():
             self.prompts.pop(text, None)
             self.prompts[text] = None

@@ -167,7 +167,7 @@ class TranscriptRows(Sequence[TextLine]):
         """Drop cached rows of replaced blocks, and account for new blocks."""
         for at in self._transcript.replaced[self._followed :]:
             self._kept.pop(at, None)
-            self._heights.changed(at)
+            self._heights.mark_stale(at)
         self._followed = len(self._transcript.replaced)
         self._heights.follow(len(self._transcript.blocks))
 

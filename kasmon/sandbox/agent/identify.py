@@ -59,7 +59,7 @@ def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen
         report.unlink(missing_ok=True)
     with contextlib.suppress(KasmonError):
         if policy.hosts:
-            jail.belongs(policy, first)
+            jail.bind_proxy(policy, first)
     try:
         result = jail.prove(policy, agent, workdir=launch.workdir)
         ok, faults = result.ok, tuple(result.mismatches)

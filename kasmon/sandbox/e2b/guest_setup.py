@@ -128,7 +128,7 @@ def send_folders(sandbox: "e2b.Sandbox", folders: Iterable[GuestFolder]) -> tupl
         content, now = changes
         with converted_errors("changes on this machine were not sent"):
             conflicting = _send_changes(sandbox, folder, content)
-        folder.outside.gave(now)
+        folder.outside.record_files(now)
         sentences += [
             f"{path!r} was changed here and in the sandbox: the sandbox keeps its own version next to it."
             for path in conflicting

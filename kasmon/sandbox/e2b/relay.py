@@ -93,7 +93,7 @@ class RelayedSandbox:
         sandbox = service.connect(self._access, self._identity, self._timeout_s)
         command = f"{PYTHON} {KASMON}/stdio_join.py {AGENT}"
         handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
-        before, after = lambda: self._before_request(sandbox), lambda: self._after_answer(sandbox)
+        before, after = lambda: self._prepare_request(sandbox), lambda: self._after_answer(sandbox)
         connection = _CallerConnection(caller, before, after, lambda event: self._on_event(event, sandbox))
 
         def write() -> None:
@@ -147,7 +147,7 @@ class RelayedSandbox:
         if not self._callers:
             (service.pause if self._keeps else service.kill)(self._access, self._identity)
 
-    def _before_request(self, sandbox: "e2b.Sandbox") -> None:
+    def _prepare_request(self, sandbox: "e2b.Sandbox") -> None:
         """Raises: SandboxError: if changes made here cannot be copied in; nothing runs then."""
         with self._lock:
             self._busy += 1

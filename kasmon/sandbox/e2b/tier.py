@@ -185,7 +185,7 @@ class E2b:
         access = self.access()
         if not service.state(access, record.runtime.remote):
             return None
-        relay.ended(record.runtime)
+        relay.end_relay(record.runtime)
         runtime = self._start_relay(policy, record, access, record.runtime.remote)
         self._records.write(policy, msgspec.structs.replace(record, runtime=runtime))
         return runtime
@@ -245,7 +245,7 @@ class E2b:
         record, known = self._records.known(policy, runtime.remote)
         if not record.keeps:
             raise UnableError(f"the sandbox of {policy.session!r} is not paused: {AT_A_SERVICE}.")
-        relay.ended(known)
+        relay.end_relay(known)
         if record.has_home:
             self._fetch_folders(policy, record, known)
         service.pause(self.access(), runtime.remote)
@@ -276,7 +276,7 @@ class E2b:
         """
         record = self._records.of(policy)
         if record is not None and record.runtime is not None and record.paused_at is None:
-            relay.ended(record.runtime)
+            relay.end_relay(record.runtime)
             if service.state(self.access(), record.runtime.remote) == "running":
                 self._fetch_folders(policy, record, record.runtime)
 
@@ -356,7 +356,7 @@ class E2b:
         """
         record = self._records.of(policy)
         for known in (record.runtime if record else None, runtime):
-            relay.ended(known)
+            relay.end_relay(known)
         if record is not None:
             access = self.access()
             for identity in {*service.find_named(access, self._name(policy.session)), *_remote_ids(record.runtime)}:

@@ -46,7 +46,7 @@ class BashInterpreter(Interpreter):
         shell = program("bash")
         self.place.write("bash.base", b"")
         self._master, self._slave = os.openpty()
-        self._quiet()
+        self._turn_off_echo()
         self._control, control = os.pipe()
         out, err, answers = numbers(3)
         self._numbers = out, err, answers
@@ -70,7 +70,7 @@ class BashInterpreter(Interpreter):
         for file in (self._control, self._master):
             os.set_blocking(file, False)
         self.loop.watch(self._control, self.listen)
-        self.loop.watch(self._master, self._unread)
+        self.loop.watch(self._master, self._discard_output)
         return pid
 
     def close(self) -> None:
@@ -81,13 +81,13 @@ class BashInterpreter(Interpreter):
         self._master = self._slave = self._control = -1
         self.place.drop(f"bash-{self.turns}", *PASSING)
 
-    def _quiet(self) -> None:
+    def _turn_off_echo(self) -> None:
         """Turn off the terminal's echo; again for each turn, since code may change that."""
         modes = termios.tcgetattr(self._slave)
         modes[3] = (modes[3] | termios.ICANON | termios.ISIG) & ~termios.ECHO
         termios.tcsetattr(self._slave, termios.TCSANOW, modes)
 
-    def _unread(self) -> None:
+    def _discard_output(self) -> None:
         """Discard what programs write to the terminal itself, other than stdout and stderr."""
         with contextlib.suppress(OSError):
             os.read(self._master, 4096)
@@ -120,7 +120,7 @@ class BashInterpreter(Interpreter):
         lines = {"run": self._run, "save": self._save, "load": self._load, "forget": self._forget}.get(turn.do)
         lines = self._surround if turn.do == "surround" else lines
         act = lines(turn) if lines else ""
-        self._quiet()
+        self._turn_off_echo()
         self._type(f" PROMPT_COMMAND='__k_say $?' __k_turn={turn.nonce}; {act}\n __k_say $?\n")
 
     def _run(self, turn: GuestTurn) -> str:
@@ -177,10 +177,10 @@ class BashInterpreter(Interpreter):
         while found := ANSWER.search(self._said):
             self._said = self._said[found.end() :]
             nonce, code, folder = found.groups()
-            self._answered(nonce.decode(), int(code), folder.decode("utf-8", "replace"))
+            self._handle_answer(nonce.decode(), int(code), folder.decode("utf-8", "replace"))
         self._said = self._said[-(1 << 16) :]
 
-    def _answered(self, nonce: str, code: int, folder: str) -> None:
+    def _handle_answer(self, nonce: str, code: int, folder: str) -> None:
         turn = self.turn
         if turn is None or turn.nonce != nonce:
             return
@@ -193,7 +193,7 @@ class BashInterpreter(Interpreter):
             self.place.drop(CARRIED, *PASSING)
         self._is_fresh = False
         self.place.drop(f"bash-{turn.number}", "bash.lent")
-        self.answered(nonce, said)
+        self.handle_answer(nonce, said)
 
     def _names(self, state: str) -> dict[str, object]:
         """Return which names the state file *state* contains; "lost" where the shell could not write it completely."""

@@ -28,7 +28,7 @@ class GuestConnection:
         self._frames, self._out = FrameReader(), bytearray()
         self._open = True
         stream.setblocking(False)
-        loop.watch(stream.fileno(), self._ready)
+        loop.watch(stream.fileno(), self._handle_ready)
 
     def send(self, message: dict[str, object]) -> None:
         """Send *message*, or buffer it until the client reads."""
@@ -55,13 +55,13 @@ class GuestConnection:
             while self._out:
                 del self._out[: self._stream.send(memoryview(self._out)[:BLOCK_BYTES].tobytes())]
         except BlockingIOError:
-            self._loop.watch(self._stream.fileno(), self._ready, READABLE | WRITABLE)
+            self._loop.watch(self._stream.fileno(), self._handle_ready, READABLE | WRITABLE)
         except OSError:
             self._close()
         else:
-            self._loop.watch(self._stream.fileno(), self._ready)
+            self._loop.watch(self._stream.fileno(), self._handle_ready)
 
-    def _ready(self) -> None:
+    def _handle_ready(self) -> None:
         if self._out:
             self._flush()
         if not self._open:

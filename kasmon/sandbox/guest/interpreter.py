@@ -46,7 +46,7 @@ class Interpreter:
         self.turn: GuestTurn | None = None
         self.queue: deque[GuestTurn] = deque()
         self.last_code = 0
-        self.ears = OutputReader(loop, self._heard)
+        self.ears = OutputReader(loop, self._handle_output)
         self._loose = {stream: TruncatingBuffer(LOOSE_BYTES) for stream in STREAMS}
         self._epitaph = ""
         self._carried = False
@@ -87,7 +87,7 @@ class Interpreter:
         if len(self.queue) >= QUEUE:
             return False
         self.queue.append(turn)
-        self._next()
+        self._begin_next()
         return True
 
     def interrupt(self, answer: Answer, word: str = "") -> None:
@@ -114,7 +114,7 @@ class Interpreter:
             turn.answer(withdrawn())
         return turn is not None
 
-    def begun(self, nonce: object, *, waits: bool) -> None:
+    def handle_begin(self, nonce: object, *, waits: bool) -> None:
         """Handle the interpreter's report that the code of the turn *nonce* begins, or *waits* at an `await`."""
         turn = self.turn
         if turn is None or nonce != turn.nonce:
@@ -122,7 +122,7 @@ class Interpreter:
         turn.hears_at = time.monotonic() + (0.0 if waits else DEAF_S)
         if turn.overdue and not waits:
             self.loop.cancel(turn.timer)
-            turn.timer = self.loop.after(GRACE_S, self._unmoved)
+            turn.timer = self.loop.after(GRACE_S, self._handle_no_reaction)
         if turn.is_unwanted:
             self._interrupt(turn)
 
@@ -149,7 +149,7 @@ class Interpreter:
             if self.turn is None:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(self.pid, 0)
-                self._buried()
+                self._forget_process()
         self._epitaph, self._carried = "", False
         self.forget_carried()
 
@@ -175,13 +175,13 @@ class Interpreter:
 
     # A turn, from start to end.
 
-    def _next(self) -> None:
+    def _begin_next(self) -> None:
         while self.turn is None and self.queue:
             turn = self.turn = self.queue.popleft()
             try:
                 self._begin(turn)
             except (OSError, ValueError) as error:
-                self._over(turn)
+                self._end_turn(turn)
                 why = str(error.strerror or error) if isinstance(error, OSError) else str(error)
                 why = f"{self.name} cannot do that: {why}. Nothing was run."
                 words = {"stdout": "", "stderr": why, "exit_code": NOT_DONE, "session_preserved": True, "hint": why}
@@ -197,14 +197,14 @@ class Interpreter:
                 self._epitaph, self._carried = "", False
             self.pid = self.start()
             self.starts += 1
-            goes_first(self.pid)
+            prefer_oom_kill(self.pid)
         if turn.do == "run":
             self.turns += 1
             turn.number = self.turns
             self.ears.hear_all()
             turn.earlier = self._take_loose()
         turn.begin()
-        turn.timer = self.loop.after(turn.timeout_s, self._overdue)
+        turn.timer = self.loop.after(turn.timeout_s, self._interrupt_overdue)
         self.feed(turn)
 
     def _take_loose(self) -> tuple[str, str]:
@@ -214,14 +214,14 @@ class Interpreter:
         self._loose = {stream: TruncatingBuffer(LOOSE_BYTES) for stream in STREAMS}
         return texts
 
-    def _overdue(self) -> None:
+    def _interrupt_overdue(self) -> None:
         turn = self.turn
         assert turn
         turn.overdue = True
-        turn.timer = self.loop.after(GRACE_S, self._unmoved)
+        turn.timer = self.loop.after(GRACE_S, self._handle_no_reaction)
         self._interrupt(turn)
 
-    def _unmoved(self) -> None:
+    def _handle_no_reaction(self) -> None:
         turn = self.turn
         assert turn
         if turn.do != "run":  # an internal operation must not cost the interpreter's state
@@ -229,7 +229,7 @@ class Interpreter:
             return
         starts = self.says_begun and turn.hears_at == math.inf
         if starts and time.monotonic() < turn.begun_at + turn.timeout_s + START_S:
-            turn.timer = self.loop.after(GRACE_S, self._unmoved)
+            turn.timer = self.loop.after(GRACE_S, self._handle_no_reaction)
             return
         turn.killed = True
         turn.timer = self.loop.after(LAST_S, self._kill)
@@ -240,16 +240,16 @@ class Interpreter:
         turn = self.turn
         assert turn
         self.loop.cancel(turn.timer)
-        turn.timer = self.loop.after(GIVEN_UP_S, lambda: self._dead(-signal.SIGKILL))
+        turn.timer = self.loop.after(GIVEN_UP_S, lambda: self._handle_death(-signal.SIGKILL))
         end_family(self.pid)
 
-    def answered(self, nonce: object, said: dict[str, object]) -> None:
+    def handle_answer(self, nonce: object, said: dict[str, object]) -> None:
         """Handle the interpreter's answer to the turn *nonce*."""
         turn = self.turn
         if turn is None or nonce != turn.nonce:
             return  # not the interpreter's: code wrote it
         self.ears.hear_all()
-        self._over(turn)
+        self._end_turn(turn)
         if turn.do == "run":
             words = outcome(self.name, turn, said=said, died=None, carried=False)
             self.last_code = _code(said.get("rc"))
@@ -257,9 +257,9 @@ class Interpreter:
             words = said
         turn.answer(words)
         self._asking.tell("interrupted")
-        self._next()
+        self._begin_next()
 
-    def _over(self, turn: GuestTurn) -> None:
+    def _end_turn(self, turn: GuestTurn) -> None:
         self.loop.cancel(turn.timer)
         self.loop.cancel(turn.again)
         self.loop.cancel(turn.held)
@@ -267,30 +267,30 @@ class Interpreter:
 
     # The process's end.
 
-    def reaped(self, status: int) -> None:
+    def handle_exit(self, status: int) -> None:
         """Handle the process's end; *status* is of `waitpid`."""
         self.listen()  # it may have answered before it ended
-        self._dead(os.waitstatus_to_exitcode(status))
+        self._handle_death(os.waitstatus_to_exitcode(status))
 
-    def _dead(self, code: int) -> None:
+    def _handle_death(self, code: int) -> None:
         turn = self.turn
         self.ears.hear_all()
-        self._buried()
+        self._forget_process()
         carried = self.carries()
         wanted = turn is not None and turn.killed and not turn.overdue
         how = "its time limit expired" if turn and turn.overdue else ended(code)
         self._epitaph, self._carried = ("", False) if wanted else (how, carried)
         if turn:
-            self._over(turn)
+            self._end_turn(turn)
             if turn.do == "run":
                 words = outcome(self.name, turn, said=None, died=code, carried=carried)
             else:
                 words = {"lost": f"{self.name} ended ({ended(code)})"}
             turn.answer(words)
         self._asking.tell("ended")
-        self._next()
+        self._begin_next()
 
-    def _buried(self) -> None:
+    def _forget_process(self) -> None:
         self.pid = 0
         self.last_code = 0
         self.close()
@@ -299,14 +299,14 @@ class Interpreter:
         """Return the file that its process gets as *stream*."""
         return self.ears.theirs(stream)
 
-    def _heard(self, stream: str, data: bytes) -> None:
+    def _handle_output(self, stream: str, data: bytes) -> None:
         if self.turn:
-            self.turn.heard(stream, data)
+            self.turn.handle_output(stream, data)
         else:
             self._loose[stream].add(data)
 
 
-def goes_first(pid: int) -> None:
+def prefer_oom_kill(pid: int) -> None:
     """Let the OOM killer prefer process *pid* to the guest program."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "r+b", buffering=0) as file:  # noqa: PTH123
         file.write(b"500")

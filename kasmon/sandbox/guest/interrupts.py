@@ -19,9 +19,9 @@ class InterruptAttempt:
 
     def add(self, answer: Answer, still_runs: Callable[[], bool]) -> None:
         """Call *answer* with the result; with `no reaction` if *still_runs* returns True when the time is over."""
-        self._all.append((self._loop.after(GRACE_S, lambda: self._over(still_runs)), answer))
+        self._all.append((self._loop.after(GRACE_S, lambda: self._report_no_reaction(still_runs)), answer))
 
-    def _over(self, still_runs: Callable[[], bool]) -> None:
+    def _report_no_reaction(self, still_runs: Callable[[], bool]) -> None:
         if still_runs():
             self.tell("no reaction")
 

@@ -101,15 +101,15 @@ class ConnectionMux:
     def call(self, stream: socket.socket, where: str) -> None:
         """Connect *stream* to *where* at the other end; it first gets the line `ok`, or the reason why not."""
 
-        def told(why: str) -> None:
+        def report(why: str) -> None:
             with contextlib.suppress(OSError):
                 stream.sendall((why or "ok").replace("\n", " ").encode() + b"\n")
 
-        self._begin(stream, where, told)
+        self._begin(stream, where, report)
 
     def rest(self) -> None:
         """Close all connections, and accept none until `go_on`; new clients wait in the backlog."""
-        self.part()
+        self.close_all()
         self._rests = True
         for listener, _ in self._listeners:
             self.forget(listener.fileno())
@@ -119,7 +119,7 @@ class ConnectionMux:
         for listener, accept in self._listeners:
             self.watch(listener.fileno(), accept)
 
-    def part(self) -> None:
+    def close_all(self) -> None:
         """Close all connections."""
         for way in list(self._ways.values()):
             self._drop(way, "it was parted")
@@ -149,10 +149,10 @@ class ConnectionMux:
 
     # Records from the other end.
 
-    def heard(self, kind: int, channel: int, content: bytes) -> None:
+    def handle_record(self, kind: int, channel: int, content: bytes) -> None:
         """Handle a record of the other end; one for a closed connection is ignored."""
         if kind == CALL:
-            self._called(channel, content)
+            self._handle_call(channel, content)
             return
         way = self._ways.get(channel)
         if way is None:
@@ -171,11 +171,11 @@ class ConnectionMux:
             way.hears_more = False
             self._flush(way)
         elif kind == DROP:
-            self._over(way, content.decode("utf-8", "replace"))
+            self._close_connection(way, content.decode("utf-8", "replace"))
             return
         self._settle(way)
 
-    def _called(self, channel: int, content: bytes) -> None:
+    def _handle_call(self, channel: int, content: bytes) -> None:
         why = ""
         if self._rests or len(self._ways) >= MOST or channel in self._ways or channel % 2 == self._first % 2:
             why = "no new connection is accepted now"
@@ -199,9 +199,9 @@ class ConnectionMux:
             wanted |= select.EPOLLIN
         if way.connects or way.waiting:
             wanted |= select.EPOLLOUT
-        self.watch(way.stream.fileno(), lambda events: self._ready(way, events), wanted)
+        self.watch(way.stream.fileno(), lambda events: self._handle_ready(way, events), wanted)
 
-    def _ready(self, way: MuxConnection, events: int) -> None:
+    def _handle_ready(self, way: MuxConnection, events: int) -> None:
         if way.connects:
             if not events & (select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP):
                 return
@@ -259,15 +259,15 @@ class ConnectionMux:
             with contextlib.suppress(OSError):
                 way.stream.shutdown(socket.SHUT_WR)
             if not way.says_more:
-                self._over(way, "")
+                self._close_connection(way, "")
                 return
         self._watch(way)
 
     def _drop(self, way: MuxConnection, why: str) -> None:
         self._emit(DROP, way.channel, why.encode())
-        self._over(way, why)
+        self._close_connection(way, why)
 
-    def _over(self, way: MuxConnection, why: str) -> None:
+    def _close_connection(self, way: MuxConnection, why: str) -> None:
         self._tell(way, why or "it ended")
         self._ways.pop(way.channel, None)
         self.forget(way.stream.fileno())

@@ -14,18 +14,18 @@ def probe(loop: EventLoop, port: int, tell: Callable[[bool], None]) -> None:
     stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     stream.setblocking(False)
 
-    def done(taken: bool) -> None:
+    def finish(taken: bool) -> None:
         loop.cancel(timer)
         loop.forget(stream.fileno())
         stream.close()
         tell(taken)
 
-    timer = loop.after(LIMIT_S, lambda: done(False))
+    timer = loop.after(LIMIT_S, lambda: finish(False))
     try:
         begun = stream.connect_ex(("127.0.0.1", port))
     except (OSError, OverflowError):
         begun = errno.EINVAL
     if begun in (0, errno.EINPROGRESS):
-        loop.watch(stream.fileno(), lambda: done(not stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)), WRITABLE)
+        loop.watch(stream.fileno(), lambda: finish(not stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)), WRITABLE)
     else:
-        done(False)
+        finish(False)

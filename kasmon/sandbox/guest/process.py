@@ -84,7 +84,7 @@ class GuestProcess:
 
     # Output.
 
-    def has(self, stream: str, to: int) -> None:
+    def acknowledge(self, stream: str, to: int) -> None:
         """Drop *stream* before offset *to*, which the client has; a process that blocked on that continues."""
         self.streams[stream].forget(to)
         self._attend()
@@ -99,11 +99,11 @@ class GuestProcess:
             wanted[self._input] = wanted.get(self._input, 0) | WRITABLE
         for file in {*self._files.values(), self._input} - {-1}:
             if file in wanted:
-                self._loop.watch(file, self._ready, wanted[file])
+                self._loop.watch(file, self._handle_ready, wanted[file])
             else:
                 self._loop.forget(file)
 
-    def _ready(self) -> None:
+    def _handle_ready(self) -> None:
         self._write()
         for name in self.streams:
             if self.streams[name].held < HELD_BYTES:
@@ -181,7 +181,7 @@ class GuestProcess:
 
     # Its end.
 
-    def reaped(self, status: int) -> None:
+    def handle_exit(self, status: int) -> None:
         self.pid, self.code = 0, os.waitstatus_to_exitcode(status)
         for name in self.streams:
             left = LAST_BLOCKS

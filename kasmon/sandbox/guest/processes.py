@@ -68,7 +68,7 @@ class ProcessRun:
     def begin(self, argv: list[str], variables: dict[str, str], workdir: str, size: Size | None, notes: str) -> None:
         if notes:
             self._open_notes(notes)
-        self.process = GuestProcess(self._loop, argv, surroundings(variables), workdir, size, self._told)
+        self.process = GuestProcess(self._loop, argv, surroundings(variables), workdir, size, self._handle_message)
 
     def _open_notes(self, path: str) -> None:
         """Create *path* as a FIFO, so that notes are read at once."""
@@ -82,7 +82,7 @@ class ProcessRun:
     def _hear_notes(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._note(os.read(self._notes_file, PIECE_BYTES))
-        self._told(NOTES)
+        self._handle_message(NOTES)
 
     def _note(self, data: bytes) -> None:
         if self._notes.held + len(data) <= NOTES_BYTES:
@@ -108,20 +108,20 @@ class ProcessRun:
             if name == NOTES:
                 heard.forget(to)
             else:
-                self.process.has(name, to)
+                self.process.acknowledge(name, to)
             sent[name] = heard.begin
         self._joined = [each for each in self._joined if each.client is not client] + [ProcessClient(client, sent)]
         self._send()
 
-    def left(self, client: GuestConnection) -> None:
+    def drop_client(self, client: GuestConnection) -> None:
         self._joined = [each for each in self._joined if each.client is not client]
         self._send()
 
-    def has(self, stream: str, to: int) -> None:
+    def acknowledge(self, stream: str, to: int) -> None:
         if stream == NOTES:
             self._notes.forget(to)
         elif stream in self.process.streams:
-            self.process.has(stream, to)
+            self.process.acknowledge(stream, to)
 
     def tell(self, at: int, data: bytes, answer: Callable[[], None]) -> None:
         self.process.tell(at, data)
@@ -135,7 +135,7 @@ class ProcessRun:
             for answer in owed:
                 answer()
 
-    def _told(self, stream: str) -> None:
+    def _handle_message(self, stream: str) -> None:
         if stream == TAKEN:
             self._settle()
             return
@@ -185,7 +185,7 @@ class Processes:
         self.acts: dict[str, Callable[[GuestConnection, JsonObject], JsonObject | None]] = {
             "process_start": self._start,
             "process_join": self._join,
-            "process_has": self._has,
+            "process_has": self._acknowledge,
             "process_tell": self._tell,
             "process_close": self._close,
             "process_resize": self._resize,
@@ -196,9 +196,9 @@ class Processes:
     def living(self) -> list[GuestProcess]:
         return [run.process for run in self._runs.values()]
 
-    def left(self, client: GuestConnection) -> None:
+    def drop_client(self, client: GuestConnection) -> None:
         for run in self._runs.values():
-            run.left(client)
+            run.drop_client(client)
 
     def end(self) -> None:
         for run in self._runs.values():
@@ -235,8 +235,8 @@ class Processes:
         client.send({"id": message.get("id"), "type": "answer", "taken": run.process.told.end})
         run.join(client, counted)
 
-    def _has(self, client: GuestConnection, message: JsonObject) -> None:
-        self._run(message).has(str(message.get("stream")), int(number(message, "to", 0, 1 << 62)))
+    def _acknowledge(self, client: GuestConnection, message: JsonObject) -> None:
+        self._run(message).acknowledge(str(message.get("stream")), int(number(message, "to", 0, 1 << 62)))
 
     def _tell(self, client: GuestConnection, message: JsonObject) -> None:
         run, at = self._run(message), int(number(message, "at", 0, 1 << 62))

@@ -41,7 +41,7 @@ class PythonStreams:
             with contextlib.suppress(Exception):
                 out.flush()
 
-    def cry(self, data: bytes) -> None:
+    def write_stderr(self, data: bytes) -> None:
         """Write *data* to the original stderr, whatever code replaced it by."""
         with contextlib.suppress(OSError):
             _write(self._kept[1], data)

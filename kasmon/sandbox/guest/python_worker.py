@@ -63,7 +63,7 @@ class PythonWorker:
             "save": self._save,
             "load": self._load,
         }
-        signal.signal(signal.SIGINT, self._interrupted)
+        signal.signal(signal.SIGINT, self._handle_interrupt)
 
     def serve(self) -> None:
         while frame := self._next():
@@ -137,7 +137,7 @@ class PythonWorker:
         if self._is_wanted_out:
             raise KeyboardInterrupt
         if any(awaits for _, awaits in calls):
-            self._await(_in_order(calls))
+            self._await(_run_in_order(calls))
         else:
             for call, _ in calls:
                 call()
@@ -157,7 +157,7 @@ class PythonWorker:
         finally:
             self._task = None
 
-    def _interrupted(self, number: int, frame: types.FrameType | None) -> None:
+    def _handle_interrupt(self, number: int, frame: types.FrameType | None) -> None:
         """Raise in running code; cancel awaiting code; before either, cancel the turn; between turns, do nothing."""
         if not self._is_running:
             return
@@ -193,12 +193,14 @@ class PythonWorker:
             traceback.print_exception(kind, error, trace)
         except BaseException:  # noqa: BLE001 - code may have replaced stderr
             with contextlib.suppress(OSError):
-                self._streams.cry(f"{kind.__name__ if kind else ''}: {error!s:.2000}\n".encode(errors="replace"))
+                self._streams.write_stderr(
+                    f"{kind.__name__ if kind else ''}: {error!s:.2000}\n".encode(errors="replace")
+                )
 
     def _mend(self) -> None:
         """Restore stdin, stdout and stderr if the turn before closed them, and the SIGINT handler."""
-        if signal.getsignal(signal.SIGINT) != self._interrupted:
-            signal.signal(signal.SIGINT, self._interrupted)
+        if signal.getsignal(signal.SIGINT) != self._handle_interrupt:
+            signal.signal(signal.SIGINT, self._handle_interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         self._streams.mend()
 
@@ -257,7 +259,7 @@ class PythonWorker:
         return said
 
 
-async def _in_order(calls: Sequence[tuple[Callable[[], Any], bool]]) -> None:
+async def _run_in_order(calls: Sequence[tuple[Callable[[], Any], bool]]) -> None:
     for call, awaits in calls:
         if awaits:
             await call()

@@ -134,14 +134,14 @@ class RequestRouter:
             while True:
                 stream = self._listening.accept()[0]
                 if len(self._clients) < self._most_clients:
-                    self._clients.add(GuestConnection(self.loop, stream, self._receive, self._left))
+                    self._clients.add(GuestConnection(self.loop, stream, self._receive, self._drop_client))
                 else:
                     stream.close()
 
-    def _left(self, client: GuestConnection) -> None:
+    def _drop_client(self, client: GuestConnection) -> None:
         self._clients.discard(client)
         self._parts.pop(client, None)
-        self._processes.left(client)
+        self._processes.drop_client(client)
 
     def _reap(self) -> None:
         living: list[Interpreter | GuestService | GuestProcess] = [
@@ -153,7 +153,7 @@ class RequestRouter:
                 with contextlib.suppress(ChildProcessError):
                     pid, status = os.waitpid(each.pid, os.WNOHANG)
                     if pid:
-                        each.reaped(status)
+                        each.handle_exit(status)
 
     def _receive(self, client: GuestConnection, message: JsonObject) -> None:
         kind = message.get("type", "execute")

@@ -35,7 +35,7 @@ class GuestService:
         self.how = ""
         loop.watch(self._ours, self._hear)
 
-    def reaped(self, status: int) -> None:
+    def handle_exit(self, status: int) -> None:
         self.pid = 0
         self.how = ended(os.waitstatus_to_exitcode(status))
 
@@ -49,7 +49,7 @@ class GuestService:
         os.close(self._ours)
         if self.pid:
             os.waitpid(self.pid, 0)
-            self.reaped(int(signal.SIGKILL))
+            self.handle_exit(int(signal.SIGKILL))
 
     def state(self) -> dict[str, object]:
         return {"pid": self.pid, "ended": self.how, "said": self._said.text()[0]}

@@ -68,13 +68,13 @@ class GuestTurn:
         for call in self.began:
             call()
 
-    def heard(self, stream: str, data: bytes) -> None:
+    def handle_output(self, stream: str, data: bytes) -> None:
         """Handle *data* that the interpreter, or a process it started, wrote to *stream*."""
         self.keep[stream].add(data)
         if self.listeners and (text := self._decoders[stream].decode(data)):
             self._tell(stream, text)
 
-    def heard_all(self) -> None:
+    def finish_output(self) -> None:
         """Handle the end of its output."""
         for stream in STREAMS if self.listeners else ():
             if text := self._decoders[stream].decode(b"", final=True):
@@ -86,7 +86,7 @@ class GuestTurn:
 
     def answer(self, words: dict[str, object]) -> None:
         """Send *words* to all waiting clients."""
-        self.heard_all()
+        self.finish_output()
         waiting, self.waiting = self.waiting, []
         for call in waiting:
             call(words)

@@ -62,13 +62,13 @@ class WorkerInterpreter(Interpreter):
             while self._out:
                 del self._out[: self._socket.send(self._out[:BLOCK_BYTES])]
         except BlockingIOError:
-            self.loop.watch(self._socket.fileno(), self._ready, READABLE | WRITABLE)
+            self.loop.watch(self._socket.fileno(), self._handle_ready, READABLE | WRITABLE)
         except OSError:
-            self._deaf()
+            self._end_unreachable()
         else:
             self.loop.watch(self._socket.fileno(), self.listen)
 
-    def _ready(self) -> None:
+    def _handle_ready(self) -> None:
         self.listen()
         self._send()
 
@@ -82,12 +82,12 @@ class WorkerInterpreter(Interpreter):
         except BlockingIOError:
             return
         except (OSError, FrameTooLargeError):
-            self._deaf()
+            self._end_unreachable()
             return
         # It closed its end, and may still run: another program after exec. Its output and end are still reported.
         self.loop.forget(self._socket.fileno())
         if self.turn is None:
-            self._deaf()
+            self._end_unreachable()
 
     def _take(self, frame: bytes) -> None:
         try:
@@ -95,11 +95,11 @@ class WorkerInterpreter(Interpreter):
         except ValueError:
             return
         if isinstance(said, dict) and "begun" in said:
-            self.begun(said["begun"], waits=bool(said.get("waits")))
+            self.handle_begin(said["begun"], waits=bool(said.get("waits")))
         elif isinstance(said, dict):
-            self.answered(said.pop("nonce", None), said)
+            self.handle_answer(said.pop("nonce", None), said)
 
-    def _deaf(self) -> None:
+    def _end_unreachable(self) -> None:
         """End a worker that can no longer be reached."""
         if self.pid:
             end_family(self.pid)

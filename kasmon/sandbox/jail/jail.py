@@ -319,7 +319,7 @@ class Jail:
         if policy.hosts:
             proxy_control.bind_to_process(files.gate, first)
 
-    def belongs(self, policy: SandboxPolicy, pid: int) -> None:
+    def bind_proxy(self, policy: SandboxPolicy, pid: int) -> None:
         """Make the egress proxy end with the jail whose first process is *pid*.
 
         Raises:

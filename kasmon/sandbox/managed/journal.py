@@ -46,9 +46,9 @@ class SandboxJournal:
     def note(self, event: Event) -> None:
         """Record *event* and apply it to the state."""
         self._write(event)
-        self.heard(event)
+        self.apply(event)
 
-    def heard(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Apply *event*, which is recorded already."""
         with self._lock:
             self.housing = housed(self.housing, event) or self.housing

@@ -82,7 +82,7 @@ def start_machine(
         try:
             with QmpClient(vm_files.orders) as qmp:
                 if memory is not None:
-                    qmp.moved(until - time.monotonic())
+                    qmp.wait_for_migration(until - time.monotonic())
                 loaded()
                 qmp.do("cont")
             if memory is None:

@@ -22,11 +22,11 @@ class CpioArchive:
         self._content = bytearray()
         self._number = 0
 
-    def folder(self, name: str, mode: int = 0o755) -> None:
+    def add_folder(self, name: str, mode: int = 0o755) -> None:
         """Add a folder."""
         self._add(name, stat.S_IFDIR | mode, b"")
 
-    def file(self, name: str, content: bytes, mode: int = 0o644) -> None:
+    def add_file(self, name: str, content: bytes, mode: int = 0o644) -> None:
         """Add a regular file."""
         self._add(name, stat.S_IFREG | mode, content)
 
@@ -34,7 +34,7 @@ class CpioArchive:
         """Add a symbolic link."""
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
-    def device(self, name: str, major: int, minor: int, mode: int = 0o600) -> None:
+    def add_device(self, name: str, major: int, minor: int, mode: int = 0o600) -> None:
         """Add a character device."""
         self._add(name, stat.S_IFCHR | mode, b"", major, minor)
 
@@ -64,19 +64,19 @@ def initrd(folder: Path, image: VmImage, inside: Path = INSIDE) -> bytes:
     """
     made = CpioArchive()
     for name in FOLDERS:
-        made.folder(name)
-    made.device("dev/console", 5, 1)
-    made.file("bin/busybox", (folder / BUSYBOX).read_bytes(), 0o755)
+        made.add_folder(name)
+    made.add_device("dev/console", 5, 1)
+    made.add_file("bin/busybox", (folder / BUSYBOX).read_bytes(), 0o755)
     made.link("bin/sh", "busybox")
-    made.file("init", (LINE / "init").read_bytes(), 0o755)
-    made.file("modules/order", "\n".join(image.modules).encode())
+    made.add_file("init", (LINE / "init").read_bytes(), 0o755)
+    made.add_file("modules/order", "\n".join(image.modules).encode())
     for name in image.modules:
-        made.file(f"modules/{name}", (folder / "modules" / name).read_bytes())
+        made.add_file(f"modules/{name}", (folder / "modules" / name).read_bytes())
     for path in sorted(inside.iterdir()):
         if path.is_file() and path.suffix != ".pyc":
-            made.file(f"opt/kasmon/{path.name}", path.read_bytes())
+            made.add_file(f"opt/kasmon/{path.name}", path.read_bytes())
     for path in sorted(LINE.glob("*.py")):
-        made.file(f"opt/kasmon/line/{path.name}", path.read_bytes())
+        made.add_file(f"opt/kasmon/line/{path.name}", path.read_bytes())
     return made.whole()
 
 

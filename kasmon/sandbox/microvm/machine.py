@@ -120,21 +120,21 @@ class MicroVm:
             if origin.memory is not None:
                 try:
                     vm_files.lay(origin.base, warm_pool.nothing)
-                    vm_files.memories.moved_on()
+                    vm_files.memories.advance_generation()
                     self.provisioning.start_machine(vm_files, origin.memory, is_another=True)
                 except SandboxError as error:
                     vm_files.end()
                     origin, why = origin._replace(memory=None), error.message
             if origin.memory is None:
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
-                vm_files.memories.moved_on()
+                vm_files.memories.advance_generation()
                 notices = (*notices, *self.provisioning.boot(vm_files, warm_pool))
-                why = self.provisioning.kept_warm(vm_files, warm_pool, warm_up.warmed) if is_copy else ""
+                why = self.provisioning.kept_warm(vm_files, warm_pool, warm_up.warm_up) if is_copy else ""
                 notices = (*notices, f"The next machine of this size has to boot too: {why}") if why else notices
                 greet(vm_files, is_another=True)
             runtime = self.provisioning.require_runtime(vm_files, (*notices, *_fill(vm_files)))
             self._open_gate(policy, runtime.pid)
-            self._surrounded(policy, runtime)
+            self._set_proxy_variables(policy, runtime)
             return runtime
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
@@ -243,7 +243,7 @@ class MicroVm:
         vm_files = self._vm_files(policy)
         if pause_result.held:
             self._require_running(policy, runtime)
-            vm_files.memories.moved_on()
+            vm_files.memories.advance_generation()
             self._open_gate(policy, runtime.pid)
             with QmpClient(vm_files.orders) as qmp:
                 qmp.do("cont")
@@ -260,14 +260,14 @@ class MicroVm:
             self.provisioning.start_machine(
                 vm_files,
                 vm_files.memories.path(snapshot, MEMORY),
-                lambda: vm_files.memories.used(snapshot),
+                lambda: vm_files.memories.mark_used(snapshot),
                 is_another=vm_files.copied.exists(),
             )
             vm_files.copied.unlink(missing_ok=True)
             again = self.provisioning.require_runtime(vm_files)
             self._open_gate(policy, again.pid)
             if not had_gate:
-                self._surrounded(policy, again)
+                self._set_proxy_variables(policy, again)
             return again
         except BaseException as error:
             with contextlib.suppress(KasmonError):
@@ -365,7 +365,7 @@ class MicroVm:
         elif (runtime := self._vm_files(policy).runtime()) is not None:
             self._open_gate(policy, runtime.pid)
             greet(self._vm_files(policy))
-            self._surrounded(policy, runtime)
+            self._set_proxy_variables(policy, runtime)
 
     # Its parts.
 
@@ -381,7 +381,7 @@ class MicroVm:
         if pid:
             proxy_control.bind_to_process(self._gate(policy), pid)
 
-    def _surrounded(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
+    def _set_proxy_variables(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         """Set the proxy variables in a running sandbox."""
         inside = GuestChannel(runtime.socket)
         try:

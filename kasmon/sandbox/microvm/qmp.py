@@ -59,7 +59,7 @@ class QmpClient:
         answer = reply["return"]
         return answer if isinstance(answer, dict) else {"value": answer}
 
-    def moved(self, limit_s: float) -> None:
+    def wait_for_migration(self, limit_s: float) -> None:
         """Wait until the memory is completely written or read.
 
         Raises:

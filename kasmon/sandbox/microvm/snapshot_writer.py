@@ -30,7 +30,7 @@ def write_memory(qmp: QmpClient, path: Path) -> None:
         qmp.do("migrate-set-parameters", words={"max-bandwidth": 1 << 40})
         qmp.do("getfd", [handle], fdname="memory")
         qmp.do("migrate", uri="fd:memory")
-        qmp.moved(WRITE_S)
+        qmp.wait_for_migration(WRITE_S)
     except SandboxError as error:
         if os.fstatvfs(handle).f_bavail * os.fstatvfs(handle).f_frsize < LITTLE_BYTES:
             raise OSError(errno.ENOSPC, error.message) from error

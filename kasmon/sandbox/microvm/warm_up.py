@@ -17,7 +17,7 @@ FIRST: Final[dict[Interpreter, str]] = {
 """Code to run in each; node takes too much memory to run in every machine."""
 
 
-def warmed(runtime: SandboxRuntime) -> None:
+def warm_up(runtime: SandboxRuntime) -> None:
     """Warm up the machine at *runtime*.
 
     Raises:

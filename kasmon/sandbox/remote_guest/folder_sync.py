@@ -45,7 +45,7 @@ class FolderSync:
         return packed
 
     def changes(self) -> tuple[bytes, Files] | None:
-        """Return the changes here since the last sync as a bundle, and the argument for `gave`; None if there are none.
+        """Return a bundle of the changes here since the last sync, and the argument for `record_files`, or None.
 
         Raises:
             SandboxError: if it cannot be read, or is too large.
@@ -75,9 +75,9 @@ class FolderSync:
         except (OSError, RefusedError) as error:
             raise SandboxError("the folder was not copied", str(error)) from error
         copied = FolderSync(folder, note)
-        copied.gave(copied._scan() if self.changes() is None else {})
+        copied.record_files(copied._scan() if self.changes() is None else {})
 
-    def gave(self, now: Files) -> None:
+    def record_files(self, now: Files) -> None:
         """Record that the sandbox has *now*."""
         self._record(now)
 

@@ -78,7 +78,7 @@ class ProcessStream:
 
     def connect(self, path: str) -> bool:
         """Connect to *path* and request the process; return whether that was possible."""
-        self.part()
+        self.disconnect()
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(CONNECT_S)
         try:
@@ -91,7 +91,7 @@ class ProcessStream:
         self.ask("process_join", has=self.has)
         return self._connection is not None
 
-    def part(self) -> None:
+    def disconnect(self) -> None:
         """Close the connection. Idempotent."""
         if self._connection is not None:
             self._connection.close()
@@ -104,7 +104,7 @@ class ProcessStream:
         try:
             self._connection.sendall(packed({"id": what, "type": what, "run": self.run, **words}))
         except OSError:
-            self.part()
+            self.disconnect()
 
     def tell(self, data: bytes) -> None:
         """Send *data* to the process, now or when it can take it."""
@@ -128,13 +128,13 @@ class ProcessStream:
         except OSError:
             data = b""
         if not data:
-            self.part()
+            self.disconnect()
             return
         self._held += data
         while len(self._held) >= 4:
             size = int.from_bytes(self._held[:4], "big")
             if size > LIMIT_BYTES:
-                self.part()
+                self.disconnect()
                 return
             if len(self._held) < 4 + size:
                 return

@@ -91,7 +91,7 @@ def is_there(runtime: SandboxRuntime) -> bool:
     return lives(runtime.pid, runtime.started, runtime.boot)
 
 
-def ended(runtime: SandboxRuntime | None) -> None:
+def end_relay(runtime: SandboxRuntime | None) -> None:
     """End the relay of *runtime*, if alive, and remove its socket. Idempotent.
 
     Raises:

@@ -105,9 +105,9 @@ class StdioProxy:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._signals: list[int] = []
         for each in (*CARRIED, signal.SIGWINCH):
-            signal.signal(each, self._signalled)
+            signal.signal(each, self._record_signal)
 
-    def _signalled(self, number: int, frame: FrameType | None) -> None:
+    def _record_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)
 
     @property

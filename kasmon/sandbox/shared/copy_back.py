@@ -25,7 +25,7 @@ BLOCK_BYTES: Final = 1 << 20
 RUNS: Final = 0o111
 
 
-def noted(folder: Path, note: Path) -> None:
+def store_folder_state(folder: Path, note: Path) -> None:
     """Store in the file *note* the present state of *folder*, of which a copy is about to be made.
 
     Raises:
@@ -36,7 +36,7 @@ def noted(folder: Path, note: Path) -> None:
 
 
 def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
-    """Bring the changes in *copy* into *folder* since *note* was written, by `noted` or by the last call.
+    """Bring the changes in *copy* into *folder* since *note* was written, by `store_folder_state` or by the last call.
 
     Returns:
         What differs between *folder* and the copy after that, in sentences. A path that changed on both sides keeps its

@@ -50,7 +50,7 @@ class SnapshotStore:
         """The generation of the disk: it increases each time that a sandbox starts to run on it."""
         return self._state().disk_generation
 
-    def moved_on(self) -> None:
+    def advance_generation(self) -> None:
         """Increase the disk generation: a sandbox is about to run, so no snapshot fits any more. Durable on return.
 
         Raises:
@@ -144,16 +144,16 @@ class SnapshotStore:
         why = why or self._damage(snapshot, whole=whole)
         return SnapshotVerdict(snapshot=snapshot, refused=why, is_this_boot=snapshot.boot == boot())
 
-    def used(self, snapshot: Snapshot) -> None:
+    def mark_used(self, snapshot: Snapshot) -> None:
         """Mark *snapshot* as used, since it is about to be resumed: it never can be again. Durable on return.
 
         Raises:
-            SandboxUnreachableError: as `moved_on`.
+            SandboxUnreachableError: as `advance_generation`.
         """
         fresh = msgspec.structs.replace(snapshot, used_at=time.time())
         with _require_written():
             write_private(self.folder / snapshot.id / RECORD, _encode(fresh))
-        self.moved_on()
+        self.advance_generation()
 
     def drop(self) -> None:
         """Remove all snapshots and the disk generation. Idempotent.

@@ -94,7 +94,7 @@ def record_folder(places: Paths, launch: Launch) -> None:
     from kasmon.sandbox.shared import copy_back
 
     if agent_launch.works_on_copy(places, launch.session, Path(launch.workdir)):
-        copy_back.noted(Path(launch.workdir), places.fetched(launch.session))
+        copy_back.store_folder_state(Path(launch.workdir), places.fetched(launch.session))
 
 
 def fetch_changes(places: Paths, session: SessionId, folder: Path) -> str:

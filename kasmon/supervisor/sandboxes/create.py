@@ -131,7 +131,7 @@ def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
         raise SandboxError(f"the sandbox of {session!r} is unknown", str(error)) from error
 
 
-def taken_back(places: Paths, session: SessionId) -> None:
+def delete_unstarted(places: Paths, session: SessionId) -> None:
     """Delete a session that never started."""
     cleared(places, session)
     note(places, SessionForgotten(at=time.time(), session=session))

@@ -36,7 +36,7 @@ from kasmon.sandbox.managed.sandbox import FILES_KEPT, MEMORY_LOST
 from kasmon.sandbox.network.port_forward import PortForward
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.sandboxes.create import NewSandbox, made_known, policy_of_session, prepared, taken_back
+from kasmon.supervisor.sandboxes.create import NewSandbox, delete_unstarted, made_known, policy_of_session, prepared
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 from kasmon.supervisor.sandboxes.use import interrupt, keep, must_be_sandbox, new_run, run, take_up
 from kasmon.supervisor.sessions import operations
@@ -213,7 +213,7 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
         await asyncio.to_thread(lambda: tiers.create_workspace(tiers.load(policy.tier), furnished))
         lost = await keep(places, session, command)
     except BaseException:
-        await asyncio.to_thread(taken_back, places, launch.session)
+        await asyncio.to_thread(delete_unstarted, places, launch.session)
         raise
     await begin(places, launch)
     got = await asyncio.to_thread(origin_of, places, launch.session)

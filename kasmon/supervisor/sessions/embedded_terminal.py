@@ -37,7 +37,7 @@ class EmbeddedTerminal:
         self._session = session
         self._changed = asyncio.Event()
         host.on_push = self._take
-        host.on_close = self._lost
+        host.on_close = self._handle_loss
 
     @classmethod
     async def open(cls, places: Paths, session: SessionId, columns: int, rows: int) -> "EmbeddedTerminal":
@@ -52,7 +52,7 @@ class EmbeddedTerminal:
             terminal.resize(columns, rows)
             async with asyncio.timeout(FIRST_S):
                 while len(terminal.rows) != rows and not terminal.gone:
-                    await terminal.changed()
+                    await terminal.wait_for_change()
         except TimeoutError as error:
             await terminal.aclose()
             raise TimedOutError(f"the terminal of {session!r} sent nothing within {FIRST_S:g} s.") from error
@@ -61,7 +61,7 @@ class EmbeddedTerminal:
             raise HostUnreachableError(session, terminal.gone)
         return terminal
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until something changed since the last call."""
         await self._changed.wait()
         self._changed.clear()
@@ -100,6 +100,6 @@ class EmbeddedTerminal:
             self.cursor = frame.cursor
         self._changed.set()
 
-    def _lost(self) -> None:
+    def _handle_loss(self) -> None:
         self.gone = self.gone or "its host is gone"
         self._changed.set()

@@ -65,7 +65,7 @@ def transitions(session: Session, facts: Iterable[Event], until: float) -> list[
         session = after
         return after
 
-    def age(now: float) -> None:
+    def record_due_changes(now: float) -> None:
         while session.mode is Mode.TMUX and session.recheck_at is not None and session.recheck_at <= now:
             due_at = session.recheck_at
             aged = judged(session, due_at)
@@ -74,9 +74,9 @@ def transitions(session: Session, facts: Iterable[Event], until: float) -> list[
                 return
 
     for fact in facts:
-        age(fact.at)
+        record_due_changes(fact.at)
         record(apply(session, fact), fact.at, _name(fact))
-    age(until)
+    record_due_changes(until)
     return found
 
 

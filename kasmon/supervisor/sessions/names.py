@@ -70,13 +70,13 @@ def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
         (fact.launch.session, fact.launch.name) if isinstance(fact, SessionCreated) else (fact.session, fact.name)
     )
 
-    def is_free() -> None:
+    def require_free() -> None:
         names = named(event for event, _ in EventLog(places.fleet_log).read())
         for other, taken in names.items():
             if other != session and name in (taken, other):
                 raise NameTakenError(name, other)
 
-    note(places, fact, is_free)
+    note(places, fact, require_free)
 
 
 def width_cells(text: str) -> int:

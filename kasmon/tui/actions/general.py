@@ -62,30 +62,30 @@ class GeneralActions:
 
     # Moving.
 
-    def down(self) -> None:
+    def move_down(self) -> None:
         self.app.main_view.table.move(1)
 
-    def up(self) -> None:
+    def move_up(self) -> None:
         self.app.main_view.table.move(-1)
 
-    def page_down(self) -> None:
+    def move_page_down(self) -> None:
         self.app.main_view.table.move(max(1, self.app.main_view.table.size.height - 1))
 
-    def page_up(self) -> None:
+    def move_page_up(self) -> None:
         self.app.main_view.table.move(-max(1, self.app.main_view.table.size.height - 1))
 
-    def top(self) -> None:
+    def select_first(self) -> None:
         self.app.main_view.table.select_index(0)
 
-    def bottom(self) -> None:
+    def select_last(self) -> None:
         self.app.main_view.table.select_index(len(self.app.main_view.table.items))
 
-    def next(self) -> None:
+    def select_next(self) -> None:
         """Select the next session that needs attention; the preview then shows its request, if it has one."""
         if (wanted := self._next_that_needs()) is not None:
             self.app.main_view.table.select(wanted)
 
-    def next_inside(self) -> None:
+    def open_next(self) -> None:
         """Open the next session that needs attention, wherever the focus is, unless a dialog or the filter has it."""
         app = self.app
         if len(app.screen_stack) > 1 or app.main_view.filter_bar.box is not None:
@@ -111,7 +111,7 @@ class GeneralActions:
 
     # All sessions.
 
-    def new(self) -> None:
+    def open_new_session(self) -> None:
         """Open the dialog at once, so that the next keys reach it; fill in the agents when they are loaded."""
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
@@ -136,7 +136,7 @@ class GeneralActions:
             dialog.offer_sandboxes(await gateway.sandboxes())
             dialog.offer_agents(await gateway.offers(self.app.settings.workdir))
         except KasmonError as error:
-            dialog.cannot_offer(error)
+            dialog.handle_offer_error(error)
         else:
             dialog.offer_machines(await gateway.machines())
 
@@ -169,7 +169,7 @@ class GeneralActions:
         try:
             dialog.offer_panes(await gateway.foreign_panes() if gateway is not None else ())
         except KasmonError as error:
-            dialog.nothing(error)
+            dialog.handle_list_error(error)
 
     def broadcast(self) -> None:
         alive = [session for session in self.app.main_view.table.shown() if session.state in ALIVE]
@@ -181,13 +181,13 @@ class GeneralActions:
         else:
             self.app.say("No session in the list is running.")
 
-    def inbox(self) -> None:
+    def open_inbox(self) -> None:
         self.app.permissions.open()
 
-    def all_requests(self) -> None:
+    def open_all_requests(self) -> None:
         self.app.permissions.open_list()
 
-    def board(self) -> None:
+    def open_board(self) -> None:
         self.app.plan_board.open()
 
     def search(self) -> None:
@@ -209,7 +209,7 @@ class GeneralActions:
         orders = tuple(SortOrder)
         self._apply_view(view, sort=orders[(orders.index(view.sort) + 1) % len(orders)])
 
-    def waves(self) -> None:
+    def toggle_waves(self) -> None:
         view = self.app.main_view.table.view
         self._apply_view(view, by_wave=not view.by_wave)
 
@@ -247,7 +247,7 @@ class GeneralActions:
 
     # kasmon.
 
-    def settings(self) -> None:
+    def open_settings(self) -> None:
         from kasmon.tui.dialogs.settings import SettingsDialog
 
         app = self.app
@@ -275,7 +275,7 @@ class GeneralActions:
         offers = below.named_keys if isinstance(below, Dialog) else ()
         app.push_screen(HelpDialog(app.look, app.keys, places, offers))
 
-    def palette(self) -> None:
+    def open_palette(self) -> None:
         self.app.action_command_palette()
 
     def quit(self) -> None:

@@ -99,7 +99,7 @@ class SandboxActions:
 
         confirm(self.app, Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
 
-    def sandbox(self) -> None:
+    def open_sandbox(self) -> None:
         """Show the history and checkpoints of the selected session's sandbox."""
         session = self._sandboxed()
         if session is None:

@@ -56,7 +56,7 @@ class SessionActions:
         else:
             self.app.session_pane.attach(session.id)
 
-    def message(self) -> None:
+    def write_message(self) -> None:
         if (session := self._with_live_agent()) is not None:
             write_prompt(self.app, [session])
 

@@ -105,11 +105,11 @@ class TranscriptActions:
 
     def read_to_top(self) -> None:
         if (session_view := self._session_view) is not None:
-            session_view.screen_of_events.to_top()
+            session_view.screen_of_events.go_to_top()
 
     def read_to_end(self) -> None:
         if (session_view := self._session_view) is not None:
-            session_view.screen_of_events.to_last()
+            session_view.screen_of_events.go_to_last()
 
     def turn_back(self) -> None:
         self._jump(-1)

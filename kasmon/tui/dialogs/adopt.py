@@ -118,7 +118,7 @@ class AdoptDialog(Dialog):
         self.said.say(("", Token.TEXT), (NOTICED if self.list.panes else NONE, Token.FAINT))
         self._offer_keys()
 
-    def nothing(self, error: KasmonError) -> None:
+    def handle_list_error(self, error: KasmonError) -> None:
         """Show *error*: there is no tmux to list."""
         self.said.say()
         self.complain(error.message, error.hint)

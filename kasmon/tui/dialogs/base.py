@@ -148,7 +148,7 @@ class Dialog(Overlay):
             message.stop()
 
     def want(self, wanted: UserCommand) -> None:
-        """Send the command *wanted*; later `done` or `refused` is called."""
+        """Send the command *wanted*; later `done` or `handle_refusal` is called."""
         if not self.busy:
             self.busy = True
             self.show_problem()
@@ -159,7 +159,7 @@ class Dialog(Overlay):
         self.dismiss()
         return word
 
-    def refused(self, wanted: UserCommand, error: KasmonError) -> None:
+    def handle_refusal(self, wanted: UserCommand, error: KasmonError) -> None:
         """Handle its failure: show the reason, keep the input."""
         self.busy = False
         self.complain(error.message, error.hint)

@@ -240,7 +240,7 @@ class NewSessionDialog(Dialog):
         self._offer_modes()
         self._act_if_confirmed()
 
-    def cannot_offer(self, error: KasmonError) -> None:
+    def handle_offer_error(self, error: KasmonError) -> None:
         """Show that the agents could not be determined."""
         self._handle_edit()
         self.agent.fail(error)

@@ -114,9 +114,9 @@ class PromptDialog(Dialog):
         self.app.pop_screen()
         self.app.switch_screen(BroadcastDialog(self.look, self.keys, self.clock, self.sessions, prompt))
 
-    def refused(self, wanted: UserCommand, error: KasmonError) -> None:
+    def handle_refusal(self, wanted: UserCommand, error: KasmonError) -> None:
         """If the input box was not visible, add the choice to send anyway; only the user can choose it."""
-        super().refused(wanted, error)
+        super().handle_refusal(wanted, error)
         if isinstance(error, PromptBoxError) and error.is_unseen and ANYWAY not in self.when.options:
             self.when.put((*self.when.options, ANYWAY), self.when.chosen)
             self.complain(error.message, f'To send it although the input box is not visible, choose "{ANYWAY}".')
@@ -168,7 +168,7 @@ class BroadcastDialog(Dialog):
         self.busy = False
         return ""
 
-    def refused(self, wanted: UserCommand, error: KasmonError) -> None:
+    def handle_refusal(self, wanted: UserCommand, error: KasmonError) -> None:
         self.busy = False
         if isinstance(wanted, SendToAgent):
             self._failed[wanted.session] = error.message

@@ -14,7 +14,7 @@ OPEN_S: Final = 3.0
 """How long to wait for the opener to fail, in seconds; some run for as long as the browser does."""
 
 
-async def opened(address: str) -> None:
+async def open_address(address: str) -> None:
     """Open *address*, which is http or https, in a browser.
 
     Raises:

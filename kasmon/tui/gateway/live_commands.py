@@ -21,7 +21,7 @@ from kasmon.paths import Paths, write_private
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
-from kasmon.tui.gateway.browser import opened
+from kasmon.tui.gateway.browser import open_address
 from kasmon.tui.gateway.notification_delivery import NotificationDelivery
 from kasmon.tui.gateway.protocol import (
     AdoptPane,
@@ -108,7 +108,7 @@ class LiveCommands:
             case CopyText():
                 await _copy_to_tmux(wanted.text)
             case OpenLink():
-                await opened(wanted.address)
+                await open_address(wanted.address)
             case AdoptPane():
                 from kasmon.supervisor.sessions.adopt import adopt  # rarely needed
 

@@ -80,7 +80,7 @@ class Alerts:
                 is_new = True
         return is_new
 
-    def looked_at(self, session: SessionId) -> None:
+    def acknowledge(self, session: SessionId) -> None:
         """The user looks at *session*: drop its pending alerts, and let fleeting reasons cause alerts again."""
         self._pending.pop(session, None)
         for kind in FLEETING:
@@ -88,7 +88,7 @@ class Alerts:
 
     def forget(self, session: SessionId) -> None:
         """Drop everything about *session*, which was removed."""
-        self.looked_at(session)
+        self.acknowledge(session)
         self._working_since.pop(session, None)
         self._alerted_at = {key: at for key, at in self._alerted_at.items() if key[0] != session}
 

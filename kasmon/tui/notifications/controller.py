@@ -68,7 +68,7 @@ class NotificationController:
         """Record *change* to the sessions, whose former values are in *before*."""
         now, seen = self.app.clock.ticking(), self.seen
         if seen is not None:
-            self.alerts.looked_at(seen)
+            self.alerts.acknowledge(seen)
         for gone in change.gone:
             self.alerts.forget(gone)
         if self.alerts.take(before, change.changed, seen, now):
@@ -103,7 +103,7 @@ class NotificationController:
     def tick(self) -> None:
         """Send the alerts that are due; called every second."""
         if (seen := self.seen) is not None:
-            self.alerts.looked_at(seen)
+            self.alerts.acknowledge(seen)
         for alert in self.alerts.due(self.app.clock.ticking()):
             self.app.want(NotifyPerson(alert=alert))
 

@@ -124,7 +124,7 @@ class PermissionCard(Vertical):
         """Whether the user is typing on it, or in the middle of an answer: then it gets every key."""
         return self.view.state.is_busy
 
-    def resized(self) -> None:
+    def handle_resize(self) -> None:
         """The available space changed, and with it what is visible: keys are ignored for a while."""
         self.view.change()
 

@@ -57,7 +57,7 @@ class CardScreen(Overlay):
         self.card.press(event)
 
     def on_resize(self) -> None:
-        self.card.resized()
+        self.card.handle_resize()
 
     def on_permission_card_turned(self, message: PermissionCard.Turned) -> None:
         message.stop()

@@ -80,18 +80,18 @@ class PermissionController:
             self.look_soon()
         self._drop_removed()
 
-    def sent(self, session: SessionId, request: RequestId) -> None:
+    def mark_sent(self, session: SessionId, request: RequestId) -> None:
         """Note that an answer was sent."""
         self._changed.pop(session, None)
-        self.queue.sent(request)
+        self.queue.mark_sent(request)
         self._update_screen()
         self.tell()
 
-    def failed(self, session: SessionId, request: RequestId, error: KasmonError) -> None:
+    def mark_failed(self, session: SessionId, request: RequestId, error: KasmonError) -> None:
         """The answer failed: the request, or the one that replaced it, is pending again."""
         if isinstance(error, StaleRequestError):
             self._changed[session] = request
-        self.queue.failed(request)
+        self.queue.mark_failed(request)
         self._update_screen()
         self.look_soon()
         self.tell()

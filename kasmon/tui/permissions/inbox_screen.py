@@ -201,7 +201,7 @@ class InboxScreen(Overlay):
     def on_resize(self) -> None:
         self._lay_out()
         if self.card is not None:
-            self.card.resized()
+            self.card.handle_resize()
 
     def _lay_out(self) -> None:
         beside = is_beside(self.app.size)
@@ -266,7 +266,7 @@ class InboxScreen(Overlay):
     def _set_in_request(self, inside: bool) -> None:
         self.in_request = inside and self.card is not None
         if self.card is not None:
-            self.card.resized()
+            self.card.handle_resize()
 
     def _mark(self, request: RequestId | None) -> None:
         marks, self.word = toggled(self.rows, request, self.marks, self._like())

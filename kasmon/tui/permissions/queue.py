@@ -83,12 +83,12 @@ class PermissionQueue:
             self._put(session_id, now)
         return bool(others)
 
-    def sent(self, request: RequestId) -> None:
+    def mark_sent(self, request: RequestId) -> None:
         """Note that an answer was sent: the request is hidden unless that fails."""
         self._sent.add(request)
         self._waiting = None
 
-    def failed(self, request: RequestId) -> None:
+    def mark_failed(self, request: RequestId) -> None:
         """Note that the answer failed."""
         self._sent.discard(request)
         self._waiting = None

@@ -125,7 +125,7 @@ class PlanBoardController:
         try:
             dialog.offer_agents(await gateway.offers() if gateway is not None else ())
         except KasmonError as error:
-            dialog.cannot_offer(error)
+            dialog.handle_offer_error(error)
 
     @property
     def asking(self) -> "tuple[PlanBoard, ...]":

@@ -95,7 +95,7 @@ class OtherAgentDialog(Dialog):
             self._handle_edit()
             self._act()
 
-    def cannot_offer(self, error: KasmonError) -> None:
+    def handle_offer_error(self, error: KasmonError) -> None:
         """Show that the agents could not be determined."""
         self._handle_edit()
         self.agent.fail(error)

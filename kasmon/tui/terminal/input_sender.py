@@ -29,15 +29,15 @@ class InputSender:
         self._up = 0
         self._lock = threading.Lock()
 
-    def keys(self, data: bytes) -> None:
+    def send_keys(self, data: bytes) -> None:
         """Send *data*, the bytes of keys, in pieces that tmux handles quickly."""
-        self.to_the_bottom()
+        self.scroll_to_bottom()
         for at in range(0, len(data), KEYS_BYTES):
             self._link.tell(SendKeys(session=self._session, data=data[at : at + KEYS_BYTES]))
 
     def paste(self, text: str) -> None:
         """Have tmux paste *text*, bracketed if the program enabled that."""
-        self.to_the_bottom()
+        self.scroll_to_bottom()
         self._link.tell(Paste(session=self._session, text=text))
 
     def scroll(self, lines: int) -> None:
@@ -48,7 +48,7 @@ class InputSender:
                 self._up = up
                 self._link.tell(Scroll(session=self._session, up=up))
 
-    def to_the_bottom(self) -> None:
+    def scroll_to_bottom(self) -> None:
         """Scroll to the end, where the response to typing appears."""
         with self._lock:
             if self._up:

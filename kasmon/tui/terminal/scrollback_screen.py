@@ -99,7 +99,7 @@ class ScrollbackScreen(Overlay):
 
     def on_find_changed(self, message: FindChanged) -> None:
         message.stop()
-        self.find_bar.heard(message.words, self._search)
+        self.find_bar.search_if_current(message.words, self._search)
 
     def _search(self, words: str) -> None:
         """Search for *words*, from where the search began."""

@@ -91,7 +91,7 @@ class ScrollbackView(Widget, can_focus=True):
         row = min(max(self._row, self.top), self.top + height - 1)
         if row != self._row:
             self.cursor = self.buffer.spot(row, 0)
-        self._changed()
+        self._report_move()
 
     @property
     def _row(self) -> int:
@@ -101,9 +101,9 @@ class ScrollbackView(Widget, can_focus=True):
         height = max(self.size.height, 1)
         self.top = min(max(self.top, self._row - height + 1), self._row)
         self.top = min(self.top, max(len(self.buffer.rows) - height, 0))
-        self._changed()
+        self._report_move()
 
-    def _changed(self) -> None:
+    def _report_move(self) -> None:
         self.refresh()
         self.post_message(self.Moved())
 
@@ -122,12 +122,12 @@ class ScrollbackView(Widget, can_focus=True):
     def select(self) -> None:
         """Begin a selection at the cursor, or drop it."""
         self.selects, self.begun_at = not self.selects, self.cursor
-        self._changed()
+        self._report_move()
 
     def drop_selection(self) -> bool:
         """Drop the selection; return whether there was one."""
         had, self.selects = self.selects, False
-        self._changed()
+        self._report_move()
         return had
 
     def selected(self) -> tuple[BufferPosition, BufferPosition]:
@@ -166,7 +166,7 @@ class ScrollbackView(Widget, can_focus=True):
         strip = strip.adjust_cell_length(width, base)
         text = self.buffer.texts[row.line]
 
-        def cells(start: int, end: int, style: Style) -> None:
+        def paint_cells(start: int, end: int, style: Style) -> None:
             nonlocal strip
             first, last = max(start, row.start), min(end, row.end)
             if first < last:
@@ -174,16 +174,16 @@ class ScrollbackView(Widget, can_focus=True):
                 strip = _painted(strip, left, left + cell_len(text[first:last]), style)
 
         for link in self.buffer.links(row.line):
-            cells(link.start, link.end, LINKED)
+            paint_cells(link.start, link.end, LINKED)
         for found in self.found:
             if found.line == row.line:
-                cells(found.start, found.end, self.look.token(Token.FOUND))
+                paint_cells(found.start, found.end, self.look.token(Token.FOUND))
         if self.selects:
             first, last = self.selected()
             start = 0 if first.line < row.line else first.at
             end = len(text) if last.line > row.line else last.at
             if first.line <= row.line <= last.line:
-                cells(start, end, CURSOR)
+                paint_cells(start, end, CURSOR)
         if number == self._row:
             left = self.buffer.cell_of(self.cursor)
             strip = _painted(strip, min(left, width - 1), min(left, width - 1) + 1, CURSOR)
@@ -196,7 +196,7 @@ class ScrollbackView(Widget, can_focus=True):
             self.capture_mouse()
             self._is_dragging, self.selects = True, False
             self.cursor = self.begun_at = self.buffer.spot(self.top + event.y, event.x)
-            self._changed()
+            self._report_move()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._is_dragging:

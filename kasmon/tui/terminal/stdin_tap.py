@@ -45,7 +45,7 @@ _UNSAFE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
 class StdinSink(Protocol):
     """Receives the routed input. Called on the thread that reads stdin."""
 
-    def keys(self, data: bytes) -> None: ...
+    def send_keys(self, data: bytes) -> None: ...
 
     def paste(self, text: str) -> None: ...
 
@@ -248,7 +248,7 @@ class StdinTap:
         except UnicodeDecodeError:
             text = "\0"
         if not text or _UNSAFE.search(text):
-            self._sink.keys(PASTE + pasted + PASTE_END)
+            self._sink.send_keys(PASTE + pasted + PASTE_END)
         else:
             self._sink.paste(text)
 
@@ -260,7 +260,7 @@ class StdinTap:
     def _flush(self) -> None:
         if self._keys:
             keys, self._keys = bytes(self._keys), bytearray()
-            self._sink.keys(keys)
+            self._sink.send_keys(keys)
 
 
 def _is_reply(parameters: bytes, final: bytes) -> bool:

@@ -88,7 +88,7 @@ class FocusBar(Widget):
 
 
 class FocusView(UniformLinesMixin, Vertical, TerminalPane):
-    """A terminal and its bar. The app passes a host's updates to `show` and `lost`, and handles `Left`.
+    """A terminal and its bar. The app passes a host's updates to `show` and `show_loss`, and handles `Left`.
 
     `enter` sends every key to the session until a leave key, `leave`, or a click elsewhere moves Textual's focus. A
     screen above it (a dialog) gets the keys while it is open.
@@ -173,7 +173,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self.bar.lost = ""
         self.bar.scrolled = f"{rows.scrolled} lines up" if rows.scrolled else ""
 
-    def lost(self, why: str) -> None:
+    def show_loss(self, why: str) -> None:
         """Show that the host does not respond; the rows are old, and keys are dropped until the next `show`."""
         self.bar.lost = why or "host process died"
 
@@ -202,7 +202,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
             self._resize_timer = None
         self.terminal.live = False
         self.terminal.can_focus = False
-        self._input_sender.to_the_bottom()
+        self._input_sender.scroll_to_bottom()
         self._link.tell(Blur(session=self.session))
         self._link.tell(Watch(session=self.session, rate_hz=self._rate_hz))
         self.post_message(self.Left(self))
@@ -296,7 +296,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         elif data == SHIFT_HOME and not self.terminal.modes.alternate:
             self._input_sender.read()
         elif data:
-            self._input_sender.keys(data)
+            self._input_sender.send_keys(data)
 
     def on_paste(self, event: events.Paste) -> None:
         if self.is_live and self._tap is None and event.text:

@@ -74,12 +74,12 @@ class UserSettings:
             app.keys = chosen(settings.keys, settings.config_path or "config", settings.config_text)
             app.session_pane.leave_keys = leave_keys(app.keys.chosen.get("leave_focus", ROWS["leave_focus"].keys))
         except ConfigError as error:
-            self._problem(str(error))
+            self._report_problem(str(error))
         except ValueError as error:
             self._complain(str(error), ("keys", "leave_focus"))
         app.themes.put(settings.theme_files)
         for problem in app.themes.problems:
-            self._problem(problem)
+            self._report_problem(problem)
         wanted = PLAIN if app.no_color else SIXTEEN if self._colours == "standard" else settings.theme or DEFAULT
         if app.themes.get(wanted) is None:
             self._complain(f"no such theme: {wanted!r}", ("ui", "theme"), [name for name, _ in app.themes.all()])
@@ -92,9 +92,9 @@ class UserSettings:
     def _complain(self, why: str, key: tuple[str, str], allowed: Sequence[str] = ()) -> None:
         """Report an error in a setting that only the dashboard can validate."""
         file, line = self.app.settings.config_path or "config", line_of(self.app.settings.config_text, key)
-        self._problem(str(ConfigError(file, why, line=line, key=".".join(key), allowed=allowed)))
+        self._report_problem(str(ConfigError(file, why, line=line, key=".".join(key), allowed=allowed)))
 
-    def _problem(self, problem: str) -> None:
+    def _report_problem(self, problem: str) -> None:
         if self.app.is_running:
             self.app.say(problem, severity="error")
         else:

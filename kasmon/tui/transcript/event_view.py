@@ -105,53 +105,53 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.transcript = transcript
         self._show_to(self.lines.place(self.above) if same_place and self.above else None)
         if was_at_top:
-            self.to_top()
+            self.go_to_top()
 
     def dress(self, style_of: StyleOf) -> None:
         """Draw with other styles from now on."""
         self._style_of = style_of
         self.redraw()
 
-    def changed(self) -> None:
+    def draw_soon(self) -> None:
         """Draw with the next frame, because the transcript or its live text grew."""
         if self._frame is not None or not self.is_mounted:
             return
         wait_s = self._drawn_at + FRAME_S - time.monotonic()
         self._frame = self.set_timer(max(wait_s, SOON_S), self._draw_frame)
 
-    def back_lines(self, lines: int) -> None:
+    def scroll_back_lines(self, lines: int) -> None:
         """Scroll *lines* towards the beginning; towards the end if negative."""
         self._show_to(self.lines.walk(self._bottom, -lines))
 
-    def back(self, pages: int) -> None:
+    def scroll_back(self, pages: int) -> None:
         """Scroll by screens, with one row in common."""
-        self.back_lines(pages * max(self.size.height - 1, 1))
+        self.scroll_back_lines(pages * max(self.size.height - 1, 1))
 
-    def to_end(self) -> None:
+    def show_end(self) -> None:
         self._show_to(None)
 
-    def to_beginning(self) -> None:
+    def show_beginning(self) -> None:
         self._show_to(RowPosition(0, 0))
 
     def action_back(self, pages: int) -> None:
-        self.back(pages)
+        self.scroll_back(pages)
 
     def action_back_lines(self, lines: int) -> None:
-        self.back_lines(lines)
+        self.scroll_back_lines(lines)
 
     def action_to_beginning(self) -> None:
-        self.to_beginning()
+        self.show_beginning()
 
     def action_to_end(self) -> None:
-        self.to_end()
+        self.show_end()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.back_lines(WHEEL_LINES)
+        self.scroll_back_lines(WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.back_lines(-WHEEL_LINES)
+        self.scroll_back_lines(-WHEEL_LINES)
 
     def on_resize(self) -> None:
         self.rewrap()
@@ -169,7 +169,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.redraw()
         self.refresh()
         if at_end:
-            self.to_last()
+            self.go_to_last()
         elif place is not None:
             self.go_to(RowPosition(place.block, min(place.row, len(self.lines.block(place.block)) - 1)))
 
@@ -281,27 +281,27 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         wanted = self.cursor + rows
         self.cursor = min(max(wanted, 0), max(self.shown - 1, 0))
         if wanted != self.cursor:
-            self.back_lines(self.cursor - wanted)
+            self.scroll_back_lines(self.cursor - wanted)
         self.refresh()
 
     def turn_page(self, pages: int) -> None:
         """Move the cursor and the screen down by so many screens, up if negative."""
         self.finder.cancel_move()
         before = self._bottom
-        self.back(-pages)
+        self.scroll_back(-pages)
         if self._bottom == before:
             self.move(pages * self.size.height)
         self.refresh()
 
-    def to_top(self) -> None:
+    def go_to_top(self) -> None:
         """Go to the first row."""
         self.finder.cancel_move()
         self.go_to(RowPosition(0, 0), at_top=True)
 
-    def to_last(self) -> None:
+    def go_to_last(self) -> None:
         """Go to the last row."""
         self.finder.cancel_move()
-        self.to_end()
+        self.show_end()
         self.cursor = max(self.shown - 1, 0)
         self.refresh()
 

@@ -74,7 +74,7 @@ class FindBar(Horizontal):
         self.add_class("-shown")
         self.screen.set_focus(self.box)  # now: the next key may be there already
 
-    def heard(self, words: str, search: Callable[[str], None]) -> None:
+    def search_if_current(self, words: str, search: Callable[[str], None]) -> None:
         """Call *search* with *words* if they are the input's current text, which later keys may have changed."""
         if self.is_open and words == self.written:
             search(words)

@@ -77,7 +77,7 @@ class SessionView(UniformLinesMixin, Vertical):
         if transcript is not self.transcript:
             self.transcript = transcript
             self.screen_of_events.open(transcript, same_place=True)
-        self.screen_of_events.changed()
+        self.screen_of_events.draw_soon()
 
     def learn(self, session: Session) -> None:
         """Update to the current *session*."""
@@ -176,7 +176,7 @@ class SessionView(UniformLinesMixin, Vertical):
         if self.screen_of_events.cursor is not None:
             self.find_bar.drop()
             self.screen_of_events.read(on=False)
-            self.screen_of_events.to_end()
+            self.screen_of_events.show_end()
         self.screen_of_events.can_focus = False
 
     def choose_queued(self) -> bool:
@@ -204,11 +204,11 @@ class SessionView(UniformLinesMixin, Vertical):
         self.screen.set_focus(self.screen_of_events)
 
     def scroll_pages(self, by: int) -> None:
-        self.screen_of_events.back(-by)
+        self.screen_of_events.scroll_back(-by)
 
     def on_find_changed(self, message: FindChanged) -> None:
         message.stop()
-        self.find_bar.heard(message.words, self._search)
+        self.find_bar.search_if_current(message.words, self._search)
 
     def _search(self, words: str) -> None:
         if words != self.find_bar.words.words:

@@ -96,7 +96,7 @@ class Reading:
         if method == "initialize":
             known = named(result["agentInfo"]["name"])
             assert known is not None
-            self.translation.adopts(known.habits)
+            self.translation.set_habits(known.habits)
         elif method == "session/new":
             self.translation.session = result["sessionId"]
             yield from self.translation.now_set(offered(result), AT)

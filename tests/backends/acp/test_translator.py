@@ -35,7 +35,7 @@ class Ear:
     def __init__(self, agent: str = "", remembers: str = "", used: ConversationUsage = NOTHING) -> None:
         self.translation = AcpTranslator("/project", remembers, used)
         if agent:
-            self.translation.adopts(AGENTS[agent].habits)
+            self.translation.set_habits(AGENTS[agent].habits)
         self.said: list[Event | Chunk] = []
 
     def hear(self, update_kind: str, /, **update: Any) -> list[Event | Chunk]:

@@ -117,7 +117,7 @@ class Told(PaneListener):
         line.listeners.unlisten(pane, self)
         return True
 
-    def printed(self, data: bytes) -> None:
+    def handle_output(self, data: bytes) -> None:
         self.words += data
 
 

@@ -37,7 +37,7 @@ def test_a_host_is_idle_for_long_when_nobody_needed_it_for_the_limit() -> None:
     assert idleness.is_over(False, 160)
     assert not idleness.is_over(True, 170)
     assert not idleness.is_over(False, 229)
-    idleness.used(229)
+    idleness.record_use(229)
     assert not idleness.is_over(False, 288)
     assert idleness.is_over(False, 289)
 

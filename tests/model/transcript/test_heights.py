@@ -28,7 +28,7 @@ def test_whatever_was_measured_before_places_and_sums_are_right(
                 heights.follow(blocks)
             case "change" if blocks:
                 rows[at] = more
-                heights.changed(at)
+                heights.mark_stale(at)
                 heights.follow(blocks)
             case "look" if blocks:
                 assert rows[at] == heights.of(at)

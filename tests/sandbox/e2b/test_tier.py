@@ -532,7 +532,7 @@ def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_
         with pytest.raises(SandboxUnreachableError):
             host.tier.find(host.policy, host.runtime)
         assert host.tier.kept(host.policy) is None
-        relay.ended(host.runtime)
+        relay.end_relay(host.runtime)
         if box.within is not None:
             box.within.close()
 

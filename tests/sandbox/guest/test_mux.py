@@ -37,7 +37,7 @@ class Ends:
         for who, other in (("inside", self.outside), ("outside", self.inside)):
             said, self.said[who] = self.said[who], []
             for record in said:
-                other.heard(*record)
+                other.handle_record(*record)
 
     def until(self, done: Callable[[], object]) -> None:
         """Let both go on until *done*."""
@@ -70,8 +70,8 @@ def ends() -> Iterator[Ends]:
     with tempfile.TemporaryDirectory(prefix="kw-", dir="/tmp") as name:
         ends = Ends(Path(name))
         yield ends
-        ends.inside.part()
-        ends.outside.part()
+        ends.inside.close_all()
+        ends.outside.close_all()
         ends.kept.close()
 
 
@@ -143,13 +143,13 @@ def _gone_on(ways: ConnectionMux) -> bool:
 
 def test_whoever_says_more_than_it_may_is_cut_off(ends: Ends) -> None:
     with ends.gate():
-        ends.outside.heard(CALL, 1, OUT.encode())
+        ends.outside.handle_record(CALL, 1, OUT.encode())
         (way,) = ends.outside._ways.values()
         way.connects = True  # what is said to it waits
 
-        ends.outside.heard(SAYS, 1, bytes(WINDOW_BYTES))
+        ends.outside.handle_record(SAYS, 1, bytes(WINDOW_BYTES))
         assert ends.outside._ways
-        ends.outside.heard(SAYS, 1, b"x")
+        ends.outside.handle_record(SAYS, 1, b"x")
 
         assert not ends.outside._ways
         assert DROP == ends.said["outside"][-1][0]
@@ -157,8 +157,8 @@ def test_whoever_says_more_than_it_may_is_cut_off(ends: Ends) -> None:
 
 def test_room_that_was_not_used_cannot_be_given(ends: Ends) -> None:
     with ends.gate():
-        ends.outside.heard(CALL, 1, OUT.encode())
-        ends.outside.heard(TOOK, 1, b"\xff\xff\xff\xff")
+        ends.outside.handle_record(CALL, 1, OUT.encode())
+        ends.outside.handle_record(TOOK, 1, b"\xff\xff\xff\xff")
 
         assert WINDOW_BYTES == ends.outside._ways[1].room
 
@@ -166,7 +166,7 @@ def test_room_that_was_not_used_cannot_be_given(ends: Ends) -> None:
 @pytest.mark.parametrize("where", ["22", "127.0.0.1:22", "/run/x", "", "\xff"])
 def test_those_inside_are_led_to_the_way_out_and_nowhere_else(ends: Ends, where: str) -> None:
     with ends.gate():
-        ends.outside.heard(CALL, 1, where.encode())
+        ends.outside.handle_record(CALL, 1, where.encode())
 
         assert not ends.outside._ways
         assert (DROP, 1) == ends.said["outside"][-1][:2]
@@ -180,10 +180,10 @@ def test_without_a_way_out_a_connection_ends_at_once(ends: Ends) -> None:
 
 def test_a_number_that_is_taken_or_the_others_opens_nothing(ends: Ends) -> None:
     with ends.gate() as gate:
-        ends.outside.heard(CALL, 1, OUT.encode())
+        ends.outside.handle_record(CALL, 1, OUT.encode())
         gate.accept()[0].close()
         for channel in (1, 2):
-            ends.outside.heard(CALL, channel, OUT.encode())
+            ends.outside.handle_record(CALL, channel, OUT.encode())
             assert (DROP, channel, b"no new connection is accepted now") == ends.said["outside"][-1]
         assert [1] == list(ends.outside._ways)
 
@@ -191,7 +191,7 @@ def test_a_number_that_is_taken_or_the_others_opens_nothing(ends: Ends) -> None:
 def test_so_many_are_carried_at_once_and_no_more(ends: Ends) -> None:
     with ends.gate():
         for channel in range(1, 2 * MOST + 3, 2):
-            ends.outside.heard(CALL, channel, OUT.encode())
+            ends.outside.handle_record(CALL, channel, OUT.encode())
 
         assert MOST == len(ends.outside._ways)
         assert (DROP, 2 * MOST + 1) == ends.said["outside"][-1][:2]
@@ -209,7 +209,7 @@ def test_who_rests_has_no_connection_and_takes_those_who_came_meanwhile_afterwar
             with socket.create_connection(listener.getsockname(), timeout=10) as new:
                 ends.go()
                 assert not ends.inside._ways
-                ends.inside.heard(CALL, 2, b"80")
+                ends.inside.handle_record(CALL, 2, b"80")
                 assert (DROP, 2, b"no new connection is accepted now") == ends.said["inside"][-1]
                 ends.inside.go_on()
                 new.sendall(b"new")

@@ -62,12 +62,12 @@ class Ends:
         heard = []
         for kind, _, content in MuxRecordReader().feed(bytes(sent)):
             if kind == PIECE:
-                self.mirror.piece(content)
+                self.mirror.append(content)
                 continue
             said = json.loads(content)
             heard.append(f"{said['tell']} {said['path']}")
             if said["tell"] == "whole":
-                self.mirror.whole()
+                self.mirror.complete()
             else:
                 self.mirror.take(said)
         return heard
@@ -79,13 +79,13 @@ class Ends:
         heard = []
         for kind, _, content in MuxRecordReader().feed(bytes(sent)):
             if kind == PIECE:
-                self.taking.piece(content)
+                self.taking.append(content)
                 continue
             said = json.loads(content)
             assert "mirror" == said["do"]
             heard.append(f"{said['tell']} {said['path']}")
             if said["tell"] == "whole":
-                self.taking.whole()
+                self.taking.complete()
             else:
                 self.taking.take(said)
         return heard
@@ -134,7 +134,7 @@ def test_modes_times_and_names_of_any_bytes_are_kept(ends: Ends) -> None:
 def test_no_setuid_or_setgid_comes_out_whatever_is_told(ends: Ends) -> None:
     ends.mirror.take(said("folder", "folder", mode=0o2775))
     ends.mirror.take(said("file", "folder/program", mode=0o6755, at_ns=0, size=0))
-    ends.mirror.whole()
+    ends.mirror.complete()
 
     assert [0o775, 0o755] == [(ends.outside / path).stat().st_mode & 0o7777 for path in ("folder", "folder/program")]
 
@@ -267,10 +267,10 @@ def test_what_changes_inside_while_the_outside_is_put_in_is_kept_beside(ends: En
 
 def test_a_file_that_is_being_put_in_is_told_by_nobody(ends: Ends) -> None:
     ends.taking.take(said("file", "f"))
-    ends.taking.piece(b"half")
+    ends.taking.append(b"half")
 
     assert [] == ends.tell()
-    ends.taking.whole()
+    ends.taking.complete()
     assert [] == ends.tell()
 
 
@@ -328,8 +328,8 @@ def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_
     with pytest.raises(OSError, match=r"evil|Not a directory|Too many levels"):
         ends.mirror.take(said("file", "evil/new"))
     ends.mirror.take(said("file", "kept"))
-    ends.mirror.piece(b"theirs")
-    ends.mirror.whole()
+    ends.mirror.append(b"theirs")
+    ends.mirror.complete()
     ends.mirror.take(said("gone", "evil"))
 
     assert "mine" == (outer / "kept").read_text()
@@ -340,7 +340,7 @@ def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_
 def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(ends: Ends) -> None:
     (ends.outside / "f").write_text("before")
     ends.mirror.take(said("file", "f"))
-    ends.mirror.piece(b"half")
+    ends.mirror.append(b"half")
 
     ends.mirror.take(said("folder", "d"))
 
@@ -353,7 +353,7 @@ def test_more_than_the_folder_may_hold_is_refused(tmp_path: Path) -> None:
     ends.mirror.take(said("file", "f"))
 
     with pytest.raises(OSError, match="more data was sent than the folder may contain"):
-        ends.mirror.piece(b"x" * 11)
+        ends.mirror.append(b"x" * 11)
 
     ends.close()
 
@@ -431,8 +431,8 @@ def test_an_image_that_cannot_be_built_says_why_and_leaves_the_one_before(
 
 def test_the_first_files_are_an_archive_as_linux_reads_it() -> None:
     archive = CpioArchive()
-    archive.folder("bin")
-    archive.file("bin/x", b"abc", 0o755)
+    archive.add_folder("bin")
+    archive.add_file("bin/x", b"abc", 0o755)
     content = archive.whole()
 
     assert content.startswith(b"070701")

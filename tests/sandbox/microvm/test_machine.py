@@ -194,7 +194,7 @@ def test_a_memory_whose_disk_moved_on_or_that_is_another_sessions_is_refused_and
     with pytest.raises(SnapshotRefusedError, match="belongs to the session 'bbbbbbbb'"):
         vm.resume(policy, runtime, slept)
     record.write_bytes(msgspec.json.encode(snapshot))
-    lot.memories.moved_on()
+    lot.memories.advance_generation()
     with pytest.raises(SnapshotRefusedError, match="stale: its disk was at 1, and is now at 2"):
         vm.resume(policy, runtime, slept)
 
@@ -293,7 +293,7 @@ def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm
             orders.do("migrate", uri="fd:memory")
             os.kill(runtime.pid, signal.SIGKILL)
             with pytest.raises(SandboxError):
-                orders.moved(20)
+                orders.wait_for_migration(20)
 
     until(lambda: vm.adopt(policy) is None)
     assert vm.kept(policy) is None

@@ -35,8 +35,8 @@ def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: P
         assert b"hello" == caller.recv(100)
         assert 0o600 == Path(runtime.socket).stat().st_mode & 0o777
 
-        relay.ended(runtime)
-        relay.ended(runtime)
+        relay.end_relay(runtime)
+        relay.end_relay(runtime)
 
         assert b"" == caller.recv(100)
     assert not relay.is_there(runtime)
@@ -179,7 +179,7 @@ class Sides:
         if (changes := self.outside.changes()) is None:
             return False
         self.put(changes[0])
-        self.outside.gave(changes[1])
+        self.outside.record_files(changes[1])
         return True
 
     def comes(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.sandbox.shared.copy_back import fetched, noted
+from kasmon.sandbox.shared.copy_back import fetched, store_folder_state
 from kasmon.sandbox.shared.safe_tree import copy, raze
 
 
@@ -24,7 +24,7 @@ class Both:
         (self.folder / "link").symlink_to("same")
 
     def begin(self) -> None:
-        noted(self.folder, self.note)
+        store_folder_state(self.folder, self.note)
         copy(self.folder, self.copy, (os.geteuid(), os.getegid()), limit_bytes=1 << 20, limit_entries=100)
 
     def fetch(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class KilledError(BaseException):
 
 
 def test_a_memory_carries_what_it_is_of_and_what_wrote_it(memories: SnapshotStore) -> None:
-    memories.moved_on()
+    memories.advance_generation()
     kept = keep(memories, b"state", turn=3)
 
     assert (ME, "microvm", "memory", 3, 1, boot(), MADE_BY, 5) == (
@@ -133,16 +133,16 @@ def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on
     kept = keep(memories)
     with full_disk(8):
         with pytest.raises(SandboxUnreachableError, match="cannot be recorded"):
-            memories.used(kept)
+            memories.mark_used(kept)
         with pytest.raises(SandboxUnreachableError, match="cannot be recorded"):
-            memories.moved_on()
+            memories.advance_generation()
 
     assert kept == memories.fit(MADE_BY)
 
 
 def test_it_is_gone_on_from_once(memories: SnapshotStore) -> None:
     kept = keep(memories)
-    memories.used(kept)
+    memories.mark_used(kept)
 
     with pytest.raises(SnapshotRefusedError, match="used"):
         memories.fit(MADE_BY)
@@ -150,7 +150,7 @@ def test_it_is_gone_on_from_once(memories: SnapshotStore) -> None:
 
 def test_one_whose_disk_moved_on_is_stale(memories: SnapshotStore) -> None:
     keep(memories)
-    memories.moved_on()
+    memories.advance_generation()
 
     with pytest.raises(SnapshotRefusedError, match="stale: its disk was at 0, and is now at 1"):
         memories.fit(MADE_BY)
@@ -196,7 +196,7 @@ def test_a_copy_is_the_others_own_and_both_may_be_gone_on_from(memories: Snapsho
     other = SnapshotStore(tmp_path / "other", OTHER, "microvm")
 
     copied = memories.copy_to(other, kept)
-    memories.used(kept)
+    memories.mark_used(kept)
 
     assert copied == other.fit(MADE_BY)
     assert (OTHER, 2, b"state") == (copied.session, copied.turn, other.path(copied, "ram").read_bytes())
@@ -219,7 +219,7 @@ def test_it_is_told_as_it_is_whether_it_may_be_gone_on_from_or_not(memories: Sna
     other = memories.judged(lambda: msgspec.structs.replace(MADE_BY, cpu="Westmere"))
     assert other is not None
     assert "another cpu (Nehalem; here: Westmere)" in other.refused
-    memories.used(kept)
+    memories.mark_used(kept)
     spent = memories.judged(lambda: MADE_BY)
     assert spent is not None
     assert "it has already been used" == spent.refused

@@ -193,7 +193,7 @@ async def test_what_comes_while_somebody_reads_moves_nothing() -> None:
         before = it.view.screen_of_events._screen.strip(5).text
         for number in range(20):
             it.view.transcript.add(MessageWritten(at=NOW, text=f"more {number}"))
-        it.view.screen_of_events.changed()
+        it.view.screen_of_events.draw_soon()
         await auntil(lambda: it.view.screen_of_events.above > 0)
 
         assert before == it.view.screen_of_events._screen.strip(5).text

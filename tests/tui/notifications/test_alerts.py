@@ -121,7 +121,7 @@ def test_what_is_on_the_screen_calls_nobody() -> None:
 def test_who_looks_in_time_is_not_called() -> None:
     watch = Watch(working("x"))
     watch.now(asking("x"))
-    watch.alerts.looked_at(SessionId("x"))
+    watch.alerts.acknowledge(SessionId("x"))
 
     assert [] == watch.calls()
 
@@ -134,7 +134,7 @@ def test_a_reason_that_comes_and_goes_calls_again_only_after_a_look_or_a_long_ti
     watch.now(works)
     assert not watch.now(unsure)
     watch.now(works)
-    watch.alerts.looked_at(SessionId("x"))
+    watch.alerts.acknowledge(SessionId("x"))
     assert watch.now(unsure)
     watch.now(works)
     assert watch.now(unsure, after=AGAIN_S)

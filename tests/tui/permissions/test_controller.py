@@ -408,11 +408,11 @@ async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed()
         await pilot.press("escape")
         await pilot.pause()
         inbox = app_of(pilot).permissions
-        inbox.sent(request.session, request.id)
+        inbox.mark_sent(request.session, request.id)
         await pilot.pause()
         assert "pending request" not in text_of(pilot.app)
 
-        inbox.failed(request.session, request.id, UnavailableError("the disk is full."))
+        inbox.mark_failed(request.session, request.id, UnavailableError("the disk is full."))
         await pilot.pause()
 
         assert "1 pending request" in text_of(pilot.app)

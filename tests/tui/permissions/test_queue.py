@@ -93,7 +93,7 @@ def test_requests_queue_in_the_order_they_came() -> None:
 
 def test_what_was_answered_here_is_not_shown_again() -> None:
     waiting = queue(asking("a", command("a", "ls")))
-    waiting.sent(RequestId("a-1"))
+    waiting.mark_sent(RequestId("a-1"))
     assert [] == ids(waiting)
 
     waiting.take([asking("a", command("a", "ls"), ago=99)])
@@ -103,7 +103,7 @@ def test_what_was_answered_here_is_not_shown_again() -> None:
 def test_what_was_set_aside_here_waits_on_behind_the_others() -> None:
     first, second = command("a", "ls", ago=30), command("b", "ls", ago=10)
     waiting = queue(asking("a", first), asking("b", second))
-    waiting.sent(RequestId("a-1"))
+    waiting.mark_sent(RequestId("a-1"))
     assert ["b-1"] == ids(waiting)
 
     waiting.take([asking("a", msgspec.structs.replace(first, later=True))])
@@ -113,8 +113,8 @@ def test_what_was_set_aside_here_waits_on_behind_the_others() -> None:
 
 def test_an_answer_that_failed_brings_the_request_back() -> None:
     waiting = queue(asking("a", command("a", "ls")))
-    waiting.sent(RequestId("a-1"))
-    waiting.failed(RequestId("a-1"))
+    waiting.mark_sent(RequestId("a-1"))
+    waiting.mark_failed(RequestId("a-1"))
 
     assert ["a-1"] == ids(waiting)
 

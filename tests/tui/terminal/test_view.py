@@ -224,7 +224,7 @@ async def test_what_was_printed_is_read_from_where_one_is_and_the_program_hears_
 
 async def test_a_lost_host_is_said_and_leaving_works() -> None:
     async with focused() as (app, pilot):
-        app.view.lost("host process died")
+        app.view.show_loss("host process died")
         await pilot.pause()
         assert "host process died" in str(app.view.bar.render())
 
@@ -263,7 +263,7 @@ async def test_the_wheel_and_the_keyboard_share_one_place_in_the_history() -> No
     carrier.scroll(3)
     carrier.scroll(3)
     carrier.scroll(-1)
-    carrier.keys(b"x")
+    carrier.send_keys(b"x")
     carrier.scroll(-3)
     carrier.scroll(2)
     carrier.paste("y")
@@ -274,7 +274,7 @@ async def test_the_wheel_and_the_keyboard_share_one_place_in_the_history() -> No
 
 async def test_long_keys_go_in_pieces_that_tmux_takes() -> None:
     link = Told()
-    InputSender(link, SESSION, lambda: None).keys(bytes(600))
+    InputSender(link, SESSION, lambda: None).send_keys(bytes(600))
 
     assert [KEYS_BYTES, KEYS_BYTES, 600 - 2 * KEYS_BYTES] == [
         len(wish.data) for wish in link.of(SendKeys) if isinstance(wish, SendKeys)

@@ -15,7 +15,7 @@ class Session:
     def __init__(self) -> None:
         self.said: list[tuple[str, object]] = []
 
-    def keys(self, data: bytes) -> None:
+    def send_keys(self, data: bytes) -> None:
         if self.said and self.said[-1][0] == "keys" and isinstance(last := self.said[-1][1], bytes):
             self.said[-1] = ("keys", last + data)
         else:

@@ -336,7 +336,7 @@ async def test_what_comes_does_not_move_somebody_at_the_beginning_of_a_long_one(
         await pilot.press("home", "down")
         for number in range(7):
             app.transcript.add(NoticeRaised(at=0.0, text=f"new {number}\nin two rows"))
-        app.screen_of_events.changed()
+        app.screen_of_events.draw_soon()
         await auntil(lambda: app.screen_of_events.above > 19_989)
 
         assert notices(1, 11) == app.seen()
@@ -345,11 +345,11 @@ async def test_what_comes_does_not_move_somebody_at_the_beginning_of_a_long_one(
 async def test_it_follows_the_end() -> None:
     async with room(100) as (app, _):
         app.transcript.add(NoticeRaised(at=0.0, text="new"))
-        app.screen_of_events.changed()
+        app.screen_of_events.draw_soon()
         await auntil(lambda: "· new" == app.seen()[-1])
 
         app.transcript.write("writing")
-        app.screen_of_events.changed()
+        app.screen_of_events.draw_soon()
         await auntil(lambda: app.seen()[-1].endswith("writing"))
 
 
@@ -359,7 +359,7 @@ async def test_who_scrolled_up_is_not_moved_by_what_comes() -> None:
         before = app.seen()
         for number in range(7):
             app.transcript.add(NoticeRaised(at=0.0, text=f"new {number}"))
-            app.screen_of_events.changed()
+            app.screen_of_events.draw_soon()
         await auntil(lambda: app.screen_of_events.above == 16)
 
         assert before == app.seen()
@@ -371,11 +371,11 @@ async def test_who_holds_still_before_there_is_anything_is_at_its_end_then() -> 
         await pilot.press("up")
         for number in range(100):
             app.transcript.add(NoticeRaised(at=0.0, text=f"n{number}"))
-        app.screen_of_events.changed()
+        app.screen_of_events.draw_soon()
         await auntil(lambda: notices(90, 100) == app.seen())
 
         app.transcript.add(NoticeRaised(at=0.0, text="more"))
-        app.screen_of_events.changed()
+        app.screen_of_events.draw_soon()
         await auntil(lambda: app.screen_of_events.above == 1)
         assert notices(90, 100) == app.seen()
 

@@ -19,7 +19,7 @@ class BracketedPasteTracker:
         """Start anew for a new program, all of whose output will be received."""
         self.is_on, self._scanner.rest = False, b""
 
-    def skipped(self) -> None:
+    def handle_missed_output(self) -> None:
         """Record that some output was not received."""
         self.is_on, self._scanner.rest = None, b""
 

@@ -32,8 +32,8 @@ class ProgramReport(NamedTuple):
 class OutputMonitor:
     """Derives signals from one agent's output. `now` is monotonic time in seconds, `at` the time of day of the signals.
 
-    Pass all output to `feed`, call `due` at `next_at`, and pass the last line to `shown` when `due` requests it; each
-    returns the new signals. While a program reports its own state, no signals about printing are made.
+    Pass all output to `feed`, call `due` at `next_at`, and pass the last line to `handle_line` when `due` requests it.
+    Each returns the new signals. While a program reports its own state, no signals about printing are made.
     """
 
     def __init__(self, now: float, known: tuple[Signal, ...] = ()) -> None:
@@ -68,7 +68,7 @@ class OutputMonitor:
         latest = self._pending or self._last_report
         return latest is not None and latest.state == "blocked"
 
-    def typed(self, now: float) -> None:
+    def record_typing(self, now: float) -> None:
         """Record that a user typed into the pane."""
         self._echo_until = now + ECHO_S
 
@@ -81,14 +81,14 @@ class OutputMonitor:
             signals += self._start_printing(now, at)
         return signals
 
-    def skipped(self, now: float, at: float) -> list[SignalSeen]:
+    def handle_missed_output(self, now: float, at: float) -> list[SignalSeen]:
         """Record that some output was not received: the program's last report may be outdated."""
         self._scanner = StatusScanner()
         self._is_unread, self._changed_at = True, now
         self._pending = None
         return self._emit(ProgramReport("clear", None, ""), now, at) if self.reports_state else []
 
-    def flooded(self, is_off: bool, now: float, at: float) -> list[SignalSeen]:
+    def handle_flood(self, is_off: bool, now: float, at: float) -> list[SignalSeen]:
         """Record that tmux output is paused (*is_off*) because the pane floods, or resumed."""
         self._is_flooding = is_off
         self.printed_at = self._changed_at = now
@@ -112,7 +112,7 @@ class OutputMonitor:
             return self._emit(self._pending, now, at), False
         return [], True
 
-    def shown(self, line: str, now: float, at: float) -> list[SignalSeen]:
+    def handle_line(self, line: str, now: float, at: float) -> list[SignalSeen]:
         """Process *line*, the last one on the screen."""
         if self.reports_state:
             return []

@@ -33,22 +33,24 @@ class PaneOutput:
         self._is_capturing = self._is_closed = False
         self._arm()
 
-    def printed(self, data: bytes) -> None:
+    def handle_output(self, data: bytes) -> None:
         """Process *data* that the pane printed; empty if output was missed."""
         now, at = self._loop.time(), time.time()
-        self._emit_all(self.output_monitor.feed(data, now, at) if data else self.output_monitor.skipped(now, at))
+        self._emit_all(
+            self.output_monitor.feed(data, now, at) if data else self.output_monitor.handle_missed_output(now, at)
+        )
 
-    def flooded(self, is_off: bool) -> None:
+    def handle_flood(self, is_off: bool) -> None:
         """Record that the pane's output is paused (*is_off*) because it floods, or resumed."""
-        self._emit_all(self.output_monitor.flooded(is_off, self._loop.time(), time.time()))
+        self._emit_all(self.output_monitor.handle_flood(is_off, self._loop.time(), time.time()))
 
-    def typed(self) -> None:
+    def record_typing(self) -> None:
         """Record that a user typed into the pane."""
-        self.output_monitor.typed(self._loop.time())
+        self.output_monitor.record_typing(self._loop.time())
 
-    def shown(self, rows: Lines) -> None:
+    def handle_screen(self, rows: Lines) -> None:
         """Process the *rows* of the screen."""
-        self._emit_all(self.output_monitor.shown(self._last_line(rows), self._loop.time(), time.time()))
+        self._emit_all(self.output_monitor.handle_line(self._last_line(rows), self._loop.time(), time.time()))
 
     def close(self) -> None:
         """Stop the timer. Idempotent."""
@@ -68,9 +70,9 @@ class PaneOutput:
             self._timer.cancel()
             self._timer = None
         if self._timer is None and next_at < math.inf and not self._is_closed:
-            self._timer = self._loop.call_at(next_at, self._due)
+            self._timer = self._loop.call_at(next_at, self._check_due)
 
-    def _due(self) -> None:
+    def _check_due(self) -> None:
         self._timer = None
         signals, wants_line = self.output_monitor.due(self._loop.time(), time.time())
         if not wants_line:
@@ -82,4 +84,4 @@ class PaneOutput:
     def _on_captured(self, rows: Lines | KasmonError) -> None:
         self._is_capturing = False
         if not self._is_closed and not isinstance(rows, KasmonError):
-            self.shown(rows)
+            self.handle_screen(rows)

@@ -27,7 +27,7 @@ STILL_S: Final = 3.0
 
 
 class ScreenSchedule:
-    """The readings of one screen. Call `looked` after each one; check `next_at` after every call."""
+    """The readings of one screen. Call `record_reading` after each one; check `next_at` after every call."""
 
     def __init__(self) -> None:
         self.is_decided = False
@@ -45,33 +45,33 @@ class ScreenSchedule:
         self._is_off = False
         self._again_at = math.inf
 
-    def printed(self, now: float) -> None:
+    def record_output(self, now: float) -> None:
         """Record that the pane printed."""
         self._unseen_at = min(self._unseen_at, now)
         self._printed_at = now
 
-    def news(self, now: float) -> None:
+    def request_reading(self, now: float) -> None:
         """Schedule a reading soon, printed or not: a better source reports a change, or a caller needs it."""
         self._is_urgent = True
         self._unseen_at = min(self._unseen_at, now)
 
-    def again(self, at: float) -> None:
+    def schedule_again(self, at: float) -> None:
         """Schedule a reading *at* that time, in place of an earlier such time: it may settle a contradiction."""
         self._again_at = at
 
-    def flooded(self, is_off: bool, now: float) -> None:
+    def handle_flood(self, is_off: bool, now: float) -> None:
         """Record that its output is paused (*is_off*) or resumed; while it is paused, read the screen now and then."""
         self._is_off = is_off
-        self.printed(now)
+        self.record_output(now)
 
-    def looked(self, now: float) -> None:
+    def record_reading(self, now: float) -> None:
         """Record a reading that includes nothing printed from *now* on."""
         self._looked_at, self._is_urgent, self._wants_still = now, False, False
         self._unseen_at = now if self._is_off else math.inf
         if self._again_at <= now:
             self._again_at = math.inf
 
-    def nothing_known(self) -> None:
+    def request_still_reading(self) -> None:
         """Record that no rule matched the last reading: read once more when the screen was unchanged for long."""
         self._wants_still = True
 

@@ -31,7 +31,7 @@ class SignalLedger:
         """Return the last signal of *source*."""
         return next((signal for signal in self._signals if signal.source == source), None)
 
-    def noted(self, signal: SignalSeen) -> None:
+    def record(self, signal: SignalSeen) -> None:
         """Record *signal*, which became an event."""
         self._signals = heard(
             self._signals,

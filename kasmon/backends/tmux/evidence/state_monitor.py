@@ -103,7 +103,7 @@ class StateMonitor:
 
     # -- input
 
-    def printed(self, data: bytes) -> None:
+    def handle_output(self, data: bytes) -> None:
         """Process *data* that the pane printed; empty if output was missed."""
         now = self._loop.time()
         self.stirred_at = now
@@ -112,14 +112,14 @@ class StateMonitor:
             self._title_scanner, self._wants_title = TitleScanner(), True
         elif (title := self._title_scanner.feed(data)) is not None:
             self._set_title(title.decode("utf-8", "replace"))
-        self._schedule.printed(now)
+        self._schedule.record_output(now)
         self._arm()
 
-    def flooded(self, is_off: bool) -> None:
+    def handle_flood(self, is_off: bool) -> None:
         """Record that its output is paused (*is_off*) because it floods, or resumed."""
         self._wants_title = True
         self.stirred_at = self._loop.time()
-        self._schedule.flooded(is_off, self.stirred_at)
+        self._schedule.handle_flood(is_off, self.stirred_at)
         self._arm()
 
     def process_signals(self, signals: Sequence[SignalSeen]) -> None:
@@ -133,16 +133,16 @@ class StateMonitor:
             self._emit(SettingsChanged(at=time.time(), resume_id=self._conversation))
         self._report_permission_mode(self.evidence.permission_mode, time.time())
 
-    def noted(self, signal: SignalSeen) -> None:
+    def record_signal(self, signal: SignalSeen) -> None:
         """Record *signal*, which became an event, from any source."""
-        self._signals.noted(signal)
+        self._signals.record(signal)
         verdict = self.verdict
         self._schedule.is_decided = verdict.source in BETTER and verdict.state is not SessionState.UNSURE
         if signal.source in BETTER:
-            self._schedule.news(self._loop.time())
+            self._schedule.request_reading(self._loop.time())
             self._arm()
         if signal.source in OUTLASTED:
-            self._schedule.again(self._loop.time() + HOOK_LAG_S + AFTER_S)
+            self._schedule.schedule_again(self._loop.time() + HOOK_LAG_S + AFTER_S)
         for event in self.asked.judged(verdict, signal.at):
             self._emit(event)
 
@@ -184,7 +184,7 @@ class StateMonitor:
         seen = self._pane_reader.seen
         return find_last_activity(seen.shot, seen.reading.composer, rules) if seen is not None else ""
 
-    def answered(self) -> None:
+    def handle_answer(self) -> None:
         """Record that the request was answered and read the screen soon."""
         self.asked.forget(time.time())
         if self.view is not None:
@@ -199,7 +199,7 @@ class StateMonitor:
 
     def begin(self) -> None:
         """Read the screen soon, whether it prints or not."""
-        self._schedule.news(self._loop.time())
+        self._schedule.request_reading(self._loop.time())
         self._arm()
 
     def _rules(self) -> ScreenRules | None:
@@ -216,9 +216,9 @@ class StateMonitor:
             self._timer.cancel()
             self._timer = None
         if self._timer is None and next_at < math.inf:
-            self._timer = self._loop.call_at(next_at, self._due)
+            self._timer = self._loop.call_at(next_at, self._read_when_due)
 
-    def _due(self) -> None:
+    def _read_when_due(self) -> None:
         self._timer = None
         if self._loop.time() + 0.001 < self._schedule.next_at():
             self._arm()
@@ -233,7 +233,7 @@ class StateMonitor:
             self._line.submit(ask.pane_text(self._pane), self._on_title)
         began_at, is_still = self._loop.time(), self._schedule.is_still or self._schedule.is_wordless
         waiters, self._waiters = self._waiters, []
-        self._schedule.looked(began_at)  # later output is not on it
+        self._schedule.record_reading(began_at)  # later output is not on it
         self._line.submit(
             ask.screen(self._pane), lambda screen: self._on_captured(screen, is_still=is_still, waiters=waiters)
         )
@@ -276,13 +276,13 @@ class StateMonitor:
             return
         looked_at, found = seen, menu
 
-        def matched(reading: "asyncio.Future[list[ToolCallEvidence]]") -> None:
+        def handle_calls(reading: "asyncio.Future[list[ToolCallEvidence]]") -> None:
             if reading.cancelled():
                 return
             calls = [] if reading.exception() is not None else reading.result()
             self._on_observed(self._with_full_text(looked_at, found, calls), is_still=is_still, waiters=waiters)
 
-        self._loop.run_in_executor(None, self.evidence.calls).add_done_callback(matched)
+        self._loop.run_in_executor(None, self.evidence.calls).add_done_callback(handle_calls)
 
     def _with_full_text(
         self, seen: ScreenObservation, menu: ScreenMenu, calls: Sequence[ToolCallEvidence]
@@ -319,7 +319,7 @@ class StateMonitor:
         else:
             menu, text = seen.reading.menu, seen.reading.text or (seen.guess.text if seen.guess else "")
             if self.view is not None and self.view.is_open:
-                self._next_look()
+                self._look_if_awaited()
                 return
             self._process_observation(seen, at, is_still=is_still)
         verdict = self.verdict
@@ -329,7 +329,7 @@ class StateMonitor:
             and verdict.state is SessionState.ASKING
             and self._reads_full_view(seen, menu, at)
         ):
-            self._next_look()
+            self._look_if_awaited()
             return
         if verdict.state is SessionState.ASKING and not text:
             deciding = self._signals.last(verdict.source)
@@ -338,7 +338,7 @@ class StateMonitor:
             self._emit(event)
         if self.asked.due_at is not None and (self._again is None or self._again.when() < self._loop.time()):
             self._again = self._loop.call_later(self.asked.due_at - at + AFTER_S, self.begin)
-        self._next_look()
+        self._look_if_awaited()
 
     def _reads_full_view(self, seen: ScreenObservation, menu: ScreenMenu, at: float) -> bool:
         """Whether the agent's full view of what *menu* cuts is being read now; the screen is processed after that."""
@@ -348,7 +348,7 @@ class StateMonitor:
             return False
         return not self.asked.is_early(menu, at) and self.view.begin(seen, menu, rule)
 
-    def _next_look(self) -> None:
+    def _look_if_awaited(self) -> None:
         if self._waiters:
             self._look()
         self._arm()
@@ -368,7 +368,7 @@ class StateMonitor:
         says_nothing = reading.state == UNCLEAR
         is_first, self._was_unclear = says_nothing and not self._was_unclear, says_nothing
         if says_nothing and not is_still:
-            self._schedule.nothing_known()
+            self._schedule.request_still_reading()
         if is_first and not is_still:
             return  # maybe half drawn: the previous state counts until the next reading
         if not self._schedule.is_wordless:

@@ -82,7 +82,7 @@ class AnswerTarget(Protocol):
         """Read its screen again as soon as possible."""
         ...
 
-    def answered(self) -> None:
+    def handle_answer(self) -> None:
         """Record that its request was answered: evidence that it asks is outdated."""
         ...
 
@@ -154,7 +154,7 @@ class AnswerDelivery:
             self._target.begin()
             raise
         asked.is_held = False
-        self._target.answered()
+        self._target.handle_answer()
 
 
 class _AnswerAttempt:

@@ -106,7 +106,7 @@ class FullView:
         text = ""
         try:
             if await self._is_focused():
-                asyncio.get_running_loop().call_later(AGAIN_S, self._again, menu.digest)
+                asyncio.get_running_loop().call_later(AGAIN_S, self._retry, menu.digest)
             elif rule.view is not None:
                 text = await self._text_in(seen, menu, rule, rule.view)
         except KasmonError as error:
@@ -116,13 +116,13 @@ class FullView:
             self.is_open = False
             self._target.begin()
 
-    def _again(self, digest: str) -> None:
+    def _retry(self, digest: str) -> None:
         if self._menu == digest and not self._text and not self.is_open:
             self._reading = asyncio.create_task(self._retry_unless_focused(digest))
 
     async def _retry_unless_focused(self, digest: str) -> None:
         if await self._is_focused():
-            asyncio.get_running_loop().call_later(AGAIN_S, self._again, digest)
+            asyncio.get_running_loop().call_later(AGAIN_S, self._retry, digest)
         else:
             self.forget()
             self._target.begin()

@@ -41,13 +41,13 @@ class PaneWriter:
         self._catching_up: asyncio.Task[None] | None = None
         self._keyed_at = float("-inf")
 
-    def keys(self, data: bytes) -> None:
+    def type_keys(self, data: bytes) -> None:
         """Type *data* from a user: at once, unless something is being written."""
         self._keyed_at = asyncio.get_running_loop().time()
         if self._writing.locked() or self._behind:
             self._queue(data)
         else:
-            self._line.keys(self._pane, data)
+            self._line.type_keys(self._pane, data)
             self.on_typed()
 
     def paste(self, text: str) -> None:
@@ -103,7 +103,7 @@ class PaneWriter:
                 item = self._behind[0]
                 try:
                     if isinstance(item, bytes):
-                        self._line.keys(self._pane, item)
+                        self._line.type_keys(self._pane, item)
                     else:
                         await self._line.paste(self._pane, item, as_typed=True)
                     self.on_typed()

@@ -48,7 +48,7 @@ class FolderChanges:
         """Whether there is nothing to send."""
         return self.is_level and dict(self._walk()) == self._known
 
-    def took(self, path: str) -> None:
+    def record_received(self, path: str) -> None:
         """Record that the other side sent *path*, and both sides now agree."""
         facts = self._facts(path)
         if facts is None:
@@ -56,7 +56,7 @@ class FolderChanges:
         else:
             self._known[path] = facts
 
-    def lost(self, path: str) -> None:
+    def record_removed(self, path: str) -> None:
         """Record that the other side has removed *path*: if it exists here, it is to be sent."""
         self._known.pop(path, None)
 

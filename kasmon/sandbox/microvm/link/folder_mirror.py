@@ -79,13 +79,13 @@ class FolderMirror:
                 self._writing = (os.dup(folder), file, name, mode, at_ns, whole)
                 return
             if what == "gone":
-                self.tree.lost(os.fsdecode(path))
+                self.tree.record_removed(os.fsdecode(path))
             elif whole:
-                self.tree.took(whole)
+                self.tree.record_received(whole)
         finally:
             os.close(folder)
 
-    def piece(self, content: bytes) -> None:
+    def append(self, content: bytes) -> None:
         """Append bytes to the file that is being received."""
         self._left -= len(content)
         if self._left < 0:
@@ -93,7 +93,7 @@ class FolderMirror:
         while content and self._writing:
             content = content[os.write(self._writing[1], content) :]
 
-    def whole(self) -> None:
+    def complete(self) -> None:
         """Complete the file that is being received."""
         if self._writing:
             folder, file, name, mode, at_ns, whole = self._writing
@@ -104,7 +104,7 @@ class FolderMirror:
             os.rename(NEW, name, src_dir_fd=folder, dst_dir_fd=folder)
             self._close()
             if whole:
-                self.tree.took(whole)
+                self.tree.record_received(whole)
         self._left = self._most
 
     def told(self) -> list[str]:

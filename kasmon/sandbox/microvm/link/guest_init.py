@@ -153,13 +153,13 @@ class GuestInit:
             elif kind == CLOSE:
                 self.close(channel)
             elif kind == PIECE:
-                self.keep(lambda mirror, content=content: mirror.piece(content))  # type: ignore[misc]
+                self.keep(lambda mirror, content=content: mirror.append(content))  # type: ignore[misc]
             elif kind == ASK:
-                self.asked(json.loads(content))
+                self.handle_request(json.loads(content))
             elif kind >= CALL:
-                self.ways.heard(kind, channel, content)
+                self.ways.handle_record(kind, channel, content)
 
-    def asked(self, words: dict[str, object]) -> None:
+    def handle_request(self, words: dict[str, object]) -> None:
         answer: dict[str, object] = {"tell": "answer", "id": words.get("id")}
         try:
             if words["do"] == "hello":
@@ -167,7 +167,7 @@ class GuestInit:
             elif words["do"] == "freeze":
                 for tree in self.trees.values():
                     tree.tell(self.send)
-                self.part()
+                self.close_all()
                 self.ways.rest()
                 self.frozen = True
                 os.sync()
@@ -240,7 +240,7 @@ class GuestInit:
     def take(self, words: dict[str, object]) -> None:
         """Apply an outside change to its folder; failures are reported once all was received."""
         if words["tell"] == "whole":
-            self.keep(lambda mirror: mirror.whole())
+            self.keep(lambda mirror: mirror.complete())
             return
         self.mirror = self.mirrors[str(words["tree"])]
         self.keep(lambda mirror: mirror.take(words))
@@ -265,7 +265,7 @@ class GuestInit:
         """Handle a greeting, at first or after a pause: mounts, network access, time and entropy."""
         if words.get("is_another") or self.frozen:
             for channel in list(self.connections):  # earlier clients will reconnect
-                self.gone(channel)
+                self.end_channel(channel)
         self.frozen = False
         folders: dict[str, dict[str, object]] = words.get("folders") or {}  # type: ignore[assignment]
         for name in folders.keys() - self.trees.keys():
@@ -293,7 +293,7 @@ class GuestInit:
                 agent.recv(READ_BYTES)
         return {"lag_s": lag_s}
 
-    def part(self) -> None:
+    def close_all(self) -> None:
         """Close all connections to the agent."""
         for channel in list(self.connections):
             self.close(channel)
@@ -326,7 +326,7 @@ class GuestInit:
             self.listen(connection)
             return
         except OSError:
-            self.gone(channel)
+            self.end_channel(channel)
             return
         self.listen(connection)
 
@@ -347,14 +347,14 @@ class GuestInit:
         except OSError:
             data = b""
         if not data:
-            self.gone(channel)
+            self.end_channel(channel)
             return
         if self.ends_a_run(connection, data):
             for tree in self.trees.values():
                 tree.tell(self.send)
         self.send(packed(DATA, channel, data))
 
-    def gone(self, channel: int) -> None:
+    def end_channel(self, channel: int) -> None:
         self.close(channel)
         self.send(packed(CLOSE, channel))
 

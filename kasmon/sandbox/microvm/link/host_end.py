@@ -184,11 +184,11 @@ class VmHostEnd:
         elif kind == CLOSE:
             self._close_client(channel)
         elif kind == PIECE and self._mirror:
-            self._apply(lambda mirror: mirror.piece(content))
+            self._apply(lambda mirror: mirror.append(content))
         elif kind == SAID:
             self._handle_message(json.loads(content))
         elif kind >= CALL:
-            self._ways.heard(kind, channel, content)
+            self._ways.handle_record(kind, channel, content)
 
     def _carry(self) -> None:
         """Serve the forwarded connections, unless the machine is far behind."""
@@ -220,7 +220,7 @@ class VmHostEnd:
                 faults, self._faults = self._faults, []
                 self._answer(asking, {**words, "faults": faults[:8]})
         elif what == "whole":
-            self._apply(lambda mirror: mirror.whole())
+            self._apply(lambda mirror: mirror.complete())
         elif what in ("known", "level"):
             self._learn(self._trees[str(words["tree"])], words)
         else:

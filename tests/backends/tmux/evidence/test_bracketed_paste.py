@@ -46,7 +46,7 @@ def test_nobody_knows_where_some_output_was_not_heard() -> None:
     known = [brackets.is_on]
     for data in (b"something", ON, None, b"something", ON):
         if data is None:
-            brackets.skipped()
+            brackets.handle_missed_output()
         else:
             brackets.feed(data)
         known.append(brackets.is_on)

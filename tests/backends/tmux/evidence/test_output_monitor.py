@@ -25,7 +25,7 @@ def told(signals: list[SignalSeen]) -> list[tuple[str, str, str]]:
 def silence(output_monitor: OutputMonitor, now: float, line: str = "") -> list[tuple[str, str, str]]:
     """What it tells by *now* if nothing more is printed, and *line* stands on the screen."""
     signals, wants_line = output_monitor.due(now, now)
-    return told(output_monitor.shown(line, now, now)) if wants_line else told(signals)
+    return told(output_monitor.handle_line(line, now, now)) if wants_line else told(signals)
 
 
 def test_the_first_output_means_that_it_prints_and_is_told_once() -> None:
@@ -57,8 +57,8 @@ def test_an_agent_that_prints_on_shows_its_last_line_every_five_seconds_if_that_
 
 def test_an_echo_of_what_was_typed_is_no_work() -> None:
     output_monitor = OutputMonitor(0.0)
-    output_monitor.shown("", 0.0, 0.0)
-    output_monitor.typed(10.0)
+    output_monitor.handle_line("", 0.0, 0.0)
+    output_monitor.record_typing(10.0)
 
     assert [] == told(output_monitor.feed(b"l", 10.1, 10.1))
     assert [("output", "printing", "")] == told(output_monitor.feed(b"much more", 10.4, 10.4))
@@ -67,8 +67,8 @@ def test_an_echo_of_what_was_typed_is_no_work() -> None:
 def test_the_last_line_is_looked_at_after_an_echo_too() -> None:
     """A command may be answered within the time in which an echo is."""
     output_monitor = OutputMonitor(0.0)
-    output_monitor.shown("$", 0.0, 0.0)
-    output_monitor.typed(10.0)
+    output_monitor.handle_line("$", 0.0, 0.0)
+    output_monitor.record_typing(10.0)
     output_monitor.feed(b"ls\r\na b c\r\n$ ", 10.1, 10.1)
 
     assert [("output", "quiet", "a b c")] == silence(output_monitor, 12.2, "a b c")
@@ -153,16 +153,16 @@ def test_output_that_nobody_heard_makes_the_programs_word_void() -> None:
     output_monitor = OutputMonitor(0.0)
     output_monitor.feed(report("idle"), 1.0, 1.0)
 
-    assert [("program", "clear", "")] == told(output_monitor.skipped(2.0, 2.0))
-    assert [] == told(output_monitor.skipped(3.0, 3.0))
+    assert [("program", "clear", "")] == told(output_monitor.handle_missed_output(2.0, 2.0))
+    assert [] == told(output_monitor.handle_missed_output(3.0, 3.0))
 
 
 def test_a_flood_is_printing_for_as_long_as_it_lasts() -> None:
     output_monitor = OutputMonitor(0.0)
 
-    assert [("output", "printing", "")] == told(output_monitor.flooded(True, 1.0, 1.0))
+    assert [("output", "printing", "")] == told(output_monitor.handle_flood(True, 1.0, 1.0))
     assert math.inf == output_monitor.next_at()
-    output_monitor.flooded(False, 31.0, 31.0)
+    output_monitor.handle_flood(False, 31.0, 31.0)
     assert [("output", "quiet", "y")] == silence(output_monitor, 33.0, "y")
 
 

@@ -68,20 +68,20 @@ def test_the_same_word_again_is_no_news_and_its_text_counts_only_where_something
         (seen("title", "working", 7.0), seen("title", "idle|asking", 8.0), True),
     ):
         assert words.is_news(first)
-        words.noted(first)
+        words.record(first)
         assert is_news is words.is_news(second)
 
 
 def test_a_screen_that_says_the_same_long_after_a_hook_says_it_again() -> None:
     words = SignalLedger()
     now = time.time()
-    words.noted(seen("screen", "idle", now - 9))
-    words.noted(seen("hook", "asking", now))
+    words.record(seen("screen", "idle", now - 9))
+    words.record(seen("hook", "asking", now))
 
     assert "asking" == words.verdict.state
     assert not words.is_news(seen("screen", "idle", now + 1.0))
     assert words.is_news(seen("screen", "idle", now + 2.5))
-    words.noted(seen("screen", "idle", now + 2.5))
+    words.record(seen("screen", "idle", now + 2.5))
     assert "idle" == words.verdict.state
     assert not words.is_news(seen("screen", "idle", now + 10.0))
 
@@ -90,24 +90,24 @@ def test_a_dialog_that_stood_there_when_its_program_came_to_rest_is_one_once_it_
     """Codex draws "Implement this plan?" and may say "done" a moment later."""
     words = SignalLedger()
     now = time.time()
-    words.noted(seen("screen", "asking", now))
-    words.noted(seen("program", "done", now + 0.1))
+    words.record(seen("screen", "asking", now))
+    words.record(seen("program", "done", now + 0.1))
 
     assert "idle" == words.verdict.state
     assert not words.is_news(seen("screen", "asking", now + 1.0))
     assert words.is_news(seen("screen", "asking", now + 2.5))
-    words.noted(seen("screen", "asking", now + 2.5))
+    words.record(seen("screen", "asking", now + 2.5))
     assert "asking" == words.verdict.state
 
 
 def test_output_and_the_rule_without_words_do_not_tell_what_an_agent_does() -> None:
     words = SignalLedger()
-    words.noted(seen("output", "printing", 1.0))
-    words.noted(seen("fallback", "asking", 1.0))
+    words.record(seen("output", "printing", 1.0))
+    words.record(seen("fallback", "asking", 1.0))
     assert not words.can_tell
-    words.noted(seen("screen", "unclear", 1.0))
+    words.record(seen("screen", "unclear", 1.0))
     assert not words.can_tell
-    words.noted(seen("screen", "idle", 1.0))
+    words.record(seen("screen", "idle", 1.0))
     assert words.can_tell
 
 

@@ -246,7 +246,7 @@ async def test_while_somebody_types_there_no_key_is_typed_and_nothing_is_allowed
     monkeypatch.setattr(tmux_agent, "TYPED_S", 3600.0)
     async with staged(room, steps("one"), ["ls", *steps("two")], watched=True) as stage:
         await stage.asked()
-        stage.agent.pane_writer.keys(b"z")
+        stage.agent.pane_writer.type_keys(b"z")
         await auntil(lambda: ["z"] == stage.pressed(), LIMIT_S, "the key")
         stage.agent.is_watched = lambda: False
         os.kill(stage.agent.pid, signal.SIGUSR1)
