@@ -165,9 +165,7 @@ class NameTakenError(RefusedError):
 
     def __init__(self, name: str, holder: str) -> None:
         self.name, self.holder = name, holder
-        super().__init__(
-            f"the name {name!r} belongs to session {holder}.", hint=f"Choose another, or `kasmon rm {holder}`."
-        )
+        super().__init__(f"a session named {name!r} already exists: {holder}.", hint="Choose another name.")
 
 
 class StaleRequestError(RefusedError):
@@ -206,13 +204,14 @@ class RequestClosedError(RefusedError):
 
 
 class SessionBusyError(RefusedError):
-    """The agent is in a turn, and the caller asked not to disturb it."""
+    """The agent is in a turn, and the caller asked not to disturb it. The default hint is for `kasmon send`."""
 
     code = "busy"
 
-    def __init__(self, session: str, state: str) -> None:
+    def __init__(self, session: str, state: str, *, hint: str = "") -> None:
         self.session, self.state = session, state
-        super().__init__(f"session {session!r} is {state}.", hint="Use --when idle to queue, or --when interrupt.")
+        hint = hint or "Use --when idle to queue, or --when interrupt."
+        super().__init__(f"session {session!r} is {state}.", hint=hint)
 
 
 class SessionEndedError(RefusedError):

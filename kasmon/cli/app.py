@@ -3,12 +3,15 @@
 `--help` changes nothing and starts nothing. What a command needs is imported when it is called.
 """
 
+import io
 import sys
+import textwrap
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from cyclopts import App, CycloptsError
+from cyclopts.help.formatters import PlainFormatter
 
 from kasmon import __version__
 from kasmon.cli.options import kasmon, look, plan, sandbox, sessions, talk
@@ -25,6 +28,8 @@ fi
 """Calls the function that the zsh script only defines: as `_kasmon` in a folder of `fpath`, or when sourced."""
 COMPLETE: Final = "__complete"
 """The command that the completion scripts call; cyclopts implements it."""
+UNWRAPPED: Final = 10_000
+"""A width that no help text has."""
 COMMANDS: Final = (
     *(
         sessions.new,
@@ -44,10 +49,24 @@ COMMANDS: Final = (
 )
 """Each command has its function's name; `plan.app` and `sandbox.app` have commands of their own."""
 
+
+class HelpFormatter(PlainFormatter):
+    """Plain help whose entries are wrapped once. cyclopts wraps a description before it puts the name in front."""
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        """Print *panel* at the width of *console*, which is rich's: a library of cyclopts, not of kasmon."""
+        wide = type(console)(file=io.StringIO(), width=UNWRAPPED)
+        with wide.capture() as capture:
+            super().__call__(wide, wide.options, panel)
+        for line in capture.get().splitlines():
+            text = textwrap.fill(line.rstrip(), console.width, subsequent_indent="    ", break_on_hyphens=False)
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 app = App(
     name="kasmon",
     help="A live dashboard and runtime for many coding agents. Without a command, opens the dashboard.",
-    help_formatter="plain",
+    help_formatter=HelpFormatter(),
     version=f"kasmon {__version__}",
     version_flags=["--version"],
     result_action="return_value",

@@ -105,7 +105,7 @@ def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json
             say(f"  {name:<7} {text}")
     if context is not None:
         say(f"  task    {context.task} {context.title}", f"  notes   {context.notes}")
-    say(*(f"  beside  {_words(peer, fleet)}" for peer in peers))
+    say(*(f"  peer    {_words(peer, fleet)}" for peer in peers))
 
 
 def own_session(variables: Mapping[str, str]) -> str:

@@ -311,7 +311,7 @@ def rm(wanted: str, *, wants_json: bool) -> None:
     if wants_json:
         print_json(answer(session=session_object(_current(where, session.id, session)), kept=kept or None))
         return
-    say(f"{session.name} ({session.id}): forgotten")
+    say(f"{session.name} ({session.id}): removed")
     if kept:
         note(operations.copy_stays(kept))
 

@@ -127,7 +127,7 @@ def show(wanted: str, *, wants_json: bool) -> None:
         print_json(answer(session=shown_object(session, peers, events, pane)))
         return
     say(*described(session, fleet.at))
-    say(*(f"  beside    {peer.name} ({peer.state})" for peer in peers))
+    say(*(f"  peer      {peer.name} ({peer.state})" for peer in peers))
     if pane:
         say(f"  terminal  {pane['width']}x{pane['height']}, {pane['clients']} attached, title {pane['title']!r}")
         say(f"  folder    {pane['cwd']}", f"  attach    {shlex.join(pane['attach'])}")
@@ -136,7 +136,7 @@ def show(wanted: str, *, wants_json: bool) -> None:
         why = ", ".join(part for part in (code, receipt.reason) if part)
         say(f"  prompt    {receipt.state}: {receipt.text}" + (f" ({why})" if why else ""))
     for ask in session.asks:
-        say(f"  waits     {ask.id}: {ask.tool} {ask.title}".rstrip())
+        say(f"  request   {ask.id}: {ask.tool} {ask.title}".rstrip())
     for closed in session.closed[-ANSWERED:]:
         if closed.decision is not None:
             who = f" at {closed.who}" if closed.who else ""

@@ -93,7 +93,7 @@ def _find_amendable(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
 def _answer_with_reason(menu: ScreenMenu, decision: Decision, reason: str) -> MenuAnswer:
     choice = _find_amendable(menu, decision) if menu.amends else None
     if choice is None:
-        raise UnableError("the menu on its screen takes no reason.", hint="Answer without one, or focus the session.")
+        raise UnableError("the menu on the screen accepts no reason.", hint="Answer without one, or focus the session.")
     words = _clean_text(reason)
     return MenuAnswer("", menu.choices.index(choice), words, menu.amends, f"{choice.label}, {words}")
 

@@ -115,7 +115,7 @@ def test_a_claim_with_nothing_changed_is_drawn_as_one(desk: Desk) -> None:
 
     said = desk("show", book.plan).out
 
-    assert "claimed, no files changed: all dusted" in said
+    assert "done?, no files changed: all dusted" in said
     assert "(task 2 changed no files)" in said
 
 
@@ -152,7 +152,7 @@ def test_a_plan_shows_what_really_ran_and_not_what_its_config_says_now(desk: Des
     )
     assert (False, 1, "no\n") == tuple(first["check_result"][key] for key in ("ok", "exit_code", "output"))
     assert ("codex", "scripted") == (second["agent"], third["agent"])
-    assert "● 1 sweep  [claude] claimed: did it" in words(desk("show", book.plan))
+    assert "● 1 sweep  [claude] done?: did it" in words(desk("show", book.plan))
 
 
 @pytest.mark.parametrize("name", ["plan.toml", "plan.md"])
@@ -381,7 +381,7 @@ def test_a_plan_is_paused_resumed_advanced_and_given_up(desk: Desk) -> None:
     ("words_", "code", "why"),
     [
         (("pause", "nope"), 3, "there is no plan 'nope'"),
-        (("accept", "tidy", "1"), 4, "task '1' is waiting, not claimed"),
+        (("accept", "tidy", "1"), 4, "task '1' is waiting, not reported as done"),
         (("retry", "tidy", "1"), 4, "task '1' has not started"),
         (("advance", "tidy"), 4, "wave 1 is not done"),
         (("skip", "tidy", "9"), 2, "the plan has no task '9'. Its tasks: 1, 2, 3"),
@@ -620,4 +620,4 @@ def test_what_was_only_claimed_is_said_in_junit_too(desk: Desk) -> None:
 
     said = ET.fromstring(file.read_bytes()).find("testsuite/testcase/system-out")
     assert said is not None
-    assert "claimed by its agent, not checked: did it" == said.text
+    assert "reported as done by its agent, not checked: did it" == said.text

@@ -158,6 +158,14 @@ def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_
     assert (2, True) == (both.code, "--env is the old name of --lang" in both.err)
 
 
+def test_a_help_entry_is_wrapped_once(kasmon: Line) -> None:
+    lines = [line for line in kasmon("--help", COLUMNS="80").out.splitlines() if line]
+
+    assert "  adopt: Adopt a pane of your own tmux (kasmon ls --tmux lists them); kasmon" in lines
+    assert "    never resizes, renames or ends it." in lines
+    assert all(line[:2] == "  " and len(line) <= 80 for line in lines[lines.index("Commands:") + 1 :])
+
+
 def test_a_code_keeps_every_letter_on_the_short_way() -> None:
     assert ("lab", "echo 'a=b' --json", "bash", False) == plain_run(["lab", "echo 'a=b' --json"])
     assert None is plain_run(["lab", ""])

@@ -147,7 +147,7 @@ class OpenRequests:
         if answer.digest != request.digest:
             raise StaleRequestError(request.id)
         if answer.decision not in request.choices:
-            raise UnableError(f"this agent cannot be told {answer.decision!s} here.")
+            raise UnableError(f"this agent does not accept the answer {answer.decision!s} here.")
         if answer.decision is Decision.CHOOSE and (not answer.labels or answer.labels[0] not in request.options):
             raise UsageError(
                 f"request {request.id!r} has no such choice.", hint=(f"Its choices: {list(request.options)}.")

@@ -10,11 +10,7 @@ File = Annotated[str, Parameter(completer=plan_files, help="Plan file (Markdown 
 PlanName = Annotated[str, Parameter(name="PLAN", completer=plans, help="Plan that has been run: its id or its file.")]
 Task = Annotated[str, Parameter(help="Task id or number.")]
 
-app = App(
-    name="plan",
-    help="Check, show and run plans of several tasks, and decide what a plan needs.",
-    help_formatter="plain",
-)
+app = App(name="plan", help="Check, show and run plans of several tasks, and decide what a plan needs.")
 
 
 @app.command

@@ -10,11 +10,7 @@ from kasmon.model.sandbox.policy import Interpreter, Tier
 
 Point = Annotated[str, Parameter(help="Checkpoint id, from `kasmon sandbox checkpoints`.")]
 
-app = App(
-    name="sandbox",
-    help="Run code in persistent sandboxes that pause when idle.",
-    help_formatter="plain",
-)
+app = App(name="sandbox", help="Run code in persistent sandboxes that pause when idle.")
 
 
 @app.command
@@ -48,7 +44,7 @@ def create(
     commands.create(wanted, wants_json=json)
 
 
-image = App(name="image", help="The image for virtual machines.", help_formatter="plain")
+image = App(name="image", help="The image for virtual machines.")
 app.command(image)
 
 

@@ -74,7 +74,7 @@ async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.
                 told[id_] = task.state
                 if not quiet:
                     why = f": {task.why}" if task.why and task.state is not TaskState.RUNNING else ""
-                    say(f"task {id_}  {task.state.value}{why}")
+                    say(f"task {id_}  {state_word(task)}{why}")
         if plan_log.run.state == "ended":
             return plan_log.run
         if received:
@@ -130,7 +130,7 @@ def _text(plan: Plan, run: PlanRun) -> str:
     lines = [f"{plan.name} ({run.plan}): {outcome}{f', {run.why}' if run.why else ''}"]
     for task in plan.tasks:
         at = run.of(task.id)
-        known = "checked" if at.is_checked else "claimed" if at.state is TaskState.DONE else ""
+        known = "checked" if at.is_checked else "not checked" if at.state is TaskState.DONE else ""
         took = f"{at.took_s:.1f} s" if at.took_s is not None else ""
         words = [_state(run, at), known, took, f"{at.attempt} attempts" if at.attempt > 1 else "", at.why]
         lines.append(f"  {task.number:>3} {task.title}: {', '.join(word for word in words if word)}")
@@ -141,7 +141,12 @@ def _state(run: PlanRun, at: TaskRun) -> str:
     """Return the progress of a task of *run*; for a stopped plan, whether the task ran at all."""
     if at.state is TaskState.WAITING and run.is_stopped:
         return "stopped while running" if at.attempt else "did not run"
-    return at.state.value
+    return state_word(at)
+
+
+def state_word(at: TaskRun) -> str:
+    """Return the state of a task for people, as on the board."""
+    return "done?" if at.state is TaskState.CLAIMED else at.state.value
 
 
 def _junit(plan: Plan, run: PlanRun) -> str:
@@ -177,7 +182,7 @@ def _add_case(suite: ET.Element, plan: Plan, task: Task, run: PlanRun) -> None:
     elif at.state is not TaskState.DONE:
         ET.SubElement(case, "skipped", message=_xml(at.why or _state(run, at)))
     elif not at.is_checked:
-        ET.SubElement(case, "system-out").text = _xml(f"claimed by its agent, not checked: {at.why}")
+        ET.SubElement(case, "system-out").text = _xml(f"reported as done by its agent, not checked: {at.why}")
 
 
 _NO_XML: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")

@@ -351,7 +351,7 @@ class TerminalSession:
             RefusedError: if it was lost, and runs on another machine.
         """
         if self.is_alive and self._backend.owns:
-            raise SessionBusyError(self.session, "running")
+            raise SessionBusyError(self.session, "running", hint="Stop it first.")
         if (sought := self._search.stop()) is not None and await self._search.finds(sought):
             self.reach(sought)
             raise RefusedError(

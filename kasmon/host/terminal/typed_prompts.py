@@ -24,7 +24,7 @@ from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.backends.tmux.readiness import StartingAgent, wait_until_settled
 from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEndedError, UsageError
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.session.prompts import BEGIN_S, ON_THE_WAY, TAKEN_BACK, Prompts
+from kasmon.host.session.prompts import BEGIN_S, ON_THE_WAY, Prompts
 from kasmon.model.commands import AgentCommand, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
 from kasmon.model.evidence import claims
@@ -366,13 +366,13 @@ class TypedPrompts(Prompts):
         queue.
 
         Raises:
-            RefusedError: if it was taken back.
+            RefusedError: if it was deleted from the queue.
         """
         text = prompt.text
         if waiting is not None:
             waiting = self._now(waiting)
             if waiting.state is not ReceiptState.QUEUED:
-                raise RefusedError(f"the prompt {waiting.id!r} was {TAKEN_BACK}.")
+                raise RefusedError(f"the prompt {waiting.id!r} was deleted from the queue.")
             text = self._prompt(waiting.id).text
         receipt = self._typed(prompt, waiting, BEING_TYPED)
         self._being_typed = receipt.id

@@ -37,9 +37,9 @@ def prompt(
         for what, said in (("Goal", plan.goal), ("Architecture", plan.architecture), ("Tech stack", plan.tech_stack))
         if said
     ]
-    beside = f"{peers - 1} others work beside it" if peers > 2 else "one other works beside it" if peers == 2 else ""
+    parallel = {1: "", 2: " One other task runs in parallel."}.get(peers, f" {peers - 1} other tasks run in parallel.")
     place = f"This is task {task.number} of wave {task.wave}: {task.title}."
-    head += ["", f"{place} {beside[:1].upper()}{beside[1:]}.".strip() if beside else place]
+    head += ["", place + parallel]
     if shares and (peers > 1 or not plan.gives_waves):
         head.append(
             "Others share this folder with you: change only what your task names, add files to a commit by name, and"
@@ -55,7 +55,7 @@ def prompt(
         head += ["", "## What went wrong before", "", *(f"- {why}" for why in at.failures)]
         if at.check is not None and at.check.output:
             head += ["", "The check printed:", "", *(f"    {line}" for line in at.check.output.splitlines()[-40:])]
-    say_so = 'When the task is done, say so: `kasmon ctx --done "what you did"`. Who works beside you: `kasmon ctx`.'
+    say_so = 'When the task is done, say so: `kasmon ctx --done "what you did"`. Your peers: `kasmon ctx`.'
     foot = [
         "When the task is done, end your turn." if is_elsewhere else say_so,
         f"What those after you should know goes into `{result_file(task)}`." if _is_needed(plan, task) else "",

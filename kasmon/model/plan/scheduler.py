@@ -212,7 +212,7 @@ def _blocked(plan: Plan, run: PlanRun) -> dict[str, str]:
         if missing := _missing(run, task):
             blocked[task.id] = f"blocked by {', '.join(missing)}"
         elif task.wave > open_wave:
-            blocked[task.id] = f"blocked by wave {task.wave - 1}" if task.wave > 1 else "waits"
+            blocked[task.id] = f"blocked by wave {task.wave - 1}"
         elif task.inherits and (other := user_of(plan, run, task, is_ready)):
             blocked[task.id] = f"{other} uses its terminal"
     return blocked

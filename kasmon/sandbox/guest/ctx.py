@@ -69,7 +69,7 @@ def words(context: "dict[str, object]") -> str:
     for peer in peers if isinstance(peers, list) else ():
         if isinstance(peer, dict):
             state = peer.get("state") or peer.get("task_state") or ""
-            lines.append(f"  beside  {peer.get('name') or peer.get('title')}: {state}")
+            lines.append(f"  peer    {peer.get('name') or peer.get('title')}: {state}")
     return "\n".join(lines) + "\n"
 
 

@@ -106,7 +106,7 @@ def refusal(plan: Plan, run: PlanRun, decision: PlanAction, task: str) -> str:
         case "pause" if run.state == "paused":
             return "it is already paused"
         case "accept" if state is not TaskState.CLAIMED:
-            return f"task {task!r} is {state}, not claimed"
+            return f"task {task!r} is {state}, not reported as done"
         case "skip" if state in SETTLED:
             return f"task {task!r} is already {state}"
         case "replace" if plan.task(task).run:

@@ -213,7 +213,11 @@ def _conversation(session: Session, program: str, home: Path | None) -> str:
     if is_busy is None:
         raise RefusedError(f"it is unknown whether {session.name!r} is in a turn.", hint="Stop it first, then move it.")
     if is_busy:
-        raise SessionBusyError(session.name, session.state)
+        is_asking = session.state is SessionState.ASKING
+        hint = (
+            "Answer its request first: `kasmon inbox`." if is_asking else "Wait until its turn ends, or interrupt it."
+        )
+        raise SessionBusyError(session.name, session.state, hint=hint)
     if not known:
         raise UnableError(f"cannot move {session.name!r}: its agent does not report which conversation it has.")
     return known

@@ -14,7 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line, redact
-from kasmon.tui.theme.look import ending, foremost, session_label, state_name, state_word
+from kasmon.tui.theme.look import ending, foremost, lost_why, session_label, state_name, state_word
 
 GATHER_S: Final = 1.0
 """How long the first alert waits for others to be merged with, in seconds."""
@@ -155,6 +155,8 @@ def alert(session: Session, kind: str) -> Alert:
             what = f"{ask.tool} {ask.title}".strip() if ask else session.last_line
         case "crashed":
             what = session.end_why if session.has_failed_to_start else ending(session)
+        case "lost":
+            what = lost_why(session)
         case "stuck":
             what = session.stuck_why
         case "unsure":

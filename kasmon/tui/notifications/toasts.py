@@ -8,7 +8,7 @@ import msgspec
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.look import ending, foremost, state_name, state_word
+from kasmon.tui.theme.look import ending, foremost, lost_why, state_name, state_word
 
 LOUD = ("asking", "lost", "crashed")
 MOST = 3
@@ -60,6 +60,6 @@ def _toast(session: Session, state: str) -> Toast:
         what = clean_line(f"{ask.tool} {ask.title}".strip()) if ask else clean_line(session.last_line)
         return Toast(f"{name} has a request", what[:200], "warning", state)
     if state == "lost":
-        return Toast(f"Lost contact with {name}", "Its host process died.", "error", state)
+        return Toast(f"Lost contact with {name}", lost_why(session)[:200], "error", state)
     why = clean_line(session.end_why)[:200] if session.has_failed_to_start else ending(session)
     return Toast(f"{name} {state_word(session)}", why, "error", state)

@@ -341,6 +341,11 @@ def ending(session: Session) -> str:
     return f"exit {session.exit_code}" if session.exit_code else "done"
 
 
+def lost_why(session: Session) -> str:
+    """Return why contact with an agent was lost."""
+    return clean_line(session.end_why or "host process died")
+
+
 def foremost(session: Session) -> Request | None:
     """Return the open request to show first: one that is not snoozed, then the agent's, then the oldest."""
     return min(session.asks, key=lambda ask: (ask.later, ask.by_host), default=None)
@@ -364,7 +369,7 @@ def news(session: Session, now: float) -> list[Span]:
                 *_after(said),
             ]
         case SessionState.LOST:
-            return [(clean_line(session.end_why or "host process died"), "state-lost"), *_after(said)]
+            return [(lost_why(session), "state-lost"), *_after(said)]
         case SessionState.LIMITED:
             until = session.limited_until
             wait = "until the limit resets" if until is None else f"for {age(until - now)} more"

@@ -433,8 +433,9 @@ async def test_the_first_prompt_is_given_in_the_first_generation_only(inn: Inn) 
 async def test_forgotten_its_pane_is_gone(inn: Inn) -> None:
     async with inn.serving() as link:
         session = await inn.run(link, ME, "cat")
-        with pytest.raises(SessionBusyError):
+        with pytest.raises(SessionBusyError) as refusal:
             await link.ask(ReleasePane(n=0, session=session))
+        assert "Stop it first." == refusal.value.hint
         await do(link, Stop(grace_s=0))
         await inn.ended(ME)
         await link.ask(ReleasePane(n=0, session=session))

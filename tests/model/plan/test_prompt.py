@@ -35,10 +35,10 @@ def test_an_agent_elsewhere_is_told_nothing_of_a_kasmon_that_is_not_there() -> N
 
 
 def test_it_says_which_task_it_is_and_who_works_beside_it() -> None:
-    assert "This is task 1 of wave 1: the store. One other works beside it." in told("a")
+    assert "This is task 1 of wave 1: the store. One other task runs in parallel." in told("a")
     assert "This is task 3 of wave 2: the login.\n" in told("c")
     three = plan(task("a"), task("b"), task("c"))
-    assert "2 others work beside it." in told("a", three)
+    assert "2 other tasks run in parallel." in told("a", three)
 
 
 def test_who_shares_a_folder_is_told_what_not_to_touch() -> None:

@@ -63,7 +63,7 @@ def test_ctx_prints_the_context_and_notes_what_the_agent_says(
     assert 0 == said(made, monkeypatch, "ctx", "--json")
     assert "docs" == json.loads(capsys.readouterr().out)["name"]
     assert 0 == said(made, monkeypatch, "ctx", "--done", "--waiting", "for tea")
-    assert "beside  other: idle" in capsys.readouterr().out
+    assert "peer    other: idle" in capsys.readouterr().out
 
     [note] = [json.loads(line) for line in made.notes.read_text().splitlines()]
     assert ("kasmon.ctx", "", "for tea", "n") == (note["event"], note["done"], note["waiting"], note["nonce"])

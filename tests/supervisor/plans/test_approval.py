@@ -54,8 +54,8 @@ def test_an_agent_that_cannot_start_is_shown_with_the_reason() -> None:
     ("deed", "id_", "facts", "why"),
     [
         ("pause", "", (steered("pause"),), "it is already paused"),
-        ("accept", "a", (), "task 'a' is waiting, not claimed"),
-        ("accept", "a", (began("a"),), "task 'a' is running, not claimed"),
+        ("accept", "a", (), "task 'a' is waiting, not reported as done"),
+        ("accept", "a", (began("a"),), "task 'a' is running, not reported as done"),
         ("skip", "a", done("a"), "task 'a' is already done"),
         ("skip", "a", (steered("skip", "a"),), "task 'a' is already skipped"),
         ("retry", "a", (), "task 'a' has not started"),

@@ -46,8 +46,9 @@ def test_where_it_is_already_it_does_not_move(home: Home) -> None:
 def test_a_turn_is_never_cut_off(home: Home) -> None:
     session = home.start("worker", "hang")
     until(lambda: home.session(session).state is SessionState.WORKING)
-    with pytest.raises(SessionBusyError, match="working"):
+    with pytest.raises(SessionBusyError, match="working") as refusal:
         moved(home, session, Mode.TMUX)
+    assert "Wait until its turn ends, or interrupt it." == refusal.value.hint
 
     assert SessionState.WORKING is home.session(session).state
 

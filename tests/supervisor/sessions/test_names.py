@@ -61,7 +61,7 @@ def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(house
     before = house.places.fleet_log.read_bytes()
 
     for fact in (created("zzzzzzzz", "docs"), renamed("qrstuvwx", "docs"), created("zzzzzzzz", "abcdefgh")):
-        with pytest.raises(NameTakenError, match="abcdefgh"):
+        with pytest.raises(NameTakenError, match="already exists: abcdefgh"):
             announce(house.places, fact)
 
     assert before == house.places.fleet_log.read_bytes()

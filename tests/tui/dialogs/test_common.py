@@ -660,7 +660,7 @@ async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
         await pilot.pause()
 
         assert [RenameSession(session=README, name="readme2")] == wished(pilot)
-        assert "belongs to session abc" in text_of(pilot.app)
+        assert "already exists: abc" in text_of(pilot.app)
         assert "readme2" == pilot.app.screen.query_one("#new-name", LineInput).value
 
 

@@ -56,6 +56,15 @@ def test_it_says_what_is_asked() -> None:
     assert ["Bash make release"] == [toast.text for toast in shown]
 
 
+@pytest.mark.parametrize(
+    ("why", "text"), [("tmux: the connection broke", "tmux: the connection broke"), ("", "host process died")]
+)
+def test_a_lost_session_says_why_it_is_lost(why: str, text: str) -> None:
+    shown = toasts({working("x").id: working("x")}, [session("x", SessionState.LOST, end_why=why)])
+
+    assert [text] == [toast.text for toast in shown]
+
+
 async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:
     app = kasmon(fleet(working("x"), idle("y")))
     rung: list[int] = []

@@ -251,7 +251,7 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
     ("shown", "number", "action", "refusal"),
     [
         (board(), "6", "task_retry", "Task '6' has not started."),
-        (board(), "3", "task_accept", "Task '3' is running, not claimed."),
+        (board(), "3", "task_accept", "Task '3' is running, not reported as done."),
         (board(), "1", "task_skip", "Task '1' is already done."),
         (board(gate=3), "1", "plan_advance", "Wave 3 is the last one."),
         (board(), "1", "plan_advance", "Wave 2 is not done."),
