@@ -299,6 +299,19 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
     ] == clone.calls  # fmt: skip
 
 
+def test_the_nightly_workflow_runs_targets_that_exist_and_actions_that_are_pinned() -> None:
+    workflow, makefile = ((ROOT / name).read_text() for name in (".github/workflows/nightly.yml", "Makefile"))
+    [matrix] = re.findall(r"target: \[(.*)\]", workflow)
+    targets = [each.strip(' "').split()[0] for each in matrix.split(",")]
+    actions = re.findall(r"uses: (.*)", workflow)
+
+    assert ["test-agents", "test-agents-in-machines", "test-interpreters", "chaos", "bench"] == targets
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    assert actions
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[0-9.]+", action) for action in actions)
+    assert "secrets" not in workflow
+
+
 def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
     clone.program("make", '[ "$1" != test ]')
 
