@@ -1,4 +1,4 @@
-# `make run` opens the demo and `make test` runs the tests, both from a fresh clone: what is missing is made first.
+# `make run` opens the demo and `make test` runs the tests, both from a fresh clone. They first install what is missing.
 # For POSIX sh and any GNU make since 3.81, which macOS has.
 
 VENV = .venv
@@ -9,7 +9,7 @@ AGENTS_READY = $(AGENTS)/.ready
 SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
 SNAPSHOT_TESTS = $(shell find tests -type d -path '*/__snapshots__/*' | sed 's|__snapshots__/\(.*\)|\1.py|')
 
-# sh: `get NAME` installs a system package if that takes no password; $line is what a person would type.
+# sh: `get NAME` installs a system package if that needs no password; $line is the command for a person to run.
 GET = get() { \
 	if command -v apt-get >/dev/null; then install="apt-get install -y $$1"; \
 	elif command -v dnf >/dev/null; then install="dnf install -y $$1"; \
@@ -39,8 +39,8 @@ PYTHON_WITH = python_with() { \
 	return 1; \
 	}
 
-# sh: `tests FOLDER ROUNDS ARGUMENT...` runs pytest with its cache in .cache/FOLDER. At most ten tests that fail beside others
-# must each pass alone, in so many ROUNDS: they start hundreds of processes, on a machine that others may be using.
+# sh: `tests FOLDER ROUNDS ARGUMENT...` runs pytest with its cache in .cache/FOLDER. If at most ten tests fail, it runs each
+# of them again alone, once for each word of ROUNDS: the tests start hundreds of processes, and the machine may be shared.
 TESTS = tests() { \
 	cache=.cache/$$1 rounds=$$2 failed=.cache/$$1/v/cache/lastfailed; shift 2; rm -f "$$failed"; \
 	$(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@"; first=$$?; \
@@ -50,7 +50,7 @@ TESTS = tests() { \
 		cp "$$cache/failed" "$$failed"; \
 		KASMON_EVIDENCE=anew $(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@" -n 0 --last-failed --last-failed-no-failures=none || return; \
 	done; \
-	echo "Failed beside other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
+	echo "Failed in parallel with other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
 	}
 
 .PHONY: run test chaos agents test-agents test-agents-in-machines test-sandboxes test-interpreters test-web check bench confusion record-screens \
@@ -60,8 +60,8 @@ TESTS = tests() { \
 run: $(READY) tmux
 	@if [ -t 0 ] && [ -t 1 ]; then $(VENV)/bin/kasmon demo; else $(VENV)/bin/kasmon demo --headless 5; fi
 
-# Snapshot tests run in a process of their own, beside the others: only then are pictures reported that no test uses any
-# more. Compiled anew is what changed: the tests start hundreds of processes, and each worker reads each test file.
+# Snapshot tests run in a separate process, in parallel with the others: only then does the report name unused pictures.
+# Changed modules are compiled first: the tests start hundreds of processes, and each worker reads each test file.
 test: $(READY) tmux
 	@$(PYTHON) -m compileall -q kasmon
 	@$(TESTS); status=0; pictures=; report=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
@@ -70,8 +70,8 @@ test: $(READY) tmux
 	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$report"; fi; \
 	rm -f "$$report"; exit $$status
 
-# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names those that must be there. Then what their
-# screens and they themselves were taken for: it fails where that was sure and wrong. Three at a time, since they mostly wait.
+# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Then a table compares the
+# detected states with the real ones; it fails on a wrong state without doubt. Three run at a time: they mostly wait.
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@$(TESTS); status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
@@ -79,36 +79,35 @@ test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	$(PYTHON) -m tests.detection.matrix golden live || status=$$?; \
 	exit $$status
 
-# Real agents in virtual machines, which emulate a processor where no KVM carries them: minutes, and no part of the above.
+# Real agents in virtual machines. Without KVM the machine emulates a processor, which takes minutes.
 test-agents-in-machines: $(READY) tmux machine $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@$(PYTHON) -m pytest -m emulated tests/agents
 
 agents: $(AGENTS_READY)
 
-# Drives the pinned agents against the model server through their states, and writes their screens beside the old ones.
+# Drives the pinned agents through their states against the model server, and stores their screens next to the old ones.
 record-screens: $(READY) tmux agents
 	$(PYTHON) -m tests.detection.record
 
-# Which state each recorded screen is read as, and each state of the last live runs; fails where one is wrong and sure.
+# Compares the detected state of each recorded screen, and of the last live runs, with the real one, as `test-agents`.
 confusion: $(READY)
 	@$(PYTHON) -m tests.detection.matrix golden $(if $(wildcard .cache/evidence/*.json),live)
 
-# Real sandboxes, each of its own; one of a kind that this machine cannot make is skipped and says why, unless
-# KASMON_REQUIRE_SANDBOXES names that kind.
+# Real sandboxes. Tests of a tier that this machine does not support are skipped with the reason, unless
+# KASMON_REQUIRE_SANDBOXES names that tier.
 test-sandboxes: $(READY) tmux jail machine
 	@$(TESTS); tests sandboxes-pytest '1 2 3' -n 3 -m sandboxes $(SANDBOX_TESTS)
 
-# All that interpreters promise, in every tier; of that `test-sandboxes` runs the core.
+# All tests of interpreters, in every tier; `test-sandboxes` runs the core of them.
 test-interpreters: $(READY) jail machine
 	@$(PYTHON) -m pytest -n 3 -m tiers tests/sandbox/test_inside_*.py
 
-# Fifty agents, and all that can go wrong at random, for so many seconds; then whether the ten promises held. SEED does the
-# same deeds again.
+# Fifty agents and random faults for CHAOS_S seconds; then the ten promises are checked. SEED repeats a run.
 CHAOS_S = 300
 chaos: $(READY) tmux
 	@PYTHONPATH=. $(PYTHON) -m tests.chaos --seconds $(CHAOS_S) $(if $(SEED),--seed $(SEED))
 
-# The dashboard in a real browser without a window; skipped where none can be had, unless KASMON_REQUIRE_WEB asks for it.
+# The dashboard in a real browser without a window; skipped without a browser, unless KASMON_REQUIRE_WEB is set.
 test-web: $(READY) tmux browser
 	@$(PYTHON) -m pytest -m web tests/web
 
@@ -128,7 +127,7 @@ screenshots: $(READY)
 pages: $(READY)
 	$(PYTHON) -m tests.reference_pages
 
-# Resolves pyproject.toml anew, in an environment of its own.
+# Resolves pyproject.toml again, in a temporary environment.
 lock: $(READY)
 	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
 	$(PYTHON) -m venv "$$scratch" && \
@@ -137,8 +136,8 @@ lock: $(READY)
 	{ sed -n '/^#/p; /^--/p' requirements.lock; cat "$$scratch/frozen"; } >"$$scratch/lock" && \
 	cp "$$scratch/lock" requirements.lock
 
-# The environment: made once, and again when what it should hold changes or its Python is gone. Compiled like an installed
-# package: where Python is told to write no bytecode, each start of kasmon would compile it anew.
+# The environment: created once, and again when its requirements change or its Python is missing. Compiled like an
+# installed package: with PYTHONDONTWRITEBYTECODE each start of kasmon would compile it again.
 $(shell test -x $(VENV)/bin/python || rm -f $(READY))
 $(READY): pyproject.toml requirements.lock
 	@$(GET); $(PYTHON_WITH); \
@@ -154,7 +153,7 @@ $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -m compileall -q kasmon
 	@touch $(READY)
 
-# The agents that tests drive: installed once, and again when a pin changes or they are gone.
+# The agents that tests drive: installed once, and again when a pin changes or they are missing.
 $(shell test -d $(AGENTS)/node_modules || rm -f $(AGENTS_READY))
 $(AGENTS_READY): tests/agents/package.json tests/agents/package-lock.json tests/agents/install
 	@command -v npm >/dev/null || { $(GET); get npm; } || { \
@@ -166,14 +165,14 @@ tmux:
 	@command -v "$${KASMON_TMUX:-tmux}" >/dev/null || { $(GET); get tmux; } || \
 	echo "tmux is missing: live terminals need it ($$line); structured sessions work without."
 
-# The tests of other machines start an sshd of their own on loopback and are skipped where there is none. `make test`
-# gets none: installed, it would listen. A machine that is there for the tests alone asks for it.
+# The tests of other machines start their own sshd on loopback, and are skipped without sshd. `make test` does not install
+# it: the package starts a service that listens. Run this target on a machine that is for tests only.
 sshd:
 	@PATH="$$PATH:$${SBIN-/usr/local/sbin:/usr/sbin:/sbin}"; \
 	command -v sshd >/dev/null || { $(GET); get openssh-server; } || { \
 		echo "sshd is missing: the tests of other machines need it ($$line)." >&2; exit 1; }
 
-# The shells whose completion and exit codes are tested; the tests of one that is not there are skipped.
+# The shells whose completion and exit codes are tested; tests of a missing shell are skipped.
 shells:
 	@$(GET); for each in zsh fish; do command -v "$$each" >/dev/null || get "$$each" || \
 		echo "$$each is missing: its completion is not tested ($$line)."; done
@@ -183,7 +182,7 @@ browser:
 		if command -v "$$each" >/dev/null; then exit 0; fi; done; \
 	get chromium || echo "chromium is missing: the web view is not tested in a browser ($$line)."
 
-# What jails are made of, and what their tests run in them. Other systems than Linux have none.
+# The programs that jails and their tests need. Jails exist on Linux only.
 jail:
 	@[ "$$(uname)" = Linux ] || exit 0; $(GET); \
 	for each in bwrap:bubblewrap git:git /usr/bin/python3:python3 node:nodejs; do \
@@ -191,8 +190,8 @@ jail:
 		echo "$${each%:*} is missing: the tests of sandboxes need it ($$line)."; \
 	done
 
-# What virtual machines are played with, and what they start from: an image of Debian's packages, built once, in .cache.
-# Elsewhere than on such a system the tests of machines are skipped and say why.
+# The programs that virtual machines and their tests need, and their image: Debian packages, built once, in .cache.
+# On other systems than Debian's the tests of machines are skipped with the reason.
 machine: $(READY)
 	@[ "$$(uname)" = Linux ] && command -v apt-get >/dev/null || exit 0; $(GET); \
 	for each in qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mke2fs:e2fsprogs lz4:lz4; do \

@@ -1,4 +1,4 @@
-"""Parses the menu on a terminal agent's screen into choices. It is parsed anew each time, never remembered.
+"""Parses the menu on a terminal agent's screen into choices. It is parsed each time, never remembered.
 
 Which digit means yes changes between versions of an agent: the third choice was "No" and became "auto mode".
 So an answer has a key only if exactly one label means this answer, in a menu that is shown whole, with its choices

@@ -16,7 +16,7 @@ from kasmon.host.journal.redaction import Redactor
 
 LINE: Final = "%(asctime)s %(levelname)s %(message)s"
 LOG_BYTES: Final = 1 << 20
-"""A process log starts anew once it is longer than this."""
+"""A process log is restarted once it is longer than this."""
 
 log = logging.getLogger(__name__)
 _hiding = Redactor()

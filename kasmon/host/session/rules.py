@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class SessionRules:
-    """The rules that apply to the session of *launch*; `refresh` reads them anew, from a thread."""
+    """The rules that apply to the session of *launch*; `refresh` reads them again, from a thread."""
 
     def __init__(self, places: Paths, launch: Launch) -> None:
         self._book = RuleBook(places.rules)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kasmon.host.sandboxed.agent import SandboxedAgent
     from kasmon.host.sandboxed.egress_requests import EgressRequests
 
-ANEW: Final = "its host was restarted"
+HOST_RESTARTED: Final = "its host was restarted"
 
 
 class TerminalAgentRunner:
@@ -153,7 +153,8 @@ class TerminalAgentRunner:
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
         runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
-        runner.asks.withdraw_all(ANEW, time.time())  # the first reading opens again what is still on the screen
+        # The first reading opens again what is still on the screen.
+        runner.asks.withdraw_all(HOST_RESTARTED, time.time())
         if now.state is SessionState.LOST:
             log_writer.note(ConnectionRestored(at=time.time()))
         is_same = facts.pid == _pane_pid(now) and (

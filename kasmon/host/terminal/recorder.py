@@ -107,7 +107,7 @@ class Recorder(PaneListener):
             return
         now = self._loop.time()
         if self._timer is None and now - self._looked_at > self._every_s:
-            self._every_s = self._least_s  # starts anew after a silence
+            self._every_s = self._least_s  # the least again after a silence
         due_at = now + self._every_s + later_s
         if self._timer is not None:
             if self._timer.when() <= due_at:

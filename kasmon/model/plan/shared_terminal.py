@@ -1,7 +1,7 @@
 """Which shell command continues in which terminal: clive's rule, for tasks that are shell commands. Pure.
 
 A terminal keeps its folder, its exports and its history from one task to the next. One task uses it at a time; it
-exists as long as a task waits for it. Agents that inherit are started anew in the same folder.
+exists as long as a task waits for it. Agents that inherit are restarted in the same folder.
 """
 
 from collections.abc import Callable, Mapping

@@ -57,7 +57,7 @@ class AgentContextFiles:
         )
 
     def make(self, owner: tuple[int, int], context: bytes) -> None:
-        """Write all files anew, with empty notes, readable for the sandbox's user *owner*.
+        """Rewrite all files, with empty notes, readable for the sandbox's user *owner*.
 
         Raises:
             OSError: if a file cannot be written.

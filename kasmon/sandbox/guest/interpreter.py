@@ -141,7 +141,7 @@ class Interpreter:
             turn.again = self.loop.after(YOUNG_S, lambda: self._interrupt(turn))
 
     def reset(self) -> None:
-        """End the process with all in its session; the next run starts it anew and does not report that."""
+        """End the process with all in its session; the next run restarts it and does not report that."""
         if self.turn:
             self.turn.killed = True
         if self.pid:

@@ -142,7 +142,7 @@ class GuestChannel:
         return InterruptResult(reply.state) if reply.state in REACTIONS else InterruptResult.NONE
 
     def reset(self, interpreter: Interpreter) -> None:
-        """End the interpreter and its child processes; the next run starts it anew.
+        """End the interpreter and its child processes; the next run restarts it.
 
         Raises:
             AgentLostError: if the guest program does not answer, as for all methods below.

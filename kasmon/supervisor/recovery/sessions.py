@@ -77,7 +77,7 @@ def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
 
 UNCERTAIN = (ReceiptState.TYPED, ReceiptState.UNSURE, ReceiptState.LOST)
 """States of prompts whose delivery is uncertain."""
-STARTS_ANEW = "`kasmon restart` starts it again"
+RESTARTS = "`kasmon restart` starts it again"
 
 
 class LostSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +162,7 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
         case RecoveryMatch(kind="ask", why=why, candidates=candidates):
             return LostSession(session=session, deed="ask", why=why, candidates=candidates, lost=lost)
     return LostSession(
-        session=session, deed="leave", why=f"{finding.why}; {STARTS_ANEW}", lost=("its conversation", *lost)
+        session=session, deed="leave", why=f"{finding.why}; {RESTARTS}", lost=("its conversation", *lost)
     )
 
 

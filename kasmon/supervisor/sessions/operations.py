@@ -407,8 +407,8 @@ async def _execute(places: Paths, session: Session, command: AgentCommand | Requ
         raise SessionEndedError(session.name)
     if session.state is SessionState.LOST:
         why = (session.end_why or "it is lost").rstrip(".")
-        anew = "reconnects" if machine_of(session.agent) else "restarts it"
-        raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` {anew}")
+        effect = "reconnects" if machine_of(session.agent) else "restarts it"
+        raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` {effect}")
     if session.is_orphaned:
         ways = f"`kasmon stop {session.id}` stops it, `kasmon restart {session.id}` restarts it"
         raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")

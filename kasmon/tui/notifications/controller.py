@@ -86,7 +86,7 @@ class NotificationController:
         self._shown_at = {toast: at for toast, at in self._shown_at.items() if now - at < TOAST_S}
         for toast in shortened(toast for toast in toasts if toast.state != "asking" or not rises):
             if toast in self._shown_at:
-                continue  # it is still on the screen: a request that was read anew has another id
+                continue  # it is still on the screen: a request that was read again has another id
             self._shown_at[toast] = now
             app.notify(toast.text, title=toast.title, severity=toast.severity, markup=False)
 

@@ -70,7 +70,7 @@ _parent_pipe: int | None = None
 def run_guarded(
     child: Callable[[], int],
     *,
-    anew: bool = sys.platform == "darwin",
+    starts_python: bool = sys.platform == "darwin",
     again: Sequence[str] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
     asleep: bool = False,
@@ -81,8 +81,9 @@ def run_guarded(
     no guard.
 
     Args:
-        anew: start a new Python in the child instead of continuing after fork, as macOS requires: its libraries do not
-            survive a fork. The new program must reach this call again, which then runs *child* at once.
+        starts_python: start a new Python in the child instead of continuing after fork, as macOS requires: its
+            libraries do not survive a fork. The new program must reach this call again, which then runs *child* at
+            once.
         again: the arguments that start it, after the interpreter; by default this program's own. A caller that did more
             than parse a command line before the call must pass others.
         variables: its additional environment variables.
@@ -106,7 +107,7 @@ def run_guarded(
         os.close(end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         lifeline, _parent_pipe = reader, parent_pipe
-        if anew:
+        if starts_python:
             _exec_again(reader, parent_pipe, [*again] or sys.orig_argv[1:], variables)
         return _flush_and_exit(child())
     os.close(reader)

@@ -1,6 +1,6 @@
 """A dashboard under its guard. `run` stays; `leave N` exits with N; `vanish N` does so without tidying up.
 
-It is `copied` by the fork, or started `anew`, or so with `otherwise` given arguments and variables.
+It is `copied` by the fork, or started `starts_python`, or so with `otherwise` given arguments and variables.
 """
 
 import atexit
@@ -34,5 +34,9 @@ if __name__ == "__main__":
         ["-P", "-m", "tests.tui.programs.guarded", *sys.argv[1:4], "otherwise"] if sys.argv[4] == "otherwise" else []
     )
     variables = {"HOME": os.environ["HOME"] + "/other"} if again else {}
-    anew, asleep = "copied" not in sys.argv[4], "asleep" in sys.argv[4]
-    sys.exit(terminal_guard.run_guarded(dashboard, anew=anew, again=again, variables=variables, asleep=asleep))
+    starts_python, asleep = "copied" not in sys.argv[4], "asleep" in sys.argv[4]
+    sys.exit(
+        terminal_guard.run_guarded(
+            dashboard, starts_python=starts_python, again=again, variables=variables, asleep=asleep
+        )
+    )

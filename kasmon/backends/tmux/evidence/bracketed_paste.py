@@ -16,7 +16,7 @@ class BracketedPasteTracker:
         self._scanner = SequenceScanner(_MODE_AND_RESETS)
 
     def begin(self) -> None:
-        """Start anew for a new program, all of whose output will be received."""
+        """Reset for a new program, all of whose output will be received."""
         self.is_on, self._scanner.rest = False, b""
 
     def handle_missed_output(self) -> None:

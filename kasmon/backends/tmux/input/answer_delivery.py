@@ -144,7 +144,7 @@ class AnswerDelivery:
 
     @contextlib.asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
-        """Keep the on-screen request as it is meanwhile: neither opened anew nor withdrawn."""
+        """Keep the on-screen request as it is meanwhile: neither reopened nor withdrawn."""
         asked = self._target.asked
         asked.is_held = True
         try:
