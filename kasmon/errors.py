@@ -554,13 +554,11 @@ class PromptLostError(KasmonError):
 
 
 class UnsafeFolderError(KasmonError):
-    """A folder that must be private to kasmon is a link or a file, has another owner, or is writable by others."""
+    """A folder that must be private to kasmon is a link, has another owner, or is writable by others."""
 
     code = "unsafe-folder"
 
-    def __init__(self, path: str, why: str, *, is_in_the_way: bool = False) -> None:
+    def __init__(self, path: str, why: str, *, is_link: bool = False) -> None:
         self.path, self.why = path, why
-        hint = (
-            "Move it away: kasmon creates a folder there." if is_in_the_way else f"Make it private: `chmod 700 {path}`."
-        )
+        hint = "Move it away: kasmon creates a folder there." if is_link else f"Make it private: `chmod 700 {path}`."
         super().__init__(f"cannot use {path!r}: {why}.", hint=hint)

@@ -255,16 +255,17 @@ def private_folder(folder: Path) -> Path:
     """Return *folder*, created 0700 with its parents if it did not exist.
 
     Raises:
-        UnsafeFolderError: if it is a symbolic link, no folder, another user's, or writable by others.
+        UnsafeFolderError: if it is a symbolic link, another user's, or writable by others.
+        FileExistsError: if it is a file, a FIFO or a device.
     """
     if not folder.is_symlink() and not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     facts = folder.lstat()
     if stat.S_ISLNK(facts.st_mode):
-        raise UnsafeFolderError(str(folder), "it is a symbolic link", is_in_the_way=True)
+        raise UnsafeFolderError(str(folder), "it is a symbolic link", is_link=True)
     if not stat.S_ISDIR(facts.st_mode):
-        raise UnsafeFolderError(str(folder), "it is not a folder", is_in_the_way=True)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
     if facts.st_uid != os.geteuid():
         raise UnsafeFolderError(str(folder), "it belongs to another user")
     if facts.st_mode & 0o022:

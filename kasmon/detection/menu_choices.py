@@ -296,14 +296,15 @@ def has_certain_lines(call: CallRule | None, text: Sequence[re.Match[str]], show
     """Return whether each row of *text*, if it is a command, ends where a line of it ends, as far as *shown* tells.
 
     A row is wrapped only where the next word does not fit. The width is that of the widest row *shown*, and the right
-    margin as wide as the left one. Behind a backslash at the end of a row a blank would count, and is not visible.
+    margin as wide as the left one. Behind a backslash at the end of a row a blank would count, and is not visible. A
+    run of blanks may be a tab.
     """
     if call is None or not any(_search(call.lines, row) for row in shown):
         return True
     rows = [(match.start("text"), _text_of(match).rstrip()) for match in text if "text" in match.groupdict()]
     while rows and not rows[-1][1]:
         rows.pop()
-    if any(line.endswith("\\") for _, line in rows):
+    if any(line.endswith("\\") or re.search(r"\s\s", line) for _, line in rows):
         return False
     margin = max(2, min((start for start, line in rows if line), default=0))
     edge = (

@@ -34,7 +34,6 @@ FOLDED_BY: Final = (
     "model/reducers/sandbox.py",
     "model/reducers/evidence.py",
     "model/reducers/state.py",
-    "model/reducers/turns.py",
     "model/session.py",
     "model/agent_program.py",
     "model/events.py",

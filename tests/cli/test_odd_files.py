@@ -144,5 +144,5 @@ def test_a_runtime_folder_that_is_a_file_is_refused_at_once(kasmon: Line) -> Non
 
     done = kasmon("new", "one", "--agent", "scripted", "--mode", "sdk", XDG_RUNTIME_DIR=str(elsewhere))
 
-    why = f"cannot use '{elsewhere}/kasmon': it is not a folder. Move it away: kasmon creates a folder there."
-    assert (1, f"kasmon: {why}\n") == (done.code, done.err)
+    why = f"cannot write into '{elsewhere}/kasmon': a file is in the way. Run `kasmon doctor` for a diagnosis."
+    assert (69, f"kasmon: {why}\n") == (done.code, done.err)

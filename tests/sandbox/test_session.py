@@ -774,6 +774,20 @@ async def test_a_pause_in_which_all_was_lost_is_none_though_another_sandbox_slee
         )
 
 
+async def test_a_pause_to_disk_is_none_where_its_snapshot_does_not_exist(lab: Lab) -> None:
+    async with lab.lab():
+        await lab.ran("x = 42")
+        log, since = EventLog(lab.places.log(ME)), Cursor(lab.places.log(ME).stat().st_size)
+        await lab.do(Pause())
+        now = lab.session()
+    assert now.housing is not None
+    now = msgspec.structs.replace(
+        now, sandbox="microvm", housing=msgspec.structs.replace(now.housing, held=False, tier="microvm")
+    )
+
+    assert "its memory snapshot: it no longer exists" == _not_paused(lab.places, now, log, since, True)
+
+
 # Checkpoints, and what other agents are
 
 

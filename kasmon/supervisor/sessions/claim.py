@@ -30,9 +30,11 @@ def claimed(places: Paths) -> Iterator[SessionId]:
             shutil.rmtree(places.folder(session), ignore_errors=True)
             raise
     except OSError as error:
-        why = "a file is in the way" if isinstance(error, FileExistsError) else error.strerror or error
+        is_file = isinstance(error, FileExistsError)
+        why = "a file is in the way" if is_file else error.strerror or error
+        folder = error.filename if is_file else places.state
         raise UnavailableError(
-            f"cannot write into {str(places.state)!r}: {why}.", hint="Run `kasmon doctor` for a diagnosis."
+            f"cannot write into {str(folder)!r}: {why}.", hint="Run `kasmon doctor` for a diagnosis."
         ) from error
 
 
