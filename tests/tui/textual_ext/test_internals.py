@@ -152,7 +152,9 @@ def test_each_private_name_that_the_folder_uses_of_another_object_is_listed() ->
     """A name that the folder itself defines or sets is its own."""
     trees = [tree for path, tree in modules().items() if path.startswith(HOME)]
     attributes = [node for tree in trees for node in nodes(tree) if isinstance(node, ast.Attribute)]
-    defined = {node.name for tree in trees for node in nodes(tree) if isinstance(node, ast.FunctionDef)}
+    defined = {
+        node.name for tree in trees for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     own = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)} | defined
     used = {node.attr for node in attributes if re.match(r"_(?!_)", node.attr)}
 
