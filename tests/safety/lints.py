@@ -119,8 +119,9 @@ WRITERS: Final = frozenset(
             "kasmon/sandbox/guest/python_streams.py",
             "_text",
         ),  # inside a sandbox: stdout and stderr, where code closed them
-        ("kasmon/sandbox/guest/interpreter.py", "goes_first"),  # the kernel's
+        ("kasmon/sandbox/guest/interpreter.py", "prefer_oom_kill"),  # the kernel's
         ("kasmon/sandbox/e2b/guest_setup.py", "_pack_guest"),  # into memory
+        ("kasmon/sandbox/network/proxy_control.py", "_listen"),  # a socket becomes 0600
         (
             "kasmon/sandbox/remote_guest/file_transfer.py",
             "_write_entry",
@@ -156,8 +157,8 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/image.py", "_install_programs"),  # likewise: the files of its disk
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "take"),  # a workspace's file, with its own mode
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "_set"),  # likewise a folder's mode
-        ("kasmon/sandbox/microvm/link/folder_mirror.py", "whole"),  # likewise
-        ("kasmon/sandbox/microvm/link/guest_init.py", "asked"),  # inside a machine: the kernel's
+        ("kasmon/sandbox/microvm/link/folder_mirror.py", "complete"),  # likewise
+        ("kasmon/sandbox/microvm/link/guest_init.py", "handle_request"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/link/guest_init.py", "hello"),  # likewise
         ("kasmon/sandbox/microvm/snapshot_writer.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/debian_packages.py", "_put"),  # a package's file, with its own mode, for a disk
