@@ -113,6 +113,7 @@ def test_a_plain_command_in_an_adopted_pane_is_working(kasmon: Line, mine: Mine)
     assert 0 == kasmon("wait", session, "--for", "working", "--timeout", "20").code
 
     shell = adopted(kasmon, mine, "work")
+    assert 0 == kasmon("wait", shell, "--for", "idle", "--timeout", "20").code
     assert "launch" != kasmon.json("show", shell)["session"]["source"]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,7 @@ def test_a_log_that_grows_has_the_index_refreshed_without_a_dashboard(house: Hou
         return fold.folded_bytes
 
     until(lambda: unread() < 2 * INDEX_BYTES < house.places.log(ME).stat().st_size, what="the index")
+    until(lambda: all(thread.name != "refreshes the index" for thread in threading.enumerate()))
 
 
 def test_a_fact_counts_from_the_moment_it_is_noted(book: SessionLog, house: House) -> None:

@@ -105,9 +105,14 @@ def _matches_process(entry: _Entry, pid: int) -> bool:
     return -1.0 <= entry.started_at / 1000 - began <= STARTED_WITHIN_S
 
 
-def modified_ns(path: Path) -> int:
-    """Return the file's modification time in nanoseconds; 0 if it is gone."""
+def read_stamp(path: Path) -> tuple[int, int]:
+    """Return the file's modification time in nanoseconds and its size; zeros if it is gone.
+
+    The time has the resolution of the kernel's clock, some milliseconds: a file that was read between its creation and
+    its first bytes changes in size alone.
+    """
     try:
-        return path.stat().st_mtime_ns
+        status = path.stat()
     except OSError:
-        return 0
+        return 0, 0
+    return status.st_mtime_ns, status.st_size

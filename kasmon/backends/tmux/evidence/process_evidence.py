@@ -80,7 +80,7 @@ class ProcessEvidence:
         self._pids: list[int] = [pid]
         self._folder: Path | None = None
         self._file: Path | None = None
-        self._changed = 0
+        self._stamp = (0, 0)
         self.is_stopped = False
         """Whether it was stopped by a signal at the last look at its processes, or by the log before that."""
         self.agent = pid
@@ -193,17 +193,16 @@ class ProcessEvidence:
         if self._file is None:
             if self.program not in REGISTERED and self.program not in SHELLS:
                 return None
-            self._folder = self._folder or self._find_registry()
+            self._folder = self._find_registry()  # again each time: a wrapper may set the variable later
             self._file = claude_registry.found(self._folder, self._names()) if self._folder else None
             if self._file is None:
-                self._folder = None if self.program in SHELLS else self._folder
                 return None
-        changed = claude_registry.modified_ns(self._file)
-        if changed == self._changed:
+        stamp = claude_registry.read_stamp(self._file)
+        if stamp == self._stamp:
             return None
-        self._changed = changed
+        self._stamp = stamp
         status = claude_registry.read(self._file, self._names().get(self._file.stem))
-        if not changed:
+        if stamp == (0, 0):
             self._file = None
         return status
 

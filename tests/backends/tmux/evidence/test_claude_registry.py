@@ -11,6 +11,8 @@ import pytest
 from kasmon.backends.tmux.evidence import claude_registry
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.model.permission import RequestKind
+from kasmon.process_identity import variables_of
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -91,5 +93,41 @@ def test_it_is_found_where_the_agents_own_variables_say_and_told_only_when_it_ch
             assert ["idle|limited"] == [signal.value for signal in evidence.look(4.0, None)]
             path.unlink()
             assert ["unclear"] == [signal.value for signal in evidence.look(5.0, None)]
+        finally:
+            agent.kill()
+
+
+def test_a_file_that_was_read_before_its_first_bytes_is_read_again_in_the_same_tick_of_the_clock(
+    tmp_path: Path,
+) -> None:
+    environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sleep", "1000"], env=environment) as agent:
+        try:
+            evidence = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
+            path = registered(tmp_path / "mine" / "sessions", agent.pid, "busy")
+            content = path.read_bytes()
+            path.write_bytes(b"")
+            os.utime(path, ns=(1, 1))
+            assert ["unclear"] == [signal.value for signal in evidence.look(1.0, None)]
+            path.write_bytes(content)
+            os.utime(path, ns=(1, 1))
+            assert ["working"] == [signal.value for signal in evidence.look(2.0, None)]
+        finally:
+            agent.kill()
+
+
+def test_the_variable_of_a_wrapper_that_sets_it_late_counts(tmp_path: Path) -> None:
+    config = tmp_path / "mine"
+    script = f"read line; CLAUDE_CONFIG_DIR={config} exec sleep 1000"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    with subprocess.Popen(["sh", "-c", script], env=environment, stdin=subprocess.PIPE) as agent:
+        try:
+            evidence = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
+            assert [] == evidence.look(1.0, None)
+            assert agent.stdin is not None
+            agent.stdin.close()
+            until(lambda: variables_of(agent.pid).get("CLAUDE_CONFIG_DIR"))
+            registered(config / "sessions", agent.pid, "busy")
+            assert ["working"] == [signal.value for signal in evidence.look(2.0, None)]
         finally:
             agent.kill()
