@@ -81,6 +81,14 @@ def started_at(pid: int) -> float | None:
         return None
 
 
+def epoch_of(started: float) -> float:
+    """Return *started*, a result of `started_at`, in seconds since the epoch, as the clock is set now.
+
+    It may be early by one tick (1 / `TICKS` seconds), the resolution of /proc.
+    """
+    return started + time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) if HAS_PROC else started
+
+
 def is_running(pid: int | None, started: float | None, of_boot: str = "") -> bool:
     """Whether the process *pid* that started at *started* (by `started_at`) in boot *of_boot* still runs.
 

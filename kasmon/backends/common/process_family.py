@@ -19,7 +19,7 @@ from typing import Final
 import psutil
 
 from kasmon.launch import RUN
-from kasmon.process_identity import started_at, variables_of
+from kasmon.process_identity import TICKS, epoch_of, started_at, variables_of
 
 END_S: Final = 1.0
 """How long the processes may take to end, in seconds."""
@@ -96,7 +96,7 @@ def end_remains(session: str, since: float = 0.0) -> None:
         if mark.startswith(f"{session}.") and pid != os.getpid():
             began[mark] = min(began.get(mark, math.inf), started_at(pid) or math.inf)
     for mark, at in began.items():
-        if at >= since:
+        if epoch_of(at) >= since - 1 / TICKS:
             ProcessFamily(os.getpid(), mark).end()
 
 

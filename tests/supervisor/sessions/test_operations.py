@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -35,7 +36,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
-from kasmon.process_identity import started_at
+from kasmon.process_identity import epoch_of, started_at
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sessions import operations
@@ -566,7 +567,9 @@ async def test_a_restart_ends_the_agent_whose_host_was_killed_before_it_logged_i
         write_private(house.places.launch(session), msgspec.json.encode(launch(session, generation=2)))
         born = started_at(daemon.pid)
         assert born is not None
-        os.utime(house.places.launch(session), (born + 0.001, born + 0.001))
+        written = epoch_of(born) + 0.1
+        os.utime(house.places.launch(session), (written, written))
+        until(lambda: time.time() > written)
 
     await asyncio.to_thread(stage)
     left = remains("aaaaaaaa.2")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +37,22 @@ def codex_line(text: str, at: str = AFTER) -> str:
 
 
 def prompts(evidence: ProcessEvidence) -> list[str]:
-    table = ProcessTable({os.getpid(): ProcessEntry(0, 1, 1, "python")})
+    table = ProcessTable({evidence.agent: ProcessEntry(0, 1, 1, "python")})
     return [signal.prompt for signal in evidence.look(1.0, table) if signal.source == "transcript"]
 
 
 @pytest.fixture
-def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ProcessEvidence, Path]:
-    evidence = ProcessEvidence("claude", os.getpid(), tmp_path, 1, "")
-    evidence.reads_prompts = True
-    evidence._folder = tmp_path / "sessions"
-    registered(tmp_path / "sessions", os.getpid(), "busy", sessionId=ID)
-    file = tmp_path / "projects" / "-work" / f"{ID}.jsonl"
-    file.parent.mkdir(parents=True)
-    return evidence, file
+def claude(tmp_path: Path) -> Iterator[tuple[ProcessEvidence, Path]]:
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path)}) as agent:
+        try:
+            evidence = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
+            evidence.reads_prompts = True
+            registered(tmp_path / "sessions", agent.pid, "busy", sessionId=ID)
+            file = tmp_path / "projects" / "-work" / f"{ID}.jsonl"
+            file.parent.mkdir(parents=True)
+            yield evidence, file
+        finally:
+            agent.kill()
 
 
 def test_each_prompt_of_claude_since_the_start_is_named_once(claude: tuple[ProcessEvidence, Path]) -> None:
