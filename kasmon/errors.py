@@ -469,8 +469,6 @@ class TmuxMissingError(TmuxError):
 
 
 class TmuxTooOldError(TmuxError):
-    """The installed tmux is too old."""
-
     def __init__(self, version: str, needed: str = "3.2") -> None:
         self.version, self.needed = version, needed
         super().__init__(
@@ -489,8 +487,6 @@ class TmuxServerGoneError(TmuxError):
 
 
 class TmuxCommandError(TmuxError):
-    """tmux refused a command."""
-
     def __init__(self, command: str, reason: str) -> None:
         self.command, self.reason = command, reason
         super().__init__(f"tmux refused {command!r}: {reason}.")

@@ -50,7 +50,6 @@ class Paths(msgspec.Struct, frozen=True):
 
     @property
     def sessions(self) -> Path:
-        """The folder of the session folders."""
         return self.state / "sessions"
 
     @property
@@ -80,7 +79,6 @@ class Paths(msgspec.Struct, frozen=True):
 
     @property
     def own_log(self) -> Path:
-        """The log of kasmon's own errors."""
         return self.state / "kasmon.log"
 
     @property
@@ -118,11 +116,9 @@ class Paths(msgspec.Struct, frozen=True):
         return self.state / "tmux-host.log"
 
     def folder(self, session: str) -> Path:
-        """Return the folder of *session*, an id."""
         return self.sessions / session
 
     def log(self, session: str) -> Path:
-        """Return the session's event log."""
         return self.sessions / session / "events.jsonl"
 
     def fetched(self, session: str) -> Path:
@@ -169,7 +165,6 @@ class Paths(msgspec.Struct, frozen=True):
         return self.sessions / session / "sandbox.json"
 
     def checkpoints(self, session: str) -> Path:
-        """Return the checkpoints of the session's sandbox."""
         return self.sessions / session / "checkpoints"
 
     def inherited(self, session: str) -> Path:

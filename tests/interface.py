@@ -42,7 +42,6 @@ def interface() -> dict[str, Any]:
 
 
 def as_text() -> str:
-    """It as the file has it."""
     return json.dumps(interface(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -74,7 +73,6 @@ def _structs() -> tuple[dict[str, list[str]], list[list[str]]]:
 
 
 def _parts(kind: type[msgspec.Struct]) -> set[type[msgspec.Struct]]:
-    """The kinds of what is inside *kind*, at any depth."""
     found: set[type[msgspec.Struct]] = set()
     todo = [kind]
     while todo:
@@ -121,7 +119,6 @@ def _types(annotation: Any) -> Iterator[Any]:
 
 
 def _commands(group: App, above: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Each command's words, and its parameters' names."""
     for name in group:
         if name.startswith("-"):
             continue

@@ -22,7 +22,6 @@ def modules() -> dict[str, ast.Module]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """What the module at *path* says."""
     return ast.parse(path.read_text("utf-8"))
 
 

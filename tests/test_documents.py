@@ -32,7 +32,6 @@ def links(text: str) -> list[str]:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """The anchors of *page*."""
     return slugs(page.read_text("utf-8"))
 
 

@@ -106,7 +106,6 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
 
 
 def _left_out(left_out: Mapping[str, str]) -> list[str]:
-    """Return the lines that list what was not measured, and why."""
     return ["", *(f"{name}: not measured: {why}" for name, why in left_out.items())] if left_out else []
 
 

@@ -9,8 +9,6 @@ PLAN = "checkout-v2"
 
 
 class DemoAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent of the demo."""
-
     name: str
     mode: Literal["sdk", "tmux"]
     script: str = ""

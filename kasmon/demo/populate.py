@@ -58,7 +58,6 @@ async def populate(places: Paths, parts: Sequence[DemoAgent], seed: int) -> list
 
 
 def build_session_request(part: DemoAgent, seed: int, places: Paths, parent: SessionId | None) -> NewSession:
-    """Return the session request for *part*."""
     return NewSession(
         name=part.name,
         agent="scripted" if part.script else part.agent,

@@ -36,8 +36,6 @@ class ChoiceList(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A choice that is still being assembled from its rows."""
-
     row: int
     match: re.Match[str]
     labels: list[str]

@@ -84,7 +84,6 @@ def course(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), r
 
 
 def _find_amendable(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
-    """Return the choice that means *decision* and accepts a reason."""
     choice = menu.meaning(decision)
     may = menu.hears and decision in REFUSALS
     return choice if choice is not None and may and menu.steps(choice) is not None else None

@@ -30,8 +30,6 @@ REFUSALS: Final = frozenset({Decision.DENY, Decision.NEVER, Decision.CANCEL})
 
 
 class MenuChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One choice of a menu."""
-
     label: str
     """The label as shown, joined where it was wrapped."""
     note: str = ""
@@ -53,8 +51,6 @@ class MenuChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A menu on a screen."""
-
     name: str
     kind: RequestKind
     text: str
@@ -229,7 +225,6 @@ def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> Scree
 
 
 def _strip_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
-    """Return *row* without a countdown."""
     if not rule.timer or not re.search(rule.timer, row.text):
         return row
     return row._replace(text=re.sub(rule.timer, "", row.text).rstrip(), seen=re.sub(rule.timer, "", row.seen).rstrip())
@@ -321,7 +316,6 @@ def _text_of(match: re.Match[str]) -> str:
 
 
 def _cells(text: str) -> int:
-    """Return the most cells that *text* may take."""
     return sum(1 if each.isascii() else 2 for each in text)
 
 

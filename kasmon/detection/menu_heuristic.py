@@ -125,7 +125,6 @@ def _is_input(shot: Screenshot, start: int, stop: int) -> bool:
 
 
 def _is_beside(text: str, column: int, mark: str) -> bool:
-    """Return whether *text* is a choice beside one whose *mark* is in *column*."""
     if len(text) <= column + 1 or text[:column].strip(_BOX):
         return False
     first = text[column]

@@ -111,7 +111,6 @@ def _around_cursor(shot: Screenshot, rule: ComposerRule) -> range | None:
 
 
 def _above_landmark(shot: Screenshot, rule: ComposerRule) -> range | None:
-    """Return the rows right above the lowest landmark."""
     bottom, foot = re.compile(rule.bottom), re.compile(rule.foot)
     under = next((at for at in reversed(range(shot.end)) if bottom.search(shot.rows[at].seen)), None)
     if under is None:
@@ -128,7 +127,6 @@ def _above_landmark(shot: Screenshot, rule: ComposerRule) -> range | None:
 
 
 def _first_row(shot: Screenshot, rule: ComposerRule, end: int) -> int | None:
-    """Return the nearest first row above *end*."""
     first = re.compile(rule.first)
     return next((at for at in range(end - 1, max(-1, end - MOST_ROWS), -1) if first.search(shot.rows[at].seen)), None)
 

@@ -37,16 +37,12 @@ class OutrankedRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TitleReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The state read from the window title."""
-
     state: str
     rule: str
     asking: RequestKind | None = None
 
 
 class ScreenReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading one screen."""
-
     state: str = UNCLEAR
     rule: str = ""
     """The name of the deciding rule; empty if none matched."""

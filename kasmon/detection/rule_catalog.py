@@ -18,8 +18,6 @@ Stamp = tuple[int, int, int]
 
 
 class AgentRules(NamedTuple):
-    """The rules for one agent."""
-
     rules: ScreenRules
     note: str
     """Why these rules apply, if they are not for exactly its version; else empty."""
@@ -46,7 +44,6 @@ class RuleCatalog:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The programs that have rules."""
         return tuple(sorted({name for _, rules in self._read.values() if rules for name in rules.programs}))
 
     @property

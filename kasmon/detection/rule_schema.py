@@ -307,8 +307,6 @@ class ActivityRule(_Node, frozen=True):
 
 
 class ScreenFile(_Node, frozen=True):
-    """The rule file of one agent."""
-
     program: str
     also: tuple[str, ...] = ()
     """Other programs with the same screens."""

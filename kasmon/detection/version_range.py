@@ -10,8 +10,6 @@ Version = tuple[int, ...]
 
 
 class VersionBound(NamedTuple):
-    """One bound of a range."""
-
     sign: str
     version: Version
 

@@ -159,7 +159,6 @@ class ExecutionSession:
         return self.id
 
     async def state(self) -> Session:
-        """Return its current state."""
         return await self._now()
 
     # -- content

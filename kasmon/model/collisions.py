@@ -15,8 +15,6 @@ WHOLE: Final[tuple[Span, ...]] = ((0, 1 << 31),)
 
 
 class WorktreeChanges(msgspec.Struct, frozen=True):
-    """What one worktree changed since its base."""
-
     base: str = ""
     """The base commit; lines are only compared between worktrees with the same one."""
     files: Mapping[str, tuple[Span, ...]] = {}

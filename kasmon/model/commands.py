@@ -40,8 +40,6 @@ class Prompt(Command, frozen=True, kw_only=True, tag="prompt"):
 
 
 class Answer(Command, frozen=True, kw_only=True, tag="answer"):
-    """Answer exactly the request with this id and this digest."""
-
     request: RequestId
     digest: str
     decision: Decision

@@ -167,8 +167,6 @@ class RequestOpened(BaseEvent, frozen=True, kw_only=True, tag="request.opened"):
 
 
 class RequestAnswered(BaseEvent, frozen=True, kw_only=True, tag="request.answered"):
-    """A person or a rule answered it."""
-
     request: RequestId
     decision: Decision
     by: str = "user"

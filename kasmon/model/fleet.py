@@ -11,8 +11,6 @@ from kasmon.model.session_state import SessionState
 
 
 class FleetTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """The fleet in one line."""
-
     states: Mapping[SessionState, int]
     crashed: int
     finished: int
@@ -91,7 +89,6 @@ def requests(fleet: Fleet) -> tuple[Request, ...]:
 
 
 def totals(fleet: Fleet) -> FleetTotals:
-    """Return the totals of the fleet."""
     return FleetTotals(
         states=Counter(s.state for s in fleet.sessions if not s.is_unviewed),
         crashed=sum(s.crashed for s in fleet.sessions),

@@ -18,8 +18,6 @@ NO_PLAN: Final = "The agent sent no plan text."
 
 
 class RequestKind(StrEnum):
-    """What a request asks for."""
-
     PERMISSION = "permission"
     QUESTION = "question"
     PLAN = "plan"

@@ -46,8 +46,6 @@ LONGEST: Final = 500
 
 
 class RuleEffect(StrEnum):
-    """What a rule answers."""
-
     ALLOW = "allow"
     DENY = "deny"
 
@@ -105,7 +103,6 @@ def drawn(request: Request, workdir: str) -> RuleDraft | None:
 
 
 def words(tool: str, match: Match, text: str) -> str:
-    """Return a rule as text that describes all of it."""
     return f"{tool}({text}:*)" if match == "words" else f"{tool}({text})"
 
 

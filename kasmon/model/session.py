@@ -220,7 +220,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return RequestId(f"{self.id}-{self.requests_counted + 1}")
 
     def next_receipt(self) -> ReceiptId:
-        """Return the id of the next receipt."""
         return ReceiptId(f"{self.id}-r{self.receipts_counted + 1}")
 
     def open_request(self, request: RequestId) -> Request | None:

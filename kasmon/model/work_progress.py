@@ -34,7 +34,6 @@ class WorkProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def progressed(progress: WorkProgress, event: Event) -> WorkProgress:
-    """Return *progress* after *event*."""
     put = msgspec.structs.replace
     match event:
         case ToolStarted():

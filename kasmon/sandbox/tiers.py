@@ -62,7 +62,6 @@ def connect_guest(runtime: SandboxRuntime, name: str = "") -> GuestClient:
 
 
 def checkpoint_store(places: Paths, session: SessionId) -> CheckpointPoints:
-    """Return the checkpoint store of *session*."""
     from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 
     return CheckpointStore(places.checkpoints(session))

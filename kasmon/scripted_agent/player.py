@@ -182,7 +182,6 @@ class Player:
         return ()
 
     def withdraw_requests(self, why: str) -> tuple[Event, ...]:
-        """Return the events that withdraw all open requests."""
         requests = tuple(self.open)
         self.open.clear()
         self._asked.clear()

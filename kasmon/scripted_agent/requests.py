@@ -27,7 +27,6 @@ SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then 
 
 
 def build_request(step: RequestStep, request: RequestId, session: SessionId, now: float) -> Request:
-    """Return the sealed request of *step*."""
     match step:
         case AskStep(tool=tool):
             rule = build_rule(tool)

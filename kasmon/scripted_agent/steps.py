@@ -11,8 +11,6 @@ NAMING: Final = ("command", "file_path", "path", "pattern", "query", "url")
 
 
 class ScriptStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a script."""
-
     line: int = 0
     """Its line number in the script, from 1."""
 
@@ -30,15 +28,11 @@ class BootStep(ScriptStep, frozen=True, kw_only=True):
 
 
 class SayStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent says *text*, or thinks it."""
-
     text: str
     thinking: bool = False
 
 
 class ToolStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent uses a tool."""
-
     name: str
     input: dict[str, Any] = {}
     ok: bool = True
@@ -102,8 +96,6 @@ class UsageStep(ScriptStep, frozen=True, kw_only=True):
 
 
 class SlowStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent pauses for *seconds*."""
-
     seconds: float
 
 

@@ -57,7 +57,6 @@ class PlanLog:
             raise PlanNotFoundError(self.plan) from error
 
     def size(self) -> int:
-        """Return the log's size in bytes."""
         return self._log.size()
 
     def more(self) -> bool:

@@ -44,8 +44,6 @@ VERSION: Final = _version()
 
 
 class IndexedFile(NamedTuple):
-    """The index entry of one file."""
-
     row: int
     cursor: int
     """How many bytes of the file are indexed."""

@@ -175,7 +175,6 @@ class _Spot(NamedTuple):
 
 
 def _hits_in(lines: Sequence[str], spot: _Spot, query: SearchQuery) -> list[SearchHit]:
-    """Return the matches in the *lines* of one text, all located at *spot*."""
     return [_hit(spot, lines, span, query.context) for span in found(lines, query.pattern)]
 
 

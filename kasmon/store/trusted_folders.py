@@ -14,8 +14,6 @@ NAME: Final = "local-trust.json"
 
 
 class TrustedContent(msgspec.Struct, frozen=True, kw_only=True):
-    """One trusted content of one folder's config."""
-
     root: str
     device: int
     inode: int

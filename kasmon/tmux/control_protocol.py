@@ -24,8 +24,6 @@ class OutputItem(msgspec.Struct, frozen=True):
 
 
 class AnswerItem(msgspec.Struct, frozen=True):
-    """tmux's answer to one command."""
-
     number: int
     asked: bool
     """Whether a command of this client caused it; otherwise tmux ran something by itself."""
@@ -64,7 +62,6 @@ class ControlParser:
         self._lines: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """Yield the items that *data* completes."""
         first, *others = data.split(b"\n")
         if not others:
             self._append(first)

@@ -68,7 +68,6 @@ class Hub:
 
     @property
     def server(self) -> TmuxServer:
-        """The tmux server of this connection."""
         return self._server
 
     @property

@@ -33,8 +33,6 @@ KEY_BYTES = 256
 
 @dataclass(frozen=True, slots=True)
 class TmuxRequest(Generic[Answer]):
-    """One line for tmux and the reader of its answers."""
-
     line: str
     blocks: int
     """How many answers the line produces, one per command; a failed answer is the last."""
@@ -43,8 +41,6 @@ class TmuxRequest(Generic[Answer]):
 
 
 class PaneScreen(msgspec.Struct, frozen=True):
-    """A pane's screen at one moment."""
-
     facts: ScreenFacts
     rows: list[bytes]
     """Top to bottom, UTF-8 with SGR, trailing spaces kept."""
@@ -61,8 +57,6 @@ class PaneHistory(msgspec.Struct, frozen=True):
 
 
 class PaneRow(msgspec.Struct, frozen=True):
-    """One row of a pane's screen, and the cursor."""
-
     facts: ScreenFacts
     y: int
     row: bytes
@@ -239,7 +233,6 @@ def kill_window(window: str) -> TmuxRequest[None]:
 
 
 def refused(request: "TmuxRequest[Answer]", lines: Lines) -> TmuxCommandError:
-    """Return the error for a failed answer to *request*."""
     return TmuxCommandError(request.line[:200], b" ".join(lines).decode("utf-8", "replace") or "it gives no reason")
 
 

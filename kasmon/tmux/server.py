@@ -57,7 +57,6 @@ class TmuxServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of the server and its clients."""
         return dict(self._environment)
 
     @property

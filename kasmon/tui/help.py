@@ -70,8 +70,6 @@ SCROLLS: Final = {"up": -1, "down": 1}
 
 
 class HelpEntry(NamedTuple):
-    """A line of the help."""
-
     key: str
     """Keys, or a symbol."""
     text: str

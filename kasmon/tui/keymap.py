@@ -335,7 +335,6 @@ class KeyMap(msgspec.Struct, frozen=True):
         return tuple(textual_key(key) for key in self.chosen.get(action, row.keys))
 
     def shown(self, action: str, utf8: bool = True) -> str:
-        """Return the first key of *action*, as shown."""
         keys = self.of(action)
         return shown_key(keys[0], utf8) if keys else ""
 

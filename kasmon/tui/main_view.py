@@ -59,7 +59,6 @@ class ListTotals:
             self._add(self._counted.pop(session_id, None), -1)
 
     def totals(self) -> FleetTotals:
-        """Return the current totals."""
         return FleetTotals(
             states=dict(self._states),
             crashed=self._crashed,
@@ -157,7 +156,6 @@ class MainView(UniformLinesMixin, Container):
         self.post_message(KeyContextChanged())
 
     def take(self, fleet: Fleet, change: ListChange | None = None) -> None:
-        """Show *fleet*."""
         change = change or difference(self.table.fleet, fleet)
         self.table.take(fleet, change)
         self.tally.take(change.changed, change.gone)
@@ -177,7 +175,6 @@ class MainView(UniformLinesMixin, Container):
         self._share_room()
 
     def look_at(self, view: ListSettings) -> None:
-        """Apply *view* to the list."""
         self.table.look_at(view)
         self._update_filter_bar()
         self.table_header.refresh()
@@ -387,5 +384,4 @@ class MainView(UniformLinesMixin, Container):
 
 
 def _percent(part: int, whole: int) -> int:
-    """Return the smallest percentage of *whole* that yields *part*."""
     return -(-part * 100 // max(whole, 1))

@@ -11,8 +11,6 @@ from kasmon.tui.session_list.order import SortOrder
 
 
 class CommandRequested(Message):
-    """The user requests a command."""
-
     def __init__(self, wanted: UserCommand, *, token: int = 0) -> None:
         super().__init__()
         self.wanted, self.token = wanted, token
@@ -84,8 +82,6 @@ class SplitChanged(Message):
 
 
 class FilterChanged(Message):
-    """The filter's text changed."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text

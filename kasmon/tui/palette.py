@@ -51,7 +51,6 @@ class KasmonCommands(Provider):
                 yield Hit(score, Content(words), run, text=words, help=literal(help_text))
 
     def _actions(self) -> Iterator[Entry]:
-        """The actions that the palette offers."""
         app = cast(PaletteDashboard, self.app)
         for row in ACTIONS:
             if row.is_in_palette:

@@ -59,8 +59,6 @@ class LineWidget(Widget):
 
 
 class TopBarContent(msgspec.Struct, frozen=True):
-    """The content of the top line."""
-
     totals: FleetTotals
     sessions: int
     note: str = ""
@@ -158,8 +156,6 @@ class Banner(LineWidget):
 
 
 class KeyHint(msgspec.Struct, frozen=True):
-    """One key in the key bar."""
-
     action: str
     key: str
     label: str

@@ -48,8 +48,6 @@ ALWAYS: Final = {
 
 
 class PageFile(msgspec.Struct, frozen=True):
-    """One file of the page."""
-
     kind: str
     """Its MIME type."""
     body: bytes

@@ -109,7 +109,6 @@ class Stack:
         return SessionId(done.out.strip())
 
     def session(self, session: SessionId) -> Session:
-        """The session as it is now."""
         seen = look_once(self.places).get(session)
         assert seen is not None
         return seen
@@ -187,7 +186,6 @@ class Stack:
         return self("answer", request["id"], decision, "--digest", request["digest"], *more)
 
     def host_of(self, session: SessionId) -> psutil.Process:
-        """The process of the host of *session*."""
         seen = self.session(session).host
         assert seen is not None
         assert seen.pid

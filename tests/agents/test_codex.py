@@ -87,7 +87,6 @@ async def opened(wanted: Wanted) -> AsyncIterator[Heard]:
 
 
 async def not_opened(wanted: Wanted) -> str:
-    """Why it is not."""
     how = await asyncio.to_thread(wanted)
     with pytest.raises(LaunchError) as caught:
         await backend.open(how)

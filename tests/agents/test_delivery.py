@@ -79,7 +79,6 @@ def screen(inn: Inn) -> str:
 
 
 async def sent(inn: Inn, link: HostLink, text: str, when: When = "now") -> Receipt:
-    """The receipt of *text*."""
     try:
         return await prompted(link, ME, text, when=when)
     except KasmonError:

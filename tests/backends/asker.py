@@ -80,8 +80,6 @@ def dialog(ask: str, *choices: str, **more: Any) -> dict[str, Any]:
 
 
 class Said(NamedTuple):
-    """One line of what it noted."""
-
     what: str
     ask: str
     key: str

@@ -95,8 +95,6 @@ class Heard:
 
 
 class Contract:
-    """What the contracts share."""
-
     backend: Backend
 
     def launch(self, generation: int = 1, resume: str | None = None) -> Launch:

@@ -76,7 +76,6 @@ def _rage(ground: Ground, dice: Random, wanted: argparse.Namespace) -> Counter[s
 
 
 def _look(ground: Ground) -> None:
-    """What can be seen at a glance."""
     before = ground.hosted()
     fleet = ground.fleet()
     after = ground.hosted()

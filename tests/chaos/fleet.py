@@ -212,7 +212,6 @@ class Ground:
         return found
 
     def read_logs(self) -> dict[str, bytes]:
-        """Each log's bytes."""
         logs = [self.places.fleet_log, *self.places.sessions.glob("*/events.jsonl")]
         return {str(log): log.read_bytes() for log in logs if log.is_file() and not log.is_symlink()}
 
@@ -275,6 +274,5 @@ def _has_own_inotify() -> bool:
 
 
 def descend(process: psutil.Process) -> Iterator[psutil.Process]:
-    """Yield *process* and all below it."""
     with contextlib.suppress(psutil.Error):
         yield from (process, *process.children(recursive=True))

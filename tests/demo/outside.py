@@ -49,7 +49,6 @@ class Outside:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def records(self) -> list[DemoRecord]:
-        """The demos that are on record."""
         paths = (self.folder / "s" / "kasmon" / "demos").glob("*.json")
         return [msgspec.json.decode(path.read_bytes(), type=DemoRecord) for path in paths]
 

@@ -34,8 +34,6 @@ class Shot(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One golden folder."""
-
     agent: str
     version: str
     name: str

@@ -69,8 +69,6 @@ class Actor(Protocol):
 
 @dataclass
 class Stage:
-    """One session of an actor."""
-
     actor: Actor
     one: ExecutionSession
     titles: list[str] = field(default_factory=list)

@@ -150,7 +150,6 @@ class House:
 
 
 async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:
-    """What the host answers to *wish*."""
     answer = await link.ask(ExecuteCommand(n=0, session=session, wish=wish), limit_s=25)
     assert isinstance(answer, CommandResult)
     return answer

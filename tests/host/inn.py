@@ -218,7 +218,6 @@ class Screen:
 
 
 async def prompted(link: HostLink, session: str, text: str, **more: Any) -> Receipt:
-    """The receipt of a prompt."""
     done = await link.ask(ExecuteCommand(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25)
     assert isinstance(done, CommandResult)
     assert done.receipt is not None

@@ -98,7 +98,6 @@ class Puppet:
 
     @property
     def prompts(self) -> list[str]:
-        """The prompts it was told."""
         return [wish.text for wish in self.told if isinstance(wish, Prompt)]
 
 

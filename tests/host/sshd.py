@@ -102,7 +102,6 @@ class Sshd:
                     process.kill()
 
     def tmux(self, *command: str) -> str:
-        """What its tmux answers."""
         argv = [os.environ.get("KASMON_TMUX", "tmux"), "-u", "-L", SOCKET, *command]
         env = {**os.environ, "TMUX_TMPDIR": str(self.home)}
         return subprocess.run(argv, capture_output=True, text=True, check=False, env=env).stdout.strip()

@@ -59,7 +59,6 @@ def opened(inn: Inn, other: OtherVersion) -> int:
 
 
 async def client_of(inn: Inn, other: OtherVersion, monkeypatch: pytest.MonkeyPatch) -> HostLink:
-    """A link as a client of that version has it."""
     with monkeypatch.context() as patch:
         patch.setattr("kasmon.host.rpc.client.Hello", lambda n, as_agent: Hello(n=n, version=other.protocol))
         return await HostLink.open(inn.places.tmux_host_socket)

@@ -46,7 +46,6 @@ def any_of(kind: type[BaseEvent]) -> st.SearchStrategy[Any]:
 
 @cache
 def facts() -> st.SearchStrategy[Event]:
-    """Any fact."""
     return st.one_of([any_of(kind) for kind in KINDS if kind is not UnknownEvent])
 
 

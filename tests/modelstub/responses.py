@@ -124,7 +124,6 @@ def _item(piece: Spoken, asked: Asked) -> dict[str, Any]:
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    """*item* as it is when its words are still to come."""
     if item["type"] == "reasoning":
         return {**item, "summary": []}
     return {**item, "content": [], "status": "in_progress"} if item["type"] == "message" else item

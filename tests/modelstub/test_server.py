@@ -92,7 +92,6 @@ async def test_any_tool_can_be_called(either: Client) -> None:
     "step", ["write f|a\\nb", "edit f|a|b", "read f", "ask Which?|red|blue", "plan A", "todo A|B", "task x :: say y"]
 )
 async def test_each_tool_is_called_as_the_client_names_it(stub: ModelStub, client: Client, step: str) -> None:
-    """Or the client is told that it has none for this."""
     answer = await client.says(f"go %% {step}").ask()
 
     if answer.status == 200:

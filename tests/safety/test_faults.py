@@ -270,7 +270,6 @@ def mount(*words: str) -> None:
 
 @pytest.fixture
 def bare(home: Home) -> Path:
-    """A PATH with nothing in it."""
     folder = home.path / "bin"
     folder.mkdir()
     return folder

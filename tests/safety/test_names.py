@@ -237,7 +237,6 @@ def lone(sources: Mapping[str, str]) -> list[str]:
 
 
 def _imports(tree: ast.AST, is_deferred: bool = False) -> Iterator[tuple[ast.ImportFrom, bool]]:
-    """The imports of names in *tree*, and whether each is within a function."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom):
             yield node, is_deferred

@@ -59,8 +59,6 @@ class Command:
 
 
 class Box:
-    """One sandbox."""
-
     def __init__(self, body: dict[str, Any]) -> None:
         self.id, self.body, self.state = f"sb{uuid.uuid4().hex[:14]}", body, "running"
         self.began = dt.datetime.now(dt.UTC)

@@ -28,7 +28,6 @@ class Served:
         return [told for kind, told in log if kind == what] if what else log
 
     def end(self) -> None:
-        """Kill it, with its sandboxes."""
         self._process.kill()
         self._process.wait(10)
 

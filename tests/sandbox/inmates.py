@@ -58,7 +58,6 @@ def folder(shared: Path) -> Path:
 
 
 def configured(kasmon: Line, text: str) -> None:
-    """Have *text* as the config."""
     kasmon.places.config.mkdir(mode=0o700, exist_ok=True)
     kasmon.places.config_file.write_text(text)
 

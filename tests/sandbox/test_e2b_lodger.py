@@ -64,7 +64,6 @@ class Lodged:
         return runtime
 
     def until(self, done: Callable[[], object]) -> None:
-        """Hear until *done*."""
         deadline = time.monotonic() + LIMIT_S
         while not done():
             assert time.monotonic() < deadline, self.said

@@ -26,7 +26,6 @@ def channel(agent: Agent) -> Iterator[GuestChannel]:
 
 @pytest.fixture(scope="module")
 def other(inside: Inside) -> Iterator[GuestChannel]:
-    """Another sandbox."""
     with inside.agent("other") as agent:
         channel = agent.channel()
         yield channel

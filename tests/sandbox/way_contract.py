@@ -98,8 +98,6 @@ class Answer(BaseHTTPRequestHandler):
 
 
 class Home:
-    """One sandbox of the tier."""
-
     def __init__(self, tier: SandboxTier, policy: SandboxPolicy) -> None:
         self.tier, self.policy = tier, policy
         self.runtime = tier.create(policy)

@@ -458,7 +458,6 @@ def test_bytes_are_keys_however_they_are_cut(data: bytes, keys: list[Key]) -> No
 
 
 def _joined(keys: list[Key]) -> list[Key]:
-    """*keys* with texts that follow each other as one."""
     joined: list[Key] = []
     for key in keys:
         if key.name == "text" and joined and joined[-1].name == "text":

@@ -46,7 +46,6 @@ class AskedHub(Hub):
         return distinct(everywhere)
 
     def cursor(self, pane: str, on_done: OnDone[ScreenFacts]) -> None:
-        """Cursor and modes of *pane*."""
         self.submit(ask.screen_facts(pane), on_done)
 
     def keys(self, pane: str, data: bytes) -> None:

@@ -42,7 +42,6 @@ def idle_server(folder: Path) -> Iterator[TmuxServer]:
 
 @pytest.fixture
 def server(idle_server: TmuxServer) -> TmuxServer:
-    """A running server."""
     idle_server.start()
     return idle_server
 

@@ -46,7 +46,6 @@ class Ears:
         return value
 
     def rows(self, pane: str) -> list[str]:
-        """The rows of *pane* that are not empty."""
         return [row.decode() for row in self.hub.call(requests.capture(pane, ansi=False)) if row.strip()]
 
     def until_shown(self, pane: str, text: str) -> list[str]:

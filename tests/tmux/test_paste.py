@@ -42,7 +42,6 @@ class Recorded:
         ears.until_shown(self.pane, "ready")
 
     def paste(self, text: str) -> bytes:
-        """What arrived for *text*."""
         before = self.file.stat().st_size
         self.ears.hub.paste(self.pane, text)
 

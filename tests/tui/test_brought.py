@@ -20,7 +20,6 @@ def own() -> Paths:
 
 @pytest.fixture
 def brings(tmp_path: Path) -> FolderConfig:
-    """What the test's folder brings along."""
     (tmp_path / NAME).write_text('[agents.helper]\nprogram = "./helper"\n')
     local = look(tmp_path)
     assert local is not None

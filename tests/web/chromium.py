@@ -185,8 +185,6 @@ class Chromium:
 
 
 class Page:
-    """One tab."""
-
     def __init__(self, browser: Chromium, context: str, target: str, session: str) -> None:
         self.context = context
         self._browser, self._target, self._session = browser, target, session

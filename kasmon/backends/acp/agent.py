@@ -150,13 +150,11 @@ class AcpAgent:
             raise UnfitAgentError(what, hint=self._printed_output()) from error
 
     def _printed_output(self) -> str:
-        """Return what the agent printed outside its protocol."""
         printed = errors.cleaned(self._incoming.garbage.decode("utf-8", "replace"), self._environment.secrets)
         said = (("Its message:", self._child.last_words), ("It printed:", printed))
         return " ".join(f"{how} {words}" for how, words in said if words)
 
     async def _watch_end(self) -> None:
-        """Wait for its end, and report how it ended."""
         exited, over = asyncio.create_task(self._child.wait()), asyncio.create_task(self._transport.over.wait())
         await asyncio.wait([exited, over], return_when=asyncio.FIRST_COMPLETED)
         _, missing = await asyncio.wait([exited, over], timeout=LAST_S)
@@ -229,7 +227,6 @@ class AcpAgent:
         self._emit([*self._translator.ends(at, answer), *ended])
 
     def _outcome(self, answer: dict[str, Any], at: float) -> list[Event]:
-        """Return the events for a turn that the agent ended itself with *answer*."""
         if (end := build_turn_end(answer, at)) is not None:
             return [end]
         return [*self._translator.foreign.seen("stopReason", answer, at), TurnEnded(at=at)]

@@ -84,7 +84,6 @@ def text_of(block: Block) -> str:
 
 
 def texts(contents: Iterable[Content]) -> str:
-    """Return the text in *contents*."""
     return "\n".join(text_of(each.content) for each in contents if isinstance(each, ContentToolCallContent)).strip("\n")
 
 
@@ -94,7 +93,6 @@ def edits(contents: Iterable[Content]) -> list[FileEditToolCallContent]:
 
 
 def diff_of(edited: Sequence[FileEditToolCallContent], workdir: str) -> str:
-    """Return all of *edited* as one unified diff."""
     return "".join(unified(within(edit.path, workdir), _old(edit), _new(edit)) for edit in edited)
 
 
@@ -105,7 +103,6 @@ def within(path: str, workdir: str) -> str:
 
 
 def output_of(raw: Any) -> str:
-    """Return the output of a tool from its raw output."""
     if raw is None or isinstance(raw, str):
         return raw or ""
     if isinstance(raw, Mapping):

@@ -78,7 +78,6 @@ class ElicitationForms:
             self._settle(settled.call, settled.result)
 
     def withdraw(self, why: str, at: float) -> None:
-        """Withdraw all of them."""
         for call in list(self._results):
             self._withdraw(call, why, at)
 

@@ -69,7 +69,6 @@ def remove_twins(conversation: str, variables: Mapping[str, str]) -> None:
 
 
 def _files(conversation: str, variables: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the files in which gemini may store *conversation*, in any project."""
     home = variables.get("GEMINI_CLI_HOME") or variables.get("HOME")
     if home and conversation.replace("-", "").isalnum():
         chats = (Path(home) / ".gemini" / "tmp").glob(f"*/chats/session-*-{conversation[:SHORT_ID]}.json*")

@@ -65,7 +65,6 @@ class IncomingHandler:
         raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
 
     def record_garbage(self, line: bytes) -> None:
-        """Record that *line* is not a message."""
         self.garbage = self.garbage or line[:GARBAGE_BYTES]
         self._emit(self._translator.foreign.garbage(line, time.time()))
 
@@ -96,6 +95,5 @@ class IncomingHandler:
 
 
 def _kind(params: Any) -> object:
-    """Return the kind of update that *params* hold."""
     update = params.get("update") if isinstance(params, dict) else None
     return update.get("sessionUpdate") if isinstance(update, dict) else None

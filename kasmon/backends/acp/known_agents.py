@@ -30,8 +30,6 @@ class Quirk(StrEnum):
 
 
 class KnownAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one agent."""
-
     own: tuple[str, ...] = ()
     """Name prefixes of its own variables."""
     variables: dict[str, str] = {}
@@ -67,7 +65,6 @@ RUNNERS: Final = frozenset({"bun", "bunx", "node", "npx"})
 
 
 def known(argv: Sequence[str]) -> KnownAgent:
-    """Return what is known of the agent that *argv* runs."""
     return named(name_of(argv)) or STRANGER
 
 

@@ -121,7 +121,6 @@ class OpenRequests:
     def _ask(
         self, asked: RequestPermissionRequest, tool: AcpToolCall, number: RequestId
     ) -> permission_requests.AcpPermission:
-        """Return the request *number*, from all that is known of *tool*."""
         ask = permission_requests.ask(
             asked,
             tool,
@@ -169,7 +168,6 @@ class OpenRequests:
             self._emit([NoticeRaised(at=at, text=NOT_TOLD)])
 
     def withdraw(self, why: str, at: float) -> None:
-        """Withdraw all of them."""
         self.forms.withdraw(why, at)
         self._withdraw(list(self._waiting.values()), why, at)
 

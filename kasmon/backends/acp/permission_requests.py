@@ -148,7 +148,6 @@ def _of_kind(options: Sequence[PermissionOption], kind: str) -> list[PermissionO
 
 
 def _labels(options: Sequence[PermissionOption]) -> dict[str, str]:
-    """Return the unique labels of the options -> the agent's ids."""
     labels: dict[str, str] = {}
     for number, option in enumerate(options, 1):
         labels[option.name if option.name not in labels else f"{option.name} ({number})"] = option.option_id

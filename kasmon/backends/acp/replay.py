@@ -49,7 +49,6 @@ class ReplayedHistory:
         self._count_piece()
 
     async def wait_for_end(self) -> None:
-        """Return when the replay has ended."""
         while True:
             self._grew.clear()
             try:

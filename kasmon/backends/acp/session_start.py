@@ -28,8 +28,6 @@ NOT_THE_LAST_PROMPT: Final = "The agent's history of this conversation does not 
 
 
 class OpenConversation(NamedTuple):
-    """An open conversation."""
-
     id: str
     settings: AcpSettings
     proof: str = ""

@@ -45,7 +45,6 @@ class AcpSettings(NamedTuple):
         return self.model if setting == "model" else self.mode
 
     def chosen(self, setting: Setting, value: str) -> "AcpSettings":
-        """Return these settings with *value* chosen."""
         offer = self.offer(setting)
         if offer is None:
             return self

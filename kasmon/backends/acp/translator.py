@@ -290,7 +290,6 @@ def _plan(entries: Sequence[PlanEntry], at: float) -> PlanUpdated:
 
 
 def _kind(params: Any) -> str:
-    """Return the kind of update in *params*."""
     update = params.get("update") if isinstance(params, Mapping) else None
     kind = update.get("sessionUpdate") if isinstance(update, Mapping) else None
     return kind if isinstance(kind, str) else "without a kind"

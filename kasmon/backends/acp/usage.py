@@ -64,7 +64,6 @@ class UsageTotals(NamedTuple):
         return self._replace(input=missed[0] + took, output=missed[1] + gave, missed=missed)
 
     def told(self, at: float) -> UsageReported:
-        """Return the totals as an event."""
         return UsageReported(
             at=at, input=self.input, output=self.output, context=self.context, limit=self.limit, cost_usd=self.cost_usd
         )

@@ -189,7 +189,6 @@ class ClaudeAgent:
     async def _permit(
         self, _tool: str, _input: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
-        """Wait for the user's answer, and return it to the agent."""
         call = context.tool_use_id or ""
         try:
             reply = await self._reply(call)
@@ -200,11 +199,9 @@ class ClaudeAgent:
         return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
 
     def _reply(self, call: str) -> asyncio.Future[Reply]:
-        """Return the future reply to *call*, creating it if needed."""
         return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
 
     async def _handle_message(self, message: Table | UnparsedLine) -> None:
-        """Queue the events in *message*."""
         await self._event_queue.wait_for_space()
         before = await self._read_before(message)
         at = time.time()
@@ -259,7 +256,6 @@ class ClaudeAgent:
         await self._child.end(grace_s)
 
     async def _report_end(self) -> None:
-        """Once the agent has ended, report how."""
         await self._transport.silent.wait()
         await self._child.end(LINGER_S)
         at = time.time()

@@ -109,6 +109,5 @@ def environment(launch: Launch, variables: Mapping[str, str], sdk: str) -> dict[
 
 
 def config_folder(variables: Mapping[str, str]) -> str:
-    """Return the agent's config folder."""
     home = variables.get("HOME", "/")
     return variables.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")  # noqa: PTH118 - any text may stand there

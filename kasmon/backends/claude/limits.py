@@ -43,14 +43,12 @@ class LimitTracker:
         return () if self.is_reached else self._reach(amount(info, "resetsAt"), said, at)
 
     def end(self, at: float) -> tuple[Event, ...]:
-        """End the limit, if one was reached."""
         if not self.is_reached:
             return ()
         self.is_reached, self.until = False, None
         return (LimitLifted(at=at),)
 
     def end_if_passed(self, at: float) -> tuple[Event, ...]:
-        """End the limit if its time has passed at *at*."""
         return self.end(at) if self.until is not None and self.until <= at else ()
 
     def _reach(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:

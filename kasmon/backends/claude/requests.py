@@ -38,8 +38,6 @@ Reply: TypeAlias = AllowResult | DenyResult
 
 
 class _Call(msgspec.Struct):
-    """One call that waits for its answers."""
-
     input: Table
     open: dict[RequestId, Request]
     answers: dict[str, str]
@@ -47,8 +45,6 @@ class _Call(msgspec.Struct):
 
 
 class ClaudeAnswerOutcome(msgspec.Struct, frozen=True):
-    """What follows from an answer."""
-
     call: str
     reply: Reply | None
     """None while the call waits for other answers."""

@@ -24,7 +24,6 @@ class _Total(NamedTuple):
         return _Total(self.input + other.input, self.output + other.output, self.cost_usd + other.cost_usd)
 
     def beyond(self, other: "_Total") -> "_Total":
-        """Return the amounts in this that exceed *other*."""
         cost_usd = max(0.0, self.cost_usd - other.cost_usd)
         return _Total(max(0, self.input - other.input), max(0, self.output - other.output), cost_usd)
 

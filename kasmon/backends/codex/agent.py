@@ -233,7 +233,6 @@ class CodexAgent:
         await self._child.end(grace_s)
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
-        """Run *work* as a background task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finish_task)

@@ -169,7 +169,6 @@ def _approval(
 
 
 def _permissions(wanted: Table) -> list[str]:
-    """Return a description of each of the *wanted* permissions."""
     words = ["network access"] if at(wanted, "network", "enabled") else []
     entries = rows(wanted, "fileSystem", "entries")
     words += [f"{text(entry, 'access')} access to {_place(table(entry, 'path'))}" for entry in entries]

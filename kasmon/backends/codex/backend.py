@@ -30,8 +30,6 @@ NO_SERVER: Final = ("unrecognized subcommand", "unexpected argument", "No such c
 
 
 class CodexBackend:
-    """Opens codex."""
-
     name = "codex"
     abilities = Abilities(
         streams=True,

@@ -55,8 +55,6 @@ WITH_VALUE: Final = PASSED | set(THREAD) | {"--add-dir"}
 
 
 class CodexFlags(msgspec.Struct, frozen=True, kw_only=True):
-    """The converted flags."""
-
     arguments: tuple[str, ...]
     """For `codex app-server`."""
     thread: Table

@@ -45,7 +45,6 @@ class ItemTracker:
         return "" if thread == self._main else self._calls.get(thread, thread)
 
     def started(self, item: Table, thread: str, now: float) -> list[Event]:
-        """Apply item/started."""
         kind, call = text(item, "type"), text(item, "id")
         if kind in ("agentMessage", "reasoning"):
             self._leave_running(thread)
@@ -63,7 +62,6 @@ class ItemTracker:
         return []
 
     def allowed(self, call: str, now: float) -> list[Event]:
-        """Begin the item *call*, which was allowed."""
         item, thread = self._held.pop(call, ({}, ""))
         return self._begin(item, thread, now)
 
@@ -152,7 +150,6 @@ class ItemTracker:
         return [started]
 
     def _agent(self, item: Table, thread: str, now: float) -> list[Event]:
-        """Return the start or end of a sub-agent."""
         theirs, kind = text(item, "agentThreadId"), text(item, "kind")
         if kind == "started":
             self._calls[theirs] = text(item, "id")
@@ -164,7 +161,6 @@ class ItemTracker:
         return []
 
     def _forgotten(self, thread: str) -> list[str]:
-        """Remove and return the unfinished messages of *thread*."""
         written = [so_far for of, so_far in self._writing.values() if of == thread]
         self._writing = {call: (of, so_far) for call, (of, so_far) in self._writing.items() if of != thread}
         return written

@@ -32,7 +32,6 @@ class PendingPrompts:
         self._to_take_in.append(prompt)
 
     def forget(self, prompt: Prompt) -> None:
-        """Forget *prompt*, which codex rejected."""
         for waiting in (self._to_take_in, self._to_begin):
             if prompt in waiting:
                 waiting.remove(prompt)

@@ -14,8 +14,6 @@ QUESTION: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
 
 
 class CodexRequestContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The context of a call."""
-
     session: SessionId
     id: str
     """Prefix of the ids of its requests; unique for each call."""
@@ -25,7 +23,6 @@ class CodexRequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """The file changes of the item that it is about."""
 
     def request_id(self, n: int = 0) -> RequestId:
-        """Return the id of its *n*th request."""
         return RequestId(f"{self.id}.{n}")
 
 

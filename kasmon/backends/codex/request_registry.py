@@ -27,8 +27,6 @@ ELICITATION: Final = "mcpServer/elicitation/request"
 
 
 class CodexAnswerOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an answer."""
-
     call: CallId | None = None
     """The id of codex's call that is answered now; None while other questions of it are open."""
     thread: str = ""

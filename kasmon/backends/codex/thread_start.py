@@ -31,8 +31,6 @@ CUT: Final = 16 * 1024
 
 
 class CodexThread(msgspec.Struct, frozen=True, kw_only=True):
-    """An open thread."""
-
     thread: str
     response: Table
     proof: str = ""
@@ -134,7 +132,6 @@ async def _proof(transport: CodexTransport, thread: str, remembers: str) -> tupl
 
 
 async def _prompts(transport: CodexTransport, thread: str, turns: int) -> list[str]:
-    """Return the user's prompts in the last *turns* turns of *thread*, the last first."""
     asked = {"threadId": thread, "limit": turns, "sortDirection": "desc", "itemsView": "full"}
     try:
         history = await transport.call("thread/turns/list", asked)

@@ -39,14 +39,10 @@ class CodexMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableLine(msgspec.Struct, frozen=True):
-    """A line that is not a message."""
-
     raw: bytes
 
 
 class CallRefusedError(RefusedError):
-    """Codex answered a call with an error."""
-
     def __init__(self, method: str, said: str) -> None:
         self.said = said
         """Codex's own message."""
@@ -126,7 +122,6 @@ class CodexTransport:
                     waiting.set_exception(SessionEndedError(self._session))
 
     def _deliver(self, answer: Table) -> None:
-        """Deliver *answer* to the call that it belongs to."""
         method, waiting = self._calls.get(number(answer, "id") or 0, ("", None))
         if waiting is None or waiting.done():
             log.info("codex sent an unexpected answer: %r", answer.get("id"))

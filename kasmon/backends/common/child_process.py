@@ -311,7 +311,6 @@ def _add(line: bytearray, more: bytes, size: int) -> None:
 
 
 def _start_error(program: str, workdir: str, error: Exception) -> LaunchError:
-    """Return the error for *program*, which did not start."""
     if not os.path.isdir(workdir):  # noqa: PTH112 - any text may stand there
         return LaunchError(f"cannot start {program!r}: there is no folder {workdir!r}.", hint="Create it first.")
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)

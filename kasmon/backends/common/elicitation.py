@@ -38,8 +38,6 @@ class ElicitationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Call(msgspec.Struct):
-    """One call that waits for its answers."""
-
     requests: tuple[Request, ...]
     form: tuple[FormField, ...]
     chosen: dict[RequestId, Labels] = {}

@@ -22,8 +22,6 @@ MAXIMUM: Final = 100
 
 
 class FormField(msgspec.Struct, frozen=True, kw_only=True):
-    """One field, as a question."""
-
     name: str
     title: str
     description: str
@@ -105,7 +103,6 @@ def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _typed(kind: str, word: str, name: str) -> str | int | float:
-    """Return *word* as a value of type *kind*."""
     try:
         return int(word) if kind == "integer" else float(word) if kind == "number" else word
     except ValueError as error:

@@ -28,8 +28,6 @@ from kasmon.store.event_log import EventLog
 
 
 class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Factories for the parts of a sandbox."""
-
     tier: Callable[[SandboxPolicy], SandboxTier] = tiers.tier_of
     reach: Callable[[SandboxRuntime, str], GuestClient] = tiers.connect_guest
     points: Callable[[Paths, SessionId], CheckpointPoints] = tiers.checkpoint_store

@@ -50,7 +50,6 @@ class ThreadSafeEventQueue:
             raise SandboxError("the sandbox was not changed", "the command could not be logged")
 
     def show(self, said: Chunk | SecretsLearned) -> None:
-        """Add *said*, which is not an event."""
         self._put(_Entry(said))
 
     async def wait_read(self) -> None:

@@ -90,8 +90,6 @@ StartTask = Callable[[Coroutine[Any, Any, Value]], asyncio.Task[Value]]
 
 
 class InterpreterRuns:
-    """The runs of one session."""
-
     def __init__(
         self,
         launch: Launch,

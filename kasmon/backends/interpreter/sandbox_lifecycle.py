@@ -162,7 +162,6 @@ class InterpreterLifecycle:
             )
 
     def check_due(self) -> None:
-        """Check again what is due."""
         self._changed.set()
 
     async def end(self, why: str) -> None:

@@ -116,7 +116,6 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
 
 
 def _root(folder: Path) -> Path | None:
-    """Return the root of the repository or worktree that contains *folder*."""
     return next((place for place in upwards(folder) if (place / ".git").exists()), None)
 
 
@@ -136,7 +135,6 @@ def _main_repository(root: Path) -> Path | None:
 
 
 def _own_folders(variables: Mapping[str, str]) -> tuple[Path, Path]:
-    """Return the folder of the user's own settings, and its default."""
     usual = Path(variables.get("HOME", "/")) / ".claude"
     return Path(variables.get("CLAUDE_CONFIG_DIR") or usual), usual
 

@@ -418,8 +418,6 @@ class TmuxAgent(PaneListener):
 
 
 class _SilentObserver:
-    """An entry observer that records nothing."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 

@@ -14,8 +14,6 @@ from kasmon.paths import Paths
 
 
 class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent's sandbox."""
-
     home: Path
     """The host path of its home folder."""
     notes: Path

@@ -66,7 +66,6 @@ class PaneListeners:
 
     @property
     def is_loop_thread(self) -> bool:
-        """Whether this is the loop's thread."""
         return threading.get_ident() == self._thread
 
     def report_missed(self) -> None:

@@ -49,7 +49,6 @@ class ServerConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is open."""
         return self._is_open
 
     @property
@@ -240,8 +239,6 @@ class ServerConnection:
 
 
 def _settle_with(future: asyncio.Future[Answer]) -> OnDone[Answer]:
-    """Return a callback that settles *future* with an answer or its error."""
-
     def settle(answer: Answer | KasmonError) -> None:
         if future.done():
             return

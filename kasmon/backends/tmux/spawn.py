@@ -32,8 +32,6 @@ VARIABLES: Final = "pane.env"
 
 
 class SpawnedAgent(msgspec.Struct, frozen=True):
-    """An agent that was started in a pane."""
-
     pane: CreatedPane
     process: ProcessIdentity | None
     """None if it ended before it was identified."""

@@ -100,7 +100,6 @@ def _answer(line: bytes, number: int) -> Message | None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program and its child processes."""
     with process:
         family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
         assert process.stdin is not None

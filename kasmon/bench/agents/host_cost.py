@@ -39,8 +39,6 @@ FactT = TypeVar("FactT", bound=Event)
 
 
 class BenchSession(msgspec.Struct, frozen=True):
-    """A running session."""
-
     start_ms: float
     limit_ms: float
     """The agent's own time to open a conversation over a pipe; for the scripted agent, the time of a bare Python."""

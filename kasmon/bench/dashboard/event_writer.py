@@ -35,7 +35,6 @@ def talk(sessions: Sequence[SessionId], rate_hz: float) -> None:
 
 
 def _story(*, stamps: bool) -> Iterator[Event]:
-    """Yield one session's events, each created when requested."""
     for number in itertools.count():
         stamp = f"T{time.monotonic_ns()}T" if stamps else "No stamp"
         yield MessageWritten(

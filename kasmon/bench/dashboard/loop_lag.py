@@ -20,8 +20,6 @@ STEP_S = 0.01
 
 
 class ProbedKasmon(Kasmon):
-    """The dashboard with the probe."""
-
     def __init__(self, file: Path) -> None:
         super().__init__(gateway=LiveGateway(places()), driver_class=TapDriver)
         self._file = file

@@ -58,7 +58,6 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Return the figures as a text table."""
     rows = [("what", "measured", "limit in the same run", "held against", "target", "")]
     for f in figures:
         limit = f"{f.limit:.1f} {f.unit} {f.limit_name}" if f.limit is not None else ""

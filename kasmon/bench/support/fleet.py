@@ -62,7 +62,6 @@ def create_sessions(paths: Paths, count: int, *, alive: int | None = None) -> It
 
 
 def session_id(number: int) -> SessionId:
-    """Return a session id that is unique to *number*."""
     text = ""
     for _ in range(7):
         number, rest = divmod(number, 26)

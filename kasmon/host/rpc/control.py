@@ -77,7 +77,6 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_frame(kind: int, payload: bytes = b"") -> bytes:
-    """Return one control frame."""
     return HEADER.pack(MAGIC, kind, 0, len(payload)) + payload
 
 

@@ -6,5 +6,4 @@ from kasmon.model.task import declared
 
 
 def said(frame: ReportContext, at: float) -> ContextReported:
-    """Return the event that *frame* reports."""
     return declared(frame.waiting, frame.done, at)

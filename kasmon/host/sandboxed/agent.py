@@ -33,8 +33,6 @@ async def _nobody() -> bool:
 
 
 class SandboxedAgent:
-    """The agent of *launch*, in its sandbox."""
-
     def __init__(
         self,
         places: Paths,
@@ -66,7 +64,6 @@ class SandboxedAgent:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets that it was given."""
         return sandboxed_agent.secrets_of(self._launch.session)
 
     def begin(self, front: int, *, is_new: bool = True) -> None:
@@ -145,7 +142,6 @@ class SandboxedAgent:
             self._log_writer.note(said(frame, time.time()))
 
     def _read_reports(self) -> list[ContextNote]:
-        """Return the reports from the sandbox since the last call."""
         return self._notes.new(sandboxed_agent.notes_of(self._places, self._launch.session))
 
     def _remove_sandbox(self) -> tuple[str, ...]:

@@ -53,7 +53,6 @@ def _is_gone(places: Paths, server: str) -> bool:
 
 
 def _renamed(places: Paths, session: SessionId, name: str) -> str:
-    """Return the current name of *session*, first called *name*."""
     try:
         for event, _ in EventLog(places.fleet_log).read():
             if isinstance(event, SessionRenamed) and event.session == session:

@@ -88,7 +88,6 @@ class SandboxTransitions:
         return sandboxed_agent.pause(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
 
     def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
-        """Return *runtime* with the front process recorded before."""
         known = self.housing.runtime
         return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
 
@@ -127,7 +126,6 @@ class SandboxTransitions:
             await self._wake(runtime, before)
 
     async def _wake(self, runtime: SandboxRuntime, before: SandboxState) -> SandboxRuntime:
-        """Resume it and return its runtime."""
         slept = PauseResult(held=before.held, snapshot=before.snapshot) if before.phase is SandboxPhase.PAUSED else None
         try:
             resumed = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime, slept)

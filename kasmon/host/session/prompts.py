@@ -185,7 +185,6 @@ class Prompts:
         self._changed.set()
 
     def _end(self, receipt: Receipt, event: TurnEnded) -> Receipt:
-        """Return *receipt* after its turn ended by *event*."""
         if event.reason in ("error", "limit"):
             return self._step(receipt, R.FAILED, event.error or (LIMITED if event.reason == "limit" else event.reason))
         return self._step(receipt, R.FINISHED, "" if event.reason == "done" else event.error or event.reason)
@@ -206,7 +205,6 @@ class Prompts:
         self._changed.set()
 
     def _why_unsure(self, receipt: Receipt) -> str:
-        """Return why it is unknown which turn carried the prompt of *receipt*."""
         return NO_TURN
 
     def _mark_passed_over(self, begins: ReceiptId) -> None:
@@ -285,7 +283,6 @@ class Prompts:
         return self._move(msgspec.structs.replace(receipt, reason=reason), prompt)
 
     def _submitted(self, receipt: Receipt, reason: str = "", *, was_idle: bool) -> Receipt:
-        """Return the receipt after the agent accepted the prompt."""
         now = self._now(receipt)
         if now.state is R.TYPED:
             now = self._step(now, R.SUBMITTED, reason)
@@ -311,7 +308,6 @@ class Prompts:
         self._expecting = asyncio.get_running_loop().call_later(BEGIN_S, self._handle_missing_turn)
 
     def _handle_missing_turn(self) -> None:
-        """Handle that no turn began in time."""
         self._mark_unsure({receipt.id for receipt in self._in(*ON_THE_WAY)})
         self._stop_expecting()
 
@@ -361,7 +357,6 @@ class Prompts:
         )
 
     def _as_sent(self, text: str) -> str:
-        """Return *text* as the agent gets it."""
         return text
 
     def _stepped(self, receipt: Receipt, state: ReceiptState, reason: str = "") -> Receipt:

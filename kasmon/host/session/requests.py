@@ -32,8 +32,6 @@ class AcceptedAnswer(NamedTuple):
 
 
 class OpenRequest(NamedTuple):
-    """An open request."""
-
     request: Request
     """As in the log."""
     asked: Request

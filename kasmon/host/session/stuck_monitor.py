@@ -83,5 +83,4 @@ def rest_s(state: SessionState, pause_s: float) -> float:
 
 
 def limits_of(limits: Limits) -> StuckLimits:
-    """Return the limits in the config."""
     return StuckLimits(after_s=limits.stuck_after_minutes * 60, calls=limits.stuck_after_calls)

@@ -300,7 +300,6 @@ class TmuxHost:
         return self._terminals.get(session) or self._terminal(session)
 
     def _adopted(self) -> dict[tuple[str, str], str]:
-        """Return the adopted sessions, by socket and pane."""
         return {
             place: id_ for id_, terminal in self._terminals.items() if (place := terminal.foreign_place) is not None
         }

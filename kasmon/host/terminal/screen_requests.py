@@ -25,7 +25,6 @@ class ScreenRequestRules(SessionRules):
     """Standing rules neither answer nor extend a request on a screen: they match tools, not menus."""
 
     def offered(self, request: Request) -> Request:
-        """Return *request* unchanged."""
         return request
 
 

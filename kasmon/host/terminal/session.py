@@ -120,7 +120,6 @@ class TerminalSession:
 
     @property
     def backend(self) -> TmuxBackend:
-        """The backend of its pane."""
         return self._backend
 
     @property

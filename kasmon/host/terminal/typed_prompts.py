@@ -342,8 +342,6 @@ class TypedPrompts(Prompts):
         return receipt
 
     def _follow(self, receipt: Receipt, completion: CommandCompletion) -> None:
-        """Finish *receipt*, of a command in a shell, with the command's result."""
-
         async def follow() -> None:
             ended = await completion.ended()
             self._running.pop(receipt.id)
@@ -436,7 +434,6 @@ class TypedPrompts(Prompts):
         return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
 
     def _receipt_in_typing(self) -> Receipt | None:
-        """Return the receipt of the prompt being typed."""
         return next((known for known in self._in(ReceiptState.TYPED) if known.id == self._being_typed), None)
 
     def _finish_sending(self, sending: asyncio.Task[Receipt]) -> None:
@@ -452,8 +449,6 @@ class TypedPrompts(Prompts):
 
 
 class _Entry:
-    """One prompt while it is typed."""
-
     def __init__(self, prompts: TypedPrompts, log_writer: LogWriter, prompt: Prompt, waiting: Receipt | None) -> None:
         self.receipt: Receipt | None = None
         """The prompt's receipt, from the moment before its first character."""

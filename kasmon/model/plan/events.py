@@ -96,8 +96,6 @@ class TaskChecking(BaseEvent, frozen=True, kw_only=True, tag="task.checking"):
 
 
 class TaskChecked(BaseEvent, frozen=True, kw_only=True, tag="task.checked"):
-    """Its check ran."""
-
     task: str
     attempt: int
     ok: bool
@@ -118,8 +116,6 @@ class TaskDone(BaseEvent, frozen=True, kw_only=True, tag="task.done"):
 
 
 class TaskFailed(BaseEvent, frozen=True, kw_only=True, tag="task.failed"):
-    """This attempt failed."""
-
     task: str
     attempt: int
     why: str
@@ -128,8 +124,6 @@ class TaskFailed(BaseEvent, frozen=True, kw_only=True, tag="task.failed"):
 
 
 class PlanEnded(BaseEvent, frozen=True, kw_only=True, tag="plan.ended"):
-    """The plan is over."""
-
     outcome: Literal["done", "claimed", "failed", "aborted"]
     """`claimed`: all is done, some of it only reported by an agent."""
     why: str = ""

@@ -25,8 +25,6 @@ GIT_LOCAL: Final = frozenset(
 
 
 class PlanFault(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault in a plan's file, and its line."""
-
     line: int
     """Counted from 1; 0 if it concerns the whole file."""
     why: str
@@ -135,7 +133,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waves(self) -> int:
-        """The number of waves."""
         return max((task.wave for task in self.tasks), default=0)
 
 

@@ -24,8 +24,6 @@ from kasmon.model.plan.plan import Plan, Task, agent_of
 
 
 class TaskState(StrEnum):
-    """The state of a task."""
-
     WAITING = "waiting"
     RUNNING = "running"
     CLAIMED = "claimed"
@@ -90,8 +88,6 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One plan's run."""
-
     plan: str = ""
     name: str = ""
     file: str = ""

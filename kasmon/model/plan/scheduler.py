@@ -44,8 +44,6 @@ class ClaimTask(NamedTuple):
 
 
 class CheckTask(NamedTuple):
-    """Run the check of *task*."""
-
     task: Task
     attempt: int
 
@@ -66,8 +64,6 @@ class EndTaskSession(NamedTuple):
 
 
 class FinishPlan(NamedTuple):
-    """The plan is over."""
-
     outcome: Literal["done", "claimed", "failed", "aborted"]
     why: str
 
@@ -312,7 +308,6 @@ def _finished(plan: Plan, run: PlanRun, asks: str) -> FinishPlan | None:
 
 
 def _given_up(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> NextSteps:
-    """End all sessions of an aborted plan, then the plan."""
     return NextSteps(_ends(plan, run, sessions) or (FinishPlan("aborted", "aborted by user"),), {})
 
 

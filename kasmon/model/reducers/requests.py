@@ -23,7 +23,6 @@ def opened(session: Session, request: Request) -> Session:
 
 
 def answered(session: Session, event: RequestAnswered) -> Session:
-    """Return *session* with the request closed that *event* answers."""
     closed = ClosedRequest(
         id=event.request,
         decision=event.decision,

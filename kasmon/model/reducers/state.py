@@ -62,7 +62,6 @@ _UNMOVED: Final[dict[type[BaseEvent], frozenset[SessionState]]] = {
 
 
 def update_state(before: Session, after: Session, event: Event) -> Session:
-    """Return *after* with the state that follows from *event*."""
     state, source, why, asking = before.state, before.source, before.unsure_why, after.asking
     if isinstance(event, SessionEnded):
         state, source, why, asking = S.ENDED, "exit", None, None

@@ -24,8 +24,6 @@ class SnapshotMaker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a snapshot."""
-
     name: str
     size_bytes: int
     sha256: str
@@ -55,7 +53,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """Its size on disk."""
         return sum(part.size_bytes for part in self.parts)
 
 
@@ -75,8 +72,6 @@ class SnapshotVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForkOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sandbox of a forked session started from."""
-
     source: SessionId
     """The session that it was copied from."""
     name: str

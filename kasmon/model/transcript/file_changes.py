@@ -16,8 +16,6 @@ Cell: TypeAlias = tuple[str, Span]
 
 
 class FileChange(NamedTuple):
-    """The change of one file in a diff."""
-
     name: str
     lines: tuple[str, ...]
     """From the first hunk on; a description if there is none (a binary file, a mode)."""

@@ -107,7 +107,6 @@ def _add(tree: list[int], at: int, value: int) -> None:
 
 
 def _lengthen(tree: list[int], more: int) -> None:
-    """Append *more* zeros."""
     old = len(tree) - 1
     tree += [0] * more
     at = old + (old & -old)
@@ -117,7 +116,6 @@ def _lengthen(tree: list[int], more: int) -> None:
 
 
 def _before(tree: list[int], at: int) -> int:
-    """Return the sum of the first *at* values."""
     total = 0
     while at > 0:
         total += tree[at]

@@ -124,7 +124,6 @@ def marked(line: TextLine, words: CaseFoldedText) -> TextLine:
 
 
 def _showing(rows: list[TextLine], words: CaseFoldedText) -> list[int]:
-    """Return the rows that show the text, or its beginning if it continues in the next row."""
     texts = [row.text.casefold().rstrip() for row in rows]
     shown = [number for number, text in enumerate(texts) if words in text]
     if shown or len(words) < 2:
@@ -160,5 +159,4 @@ def _words(event: Event) -> str:
 
 @cache
 def _fields(kind: type[Event]) -> tuple[str, ...]:
-    """Return those of FIELDS that such events have."""
     return tuple(field for field in FIELDS if field in kind.__struct_fields__)

@@ -57,5 +57,4 @@ def _grams(text: str, ignores_case: bool) -> tuple[str, ...]:
 
 
 def _is_plain(character: str) -> bool:
-    """Whether its case is unambiguous."""
     return character.isascii() or character.lower() == character == character.upper()

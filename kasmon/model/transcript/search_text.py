@@ -38,8 +38,6 @@ CUT: Final = re.compile(r"\n… [\d,]+ more characters, blob [0-9a-f]{64}\Z")
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One line with a match."""
-
     session: SessionId
     at: float
     """When it was written or printed, in seconds since the epoch."""
@@ -104,7 +102,6 @@ def _texts(event: Event, in_terminal: bool) -> list[tuple[What, str]]:
 
 
 def _called(event: ToolStarted) -> str:
-    """Return the tool, the title and the input of a call."""
     try:
         given = [text for text in _leaves(msgspec.json.decode(event.input)) if text != event.title]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

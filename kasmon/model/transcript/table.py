@@ -99,7 +99,6 @@ def _row(row: Row, columns: Sequence[TableColumn], margin: Margin) -> list[TextL
 
 
 def _set(spans: tuple[Span, ...], column: TableColumn) -> tuple[Span, ...]:
-    """Return *spans*, padded on the sides that the column defines."""
     missing = max(0, column.width - sum(cells(text) for text, _ in spans))
     before = 0 if not column.left else missing // 2 if column.right else missing
     return ((" " * before, Token.TEXT), *spans, (" " * (missing - before), Token.TEXT))

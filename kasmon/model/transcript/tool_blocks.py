@@ -156,7 +156,6 @@ def result(finished: ToolFinished, look: TranscriptStyle) -> list[TextLine]:
 
 
 def _folded(lines: int, most: int, look: TranscriptStyle) -> int:
-    """Return how many of *lines* lines are drawn."""
     return lines if not look.fold or lines <= most + 1 else most
 
 

@@ -58,8 +58,6 @@ class RetainedCheckpoint(Protocol):
 
 
 class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a restore."""
-
     checkpoint: CheckpointRecord
     undo: str = ""
     """The checkpoint of what was there before; empty where that could not be stored."""

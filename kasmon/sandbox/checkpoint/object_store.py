@@ -221,7 +221,6 @@ def _lines(files: Mapping[str, ManifestEntry]) -> Iterator[bytes]:
 
 
 def _quoted(path: str) -> bytes:
-    """Return *path* in git's own quoting, for any bytes in it."""
     odd = (*range(0x20), *b'"\\')
     inner = b"".join(b"\\%03o" % byte if byte in odd else bytes((byte,)) for byte in os.fsencode(path))
     return b'"' + inner + b'"'

@@ -61,7 +61,6 @@ class CheckpointRecords:
             raise SandboxError("the checkpoints of this session cannot be read", str(error)) from error
 
     def write(self, records: CheckpointList) -> None:
-        """Replace all records by *records*."""
         write_private(self.folder / "checkpoints.json", msgspec.json.encode(records))
 
     def put(self, kind: str, content: bytes) -> str:

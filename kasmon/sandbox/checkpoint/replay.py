@@ -18,8 +18,6 @@ _CUT: Final = re.compile(r"… [0-9,]+ more characters, blob ([0-9a-f]{64})\Z")
 
 
 class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of code."""
-
     at: float
     """When it started."""
     interpreter: Interpreter

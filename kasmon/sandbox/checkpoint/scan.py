@@ -31,15 +31,11 @@ class ScanBounds(NamedTuple):
 
 
 class SkippedFiles(NamedTuple):
-    """A path that is not stored, and why."""
-
     path: str
     why: str
 
 
 class FolderScan(NamedTuple):
-    """Result of a scan of a folder."""
-
     files: dict[str, ManifestEntry]
     left: list[SkippedFiles]
 

@@ -69,7 +69,6 @@ def apply_mode(handle: int, mode: int, owner: tuple[int, int] | None) -> None:
 def _write_file(
     above: int, name: str, each: ManifestEntry, pieces: Iterator[bytes], owner: tuple[int, int] | None
 ) -> None:
-    """Write the file *name* into the folder open at *above*."""
     assert each.kind == FILE
     handle = os.open(name, _NEW, 0o600, dir_fd=above)
     try:

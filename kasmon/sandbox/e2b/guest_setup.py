@@ -179,7 +179,6 @@ def run_command(
 
 
 def _pack_guest() -> bytes:
-    """Return the guest package's files as a tar."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for path in sorted(Path(next(iter(kasmon.sandbox.guest.__path__))).iterdir()):

@@ -12,8 +12,6 @@ from kasmon.sandbox.network.allowlist import allowlist
 
 
 class E2bRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one session's sandbox."""
-
     attempt: str
     """Idempotency key, by which the service recognizes a repeated creation."""
     runtime: SandboxRuntime | None = None

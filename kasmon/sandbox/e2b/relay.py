@@ -276,7 +276,6 @@ class _CallerConnection:
 
 
 def _add_hint(frame: bytes, more: str) -> bytes:
-    """Return the answer in *frame*, with *more* added to its hint."""
     answer = msgspec.json.decode(frame) if more else None
     if not isinstance(answer, dict) or answer.get("type") == "answer":
         return frame
@@ -284,7 +283,6 @@ def _add_hint(frame: bytes, more: str) -> bytes:
 
 
 def way(settings: Mapping[str, Any]) -> RelayedSandbox:
-    """Return the relay for the configuration *settings*."""
     return RelayedSandbox(settings)
 
 

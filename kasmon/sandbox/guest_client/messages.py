@@ -9,8 +9,6 @@ from kasmon.sandbox.guest_client.protocol import InterpretersState
 
 
 class InterpreterStatus(msgspec.Struct, frozen=True):
-    """Status of one interpreter."""
-
     pid: int = 0
     """0: not running; it is started at its next turn."""
     starts: int = 0
@@ -20,8 +18,6 @@ class InterpreterStatus(msgspec.Struct, frozen=True):
 
 
 class ServiceStatus(msgspec.Struct, frozen=True):
-    """Status of a service."""
-
     pid: int = 0
     ended: str = ""
     """How it ended; empty while it runs."""

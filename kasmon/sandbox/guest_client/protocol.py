@@ -14,8 +14,6 @@ Output: TypeAlias = Callable[[str, str], None]
 
 
 class InterruptResult(StrEnum):
-    """The reaction to an interrupt."""
-
     INTERRUPTED = "interrupted"
     ENDED = "ended"
     """The interpreter ended."""
@@ -94,8 +92,6 @@ class GuestClient(Protocol):
 
 
 class CheckpointPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint, as its store returns it."""
-
     id: str
     commit: str = ""
     size_bytes: int = 0

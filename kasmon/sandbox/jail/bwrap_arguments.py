@@ -125,7 +125,6 @@ def _etc(things: str) -> list[str]:
 
 
 def _build_tmpfs(target: str, mode: str, limit_bytes: int) -> list[str]:
-    """Return the arguments of a tmpfs that can hold *limit_bytes*."""
     return ["--perms", mode, "--size", str(limit_bytes), "--tmpfs", target]
 
 

@@ -128,14 +128,12 @@ def find_group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
 
 
 def _controllers(folder: Path) -> list[str]:
-    """Return the controllers that groups in *folder* can use."""
     with contextlib.suppress(OSError):
         return [name for name in (folder / "cgroup.subtree_control").read_text().split() if name in HOLDING]
     return []
 
 
 def _write(file: Path, text: str) -> None:
-    """Write *text* to a kernel file."""
     handle = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(handle, text.encode())

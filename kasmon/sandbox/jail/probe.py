@@ -94,7 +94,6 @@ def how_to_allow(settings: Path = SETTINGS) -> str:
 
 @functools.cache
 def _runs_inside() -> bool:
-    """Whether this machine has the Python that runs inside."""
     asks = f"import sys; sys.exit(sys.version_info < (3, {PYTHON_MINOR}))"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return not subprocess.run([PYTHON, "-I", "-S", "-c", asks], capture_output=True, timeout=10, env={}).returncode
@@ -117,6 +116,5 @@ def read_version(program: str) -> tuple[int, ...] | None:
 
 
 def find_install_command(package: str) -> str:
-    """Return the command that installs *package*."""
     line = next((line for manager, line in MANAGERS.items() if shutil.which(manager)), "")
     return f"`{line.format(package)}`" if line else f"the package {package}"

@@ -66,7 +66,6 @@ class ManagedSandbox:
 
     @property
     def phase(self) -> SandboxPhase:
-        """Its phase, by its events."""
         return self.journal.housing.phase
 
     @property

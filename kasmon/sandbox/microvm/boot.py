@@ -166,7 +166,6 @@ def _listener(path: Path) -> Iterator[socket.socket]:
 
 
 def _read_available(stream: socket.socket) -> bytes:
-    """Return what has arrived on *stream* so far."""
     heard = b""
     stream.setblocking(False)
     with contextlib.suppress(OSError):

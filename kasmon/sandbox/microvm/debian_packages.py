@@ -36,8 +36,6 @@ MERGED: Final = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 
 class DebianPackage(NamedTuple):
-    """A package and its file."""
-
     name: str
     version: str
     path: Path
@@ -178,7 +176,6 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Non
 
 
 def _move_below_usr(name: str) -> str:
-    """Return *name* below /usr, as on current systems."""
     parts = PurePosixPath(name).parts
     return (
         str(PurePosixPath("usr", *parts)) if parts and parts[0] in MERGED else str(PurePosixPath(*parts)) * bool(parts)

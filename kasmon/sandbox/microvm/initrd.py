@@ -23,11 +23,9 @@ class CpioArchive:
         self._number = 0
 
     def add_folder(self, name: str, mode: int = 0o755) -> None:
-        """Add a folder."""
         self._add(name, stat.S_IFDIR | mode, b"")
 
     def add_file(self, name: str, content: bytes, mode: int = 0o644) -> None:
-        """Add a regular file."""
         self._add(name, stat.S_IFREG | mode, content)
 
     def link(self, name: str, target: str) -> None:
@@ -35,7 +33,6 @@ class CpioArchive:
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
     def add_device(self, name: str, major: int, minor: int, mode: int = 0o600) -> None:
-        """Add a character device."""
         self._add(name, stat.S_IFCHR | mode, b"", major, minor)
 
     def whole(self) -> bytes:

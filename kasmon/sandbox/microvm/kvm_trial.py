@@ -24,8 +24,6 @@ LEAST_S: Final = 3.0
 
 
 class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """The result."""
-
     on: str
     """The identity of the machine (`identity`)."""
     at: float

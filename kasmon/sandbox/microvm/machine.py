@@ -382,7 +382,6 @@ class MicroVm:
             proxy_control.bind_to_process(self._gate(policy), pid)
 
     def _set_proxy_variables(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
-        """Set the proxy variables in a running sandbox."""
         inside = GuestChannel(runtime.socket)
         try:
             inside.surround(proxy_control.add_proxy_variables({}, policy.hosts))

@@ -104,7 +104,6 @@ def path_inside(path: str, programs: Sequence[str]) -> str:
 
 
 def path_on_disk(part: str, number: int) -> str:
-    """Return the path on the disk of *part*, which has that *number*."""
     return f"{number}/{Path(part).name}"
 
 

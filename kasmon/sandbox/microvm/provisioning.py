@@ -143,13 +143,11 @@ class VmProvisioning:
 
     @property
     def disks(self) -> ProgramDisks:
-        """The disks with this machine's programs."""
         return ProgramDisks(self.image_folder.parent / "machines" / "programs")
 
     # Warm machines.
 
     def stock(self, size: str) -> WarmPool:
-        """Return the warm pool of a size."""
         return WarmPool(self.image_folder.parent / "machines", SIZES[size])
 
     def warm(self, policy: SandboxPolicy, warmed: WarmUp) -> Snapshot:
@@ -248,7 +246,6 @@ class VmProvisioning:
         return ()
 
     def _code(self) -> HostEndCode:
-        """Return the code of host ends, readable for the machines' user."""
         return HostEndCode(self._line.things() / "opt", self.ground.things() / "opt")
 
     def require_runtime(self, vm_files: VmFiles, notices: tuple[str, ...] = ()) -> SandboxRuntime:

@@ -76,7 +76,6 @@ def build_command_line(program: str, handles: OpenFiles, size: SandboxSize, *, a
 
 
 def memory_mib(size: SandboxSize) -> int:
-    """Return the memory of a machine of *size*, in MiB."""
     return size.memory_bytes // MIB
 
 

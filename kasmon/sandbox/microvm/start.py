@@ -52,7 +52,6 @@ class HostEndConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def every(self) -> tuple[int, ...]:
-        """The descriptors."""
         return (self.listen, self.control, self.ports, self.lock, *self.trees.values())
 
 
@@ -123,7 +122,6 @@ def new_log() -> int:
 
 
 def read_last_log_line(log: int) -> str:
-    """Return the last line in the log."""
     return last_line(os.pread(log, LOG_BYTES, 0))
 
 

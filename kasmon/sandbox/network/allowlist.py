@@ -33,8 +33,6 @@ _HIDING: Final = (ipaddress.IPv6Network("2001::/32"), ipaddress.IPv6Network("64:
 
 
 class AllowlistEntry(NamedTuple):
-    """One entry of the allowlist."""
-
     name: str
     """A host; for `*.DOMAIN` the domain with its leading dot."""
     port: int = 0

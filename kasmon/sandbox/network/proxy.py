@@ -151,7 +151,6 @@ class EgressProxy:
             raise
 
     def _serve_client(self, tunnel: ProxyTunnel) -> None:
-        """Serve one connection to its end."""
         try:
             self._handle_request(tunnel)
         except UnsupportedRequestError as error:

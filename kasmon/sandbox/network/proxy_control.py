@@ -73,8 +73,6 @@ def add_proxy_variables(variables: Mapping[str, str], hosts: Sequence[str]) -> d
 
 
 class EgressProxyHandle(msgspec.Struct, frozen=True, kw_only=True):
-    """A running proxy."""
-
     folder: str
     pid: int
     started: float

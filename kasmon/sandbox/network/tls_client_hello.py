@@ -12,8 +12,6 @@ ENCRYPTED: Final = 0xFE0D
 
 
 class TlsClientHello(NamedTuple):
-    """The parsed hello."""
-
     name: str
     """The requested server name; empty if there is none."""
     encrypted: bool
@@ -91,7 +89,6 @@ def _parse_hello(body: bytes) -> TlsClientHello:
 
 
 def _parse_server_name(field: bytes) -> str:
-    """Return the single host name in the list *field*."""
     outer = _Reader(field)
     names = _Reader(outer.block(2))
     kind, name = names.number(1), names.block(2)

@@ -78,7 +78,6 @@ class FolderSync:
         copied.record_files(copied._scan() if self.changes() is None else {})
 
     def record_files(self, now: Files) -> None:
-        """Record that the sandbox has *now*."""
         self._record(now)
 
     def takes(self, reply: str | bytes) -> tuple[str, ...]:

@@ -140,7 +140,6 @@ def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":
 
 
 def serve() -> None:
-    """Run the relay."""
     config = json.loads(sys.stdin.readline())
     transport: RelayTransport = import_module(config["way"]).way(config)
     listening = socket.socket(fileno=config["listening"])

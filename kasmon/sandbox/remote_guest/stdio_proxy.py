@@ -154,7 +154,6 @@ class StdioProxy:
                 self._read_stdin()
 
     def _read_stdin(self) -> None:
-        """Read from stdin and pass it on."""
         try:
             data = os.read(0, BLOCK_BYTES)
         except OSError:

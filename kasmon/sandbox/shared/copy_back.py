@@ -101,7 +101,6 @@ def _digest(top: int, path: str, each: ManifestEntry) -> str:
 
 
 def _parents_of(path: str) -> list[str]:
-    """Return the folders that contain *path*."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 

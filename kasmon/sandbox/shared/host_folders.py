@@ -118,7 +118,6 @@ class HostFolders:
         return OF_ROOT / hashlib.sha256(os.fsencode(self.places.state)).hexdigest()[:16]
 
     def of(self, session: SessionId) -> Path:
-        """Return the folder of one session's jail."""
         return self.base / session
 
     def home(self, session: SessionId) -> Path:

@@ -69,7 +69,6 @@ class SnapshotStore:
             return None
 
     def path(self, snapshot: Snapshot, part: str) -> Path:
-        """Return the path of *part* of *snapshot*."""
         return self.folder / snapshot.id / part
 
     @contextlib.contextmanager
@@ -217,7 +216,6 @@ class SnapshotStore:
         _sync(self.folder)
 
     def _sweep(self) -> None:
-        """Remove all but the current snapshot."""
         current = self._state().current
         with contextlib.suppress(FileNotFoundError):
             for path in self.folder.iterdir():

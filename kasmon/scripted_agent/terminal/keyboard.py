@@ -50,7 +50,6 @@ class Keyboard:
         return self._pending.startswith(b"\x1b") and not self._pending.startswith(PASTE_BEGINS)
 
     def feed(self, data: bytes) -> Iterator[Key]:
-        """Yield the keys that *data* completes."""
         self._pending += data
         while self._pending:
             taken = self._take()

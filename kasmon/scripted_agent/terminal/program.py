@@ -216,7 +216,6 @@ class Program:
             self._transcript.add(answered)
 
     def _open_menu(self) -> ScriptedMenu | None:
-        """Return the menu of the oldest open request."""
         request = next(iter(self._actor.open.values()), None)
         if request is None:
             self._menu = None

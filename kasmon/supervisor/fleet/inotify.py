@@ -23,8 +23,6 @@ HEAD: Final = struct.Struct("iIII")
 
 
 class InotifyEvent(NamedTuple):
-    """One reported event."""
-
     watch: int
     """The number that `add` returned; -1 for events lost to a queue overflow."""
     mask: int

@@ -148,6 +148,5 @@ def _merge(path: Path, branches: Sequence[str], branch: str, commit: str) -> Non
 
 
 def _conflicts(path: Path) -> tuple[str, ...]:
-    """Return the files with merge conflicts."""
     output = git(path, "diff", "--name-only", "--diff-filter=U", "--no-renames", "-z").split("\0")
     return tuple(sorted({name for name in output if name}))

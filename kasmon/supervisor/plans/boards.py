@@ -126,8 +126,6 @@ class PlanBoards:
 
 
 class _Files:
-    """The plan files of the configured folders, as boards."""
-
     def __init__(self, places: Paths) -> None:
         self._places = places
         self._config: Config | None = None
@@ -161,8 +159,6 @@ def _file_board(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
 
 
 class _PlanWatch:
-    """One plan, with its state as of the last refresh."""
-
     def __init__(self, places: Paths, id_: str) -> None:
         self._places = places
         self._plan_log = plan_log = PlanLog(places, id_)
@@ -257,7 +253,6 @@ class _PlanWatch:
 
 
 def _are_identical(one: Sequence[object], other: Sequence[object]) -> bool:
-    """Whether both contain identical objects."""
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 

@@ -136,7 +136,6 @@ class PlanRunner:
                 self._changed.set()
 
     async def _follow_log(self) -> None:
-        """Wake the runner when others append to the plan's log."""
         size = -1
         while True:
             if (now := await asyncio.to_thread(self._plan_log.size)) != size:
@@ -152,7 +151,6 @@ class PlanRunner:
             self._changed.set()
 
     def _own_worktree_sessions(self) -> tuple[Session, ...]:
-        """Return the sessions of running tasks that have their own worktree."""
         own = {t.id for t in self._plan.tasks if (t.worktree or self._plan.worktree) == "own"}
         own_sessions = {at.session for id_, at in self._plan_log.run.tasks.items() if id_ in own and at.state in ON}
         return tuple(session for session in self._fleet.sessions if session.id in own_sessions)
@@ -257,7 +255,6 @@ class PlanRunner:
         return asyncio.get_running_loop().time() < self._did_at.get(key, -math.inf) + AGAIN_S
 
     async def _run_action(self, key: tuple[str, ...], action: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Execute *action* and log its failure."""
         try:
             await action()
             if key[0] in ("attempt", "end"):
@@ -284,5 +281,4 @@ class PlanRunner:
 
 
 def _is_needed(run: PlanRun, at: TaskRun) -> bool:
-    """Whether the check of the task at *at* is still needed."""
     return at.state is TaskState.CLAIMED and not run.is_aborted and not run.is_stopped

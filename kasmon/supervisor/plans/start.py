@@ -113,7 +113,6 @@ def found(places: Paths, requested: str) -> PlanLog:
 
 
 def digest(text: str) -> str:
-    """Return the digest that identifies a plan's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -180,7 +180,6 @@ class TaskStarter:
         return profile is not None and profile.program == "scripted"
 
     def _results(self, plan: Plan, task: Task) -> dict[str, str]:
-        """Return the results of the tasks that *task* needs."""
         found = {}
         for need in before(task):
             path = self._plan_log.result(plan.task(need))

@@ -15,8 +15,6 @@ from kasmon.store.plan_log import PlanLog
 
 
 class PlanView(NamedTuple):
-    """One plan at one moment."""
-
     plan: Plan
     run: PlanRun
     ahead: NextSteps

@@ -26,8 +26,6 @@ class IgnoredFiles(NamedTuple):
 
 
 class CleanResult(NamedTuple):
-    """The result of removing a plan's worktrees."""
-
     removed: tuple[str, ...]
     """Their folders."""
     kept: tuple[str, ...]

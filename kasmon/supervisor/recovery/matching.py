@@ -63,12 +63,10 @@ def _contradiction(logged: LoggedConversation, kept: StoredConversation) -> str:
 
 
 def _is_proven(logged: LoggedConversation, kept: StoredConversation) -> bool:
-    """Whether a prompt proves the match."""
     return any(telling(text) and _contains(kept.prompts, text) for text in logged.prompts)
 
 
 def _describe_proof(logged: LoggedConversation, kept: StoredConversation, proofs: tuple[str, ...]) -> str:
-    """Return what proves the match, as text."""
     parts = [*proofs, "its folder"]
     if logged.is_whole and logged.prompts and telling(logged.prompts[0]):
         parts.append("its first prompt")

@@ -19,8 +19,6 @@ from kasmon.sandbox.remote_guest.scripted_agent import adapted
 
 
 class TierAvailability(msgspec.Struct, frozen=True, kw_only=True):
-    """The availability of one tier here."""
-
     tier: Tier
     why_not: str = ""
     """Why it is unavailable; empty if nothing known prevents it."""

@@ -66,8 +66,6 @@ __all__ = [
 
 
 class ForkedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a fork."""
-
     session: SessionId
     """The new session."""
     origin: ForkOrigin

@@ -38,8 +38,6 @@ each time."""
 
 
 class SessionHits(msgspec.Struct, frozen=True):
-    """The hits in one session."""
-
     session: Session
     hits: tuple[SearchHit, ...]
     """By time, oldest first."""
@@ -114,8 +112,6 @@ def _used_at(places: Paths, session: Session) -> float:
 
 
 class _SearchParameters(NamedTuple):
-    """The parameters of one search."""
-
     places: Paths
     query: SearchQuery
     lookup: SearchLookup
@@ -168,7 +164,6 @@ def _from_the_end(source: SearchSource, ranges: Sequence[tuple[int, int]], is_st
 
 
 def _line_start(source: SearchSource, at: int) -> int:
-    """Return the offset of the line that contains byte *at*."""
     with source.path.open("rb") as file:
         while at > 0:
             before = max(0, at - (1 << 16))

@@ -79,8 +79,6 @@ def _write(session_log: SessionLog, entries: Iterable[TerminalEntry], program: s
 
 
 class _TerminalTime(NamedTuple):
-    """The time in a terminal that is to be imported."""
-
     after: float | None
     """From when on the agent's messages are not in the log: when it was moved to a terminal, or the time of the last
     imported entry; None if it does not run in a terminal."""

@@ -38,8 +38,6 @@ BY_TIME: Final = "time"
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of state."""
-
     at: float
     """In seconds since the epoch."""
     state: SessionState
@@ -201,7 +199,6 @@ def _read(
     rows: TerminalRows,
     catalogue: RuleCatalog | None,
 ) -> ExplainedState:
-    """Return *found* with the reading of *rows*, by the applicable rules."""
     text = "\n".join(f"{row}\x1b[m" if "\x1b" in row else row for _, row in sorted(rows.changed))
     shot = captured(
         text,

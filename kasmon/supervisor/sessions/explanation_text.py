@@ -22,7 +22,6 @@ SCREEN, TITLE, EXPECTED, EVIDENCE = "screen.txt", "title.txt", "expected.toml", 
 
 
 def lines(found: ExplainedState) -> list[str]:
-    """Return *found* as lines for the user."""
     verdict, reading = found.verdict, found.reading
     asking = f" ({verdict.asking})" if verdict.asking else ""
     why = f": {clean_line(verdict.why)}" if verdict.why else ""
@@ -44,7 +43,6 @@ def lines(found: ExplainedState) -> list[str]:
 
 
 def as_object(found: ExplainedState) -> dict[str, Any]:
-    """Return *found* as a JSON object."""
     verdict, reading = found.verdict, found.reading
     lost = {lost.signal.source: lost.why for lost in verdict.lost}
     return {

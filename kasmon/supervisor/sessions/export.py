@@ -94,7 +94,6 @@ def _events(places: Paths, session: Session) -> Iterator[Event]:
 
 
 def _with_full_texts(places: Paths, session: Session, event: Event) -> Event:
-    """Return *event* with the full texts of its blobs."""
     replace = msgspec.structs.replace
     blobs = places.blobs(session.id)
     if isinstance(event, EntryImported):
@@ -127,7 +126,6 @@ def _printed(places: Paths, session: Session) -> Iterator[str]:
 
 
 def _redact(event: Event, redactor: Redactor) -> Any:
-    """Return *event* as a JSON value, redacted."""
     line = encode(event)
     try:
         return msgspec.json.decode(redactor.line(line.decode("utf-8", "replace")))

@@ -21,8 +21,6 @@ from kasmon.store.trusted_folders import TrustedFolders
 
 
 class FolderSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that apply in one folder."""
-
     config: Config
     local: FolderConfig | None = None
     """The folder's own config, whether it applies or not."""

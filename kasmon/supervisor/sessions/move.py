@@ -187,7 +187,6 @@ async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
 
 
 async def _end(places: Paths, launch: Launch) -> None:
-    """Stop the agent of *launch* if it runs."""
     now = (await asyncio.to_thread(look_once, places)).get(launch.session)
     if now is not None and now.state in ALIVE:
         with contextlib.suppress(SessionEndedError):

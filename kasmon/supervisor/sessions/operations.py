@@ -394,7 +394,6 @@ async def attach_argv(places: Paths, session: Session) -> list[str]:
 
 
 async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -> Receipt:
-    """Have the session's host execute *command*, and return the receipt of the prompt."""
     receipt = (await _execute(places, session, command)).receipt
     if receipt is None:
         raise HostUnreachableError(session.name, "it did not report the receipt of the prompt")
@@ -402,7 +401,6 @@ async def _receipt(places: Paths, session: Session, command: Prompt | Requeue) -
 
 
 async def _execute(places: Paths, session: Session, command: AgentCommand | Requeue) -> CommandResult:
-    """Have the session's host execute *command*."""
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
     if session.state is SessionState.LOST:

@@ -22,16 +22,12 @@ AT_ONCE: Final = 4
 
 
 class WorktreeLocation(NamedTuple):
-    """The worktree that a folder is in."""
-
     top: str
     repository: str
     """The git folder that all worktrees of one repository share."""
 
 
 class CollisionSweep(NamedTuple):
-    """The result of one sweep."""
-
     files: Mapping[SessionId, tuple[str, ...]]
     """The files that each session's worktree changed since it diverged, if it works in one."""
     hits: Mapping[SessionId, tuple[tuple[SessionId, FileCollision], ...]]
@@ -78,12 +74,10 @@ class CollisionDetector:
         )
 
     def tops(self, folders: Iterable[str]) -> frozenset[str]:
-        """Return the worktrees that *folders* are in, which are to be watched."""
         with self._busy:
             return frozenset(self._counting([self._place(folder) for folder in folders]))
 
     def _counting(self, places: Iterable[WorktreeLocation | None]) -> dict[str, str]:
-        """Return worktree -> its repository, for those that are covered."""
         tops = {place.top: place.repository for place in places if place is not None}
         many = Counter(tops.values())
         return {top: repository for top, repository in tops.items() if self._alone or many[repository] > 1}

@@ -144,8 +144,6 @@ class RemoteStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteOutcome(msgspec.Struct, frozen=True):
-    """The state of a remote session."""
-
     state: Literal["runs", "ended", "gone"]
     """`gone`: it does not run, and its exit is unknown."""
     exit_code: int | None = None

@@ -40,8 +40,6 @@ class RemoteMachine(msgspec.Struct, frozen=True):
 
 
 class ScriptResult(NamedTuple):
-    """The answer of a remote script."""
-
     words: list[str]
     shown: bytes = b""
     """What it printed between `show` and its answer."""

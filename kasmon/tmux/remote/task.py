@@ -131,5 +131,4 @@ def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
 
 
 def _check_session(session: str) -> str:
-    """Return the session name of the check of *session*."""
     return f"{session}-check"

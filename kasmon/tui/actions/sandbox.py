@@ -31,8 +31,6 @@ class SandboxDashboard(Dashboard, Protocol):
 
 
 class SandboxActions:
-    """The actions on sandboxes."""
-
     def __init__(self, app: SandboxDashboard) -> None:
         self.app = app
         self.screen_handlers: Mapping[str, Callable[[Session, SandboxActionRequested], None]] = {
@@ -266,7 +264,6 @@ class SandboxActions:
         return session
 
     def _with_interpreters(self) -> Session | None:
-        """The same, if it is an interpreter sandbox."""
         session = self._with_live_sandbox()
         if session is not None and session.mode is not Mode.INTERPRETER:
             name = clean_line(session.name)

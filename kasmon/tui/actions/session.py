@@ -30,8 +30,6 @@ class SessionDashboard(Dashboard, Protocol):
 
 
 class SessionActions:
-    """The actions on the selected session."""
-
     def __init__(self, app: SessionDashboard, new: Callable[[], None]) -> None:
         """*new* opens the dialog for a new session."""
         self.app, self._new = app, new

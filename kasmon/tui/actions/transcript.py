@@ -199,7 +199,6 @@ class TranscriptActions:
 
     @property
     def _session_view(self) -> "SessionView | None":
-        """The content of the open session, if that is a transcript."""
         session_view = self.app.session_pane.session_view
         return session_view if session_view is not None and session_view.box is not None else None
 

@@ -40,7 +40,6 @@ class PaneList(Widget, can_focus=True):
         self._target_cells = 0
 
     def put(self, panes: Sequence[AdoptablePane]) -> None:
-        """List *panes*."""
         self.panes, self.index = tuple(panes), 0
         longest = max((cells(clean_line(pane.target)) for pane in self.panes), default=0)
         self._target_cells = min(longest, TARGET_CELLS)

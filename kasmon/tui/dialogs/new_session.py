@@ -269,7 +269,6 @@ class NewSessionDialog(Dialog):
             self.set_focus(next(field for field in hidden if field.can_focus and _is_shown(field)))
 
     def _show_default_name(self) -> None:
-        """Show the name that an empty name field stands for."""
         self.name_box.stand_in(self._default_name())
 
     def _default_name(self) -> str:

@@ -100,7 +100,6 @@ class PromptDialog(Dialog):
         )
 
     def _recipients(self, prompt: Prompt) -> Iterable[str]:
-        """The prompt, then a line for each recipient."""
         yield prompt.text
         yield ""
         for session in self.sessions:
@@ -126,7 +125,6 @@ class PromptDialog(Dialog):
         return f"Prompt {clean_line(self.sessions[0].name)}" if one else f"Prompt {len(self.sessions)} agents"
 
     def _names(self, width: int) -> Sequence[TextLine]:
-        """The names of all recipients."""
         names = ", ".join(clean_line(session.name) for session in self.sessions)
         others = ", ".join(clean_line(session.name) for session in self.left_out)
         rows = fitted([(names, Token.OUTPUT)], width)
@@ -207,7 +205,6 @@ class BroadcastDialog(Dialog):
         return session in self._failed or (receipt is not None and receipt.state in FAILED)
 
     def _describe(self, session: SessionId) -> tuple[str, Token, str]:
-        """The prompt's state in *session*, the state's colour, and the reason."""
         if (receipt := self._receipts.get(session)) is not None:
             code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
             return RECEIPT_WORDS[receipt.state], TOKENS[receipt.state], clean_line(receipt.reason) or code

@@ -128,7 +128,6 @@ class LiveCommands:
         write_private(self._places.split, msgspec.json.encode(split))
 
     async def _config_in(self, folder: str, agent: str) -> Config:
-        """The config in force for a session of *agent* in *folder*."""
         return (await asyncio.to_thread(for_session, self._places, self._config(), folder, agent)).config
 
     async def _send(self, wanted: SendToAgent) -> str:

@@ -43,8 +43,6 @@ TranscriptUpdate: TypeAlias = EventBatch | TextDelta
 
 
 class SendToAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """Send *wish* to the session's agent."""
-
     session: SessionId
     wish: AgentCommand | Requeue | SandboxCommand
 
@@ -114,8 +112,6 @@ class MoveSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenameSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Rename the session to *name*."""
-
     session: SessionId
     name: str
 

@@ -19,7 +19,6 @@ def shipped_names() -> tuple[str, ...]:
 
 @cache
 def shipped(name: str) -> ThemeFile:
-    """Return the shipped theme of this name."""
     return parse((SHIPPED / f"{name}.toml").read_text("utf-8"), f"themes/{name}.toml")
 
 

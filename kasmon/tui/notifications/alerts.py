@@ -138,7 +138,6 @@ class Alerts:
 
 
 def alert(session: Session, kind: str) -> Alert:
-    """Return the alert for one session."""
     name = session_label(session, session.id)
     titles = {
         "asking": f"{name} has a request",
@@ -167,7 +166,6 @@ def alert(session: Session, kind: str) -> Alert:
 
 
 def merged(alerts: Iterable[Alert]) -> Alert:
-    """Return one alert for all of *alerts*."""
     alerts = tuple(alerts)
     finished = sum(each.kind == "finished" for each in alerts)
     need = len(alerts) - finished

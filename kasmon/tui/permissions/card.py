@@ -105,7 +105,6 @@ class PermissionCard(Vertical):
 
     @property
     def request(self) -> Request:
-        """The shown request."""
         return self.view.request
 
     @property
@@ -142,7 +141,6 @@ class PermissionCard(Vertical):
         return tuple(entry.request.id for entry in self.view.state.together)
 
     def show(self, request: Request) -> None:
-        """Show *request* alone."""
         if request.id != self.request.id or self.view.state.together:
             self.editor.end()
             self._open(request)
@@ -251,7 +249,6 @@ class PermissionCard(Vertical):
         return key if row is None or (is_choosing and key in CHOOSING) else row.id
 
     def _do(self, what: str) -> None:
-        """Handle a key on the armed card."""
         state = self.view.state
         if state.doing is CardMode.OVER:
             self.go(1) if what != "request_back" else self.go(-1)

@@ -132,7 +132,6 @@ def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> l
 
 
 def _group_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
-    """The answers that can be given to all of a list."""
     many = len(state.together) - len(state.left_out)
     approve = state.armed and state.read
     row = [
@@ -207,7 +206,6 @@ def _offer(look: ThemeStyles, key: str, label: str, live: bool, action: str = ""
 
 
 def _first_line(look: ThemeStyles, width: int, key: str, label: str, live: bool, action: str = "") -> DrawnLine:
-    """The same for a line of its own."""
     return begun(_offer(look, key, label, live, action), _first_cells(width))
 
 

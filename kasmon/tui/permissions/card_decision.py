@@ -81,7 +81,6 @@ class CardDecision(msgspec.Struct, frozen=True):
         return "" if is_shown else "The rule does not fit this window. Enlarge the window first."
 
     def _why_not_offered(self, decision: Decision) -> str:
-        """Why *decision* is no answer to this request."""
         if decision in self.request.choices:
             return ""
         if not self.request.answerable or not self.request.choices:

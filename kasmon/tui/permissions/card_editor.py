@@ -22,7 +22,6 @@ class CardEditor:
         """The text of the last edit of the shown request."""
 
     def write_reason(self, decision: Decision) -> None:
-        """Ask for a reason for *decision*."""
         from kasmon.tui.textual_ext.inputs import LineBox  # heavy, and seldom needed
 
         box = LineBox(placeholder="Reason (optional, sent to the agent)", id="card-reason")

@@ -46,12 +46,10 @@ class CardView:
 
     @property
     def widgets(self) -> tuple[Widget, ...]:
-        """The card's widgets, from the top."""
         return self.head, self.body, self.notes, self.choices
 
     @property
     def request(self) -> Request:
-        """The shown request."""
         return self.state.sheet.request
 
     def dress(self, look: ThemeStyles) -> None:

@@ -93,7 +93,6 @@ class InboxList(ScrollView, can_focus=False):
             self.post_message(self.Picked(self.rows[at].request.id, event.x < MARK_CELLS))
 
     def _spans(self, row: InboxRow, here: bool, width: int) -> tuple[list[Span], list[Span]]:
-        """The left and the right part of *row*."""
         look, ask = self.look, row.request
         word = KIND_WORDS[ask.kind] if width >= WORDED and row.waits else ""
         kind = f"{KIND_GLYPHS[ask.kind][0 if look.utf8 else 1]} {look.fit(word, 10) if word else ''}"

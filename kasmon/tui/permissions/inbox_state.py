@@ -112,7 +112,6 @@ class InboxRows:
         self.shown = tuple(sorted(self._rows.values(), key=lambda row: turn(row.request)))
 
     def _replaces(self, ask: Request, asked: PermissionSnapshot) -> bool:
-        """Whether a listed request was withdrawn for this one."""
         gone = [row.request for row in self._rows.values() if row.request.session == ask.session]
         session = asked.sessions.get(ask.session)
         return any(

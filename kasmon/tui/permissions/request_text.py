@@ -213,7 +213,6 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLi
 
 
 def _options(request: Request, known: Sequence[str], width: int) -> Iterator[TextLine]:
-    """All options, each with its note."""
     for number, option in enumerate(request.options):
         first: Margin = ((f"{number + 1} ", Token.NUMBER),)
         text = redact(option, known)[0].replace("\n", "␤")
@@ -260,7 +259,6 @@ def _diff(lines: Sequence[str], width: int) -> list[TextLine]:
 
 
 def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[TextLine]:
-    """One line for each part of a command, with the executed word in bold."""
     rows: list[TextLine] = []
     for depth, part in parts:
         if (depth, part) == BREAK:

@@ -83,7 +83,6 @@ def _may_be_nearer(matcher: SequenceMatcher[str], best: float) -> bool:
 
 
 def _piece(text: str, words: Sequence[re.Match[str]]) -> str:
-    """The part of *text* from the first to the last of *words*."""
     return text[words[0].start() : words[-1].end()].replace("\n", "␤") if words else ""
 
 
@@ -99,7 +98,6 @@ def _difference(here: Sequence[str], there: Sequence[str], is_same: bool) -> str
 
 
 def _text(request: Request) -> str:
-    """All that *request* would do."""
     command = command_of(request)
     key, what = command if command is not None else ("", request.shown)
     rest = {name: value for name, value in request.input.items() if name != key}

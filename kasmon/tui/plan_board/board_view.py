@@ -51,7 +51,6 @@ class PlanBoardView(ScrollView, can_focus=False):
         self._cards: dict[str, list[list[Span]]] = {}
 
     def show(self, board: PlanBoard | None, cursor: str) -> None:
-        """Show *board*, with the cursor on the task *cursor*."""
         is_other = board is not self.board
         self.board, self.cursor = board, cursor
         self._lay_out()
@@ -103,7 +102,6 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     @property
     def _rows(self) -> int:
-        """The rows available for cards."""
         return max(1, self.size.height - self._title_rows)
 
     def _lay_out(self) -> None:
@@ -145,7 +143,6 @@ class PlanBoardView(ScrollView, can_focus=False):
         return self.look.strip([(" ", "text"), *title, (" ", "text"), (rule, "line")], width)
 
     def _title_row(self, wave: int, line: int) -> Strip:
-        """A row of a column's title."""
         inner = self.room.column - GAP
         if line:
             here = self.room.wave(self.cursor) == wave

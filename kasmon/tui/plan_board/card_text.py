@@ -48,8 +48,6 @@ ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
 class TaskCardState(NamedTuple):
-    """The state of a task, as the board names it."""
-
     name: str
     """A key of `SHAPES`, or while it runs the state of its session."""
     needs_person: bool = False
@@ -67,7 +65,6 @@ class TaskCardState(NamedTuple):
 
 
 def standing(board: PlanBoard, task: Task) -> TaskCardState:
-    """Return the state of *task*."""
     at, is_over = board.run.of(task.id), board.run.state == "ended"
     match at.state:
         case TaskState.RUNNING if is_over:
@@ -216,7 +213,6 @@ def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardStat
 
 
 def _checked(task: Task, at: TaskRun) -> list[Span]:
-    """The result of its check, or the check to come."""
     if at.check is None or at.state is TaskState.WAITING:
         is_over = at.state in (TaskState.DONE, TaskState.FAILED, TaskState.SKIPPED)
         if not task.check or is_over:

@@ -49,7 +49,6 @@ class PlanBoardController:
             self.take(boards)
 
     def take(self, boards: "tuple[PlanBoard, ...]") -> None:
-        """Replace the plans by *boards*."""
         if self.has_boards:
             self._alert(boards)
         self.boards, self.has_boards = boards, True
@@ -106,7 +105,6 @@ class PlanBoardController:
         app.permissions.tell()
 
     def close(self) -> None:
-        """Close the board."""
         if (screen := self.screen) is not None:
             screen.dismiss()
             self.app.hold_still()

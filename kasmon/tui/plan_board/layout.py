@@ -93,12 +93,10 @@ class BoardLayout:
         return self._index.get(task, (-1, 0))[0]
 
     def task(self, id_: str) -> Task | None:
-        """Return the task with that id, if there is one."""
         wave, number = self._index.get(id_, (-1, 0))
         return self.waves[wave][number] if wave >= 0 else None
 
     def at(self, x: int, y: int) -> LayoutPosition:
-        """Return what is at this position."""
         if self.is_beside:
             wave, (number, line) = x // self.column, divmod(y, CARD)
             tasks = self.waves[wave] if wave < len(self.waves) else ()

@@ -107,7 +107,6 @@ class PlanBoardScreen(Overlay):
         self.learn(self.boards)
 
     def learn(self, boards: Sequence[PlanBoard]) -> None:
-        """Replace the plans by *boards*."""
         self.boards = tuple(boards)
         self._draw()
 
@@ -184,7 +183,6 @@ class PlanBoardScreen(Overlay):
                 self.post_message(ActionRequested(action.id))
 
     def _find_action(self, key: str) -> Action | None:
-        """The board's action for *key*, or one that also works here."""
         own = self.keys.action(key, KeyContext.BOARD)
         if own is not None:
             return own

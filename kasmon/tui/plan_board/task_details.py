@@ -33,7 +33,6 @@ def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
 
 
 def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
-    """Label and value of each known detail."""
     how = standing(board, task)
     session = board.sessions.get(at.session)
     peers = [each.id for each in board.plan.wave(task.wave) if each.id != task.id]

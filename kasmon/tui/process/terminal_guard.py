@@ -212,7 +212,6 @@ def _send_signal(pid: int, number: int) -> None:
 
 
 def _modes() -> Modes:
-    """The terminal's modes, as numbers."""
     *numbers, characters = termios.tcgetattr(0)
     return (*numbers, *(each if isinstance(each, int) else ord(each) for each in characters))
 

@@ -164,7 +164,6 @@ def row(entry: Entry, look: ThemeStyles, width: int, now: float, *, is_here: boo
 
 
 def about(entry: Entry, past: SandboxHistory, width: int) -> Sequence[TextLine]:
-    """Return all details of *entry*."""
     match entry:
         case ReplayedRun():
             return _about_run(entry, past, width)

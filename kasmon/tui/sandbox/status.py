@@ -91,7 +91,6 @@ def sleeps_on_disk(session: Session) -> bool:
 
 
 def proof_words(session: Session) -> str:
-    """Return the proof in words."""
     seen = session.housing.confinement if session.housing is not None else None
     if session.sandbox in WALLED and (seen is None or seen.ok):
         return f"{WALLED[session.sandbox]}{', verified' if seen is not None else ''}"
@@ -257,7 +256,6 @@ def _meter(word: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool)
 
 
 def _proof(session: Session) -> tuple[str, str]:
-    """Return the shape of the proof, and its role."""
     seen = session.housing.confinement if session.housing is not None else None
     if session.sandbox in WALLED and (seen is None or seen.ok):
         return ("remote" if session.sandbox == "e2b" else "walled"), "info" if seen is None else "good"

@@ -25,8 +25,6 @@ LEAD = 3
 
 
 class ResultRow(msgspec.Struct, frozen=True):
-    """One line of the list."""
-
     found: SessionHits
     hit: SearchHit | None = None
     """None on the line of the session."""
@@ -64,7 +62,6 @@ class SearchResultsList(ScrollView, can_focus=False):
         self._lay_out()
 
     def add(self, found: SessionHits) -> None:
-        """Append this result."""
         self.rows += [ResultRow(found), *(ResultRow(found, hit) for hit in reversed(found.hits))]
         if self.at == 0 and len(self.rows) > 1:
             self.at = 1

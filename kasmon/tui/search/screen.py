@@ -112,7 +112,6 @@ class SearchScreen(Overlay):
         self._draw()
 
     def add(self, found: SessionHits) -> None:
-        """Add a result."""
         if found.problem:
             self.problem = f"{found.session.name} could not be searched"
         else:

@@ -22,8 +22,6 @@ DEEPEST: Final = 8
 
 
 class SortOrder(StrEnum):
-    """The sort order of the list."""
-
     ATTENTION = "attention"
     NAME = "name"
     AGENT = "agent"
@@ -103,8 +101,6 @@ class SessionFilter:
 
 
 class ListSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's settings for the list."""
-
     sort: SortOrder = SortOrder.ATTENTION
     by_wave: bool = False
     folded: frozenset[str] = frozenset()
@@ -227,7 +223,6 @@ class ListOrder:
         return rows
 
     def _root(self, id_: SessionId, here: Container[SessionId]) -> SessionId:
-        """Return the topmost ancestor of *id_*."""
         return self._line(id_, here)[-1]
 
     def _line(self, id_: SessionId, here: Container[SessionId]) -> list[SessionId]:

@@ -38,8 +38,6 @@ LINE_LEAST: Final = 16
 
 
 class ListColumn(msgspec.Struct, frozen=True):
-    """One column of the list."""
-
     key: str
     """Its content: a key of `_CELLS`."""
     title: str
@@ -113,7 +111,6 @@ def columns(
 
 
 def empty_columns(sessions: Collection[Session]) -> frozenset[str]:
-    """Return the columns that would be empty."""
     return frozenset(key for key, fills in OPTIONAL if not any(map(fills, sessions)))
 
 
@@ -165,7 +162,6 @@ def header(columns: Sequence[ListColumn], width: int, sort: SortOrder, look: The
 
 
 def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
-    """Return one session's line."""
     spans: list[Span] = [(look.mark("cursor") if line.selected else " ", "accent"), (" ", "text")]
     for column in line.columns:
         spans += _fitted(_CELLS[column.key](line, now, look), column, look)

@@ -64,7 +64,6 @@ class ScrollbackBuffer:
             )
 
     def row_of(self, spot: BufferPosition) -> int:
-        """Return the row that contains *spot*."""
         first = self._first_rows[spot.line]
         after = self._first_rows[spot.line + 1] if spot.line + 1 < len(self._first_rows) else len(self.rows)
         return first + bisect_right([row.start for row in self.rows[first:after]], spot.at) - 1
@@ -120,7 +119,6 @@ class ScrollbackBuffer:
         )
 
     def links(self, line: int) -> list[LinkAddress]:
-        """Return the links of one line."""
         return links(self.texts[line])
 
 

@@ -102,7 +102,6 @@ class ScrollbackScreen(Overlay):
         self.find_bar.search_if_current(message.words, self._search)
 
     def _search(self, words: str) -> None:
-        """Search for *words*, from where the search began."""
         self.view.found = self.view.buffer.find(words)
         self.view.go(self._search_start)
         here = self.view.find_next(down=False) or self.view.find_next(down=True)

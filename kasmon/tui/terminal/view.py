@@ -56,7 +56,6 @@ class FocusBar(Widget):
 
     @property
     def _parts(self) -> list[tuple[str, str]]:
-        """The texts of the bar, each with its kind."""
         parts = [
             (self.label, "name"),
             (self.lost or (ENDED if self.ended else ""), "lost"),

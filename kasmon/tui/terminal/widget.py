@@ -150,7 +150,6 @@ class TerminalWidget(Widget):
 
 
 def _fit_strip(strip: Strip, left: int, width: int, base: Style) -> Strip:
-    """Return the *width* cells of *strip* from *left* on, with *base* as the default style."""
     if left or strip.cell_length > width:
         strip = strip.crop(left, left + width)
     segments = [Segment(text, base + style if style else base) for text, style, _ in strip]

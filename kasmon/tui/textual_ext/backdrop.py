@@ -83,7 +83,6 @@ def _below() -> Screen[Any] | None:
 
 
 def _drawn(screen: Screen[Any], lines: set[int], size: Size) -> Iterator[tuple[int, Strip]]:
-    """Yield these *lines* of *screen*, each with its number."""
     if not lines:
         return
     first, last = min(lines), max(lines)

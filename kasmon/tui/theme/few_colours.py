@@ -76,7 +76,6 @@ def shown(colour: str, system: ColorSystem) -> str:
 
 
 def _nearest(colour: str, among: tuple[str, ...]) -> str:
-    """Return the colour of *among* that looks most like *colour*."""
     return min(among, key=lambda each: _distance(colour, each)) if among else colour
 
 

@@ -68,8 +68,6 @@ class StateColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class DiffColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The lines of a diff."""
-
     added: Colour
     removed: Colour
     hunk: Colour
@@ -108,8 +106,6 @@ class TerminalColors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One theme file."""
-
     title: str
     dark: bool = True
     contrast: Annotated[float, msgspec.Meta(ge=1, le=21)] = 4.5
@@ -247,7 +243,6 @@ def _luminance(colour: str) -> float:
 
 
 def _located(text: str, file: str, error: str) -> ConfigError:
-    """Return the validation *error* with its place in *text*."""
     why, _, place = error.partition(" - at `$")
     path = place.rstrip("`").lstrip(".")
     allowed: tuple[str, ...] = ()

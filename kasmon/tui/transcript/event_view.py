@@ -208,7 +208,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
 
     @property
     def lines(self) -> TranscriptRows:
-        """The transcript's rows at this width."""
         return self.transcript.lines(self._screen.size[0])
 
     def _show_to(self, bottom: RowPosition | None) -> None:
@@ -299,7 +298,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.go_to(RowPosition(0, 0), at_top=True)
 
     def go_to_last(self) -> None:
-        """Go to the last row."""
         self.finder.cancel_move()
         self.show_end()
         self.cursor = max(self.shown - 1, 0)
@@ -356,7 +354,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.refresh()
 
     def _place_cursor(self, place: RowPosition) -> None:
-        """Put the cursor on *place*, which is visible."""
         above = self.lines.above(place) - self.lines.above(self._bottom)
         self.cursor = min(max(self.shown - 1 - above, 0), max(self.shown - 1, 0))
 

@@ -86,6 +86,5 @@ class FileSuggestions(TextLines):
 
 
 def _in_order(letters: str, path: str) -> bool:
-    """Whether *path* has these letters in this order."""
     rest = iter(path)
     return all(letter in rest for letter in letters)

@@ -169,7 +169,6 @@ class PromptBox(TextBox):
     # Completion.
 
     def _chooses(self, key: str) -> bool:
-        """Handle *key* for the list of files."""
         assert self._offered is not None
         if key in ("up", "down"):
             self._offered.move(1 if key == "down" else -1)
@@ -182,7 +181,6 @@ class PromptBox(TextBox):
         return True
 
     def _before(self) -> str:
-        """Return the text before the cursor in its line."""
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 

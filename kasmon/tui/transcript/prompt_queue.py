@@ -118,7 +118,6 @@ class PromptQueueView(TextLines, can_focus=True):
         return DrawnLine(((f" {mark} ", "accent"), (f"{number + 1}. ", "info"), text))
 
     def _before(self, count: int) -> DrawnLine:
-        """Return the line that counts the hidden pending prompts."""
         return DrawnLine(
             ((f" {RECEIPT_WORDS[ReceiptState.QUEUED]}", "info"), (f"  {count} more above", "soft")), action="queue"
         )

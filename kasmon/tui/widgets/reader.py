@@ -63,7 +63,6 @@ class Reader(ScrollView, can_focus=False):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return len(self._drawn)
 
     @property

@@ -57,7 +57,6 @@ class Talk:
         )
 
     async def asked(self) -> Request:
-        """What it asks next."""
         await auntil(lambda: self.heard.session.asks, LIMIT_S, "a request")
         return self.heard.session.asks[-1]
 

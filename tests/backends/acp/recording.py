@@ -42,7 +42,6 @@ PROMPTS: Final[tuple[tuple[str, Decision | None], ...]] = (
 
 
 def heard_again(name: str) -> list[Event]:
-    """What the recording *name* means."""
     return [said for said in Reading(name).facts() if not isinstance(said, Chunk)]
 
 

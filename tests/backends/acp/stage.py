@@ -70,5 +70,4 @@ async def messages(heard: Heard, count: int = 1) -> list[str]:
 
 
 def only(heard: Heard, kind: type[Event]) -> list[Any]:
-    """The facts of *kind*."""
     return [fact for fact in heard.facts if isinstance(fact, kind)]

@@ -24,7 +24,6 @@ MADE = "+a\n+b\n+c\n\\ No newline at end of file\n"
 
 
 def brief(event: Event) -> str:
-    """One line of *event*."""
     match event:
         case TurnStarted():
             return f"> {event.prompt.split()[0]}"

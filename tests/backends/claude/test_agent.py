@@ -55,7 +55,6 @@ BEFORE = "0b7c1f2e-0000-4000-8000-000000000001"
 
 @pytest.fixture(autouse=True)
 def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A home of the test's own, and no variables of a developer's agent."""
     for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE", "AWS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -41,7 +41,6 @@ class Replay:
 
     @classmethod
     def of(cls, name: str) -> "Replay":
-        """All of the recording *name*."""
         replay = cls()
         opening = 0
         for line in (RECORDED / f"{name}.jsonl").read_bytes().splitlines():

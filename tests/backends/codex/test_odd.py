@@ -76,7 +76,6 @@ def of(heard: Heard, kind: type[Any]) -> list[Any]:
 
 
 def _left(wanted: Launch) -> list[psutil.Process]:
-    """The processes that run the program of *wanted*."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -291,7 +291,6 @@ def _long(studio: Studio) -> None:
 
 
 def _long_fetch_and_plan(studio: Studio) -> None:
-    """A fetch and a plan that are higher than the terminal."""
     with studio.stage(*MANUAL) as stage:
         stage.until(READY)
         fetch = {"url": "https://example.com/x", "prompt": steps()}

@@ -207,7 +207,6 @@ def _limits(studio: Studio) -> None:
 
 
 def _long(studio: Studio) -> None:
-    """A command that is cut, and the view of all of it."""
     with studio.stage(*ASKING) as stage:
         stage.until("Ask Codex")
         for count, name in ((40, "permission-long"), (30, "permission-long-fits")):

@@ -103,7 +103,6 @@ def _asks(studio: Studio) -> None:
 
 
 def _choices(studio: Studio) -> None:
-    """A question that takes several choices."""
     parts = [{"label": label, "description": f"the {label}"} for label in ("core", "docs", "tools")]
     several = {"question": "Which parts?", "header": "Parts", "type": "choice", "multiSelect": True, "options": parts}
     with studio.stage() as stage:

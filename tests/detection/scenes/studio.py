@@ -159,7 +159,6 @@ def _as_long(path: str) -> str:
 
 
 def _end(home: Path) -> None:
-    """End all that lives in *home*."""
     for process in family(home):
         with contextlib.suppress(psutil.Error):
             process.kill()

@@ -231,7 +231,6 @@ def folder() -> Iterator[Path]:
 
 
 def end(pid: int) -> None:
-    """End *pid* and all that came of it."""
     for each in sorted(_family_of(pid), reverse=True):
         with suppress(ProcessLookupError):  # `script` ends with what it ran
             os.kill(each, 9)
@@ -338,7 +337,6 @@ def test_a_pid_that_the_system_does_not_tell_counts_as_an_agents(pid: int) -> No
 
 
 def test_without_proc_it_is_found_out_all_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS."""
     monkeypatch.setattr(process_origin, "HAS_PROC", False)
     monkeypatch.setattr(process_identity, "HAS_PROC", False)
     agent = start(PARENT, KASMON_SESSION="abcdefgh")

@@ -439,7 +439,6 @@ async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows
         quick.watch(rate_hz=0.0)
 
         def frame_of(rows: list[str]) -> int:
-            """Of the rows that are there as a whole."""
             return max((int(row[1]) for row in map(re.compile(r"frame (\d+) x").match, rows) if row), default=0)
 
         await auntil(lambda: frame_of(quick.rows) > 400, 30)

@@ -116,7 +116,6 @@ def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: floa
 
 
 def words(found: NextSteps) -> list[str]:
-    """The steps of *found*, each in short."""
     return [_word(step) for step in found.steps]
 
 

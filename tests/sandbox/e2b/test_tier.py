@@ -561,7 +561,6 @@ def test_one_that_nobody_uses_any_more_sleeps_without_credentials_before_the_ser
 
 
 def _commands(served: Served) -> bytes:
-    """What runs below the service."""
     found = b""
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(served.pid).children(recursive=True):

@@ -62,7 +62,6 @@ class Relay:
             thread.join()
 
     def _out(self, near: socket.socket, far: socket.socket) -> None:
-        """Requests, frame by frame."""
         while (frame := _frame(near)) is not None:
             if b'"execute"' in frame and self._cut == "in the request":
                 self._cut = ""
@@ -75,7 +74,6 @@ class Relay:
         self._end(near, far)
 
     def _back(self, near: socket.socket, far: socket.socket) -> None:
-        """What the agent says."""
         while (frame := _frame(far)) is not None:
             if b'"result"' in frame and self._cut in ("before the answer", "in the answer"):
                 half = frame[: len(frame) // 2] if self._cut == "in the answer" else b""

@@ -90,7 +90,6 @@ def called(name: str, machine: Machine, mode: int, flags: int = 0o100) -> int:
 
 
 def on(machine: Machine, names: Iterable[str]) -> list[str]:
-    """Those of *names* that *machine* has."""
     return [name for name in names if LOOKED_AT[name][MACHINES.index(machine)] is not None]
 
 

@@ -87,7 +87,6 @@ class Way:
         return link
 
     def ask(self, *said: bytes) -> bytes:
-        """All that is answered."""
         with self.call(*said) as link:
             return rest(link)
 

@@ -36,7 +36,6 @@ DIAMOND = plan(
 
 
 def done(id_: str, tree: TaskWorktree | None = None, branch: str = "") -> tuple[PlanFact, ...]:
-    """The task is done, in *tree* or on *branch*."""
     where: dict[str, Any] = (
         {"workdir": tree.path, "branch": tree.branch, "base": tree.base} if tree else {"branch": branch}
     )
@@ -70,7 +69,6 @@ class Land:
     async def work(
         self, id_: str, file: str, text: str = "one\n", *facts: PlanFact, of: Plan = DIAMOND
     ) -> TaskWorktree:
-        """The worktree of a task that committed *file*."""
         tree = await self.tree(id_, *facts, of=of)
         await off(self.repo.commit, file, text, Path(tree.path))
         return tree

@@ -29,7 +29,6 @@ async def check(command: str, folder: Path, limit_s: float = 30.0, **more: str) 
 
 
 def running(folder: Path) -> list[psutil.Process]:
-    """What runs in *folder*."""
     return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(folder)]
 
 

@@ -43,7 +43,6 @@ class Land:
         return TaskFolders(self.places, id_, folder or self.folder)
 
     async def where(self, id_: str, of: Plan = PLAN, at: PlanRun | None = None, **more: Any) -> tuple[str, str]:
-        """Folder and branch of the task *id_*."""
         tree = await self.grounds(**more).of(of, of.task(id_), at or run())
         return tree.path, tree.branch
 

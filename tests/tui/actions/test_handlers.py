@@ -43,7 +43,6 @@ def rows_of(*contexts: KeyContext) -> set[str]:
 
 
 async def handlers() -> Mapping[str, tuple[set[KeyContext], Iterable[str]]]:
-    """Owner -> its contexts, and the actions that it has a handler for."""
     app, clock = kasmon(crew()), StillClock()
     session, asked = idle("docs"), request("docs")
     async with app.run_test():

@@ -45,7 +45,6 @@ def answers(pilot: Pilot[None]) -> list[Answer]:
 
 
 async def opened(pilot: Pilot[None]) -> PermissionCard:
-    """The card, open and armed."""
     await settled(pilot)
     await pilot.press("i")
     return await armed(pilot)

@@ -136,7 +136,6 @@ async def test_of_a_filtered_list_the_key_opens_the_oldest_that_is_in_it() -> No
 
 
 async def filtered(pilot: Pilot[None], word: str) -> None:
-    """The list, filtered by *word*."""
     await pilot.press("slash", *word, "enter")
     await auntil(lambda: app_of(pilot).list_has_keys)
 

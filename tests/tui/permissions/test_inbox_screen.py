@@ -45,7 +45,6 @@ def inbox_of(pilot: Pilot[None]) -> InboxScreen:
 
 
 async def opened(pilot: Pilot[None]) -> PermissionCard:
-    """The inbox, open, its card armed."""
     await settled(pilot)
     await pilot.press("I")
     return await armed(pilot)

@@ -585,7 +585,6 @@ async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_
 
 
 def calls(pilot: Pilot[None]) -> list[str]:
-    """What a person was called for."""
     return [wanted.alert.text for wanted in world_of(pilot).wished if isinstance(wanted, NotifyPerson)]
 
 

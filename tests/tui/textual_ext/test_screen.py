@@ -56,8 +56,6 @@ async def test_a_layout_under_a_dialog_loses_no_repaint() -> None:
 
 
 class Sized(Widget):
-    """Notes the sizes that it was told."""
-
     def __init__(self) -> None:
         super().__init__()
         self.told: list[int] = []

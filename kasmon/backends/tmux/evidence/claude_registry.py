@@ -31,8 +31,6 @@ SILENT: Final = "unclear"
 
 
 class RegistryStatus(NamedTuple):
-    """The registry's status of one agent."""
-
     value: str = SILENT
     asking: RequestKind | None = None
     text: str = ""

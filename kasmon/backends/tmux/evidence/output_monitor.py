@@ -22,8 +22,6 @@ TEXT_LENGTH: Final = 200
 
 
 class ProgramReport(NamedTuple):
-    """A program's own report of its state."""
-
     state: str
     asking: RequestKind | None
     text: str

@@ -49,7 +49,6 @@ class PaneOutput:
         self.output_monitor.record_typing(self._loop.time())
 
     def handle_screen(self, rows: Lines) -> None:
-        """Process the *rows* of the screen."""
         self._emit_all(self.output_monitor.handle_line(self._last_line(rows), self._loop.time(), time.time()))
 
     def close(self) -> None:

@@ -151,7 +151,6 @@ class ProcessEvidence:
         return signals
 
     def _read_prompts(self) -> list[str]:
-        """Return the digests of the prompts that are new in its transcript."""
         if self.program == "codex":
             files = list(rollouts(self._pids))
         else:
@@ -207,7 +206,6 @@ class ProcessEvidence:
         return status
 
     def _find_registry(self) -> Path | None:
-        """Return the folder of its registry, if known."""
         if self._sandbox is None:
             return claude_registry.folder_of(variables_of(self._pids[-1]))
         return claude_registry.folder_of({"HOME": str(self._sandbox.home)})

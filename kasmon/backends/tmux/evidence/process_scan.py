@@ -59,7 +59,6 @@ class ProcessScanner:
         self._looked_at = -math.inf
 
     def add(self, target: ScanTarget) -> None:
-        """Scan *target* from now on."""
         self._targets[target] = None
         if self._task is None:
             self._task = asyncio.create_task(self._run())

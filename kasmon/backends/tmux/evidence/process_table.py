@@ -12,8 +12,6 @@ from kasmon.model.agent_program import SHELLS
 
 
 class ProcessEntry(NamedTuple):
-    """One process."""
-
     parent: int
     group: int
     foreground: int
@@ -42,7 +40,6 @@ class ProcessTable:
         return found[1:]
 
     def is_stopped(self, pids: Iterable[int]) -> bool:
-        """Whether one of *pids* is stopped."""
         return any(pid in self.entries and self.entries[pid].is_stopped for pid in pids)
 
     def is_stopped_in_front(self, pid: int) -> bool:

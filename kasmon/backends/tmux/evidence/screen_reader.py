@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 
 class ScreenObservation(NamedTuple):
-    """One reading of a screen."""
-
     shot: Screenshot
     reading: ScreenReading
     guess: MenuGuess | None

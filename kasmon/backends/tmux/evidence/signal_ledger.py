@@ -28,7 +28,6 @@ class SignalLedger:
         return any(claims(signal) for signal in self._signals if signal.source not in WORDLESS)
 
     def last(self, source: str) -> Signal | None:
-        """Return the last signal of *source*."""
         return next((signal for signal in self._signals if signal.source == source), None)
 
     def record(self, signal: SignalSeen) -> None:

@@ -158,8 +158,6 @@ class AnswerDelivery:
 
 
 class _AnswerAttempt:
-    """The delivery of one answer."""
-
     def __init__(self, target: AnswerTarget, pane_writer: AnswerWriter, answer: Answer) -> None:
         self._target, self._pane_writer, self._answer = target, pane_writer, answer
         self._digest = answer.digest
@@ -269,7 +267,6 @@ class _AnswerAttempt:
             await asyncio.sleep(LOOK_S)
 
     async def _move_to(self, menu_answer: MenuAnswer) -> tuple[ScreenObservation, ScreenMenu]:
-        """Move the mark to the choice and return the request."""
         choice = menu_answer.choice
         assert choice is not None
         while True:
@@ -383,7 +380,6 @@ class _AnswerAttempt:
             await asyncio.sleep(LOOK_S)
 
     def still_open_error(self) -> KasmonError:
-        """Return the error for an answer whose request is still on the screen."""
         if not self._is_sent:
             return RefusedError(
                 "its menu does not react, and nothing that answers it was sent.",

@@ -38,8 +38,6 @@ GONE: Final = "its shell ended"
 
 
 class CommandEnd(NamedTuple):
-    """How a command ended."""
-
     exit_code: int | None
     why: str = ""
     """Why there is no exit code."""

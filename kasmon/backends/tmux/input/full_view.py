@@ -52,8 +52,6 @@ class ViewWriter(Protocol):
 
 
 class FullView:
-    """The full view of one agent."""
-
     def __init__(self, target: ViewTarget, pane_writer: ViewWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
         self._target, self._pane_writer, self._is_focused = target, pane_writer, is_focused
         self._text = ""
@@ -164,7 +162,6 @@ class FullView:
     async def _until(
         self, is_right: Callable[[ScreenObservation], bool], limit_s: float = SHOWN_S
     ) -> ScreenObservation:
-        """Return the first reading that *is_right*, or the last one."""
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
         while True:
@@ -196,7 +193,6 @@ class FullView:
 
 
 def _is(seen: ScreenObservation, menu: ScreenMenu) -> bool:
-    """Whether *menu* is on the screen that was *seen*."""
     now = seen.reading.menu
     return now is not None and now.on_screen == menu.on_screen
 

@@ -64,8 +64,6 @@ NO_INK: Final = "unverified: its screen cannot be read"
 
 
 class PromptTarget(NamedTuple):
-    """The pane in which it is typed."""
-
     name: str
     """The session's display name."""
     id: str

@@ -136,7 +136,6 @@ class FolderMirror:
         return name, path
 
     def _set(self, folder: int, name: str, mode: int) -> None:
-        """Set a folder's mode and owner."""
         handle = os.open(name, FOLDER, dir_fd=folder)
         try:
             if self._owner >= 0:
@@ -174,7 +173,6 @@ class FolderMirror:
                         raise
 
     def _drop(self) -> None:
-        """Discard an incomplete file."""
         if self._writing:
             with contextlib.suppress(OSError):
                 os.unlink(NEW, dir_fd=self._writing[0])
@@ -195,7 +193,6 @@ def _is_folder(folder: int, name: str) -> bool:
 
 
 def _find_free_name(folder: int, name: str, end: str = BESIDE) -> str:
-    """Return an unused name beside *name*."""
     for number in range(1, MOST_BESIDE):
         beside = f"{name}{end}{number if number > 1 else ''}"
         try:
