@@ -1,8 +1,11 @@
 """Wait for a condition, never for a time."""
 
 import asyncio
+import contextlib
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -36,3 +39,18 @@ async def auntil(condition: Callable[[], Value | None], limit_s: float = 10.0, w
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not come true within {limit_s} s")
         await asyncio.sleep(0.01)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove *folder*, again while a process that is ending still writes into it (the history of a shell).
+
+    Raises:
+        TimeoutError: if it cannot be removed.
+    """
+
+    def is_removed() -> bool:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+        return not folder.exists()
+
+    until(is_removed, what=f"the removal of {folder}")

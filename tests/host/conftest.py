@@ -1,7 +1,6 @@
 """A kasmon of its own for each test of a host; on a loop, nothing of the host may block."""
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from tests.host.house import House
 from tests.host.inn import Inn
 from tests.host.puppet import Puppet
+from tests.waiting import remove_folder
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def house() -> Iterator[House]:
     built = House(root)
     yield built
     built.close()
-    shutil.rmtree(root)
+    remove_folder(root)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def inn() -> Iterator[Inn]:
     built = Inn(root)
     yield built
     built.close()
-    shutil.rmtree(root)
+    remove_folder(root)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from kasmon.tmux.process_identity import identify
 from kasmon.tmux.server import TmuxServer
 from tests.tmux.asked import AskedHub
 from tests.tmux.ears import Ears
+from tests.waiting import remove_folder
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,7 @@ def shared_ears() -> Iterator[Ears]:
     yield ears
     hub.close()
     server.kill_server()
-    shutil.rmtree(folder)
+    remove_folder(folder)
 
 
 @pytest.fixture

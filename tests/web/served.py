@@ -34,6 +34,14 @@ class Answer(NamedTuple):
     body: str
 
 
+async def _end_tasks() -> None:
+    """Cancel what still runs on this loop, as `asyncio.run` does: the view logs a task that is destroyed later."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 class Served:
     """Listens from the start of the `with` block to its end."""
 
@@ -109,6 +117,7 @@ class Served:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             self.do(self.view.close())
+            self.do(_end_tasks())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(LIMIT_S)

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Final
@@ -61,6 +62,8 @@ def run(places: Paths, *, agents_go_on: bool = True) -> int:
     app = Kasmon(gateway.first(), gateway, driver_class=TapDriver)
     app.agents_go_on = agents_go_on
     app.on_suspend = gateway.watch.close  # other processes write the index while this one is stopped
+    # Until `keep_clean`: the handler of asyncio only cancels a task, and Textual may absorb that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         app.run()
     finally:

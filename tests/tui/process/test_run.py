@@ -1,0 +1,12 @@
+"""The dashboard as a process, before its first frame."""
+
+import signal
+from pathlib import Path
+
+from tests.tui.ptys import OnTerminal, program
+
+
+def test_an_interrupt_before_the_dashboard_handles_signals_ends_it(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    with OnTerminal(program("absorbing"), tmp_path) as screen:
+        assert -signal.SIGINT == screen.ended()
