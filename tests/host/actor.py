@@ -83,12 +83,12 @@ class Actor:
         with self.pipe.open("w") as told:
             told.write(json.dumps(what) + "\n")
 
-    def shows(self, case: str, version: str = "", **more: Any) -> None:
-        """Show the golden screen *case* of its own version, or of *version*."""
+    def shows(self, case: str, version: str = "", *, date: tuple[str, str] = ("", ""), **more: Any) -> None:
+        """Show the golden screen *case*, of *version* or its own; *date*: a recorded date, and its substitute."""
         golden = load(FOLDER / self.name / (version or self.version) / case)
         facts: Mapping[str, Any] = golden.shot.facts
         title = {"title": golden.shot.title} if "title" not in more else {}
-        self.do(screen=golden.shot.text, **title, **facts, **more)
+        self.do(screen=golden.shot.text.replace(*date) if date[0] else golden.shot.text, **title, **facts, **more)
 
     def now(self) -> Session:
         """The session as its log says, judged now."""

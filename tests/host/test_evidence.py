@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -164,7 +165,8 @@ def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_sa
     agent.shows("idle")
     agent.is_judged(S.IDLE)
     agent.do(hook={"hook_event_name": "UserPromptSubmit"})
-    agent.shows("limit-week")
+    reset_at = datetime.now(UTC) + timedelta(days=2)
+    agent.shows("limit-week", date=("Nov 24", f"{reset_at:%b} {reset_at.day}"))
     agent.do(hook={"hook_event_name": "StopFailure", "error": "rate_limit"})
 
     session = agent.is_judged(S.LIMITED)
