@@ -182,7 +182,7 @@ async def _tells_failures(inn: Inn, agent: RealAgent, stub: ModelStub) -> None:
             if agent.name == "opencode" and session.state is not SessionState.IDLE:
                 return
             await auntil(lambda: inn.session(ME).state is SessionState.IDLE, LIMIT_S, "idle")
-        receipt = await sent(inn, link, "go %% say well again")
+        receipt = await sent(inn, link, "go %% wait 2 %% say well again")
         await finished(inn, receipt.id)
         now = inn.session(ME)
         assert ("", "") == (now.turn_ended, now.turn_error)
