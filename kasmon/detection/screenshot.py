@@ -166,6 +166,7 @@ def cells(text: str) -> int:
 
 @lru_cache(maxsize=8192)
 def _row(raw: str, style: TextStyle) -> tuple[ScreenRow, TextStyle]:
+    """Return the row *raw*, which starts with *style*, and the style at its end."""
     if style is styles.PLAIN and raw.isascii() and raw.isprintable():
         text = raw.rstrip()
         return ScreenRow(text, (), _seen(text)), style

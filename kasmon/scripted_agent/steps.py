@@ -28,6 +28,8 @@ class BootStep(ScriptStep, frozen=True, kw_only=True):
 
 
 class SayStep(ScriptStep, frozen=True, kw_only=True):
+    """The agent says *text*, or thinks it."""
+
     text: str
     thinking: bool = False
 

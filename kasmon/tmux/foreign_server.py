@@ -239,6 +239,7 @@ class ForeignHub(Hub):
                 self._handle_output(pane, b"")
 
     def _process_update(self, update: str) -> None:
+        """Process one subscription update, which lists all panes."""
         entries = {entry.split(" ", 1)[0]: entry for entry in (part.strip() for part in update.split(";")) if entry}
         for pane in list(self._adopted):
             line = entries.get(pane)

@@ -384,4 +384,5 @@ class MainView(UniformLinesMixin, Container):
 
 
 def _percent(part: int, whole: int) -> int:
+    """Return the smallest percentage of *whole* that yields *part*."""
     return -(-part * 100 // max(whole, 1))

@@ -55,6 +55,7 @@ class ConfigurationChange:
         return translator.now_set(now, time.time())
 
     def _offer(self, setting: Setting, value: str) -> SettingOption:
+        """Return the agent's offer for *setting*, which contains *value*."""
         offer, what = self._translator.settings.offer(setting), "model" if setting == "model" else "permission mode"
         if offer is None:
             raise UnableError(f"this agent does not support setting its {what}.")

@@ -199,6 +199,7 @@ class ClaudeAgent:
         return PermissionResultDeny(message=reply.reason, interrupt=reply.ends_turn)
 
     def _reply(self, call: str) -> asyncio.Future[Reply]:
+        """Return the future reply to *call*, creating it if needed."""
         return self._replies.setdefault(call, asyncio.get_running_loop().create_future())
 
     async def _handle_message(self, message: Table | UnparsedLine) -> None:

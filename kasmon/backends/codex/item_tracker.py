@@ -150,6 +150,7 @@ class ItemTracker:
         return [started]
 
     def _agent(self, item: Table, thread: str, now: float) -> list[Event]:
+        """Return the start or end of a sub-agent."""
         theirs, kind = text(item, "agentThreadId"), text(item, "kind")
         if kind == "started":
             self._calls[theirs] = text(item, "id")

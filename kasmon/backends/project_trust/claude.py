@@ -116,6 +116,7 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
 
 
 def _root(folder: Path) -> Path | None:
+    """Return the root of the repository or worktree that contains *folder*."""
     return next((place for place in upwards(folder) if (place / ".git").exists()), None)
 
 

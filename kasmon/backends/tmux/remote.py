@@ -133,6 +133,7 @@ class RemoteAgent(TmuxAgent):
         self._end(ConnectionLost(at=time.time(), what="remote line", why=why))
 
     async def _ssh_end(self) -> str:
+        """Return ssh's message about its end, if it is on the pane."""
         rows: list[bytes] = []
         with contextlib.suppress(KasmonError):
             rows = await self._line.ask(ask.capture(self.pane, start=SCROLLED_BY_DEATH, ansi=False))

@@ -209,6 +209,7 @@ class Redactor:
         return msgspec.structs.replace(struct, **changed) if changed else struct
 
     def _redact_nested(self, value: Any, hide: Callable[[str], str]) -> Any:
+        """Return *value*, which is not itself redacted, with the structs in it redacted."""
         if isinstance(value, msgspec.Struct):
             return self._redact_struct(value, hide)
         if isinstance(value, tuple):
@@ -217,6 +218,7 @@ class Redactor:
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Yield the strings in *value*, a string or JSON value, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):

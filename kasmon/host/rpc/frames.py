@@ -23,6 +23,8 @@ class NotificationFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"
 
 
 class NumberedFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t"):
+    """A frame that is answered, or an answer."""
+
     n: int
     """Chosen by the client; repeated in the answer."""
 

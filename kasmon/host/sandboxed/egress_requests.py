@@ -146,6 +146,7 @@ class EgressRequests:
         self._entries[opened] = denial.entry
 
     def _refusals(self, since: float) -> list[Denial]:
+        """Return the refusals after *since* that need a request. Blocks."""
         policy = policy_of(self._places, self._session)
         denials = getattr(tiers.load(policy.tier, self._places), "denials", None)  # as `supervisor.sandboxes.history`
         if denials is None:

@@ -88,6 +88,7 @@ class SandboxTransitions:
         return sandboxed_agent.pause(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
 
     def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
+        """Return *runtime* with the front process recorded before."""
         known = self.housing.runtime
         return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
 

@@ -205,6 +205,7 @@ class Prompts:
         self._changed.set()
 
     def _why_unsure(self, receipt: Receipt) -> str:
+        """Return why it is unknown which turn carried the prompt of *receipt*."""
         return NO_TURN
 
     def _mark_passed_over(self, begins: ReceiptId) -> None:

@@ -267,6 +267,7 @@ class StructuredAgentRunner:
         return msgspec.structs.replace(self._launch, used=used)
 
     async def _read_events(self, agent: Agent) -> None:
+        """Note all events of the agent, until it ends, and its end."""
         why = "its backend ended without a message"
         events = agent.events()
         try:

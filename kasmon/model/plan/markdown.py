@@ -216,6 +216,7 @@ class _Reader:
 
 
 def _bare(value: str) -> str:
+    """Return *value* without backticks that enclose all of it."""
     value = value.strip()
     inner = value[1:-1]
     return inner.strip() if len(value) > 1 and value[0] == value[-1] == "`" and "`" not in inner else value

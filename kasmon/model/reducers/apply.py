@@ -72,6 +72,7 @@ def apply(session: Session, event: Event) -> Session:
 
 
 def _apply_details(session: Session, event: Event) -> Session:
+    """Return *session* with the changes by *event*, except of its state."""
     put = msgspec.structs.replace
     match event:  # the most frequent events come first
         case SignalSeen():

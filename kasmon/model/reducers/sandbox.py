@@ -76,6 +76,7 @@ def _with_sandbox(session: Session, housing: SandboxState | None) -> Session:
 
 
 def _with_sandbox_end(before: Session, after: Session, event: SandboxMoved) -> Session:
+    """Return *after* with the end reason if *event* reports that its sandbox is gone."""
     if event.phase is not SandboxPhase.EXPIRED or event.step == "intended" or before.state is SessionState.ENDED:
         return after
     was_made = before.housing is not None and before.housing.phase is not SandboxPhase.CREATING

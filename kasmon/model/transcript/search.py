@@ -124,6 +124,7 @@ def marked(line: TextLine, words: CaseFoldedText) -> TextLine:
 
 
 def _showing(rows: list[TextLine], words: CaseFoldedText) -> list[int]:
+    """Return the rows that show the text, or its beginning if it continues in the next row."""
     texts = [row.text.casefold().rstrip() for row in rows]
     shown = [number for number, text in enumerate(texts) if words in text]
     if shown or len(words) < 2:

@@ -102,6 +102,7 @@ def _texts(event: Event, in_terminal: bool) -> list[tuple[What, str]]:
 
 
 def _called(event: ToolStarted) -> str:
+    """Return the tool, the title and the input of a call."""
     try:
         given = [text for text in _leaves(msgspec.json.decode(event.input)) if text != event.title]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -138,6 +138,7 @@ class TaskActions:
         return fetch_changes(self._places, SessionId(at.session), Path(at.workdir))
 
     def _store_result(self, task: Task, result: str, claimed: TaskClaimed) -> None:
+        """Store the result of *task*, if any, before it counts as claimed."""
         if result:
             path = self._plan_log.result(task)
             private_folder(path.parent)

@@ -27,6 +27,8 @@ LONGEST_RESULT: Final = 65_536
 
 
 class _OwnWorktree(NamedTuple):
+    """The worktree that belongs to a task, whether it exists or not."""
+
     repo: Path
     """The top folder of the plan's own checkout."""
     tree: Path

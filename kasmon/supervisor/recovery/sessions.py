@@ -176,6 +176,7 @@ def _finding(places: Paths, session: Session, launch: Launch, taken: set[str]) -
 
 
 def _lost(session: Session) -> list[str]:
+    """Return what of *session* is lost even if its conversation is resumed."""
     lost = []
     if session.in_turn or any(receipt.state is ReceiptState.STARTED for receipt in session.receipts):
         lost.append("the rest of the interrupted turn")

@@ -48,6 +48,7 @@ async def sweeps(live: Callable[[], tuple[Session, ...]], *, alone: bool = False
 
 
 async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[frozenset[str]]:
+    """Yield the *tops* that changed, until *is_over*."""
     if not tops:
         while not is_over():  # noqa: ASYNC110  # noqa: ASYNC110  # new sessions are not signalled here
             await asyncio.sleep(LOOK_MS / 1000)

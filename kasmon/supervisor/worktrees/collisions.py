@@ -74,6 +74,7 @@ class CollisionDetector:
         )
 
     def tops(self, folders: Iterable[str]) -> frozenset[str]:
+        """Return the worktrees that *folders* are in, which are to be watched."""
         with self._busy:
             return frozenset(self._counting([self._place(folder) for folder in folders]))
 

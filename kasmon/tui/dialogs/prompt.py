@@ -205,6 +205,7 @@ class BroadcastDialog(Dialog):
         return session in self._failed or (receipt is not None and receipt.state in FAILED)
 
     def _describe(self, session: SessionId) -> tuple[str, Token, str]:
+        """The prompt's state in *session*, the state's colour, and the reason."""
         if (receipt := self._receipts.get(session)) is not None:
             code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
             return RECEIPT_WORDS[receipt.state], TOKENS[receipt.state], clean_line(receipt.reason) or code

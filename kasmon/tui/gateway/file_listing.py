@@ -56,6 +56,7 @@ def folders_like(written: str) -> list[str]:
 
 
 def _entries(folder: Path) -> list[tuple[str, bool]]:
+    """The names in *folder* to offer, and which of them are folders."""
     found: list[tuple[str, bool]] = []
     try:
         with os.scandir(folder) as entries:

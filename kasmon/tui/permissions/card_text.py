@@ -192,6 +192,7 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
 
 
 def _other_session(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
+    """A warning that the request is not from the session that the user is at."""
     if not state.is_other:
         return []
     here = state.here
@@ -263,6 +264,7 @@ def note_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) ->
 
 
 def _split_if_too_long(line: list[Span], width: int) -> list[list[Span]]:
+    """*line*, or if it is too long each piece of it in rows of its own."""
     if width_of(line) <= width:
         return [line]
     rows: list[list[Span]] = []

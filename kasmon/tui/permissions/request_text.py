@@ -259,6 +259,7 @@ def _diff(lines: Sequence[str], width: int) -> list[TextLine]:
 
 
 def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[TextLine]:
+    """One line for each part of a command, with the executed word in bold."""
     rows: list[TextLine] = []
     for depth, part in parts:
         if (depth, part) == BREAK:

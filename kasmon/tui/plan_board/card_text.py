@@ -213,6 +213,7 @@ def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardStat
 
 
 def _checked(task: Task, at: TaskRun) -> list[Span]:
+    """The result of its check, or the check to come."""
     if at.check is None or at.state is TaskState.WAITING:
         is_over = at.state in (TaskState.DONE, TaskState.FAILED, TaskState.SKIPPED)
         if not task.check or is_over:

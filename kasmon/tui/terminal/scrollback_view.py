@@ -228,6 +228,7 @@ class ScrollbackView(Widget, can_focus=True):
 
 
 def _painted(strip: Strip, start: int, end: int, style: Style) -> Strip:
+    """Return *strip* with *style* over its cells from *start* to before *end*."""
     width = strip.cell_length
     parts = [strip.crop(0, start), strip.crop(start, end).apply_style(Style.null()), strip.crop(end, width)]
     parts[1] = Strip([Segment(text, (own or Style.null()) + style) for text, own, _ in parts[1]])

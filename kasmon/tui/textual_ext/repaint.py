@@ -81,6 +81,7 @@ def _painted(widget: Widget, regions: Sequence[Region]) -> bool:
 
 
 def _uncovered(widget: Widget, regions: Sequence[Region]) -> Region | None:
+    """Return the screen region of *widget*, if it is all visible and these regions are uncovered."""
     visible = widget.screen._compositor.visible_widgets
     if widget not in visible:
         return None

@@ -354,6 +354,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         self.refresh()
 
     def _place_cursor(self, place: RowPosition) -> None:
+        """Put the cursor on *place*, which is visible."""
         above = self.lines.above(place) - self.lines.above(self._bottom)
         self.cursor = min(max(self.shown - 1 - above, 0), max(self.shown - 1, 0))
 

@@ -181,6 +181,7 @@ class PromptBox(TextBox):
         return True
 
     def _before(self) -> str:
+        """Return the text before the cursor in its line."""
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 

@@ -354,6 +354,7 @@ class StateMonitor:
         self._arm()
 
     def _report_permission_mode(self, mode: str, at: float) -> None:
+        """Report the agent's permission mode *mode* if it is not empty and has changed."""
         mode = clean_line(mode)[:LONGEST_MODE]
         if mode and mode != self._permission_mode:
             self._permission_mode = mode

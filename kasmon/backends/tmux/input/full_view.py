@@ -162,6 +162,7 @@ class FullView:
     async def _until(
         self, is_right: Callable[[ScreenObservation], bool], limit_s: float = SHOWN_S
     ) -> ScreenObservation:
+        """Return the first reading that *is_right*, or the last one."""
         loop = asyncio.get_running_loop()
         until = loop.time() + limit_s
         while True:

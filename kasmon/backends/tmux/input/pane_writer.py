@@ -149,4 +149,5 @@ def interrupt_key(launch: Launch) -> bytes:
 
 
 def _profile(launch: Launch) -> str:
+    """Return the name of its profile, without the machine."""
     return launch.agent.partition("@")[0]
