@@ -31,9 +31,9 @@ VM_SLEEP: Final[tuple[Step, ...]] = (
 )
 VM_WAKE: Final[tuple[Step, ...]] = (
     ("start_host_end", "call"),
-    ("QmpClient.moved", "call"),
-    ("SnapshotStore.used", "call"),
-    ("SnapshotStore.moved_on", "call"),
+    ("QmpClient.wait_for_migration", "call"),
+    ("SnapshotStore.mark_used", "call"),
+    ("SnapshotStore.advance_generation", "call"),
     ("greet", "call"),
     ("greet", "return"),
 )

@@ -342,7 +342,7 @@ def test_rm_names_the_copy_in_which_it_worked_and_leaves_nothing_else_of_it(kasm
     until_state(kasmon, session, SessionState.ENDED)
     done = kasmon("rm", session)
 
-    assert (0, f"{session}): forgotten" in done.out) == (done.code, True)
+    assert (0, f"{session}): removed" in done.out) == (done.code, True)
     assert f"which is kept: {ground}/workspace. `rm -r {ground}/workspace` deletes it." in done.err
     assert [ground / "workspace"] == list(ground.iterdir())
     assert "mine\n" == (ground / "workspace" / "made").read_text()

@@ -366,10 +366,16 @@ def test_the_first_machine_of_a_size_is_put_away_warm_and_goes_on_and_the_next_o
 
     assert () == next_one.notices
     assert identity(first) != identity(next_one)
-    said = ran(next_one, "bash", "ls /srv; echo ${https_proxy-none}; free -m | awk '/Mem/ {print ($2 > 1500)}'")
-    assert "none\n1\n" == said.stdout
-    tried = "import socket; print(socket.socket().connect_ex(('127.0.0.1', 3128)) != 0)"
-    assert "True\n" == ran(next_one, "python", tried).stdout
+    said = ran(next_one, "bash", "ls /srv; free -m | awk '/Mem/ {print ($2 > 1500)}'")
+    assert "1\n" == said.stdout
+    asked = """import urllib.error, urllib.request
+try:
+    urllib.request.urlopen("http://example.org/", timeout=30)
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())"""
+    refused = ran(next_one, "python", asked).stdout
+    assert refused.startswith("403 ")
+    assert "is not on the list" in refused
     assert "http://127.0.0.1:3128\n" == ran(first, "bash", "echo $https_proxy").stdout
 
 
