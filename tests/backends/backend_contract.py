@@ -28,7 +28,7 @@ from kasmon.model.events import (
     decode,
     encode,
 )
-from kasmon.model.permission import Decision, Request, RequestKind, SessionId, digest_of
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
 from kasmon.model.session_state import SessionState
@@ -141,12 +141,15 @@ class StreamingContract(Contract):
 class AskingContract(Contract):
     """`asks`"""
 
+    leaves_digest_to_host = False
+    """Whether its requests come unsealed, and no two of them have the same id."""
+
     async def test_a_request_carries_the_digest_of_what_it_shows(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             request = await heard.until_asked()
 
-            assert digest_of(request) == request.digest
+            assert ("" if self.leaves_digest_to_host else digest_of(request)) == request.digest
             assert {"command": "git push"} == request.input
 
     async def test_allowed_it_goes_on(self) -> None:
@@ -168,9 +171,11 @@ class AskingContract(Contract):
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             request = await heard.until_asked()
+            unsealed = self.leaves_digest_to_host
+            name = RequestId("another") if unsealed else request.id
 
-            with pytest.raises(StaleRequestError):
-                await heard.agent.send(Answer(request=request.id, digest="0" * 64, decision=Decision.ALLOW))
+            with pytest.raises(RequestClosedError if unsealed else StaleRequestError):
+                await heard.agent.send(Answer(request=name, digest="0" * 64, decision=Decision.ALLOW))
 
     async def test_a_request_is_answered_once(self) -> None:
         async with self.opened() as heard:

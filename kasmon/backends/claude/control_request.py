@@ -6,7 +6,7 @@ import msgspec
 
 from kasmon.backends.claude import diff, tool_text
 from kasmon.backends.common.json_access import Table, rows, table, text
-from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId
 from kasmon.sanitize import clean_line
 
 QUESTION_TOOL: Final = "AskUserQuestion"
@@ -28,10 +28,12 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
-    """Return the requests for the `can_use_tool` message *open*, sealed; one for each question, else one.
+    """Return the requests for the `can_use_tool` message *asked*; one for each question, else one.
+
+    The host seals them.
 
     Args:
-        call: the agent's own id of the call.
+        call: the id of the call, from which the requests get theirs.
         asked: the `request` in its message.
         context: the session, the time, and related content.
     """
@@ -43,9 +45,7 @@ def requests(call: str, asked: Table, context: RequestContext) -> tuple[Request,
         made = [_plan(call, given, context.said)]
     else:
         made = [_permission(call, name, given, asked, context.before)]
-    return tuple(
-        sealed(msgspec.structs.replace(request, session=context.session, asked_at=context.at)) for request in made
-    )
+    return tuple(msgspec.structs.replace(request, session=context.session, asked_at=context.at) for request in made)
 
 
 def _permission(call: str, name: str, given: Table, asked: Table, before: str | None) -> Request:

@@ -1,5 +1,6 @@
 """The agent's open calls: each with the requests it makes, and the one reply that answers the call."""
 
+from collections import Counter
 from typing import Final, TypeAlias
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from kasmon.backends.claude.control_request import RequestContext, requests
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.errors import RequestClosedError, UnableError
-from kasmon.model.answer import must_fit
+from kasmon.model.answer import must_take
 from kasmon.model.commands import Answer
 from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind
@@ -18,6 +19,7 @@ DENIED: Final = {
     RequestKind.QUESTION: "The user does not want to answer this.",
 }
 """The reason that the agent gets when the user denied without one."""
+REPLACED: Final = "the agent has a different request now"
 OTHERS: Final = "another question of the same call was not answered"
 
 
@@ -52,16 +54,23 @@ class ClaudeAnswerOutcome(msgspec.Struct, frozen=True):
 
 
 class ClaudeRequests:
-    """The agent's open calls, by its own ids."""
+    """The agent's open calls, by its own ids.
+
+    No two requests have the same id, though the agent may use one of its ids again. So an answer in transit, which
+    the host has compared with the text shown, never answers a later call.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
+        self._uses = Counter[str]()
 
     def open(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
-        """Open requests for *open*, the agent's call with the id *call*."""
-        made = requests(call, asked, context)
+        """Open requests for *asked*, the agent's call with the id *call*."""
+        replaced = self.withdraw(call, REPLACED, context.at)
+        made = requests(f"{call}#{self._uses[call]}" if self._uses[call] else call, asked, context)
+        self._uses[call] += 1
         self._calls[call] = _Call(table(asked, "input"), {request.id: request for request in made}, {})
-        return tuple(RequestOpened(at=context.at, request=request) for request in made)
+        return (*replaced, *(RequestOpened(at=context.at, request=request) for request in made))
 
     def withdraw(self, call: str, why: str, at: float) -> tuple[Event, ...]:
         """Withdraw the open requests of *call*, for the reason *why*."""
@@ -83,11 +92,10 @@ class ClaudeRequests:
 
         Raises:
             RequestClosedError: if the agent is not waiting for it.
-            StaleRequestError: if the answer is for another text.
             UnableError: if the request does not accept it.
         """
         name, call, request = self._find(answer.request)
-        must_fit(request, answer)
+        must_take(request, answer.decision, request.choices)
         reply: Reply | None
         match answer.decision:
             case Decision.CHOOSE:

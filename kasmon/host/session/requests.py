@@ -51,7 +51,7 @@ class RequestRegistry:
         self._asked: dict[RequestId, Request] = {}
         """The log's id of each open request -> the request as the agent sent it."""
 
-    def heard(self, event: Event) -> Event | None:
+    def translate(self, event: Event) -> Event | None:
         """Return *event* with the log's request ids in place of the agent's; None if nothing has changed."""
         if isinstance(event, RequestOpened):
             return self._opened(event.request, event.at)

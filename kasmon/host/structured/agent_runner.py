@@ -108,7 +108,7 @@ class StructuredAgentRunner:
         elif isinstance(event, RequestOpened):
             await self._refresh_rules()
         try:
-            translated = self.asks.heard(event)
+            translated = self.asks.translate(event)
             if translated is None:
                 return
             if isinstance(translated, SessionEnded):

@@ -261,7 +261,7 @@ class TerminalAgentRunner:
             event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot)
             if isinstance(event, SessionStarted):
                 event = msgspec.structs.replace(event, host_pid=os.getpid())
-        translated = self.asks.heard(event)
+        translated = self.asks.translate(event)
         if translated is None:
             return
         self._log_writer.note(translated)

@@ -5,11 +5,11 @@ import pytest
 from kasmon.backends.claude.control_request import RequestContext, requests
 from kasmon.backends.claude.requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult
 from kasmon.backends.common.json_access import Table
-from kasmon.errors import RequestClosedError, StaleRequestError, UnableError
+from kasmon.errors import RequestClosedError, UnableError
 from kasmon.model.answer import missing_fields
 from kasmon.model.commands import Answer
-from kasmon.model.events import RequestOpened, RequestWithdrawn
-from kasmon.model.permission import NO_PLAN, Decision, Request, RequestKind, SessionId, digest_of
+from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestKind, SessionId
 from tests.backends.claude.recording import recorded
 
 NOW = 1.0
@@ -25,13 +25,16 @@ class Waiting:
 
     def __init__(self, tool: str, given: Table) -> None:
         self.asks = ClaudeRequests()
-        request = {"tool_name": tool, "input": given}
-        opened = self.asks.open("call", request, RequestContext(session=SessionId("s"), at=NOW))
-        self.requests = [event.request for event in opened if isinstance(event, RequestOpened)]
+        self.open(tool, given)
 
-    def answer(self, decision: Decision, n: int = 0, digest: str = "", **more: object) -> ClaudeAnswerOutcome:
-        request = self.requests[n]
-        answer = Answer(request=request.id, digest=digest or request.digest, decision=decision, **more)  # type: ignore[arg-type]
+    def open(self, tool: str, given: Table) -> tuple[Event, ...]:
+        request = {"tool_name": tool, "input": given}
+        events = self.asks.open("call", request, RequestContext(session=SessionId("s"), at=NOW))
+        self.requests = [event.request for event in events if isinstance(event, RequestOpened)]
+        return events
+
+    def answer(self, decision: Decision, n: int = 0, **more: object) -> ClaudeAnswerOutcome:
+        answer = Answer(request=self.requests[n].id, digest="", decision=decision, **more)  # type: ignore[arg-type]
         return self.asks.answer(answer, NOW)
 
 
@@ -50,12 +53,6 @@ def test_a_command_is_shown_whole_with_the_agents_reason() -> None:
     assert "Make a file · It writes · It reaches /etc/x" == request.why
     assert COMMAND == request.input
     assert {Decision.ALLOW, Decision.DENY, Decision.EDIT, Decision.CANCEL} == set(request.choices)
-
-
-def test_a_request_carries_the_digest_of_what_it_shows() -> None:
-    (request,) = asked("Bash", COMMAND)
-
-    assert digest_of(request) == request.digest
 
 
 @pytest.mark.parametrize(
@@ -202,11 +199,19 @@ def test_a_question_takes_as_many_answers_as_it_says(labels: tuple[str, ...]) ->
         Waiting("AskUserQuestion", QUESTIONS).answer(Decision.CHOOSE, 0, labels=labels)
 
 
-def test_an_answer_to_another_text_is_refused() -> None:
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_an_answer_never_answers_a_later_call_with_the_same_id(is_withdrawn: bool) -> None:
     waiting = Waiting("Bash", COMMAND)
+    shown = waiting.requests
+    if is_withdrawn:
+        waiting.asks.withdraw("call", "it gave up", NOW)
+    events = waiting.open("Bash", {"command": "rm -r x"})
 
-    with pytest.raises(StaleRequestError):
-        waiting.answer(Decision.ALLOW, digest="0" * 64)
+    assert ([] if is_withdrawn else [shown[0].id]) == [e.request for e in events if isinstance(e, RequestWithdrawn)]
+    later, waiting.requests = waiting.requests, shown
+    with pytest.raises(RequestClosedError):
+        waiting.answer(Decision.ALLOW)
+    waiting.requests = later
     assert waiting.answer(Decision.ALLOW).reply
 
 
