@@ -76,7 +76,7 @@ test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@$(TESTS); status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
 	tests agents-pytest 1 -n 3 -m agents -o timeout=180 tests/agents || status=$$?; \
-	$(PYTHON) -m tests.detection.matrix golden live || status=$$?; \
+	$(PYTHON) -m tests.support.detection.confusion_matrix golden live || status=$$?; \
 	exit $$status
 
 # Real agents in virtual machines. Without KVM the machine emulates a processor, which takes minutes.
@@ -87,11 +87,11 @@ agents: $(AGENTS_READY)
 
 # Drives the pinned agents through their states against the model server, and stores their screens next to the old ones.
 record-screens: $(READY) tmux agents
-	$(PYTHON) -m tests.detection.record
+	$(PYTHON) -m tests.support.detection.record
 
 # Compares the detected state of each recorded screen, and of the last live runs, with the real one, as `test-agents`.
 confusion: $(READY)
-	@$(PYTHON) -m tests.detection.matrix golden $(if $(wildcard .cache/evidence/*.json),live)
+	@$(PYTHON) -m tests.support.detection.confusion_matrix golden $(if $(wildcard .cache/evidence/*.json),live)
 
 # Real sandboxes. Tests of a tier that this machine does not support are skipped with the reason, unless
 # KASMON_REQUIRE_SANDBOXES names that tier.
@@ -100,7 +100,7 @@ test-sandboxes: $(READY) tmux jail machine
 
 # All tests of interpreters, in every tier; `test-sandboxes` runs the core of them.
 test-interpreters: $(READY) jail machine
-	@$(PYTHON) -m pytest -n 3 -m tiers tests/sandbox/test_inside_*.py
+	@$(PYTHON) -m pytest -n 3 -m tiers tests/sandbox/guest
 
 # Fifty agents and random faults for CHAOS_S seconds; then the ten promises are checked. SEED repeats a run.
 CHAOS_S = 300
@@ -121,11 +121,11 @@ bench: $(READY) tmux
 	@$(VENV)/bin/kasmon bench
 
 screenshots: $(READY)
-	$(PYTHON) -m tests.pictures
+	$(PYTHON) -m tests.support.screenshots
 
 # Writes the tables of keys, commands and settings in docs/.
 pages: $(READY)
-	$(PYTHON) -m tests.reference_pages
+	$(PYTHON) -m tests.support.reference_pages
 
 # Resolves pyproject.toml again, in a temporary environment.
 lock: $(READY)
@@ -198,7 +198,7 @@ machine: $(READY)
 		command -v "$${each%:*}" >/dev/null || get "$${each#*:}" || \
 		echo "$${each%:*} is missing: the tests of virtual machines need it ($$line)."; \
 	done; \
-	$(PYTHON) -m tests.sandbox.machines
+	$(PYTHON) -m tests.support.sandbox.machine_image
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html

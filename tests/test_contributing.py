@@ -22,8 +22,8 @@ from kasmon.model.events import MessageWritten, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tui.theme import theme
-from tests.backends.backend_contract import Contract
-from tests.waiting import auntil
+from tests.support.agents.backend_contract import Contract
+from tests.support.wait import auntil
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ import pytest
 
 from kasmon.config.parser import parse
 from kasmon.tui.keymap import chosen
-from tests.reference_pages import MARKED, TABLES, written
+from tests.support.reference_pages import MARKED, TABLES, written
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])

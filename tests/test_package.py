@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.syntax import modules, nodes
+from tests.support.syntax_trees import modules, nodes
 
 ROOT = Path(__file__).parent.parent
 OF_EXTRAS = (

@@ -190,7 +190,7 @@ def test_root_gets_what_sandboxes_are_made_of_and_the_tests_run_also_without(clo
     others = ["git", "qemu-system-x86", "qemu-utils", "e2fsprogs", "lz4"]
     named = {call.removeprefix("apt-get install -y ") for call in got}
     assert {"bubblewrap", *others} >= named >= {"bubblewrap", *others[:3]}
-    assert "python -P -m tests.sandbox.machines" in clone.calls
+    assert "python -P -m tests.support.sandbox.machine_image" in clone.calls
     assert "git is missing: the tests of sandboxes need it (apt-get install -y git)." in said.stdout.splitlines()
     assert SANDBOXES == clone.calls[-1]
 

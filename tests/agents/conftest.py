@@ -12,10 +12,10 @@ A test names the agent that it drives as a fixture (`claude`, `codex`, `gemini` 
         ...
         assert (claude.workdir / "there.txt").exists()
 
-- `claude` ...: a `RealAgent` (tests/agents/real.py): `.program`, `.workdir`, `.home`, `.launch(**fields)`, which also
+- `claude` ...: a `RealAgent` (tests/support/agents): `.program`, `.workdir`, `.home`, `.launch(**fields)`, which also
   writes the session's variables file; `.environment` for a test that starts `.program` itself. Where the agent is not
   installed the test is skipped; it fails where KASMON_REQUIRE_AGENTS (`claude,codex` or `all`) names it.
-- `stub`: the `ModelStub` that the agent calls: the prompt holds the script (tests/modelstub/script.py). `.requests` is
+- `stub`: the `ModelStub` that the agent calls: the prompt holds the script (tests/support/model_stub). `.requests` is
   what came in. The test fails if the agent never asked for a turn; where that is right: `stub.must_be_called = False`.
 - `scratch`: the folder of both. os.environ is the agent's, too: HOME, TMPDIR and XDG_* lie in there, no variable of a
   developer's agents is left, and the stub is the proxy, which lets nothing out (`stub.outside` tells what was tried).
@@ -31,8 +31,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.real import FLAGS, OWN_PREFIXES, RealAgent, agent_binary, nothing_is_left, settled
-from tests.modelstub import ModelStub
+from tests.support.agents.real_agent import FLAGS, OWN_PREFIXES, RealAgent, agent_binary, nothing_is_left, settled
+from tests.support.model_stub import ModelStub
 
 NO_PROXY = "127.0.0.1,localhost"
 

@@ -1,4 +1,4 @@
-"""The ancestor's session interface over the real agents: every row of `tests/execution/rows.py`, a session for each."""
+"""The ancestor's session interface over the real agents: each row of `tests/support/execution`, a session for each."""
 
 import asyncio
 import json
@@ -15,9 +15,9 @@ from kasmon import ExecutionSession, LaunchSpec
 from kasmon.config import parse
 from kasmon.errors import TimedOutError
 from kasmon.model.permission import Decision
-from tests.agents.stack import Stack, beside, stacked
-from tests.execution.rows import walk
-from tests.execution.stage import INTERRUPT, KEPT, LAUNCH, asks, say, staged
+from tests.support.agents.full_stack import Stack, beside, stacked
+from tests.support.execution.actor_session import INTERRUPT, KEPT, LAUNCH, asks, say, staged
+from tests.support.execution.interface_rows import walk
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(120)]
 stub, stack = pytest.fixture(beside), pytest.fixture(stacked)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.real import ROOT
+from tests.support.agents.real_agent import ROOT
 from tests.test_setup import Clone
 
 NPM = """
@@ -153,7 +153,7 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
     assert 0 == clone.run("make", "test-agents").returncode
     assert [
         AGENT_TESTS,
-        "python -P -m tests.detection.matrix golden live",
+        "python -P -m tests.support.detection.confusion_matrix golden live",
     ] == clone.calls
 
 

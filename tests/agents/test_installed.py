@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.agents.real import INSTALLED, PACKAGES, RealAgent, agent_binary, pinned_version
+from tests.support.agents.real_agent import INSTALLED, PACKAGES, RealAgent, agent_binary, pinned_version
 
 pytestmark = pytest.mark.agents
 PROMPT = "go %% think hm %% say at work %% bash echo one >made.txt %% say all done"

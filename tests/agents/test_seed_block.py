@@ -6,8 +6,8 @@ from kasmon.model.commands import Mode
 from kasmon.model.events import RequestOpened, SessionStarted
 from kasmon.model.session_state import SessionState
 from kasmon.paths import private_folder, write_private
-from tests.agents.stack import PROMPT, Stack, beside, stacked
 from tests.execution.test_interface import SEED
+from tests.support.agents.full_stack import PROMPT, Stack, beside, stacked
 
 pytestmark = pytest.mark.agents
 stub, stack = pytest.fixture(beside), pytest.fixture(stacked)

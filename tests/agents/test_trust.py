@@ -14,9 +14,9 @@ from kasmon.backends.claude import backend as claude_backend
 from kasmon.errors import UntrustedFolderError
 from kasmon.model.commands import Prompt
 from kasmon.model.events import TurnEnded
-from tests.agents.real import RealAgent
-from tests.backends.backend_contract import LIMIT_S
-from tests.modelstub import ModelStub
+from tests.support.agents.backend_contract import LIMIT_S
+from tests.support.agents.real_agent import RealAgent
+from tests.support.model_stub import ModelStub
 
 pytestmark = pytest.mark.agents
 SERVERS = {"mcpServers": {"own": {"command": "touch", "args": ["served"]}}}

@@ -20,7 +20,7 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision
 from kasmon.model.session_state import SessionState
-from tests.backends.backend_contract import (
+from tests.support.agents.backend_contract import (
     LIMIT_S,
     AskingContract,
     BackendContract,
@@ -30,7 +30,7 @@ from tests.backends.backend_contract import (
     ResumingContract,
     StreamingContract,
 )
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 
 class TestScripted(

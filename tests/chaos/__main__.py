@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from tests.chaos import promises
-from tests.chaos.deeds import DEEDS
-from tests.chaos.fleet import CLOCK, Ground
-from tests.safety.dash import Home
+from tests.support.chaos import promises
+from tests.support.chaos.faults import DEEDS
+from tests.support.chaos.fleet import CLOCK, AgentFleet
+from tests.support.tui.dashboard import Home
 
 SETTLE_S = 20.0
 LAST = 400
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         os.environ["HOME"] = str(home.path)  # its clock is in there
         sys.path.insert(0, str(CLOCK))
         __import__("sitecustomize")
-        ground = Ground(home, wanted.agents)
+        ground = AgentFleet(home, wanted.agents)
         try:
             began = time.monotonic()
             ground.furnish()
@@ -58,7 +58,7 @@ def _wanted(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _rage(ground: Ground, dice: Random, wanted: argparse.Namespace) -> Counter[str]:
+def _rage(ground: AgentFleet, dice: Random, wanted: argparse.Namespace) -> Counter[str]:
     """Do deeds until the time is over, the steps are done, or a promise is broken; how often each was done."""
     done: Counter[str] = Counter()
     names, weights = list(DEEDS), [deed.weight for deed in DEEDS.values()]
@@ -75,7 +75,7 @@ def _rage(ground: Ground, dice: Random, wanted: argparse.Namespace) -> Counter[s
     return done
 
 
-def _look(ground: Ground) -> None:
+def _look(ground: AgentFleet) -> None:
     before = ground.hosted()
     fleet = ground.fleet()
     after = ground.hosted()
@@ -87,7 +87,7 @@ def _look(ground: Ground) -> None:
             ground.broken.append(f"dashboard {number} ended by itself; its last words: {last!r}")
 
 
-def _look_closely(ground: Ground) -> None:
+def _look_closely(ground: AgentFleet) -> None:
     """What stands in logs, files and on terminals."""
     now = ground.read_logs()
     ground.broken += promises.logs_only_grow(ground.logs, now)
@@ -116,7 +116,7 @@ def _look_closely(ground: Ground) -> None:
         ground.broken.append("a name or a prompt was run as a command")
 
 
-def _end(ground: Ground) -> None:
+def _end(ground: AgentFleet) -> None:
     """Let the clock be right, and look a last time: both dashboards still show the fleet and can be left."""
     ground.clock.unlink(missing_ok=True)
     _look_closely(ground)
@@ -129,7 +129,7 @@ def _end(ground: Ground) -> None:
             ground.broken.append(f"dashboard {number} no longer shows the fleet: {error}")
 
 
-def _evidence(ground: Ground) -> None:
+def _evidence(ground: AgentFleet) -> None:
     """What kasmon itself wrote down lately."""
     for log in (ground.places.tmux_host_log, ground.places.own_log):
         for line in (_read(str(log)) or b"").decode("utf-8", "replace").splitlines()[-30:]:
@@ -143,7 +143,7 @@ def _read(path: str) -> bytes | None:
         return None
 
 
-def _report(ground: Ground, done: Counter[str], wanted: argparse.Namespace) -> int:
+def _report(ground: AgentFleet, done: Counter[str], wanted: argparse.Namespace) -> int:
     late = sorted(ground.late)
     print(
         f"\n{done.total()} deeds with seed {wanted.seed}: " + ", ".join(f"{n} {name}" for name, n in done.most_common())

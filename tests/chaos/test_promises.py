@@ -11,10 +11,10 @@ from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import Event, ReceiptMoved, RequestAnswered, SessionStarted, TurnStarted
 from kasmon.model.permission import Decision, RequestId, SessionId
 from kasmon.model.session_state import SessionState
-from tests.chaos import promises
-from tests.chaos.deeds import DEEDS
-from tests.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process
-from tests.fleets import idle, session
+from tests.support.chaos import promises
+from tests.support.chaos.faults import DEEDS
+from tests.support.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process
+from tests.support.sample_fleet import idle, session
 
 A, B = Process(7, 1.0), Process(8, 1.0)
 ALLOWED = RequestAnswered(at=1.0, request=RequestId("a-1"), decision=Decision.ALLOW)

@@ -2,19 +2,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.forker import Forker
-from tests.cli.line import Line
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import ForkServer
 
 
 @pytest.fixture(scope="module")
-def forker() -> Iterator[Forker]:
-    forker = Forker()
-    yield forker
-    forker.close()
+def fork_server() -> Iterator[ForkServer]:
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture
-def kasmon(forker: Forker) -> Iterator[Line]:
-    line = Line(forker)
+def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
+    line = Cli(fork_server)
     yield line
     line.close()

@@ -1,81 +1,121 @@
-"""Standing rules from the command line: made by an answer, listed, revoked, and gone with their session."""
+"""`--alike`: requests that are alike are listed, and answered together by what was listed."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.cli.line import Line
-from tests.waiting import until
+from kasmon.cli.output.json_objects import request_object
+from kasmon.model.fleet import requests
+from kasmon.supervisor.fleet.snapshot import look_once
+from tests.support.cli.cli_runner import LIMIT_S, Cli
+from tests.support.cli.fork_server import ForkServer
+from tests.support.wait import until
+
+SCRIPTS = {
+    **{name: f"ask git push origin {name}\nsay pushed {name}" for name in ("docs", "parser", "index")},
+    "cleaner": "ask rm -rf build",
+}
 
 
-def asked(kasmon: Line) -> tuple[str, str, str]:
-    """A session called `worker` that asks; its id, and the id and the digest of its request."""
-    session = kasmon.new("worker", "ask git push")
-    request = kasmon.request()
-    return session, request["id"], request["digest"]
+@pytest.fixture(scope="module")
+def crew(fork_server: ForkServer) -> Iterator[Cli]:
+    """Four agents, for all tests here: who was answered in one is asked anew for the next."""
+    line = Cli(fork_server)
+    for name in SCRIPTS:
+        line.new(name)
+    yield line
+    line.close()
 
 
-@pytest.mark.parametrize(("decision", "effect"), [("always", "allow"), ("never", "deny")])
-def test_an_answer_makes_a_rule_that_can_be_listed_and_revoked(kasmon: Line, decision: str, effect: str) -> None:
-    session, request, digest = asked(kasmon)
-    kasmon.json("answer", request, decision, "--digest", digest)
-    (rule,) = kasmon.json("rules", "ls")["rules"]
-
-    assert (effect, "Bash(git push:*)", "session", session, request) == (
-        rule["effect"],
-        rule["words"],
-        rule["scope"],
-        rule["of"],
-        rule["request"],
-    )
-    assert "Bash(git push:*)" in kasmon("rules").out
-    assert [rule] == kasmon.json("rules", "rm", rule["id"])["rules"]
-    assert [] == kasmon.json("rules")["rules"]
+@pytest.fixture
+def kasmon(crew: Cli) -> Cli:
+    """All four agents ask."""
+    for session in look_once(crew.places).sessions:
+        if not session.asks:
+            assert 0 == crew("send", session.id, SCRIPTS[session.name], "--when", "idle").code
+    until(lambda: len(waiting(crew)) == 4, LIMIT_S, "four requests")
+    return crew
 
 
-def test_a_rule_answers_the_next_session_of_the_project(kasmon: Line) -> None:
-    _, request, digest = asked(kasmon)
-    kasmon.json("answer", request, "always", "--digest", digest, "--scope", "project")
-    kasmon.new("second", "ask git push\nsay done")
-    until(lambda: "done" in kasmon("read", "second", "--lines", "3").out)
-    kasmon.json("wait", "second", "--for", "idle", "--timeout", "20")
-
-    assert [] == kasmon.json("inbox")["requests"]
-    assert "always" not in kasmon("read", "second").out
-    assert "allowed once by rule k1" in kasmon("read", "second").out
+def waiting(kasmon: Cli) -> list[dict[str, Any]]:
+    """What `kasmon inbox --json` would show."""
+    return [request_object(request) for request in requests(look_once(kasmon.places))]
 
 
-def test_a_forgotten_session_takes_its_rules_along(kasmon: Line) -> None:
-    _, request, digest = asked(kasmon)
-    kasmon.json("answer", request, "always", "--digest", digest)
-    kasmon.json("stop", "worker")
-    kasmon.json("rm", "worker")
-
-    assert [] == kasmon.json("rules")["rules"]
+@pytest.fixture
+def pushers(kasmon: Cli) -> list[dict[str, Any]]:
+    """Three requests that are alike, of three sessions; the fourth is not."""
+    return [request for request in waiting(kasmon) if "push" in request["shown"]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "word"),
-    [
-        (["rules", "rm", "k9"], 3, "'k9'"),
-        (["rules", "rm"], 2, "rules ls"),
-        (["rules", "ls", "k1"], 2, "'k1'"),
-        (["move", "nobody", "--to", "tmux"], 3, "'nobody'"),
-        (["move", "nobody", "--to", "screen"], 2, "screen"),
-    ],
-)
-def test_what_makes_no_sense_is_an_error_with_a_next_step(
-    kasmon: Line, arguments: list[str], code: int, word: str
+def test_those_alike_are_listed_with_their_sessions_and_digests_and_answered_by_the_lists(
+    kasmon: Cli, pushers: list[dict[str, Any]]
 ) -> None:
-    done = kasmon(*arguments)
+    first = pushers[0]["id"]
+    listed = kasmon.json("inbox", "--alike", first)
+    assert [(r["id"], r["digest"]) for r in pushers] == [(r["id"], r["digest"]) for r in listed["requests"]]
+    text = kasmon("inbox", "--alike", first).out
+    for request in pushers:
+        assert f"{request['id']}  {request['shown'].rpartition(' ')[2]}  " in text
+        assert f"digest {request['digest']}" in text
+    assert listed["digest"] in text
 
-    assert code == done.code
-    assert word in done.err
+    done = kasmon.json("answer", first, "allow", "--alike", "--yes", "--digest", listed["digest"])
+    assert ("allow", [("allow", None)] * 3) == (
+        done["decision"],
+        [(r["decision"], r["error"]) for r in done["requests"]],
+    )
+    for name in ("docs", "parser", "index"):
+        kasmon.json("wait", name, "--for", "idle", "--timeout", "20")
+        assert f"pushed {name}" in kasmon("read", name).out
+    assert ["rm -rf build"] == [r["shown"] for r in waiting(kasmon)]
 
 
-def test_a_rules_file_that_cannot_be_read_is_named_and_stays(kasmon: Line) -> None:
-    kasmon.places.config.mkdir(parents=True, exist_ok=True)
-    kasmon.places.rules.write_text("[[rule")
-    done = kasmon("rules")
+@pytest.mark.parametrize("more", [(), ("--yes",), ("--json",), ("--yes", "--json")])
+def test_without_the_lists_digest_nobody_answers_what_nobody_looked_at(
+    kasmon: Cli, pushers: list[dict[str, Any]], more: tuple[str, ...]
+) -> None:
+    done = kasmon("answer", pushers[0]["id"], "allow", "--alike", *more)
 
-    assert 2 == done.code
-    assert "rules.toml" in done.err
-    assert "[[rule" == kasmon.places.rules.read_text()
+    assert 4 == done.code
+    assert "there is no terminal to show them on" in done.err
+    if "--json" not in more:
+        assert all(request["digest"] in done.out for request in pushers)
+    assert 4 == len(waiting(kasmon))
+
+
+def test_at_a_terminal_all_of_each_is_shown_and_the_decision_typed(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
+    words = ("answer", pushers[1]["id"], "deny", "--alike", "--reason", "not today")
+    code, said = kasmon.terminal(*words, typed=[("to cancel:", "yes\n")])
+    assert (4, 4) == (code, len(waiting(kasmon))), said
+    code, said = kasmon.terminal(*words, typed=[("to these 3, anything else to cancel:", "deny\n")])
+
+    assert 0 == code, said
+    for number, request in enumerate(pushers, 1):
+        name = request["shown"].rpartition(" ")[2]
+        assert f"{number} of 3: {name}, scripted in {kasmon.home}" in said
+        assert f"git push origin {name}" in said
+    assert 1 == len(waiting(kasmon))
+    kasmon.json("wait", "docs", "--for", "idle", "--timeout", "20")
+    assert "not today" in kasmon("read", "docs").out
+
+
+def test_a_list_that_is_another_now_gets_no_answer_at_all(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
+    listed = kasmon.json("inbox", "--alike", pushers[0]["id"])
+    kasmon.json("answer", pushers[2]["id"], "deny", "--digest", pushers[2]["digest"])
+    stale = kasmon("answer", pushers[0]["id"], "allow", "--alike", "--yes", "--digest", listed["digest"], "--json")
+
+    assert (4, "stale") == (stale.code, stale.json["error"]["code"])
+    assert 3 == len(waiting(kasmon))
+
+
+def test_what_is_decided_on_alone_is_not_answered_together(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
+    [other] = [r for r in waiting(kasmon) if "rm" in r["shown"]]
+
+    assert 4 == kasmon("answer", other["id"], "allow", "--alike").code
+    assert [other["id"]] == [r["id"] for r in kasmon.json("inbox", "--alike", other["id"])["requests"]]
+    assert 2 == kasmon("answer", pushers[0]["id"], "always", "--alike", "--yes", "--digest", "0").code
+    assert 2 == kasmon("answer", pushers[0]["id"], "allow", "--yes").code
+    assert 3 == kasmon("answer", "nobody-1", "allow", "--alike").code
+    assert 4 == len(waiting(kasmon))

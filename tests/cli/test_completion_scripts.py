@@ -12,8 +12,8 @@ import pytest
 from kasmon.cli.app import app
 from kasmon.cli.completion import SESSION_FIRST
 from kasmon.cli.parameters import sessions
-from tests.cli.line import KASMON, Line
-from tests.detection.stage import Stage
+from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.detection.terminal import Terminal
 
 SHELLS = {
     "bash": (("bash", "--norc", "--noprofile"), "source ./script"),
@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_tab_finishes_a_command_an_option_a_session_and_a_theme(kasmon: Line, folder: Path, shell: str) -> None:
+def test_tab_finishes_a_command_an_option_a_session_and_a_theme(kasmon: Cli, folder: Path, shell: str) -> None:
     argv, prepared = SHELLS[shell]
     if shutil.which(argv[0]) is None:
         pytest.skip(f"{argv[0]} is not installed")
@@ -49,7 +49,7 @@ def test_tab_finishes_a_command_an_option_a_session_and_a_theme(kasmon: Line, fo
     (folder / "kasmon").chmod(0o700)
     environment = {**kasmon.environment, "HOME": str(folder), "PS1": "$ ", "LC_ALL": "C.UTF-8"}
     environment["PATH"] = f"{folder}:{environment['PATH']}"
-    with Stage(argv, environment, folder) as stage:
+    with Terminal(argv, environment, folder) as stage:
         stage.type(f"{prepared}; echo ready")
         stage.key("Enter")
         stage.until("^ready$")
@@ -60,7 +60,7 @@ def test_tab_finishes_a_command_an_option_a_session_and_a_theme(kasmon: Line, fo
         stage.key("C-u")
 
 
-def test_what_tab_offers_is_what_the_command_takes(kasmon: Line) -> None:
+def test_what_tab_offers_is_what_the_command_takes(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "say hello")
     (kasmon.home / "plans").mkdir()
     (kasmon.home / "plans" / "one.toml").write_text('[[task]]\nid = "a"\nprompt = "b"\n')
@@ -84,7 +84,7 @@ def test_what_tab_offers_is_what_the_command_takes(kasmon: Line) -> None:
 
 
 @pytest.mark.parametrize("words", [["show", ""], ["new", "x", "--agent", ""], ["config", ""], ["nothing", ""]], ids=str)
-def test_where_nothing_can_be_read_tab_offers_nothing_and_says_nothing(kasmon: Line, words: list[str]) -> None:
+def test_where_nothing_can_be_read_tab_offers_nothing_and_says_nothing(kasmon: Cli, words: list[str]) -> None:
     kasmon.places.config.mkdir(exist_ok=True)
     kasmon.places.config_file.write_text("[broken")
     (kasmon.home / "s" / "kasmon").write_text("a file in place of the folder")

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.cli.line import KASMON, Line
-from tests.waiting import until
+from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.wait import until
 
 FIELDS = {
     "id": str,
@@ -60,7 +60,7 @@ def fits(value: object, kind: object) -> bool:
     return any((value is None) if one is None else isinstance(value, one) for one in kinds)
 
 
-def test_every_field_of_a_session_is_there_whether_it_says_something_or_not(kasmon: Line) -> None:
+def test_every_field_of_a_session_is_there_whether_it_says_something_or_not(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "say hello", "--task", "1", "--wave", "2", "--peers", "3")
     kasmon.json("wait", "fix-auth", "--for", "idle", "--timeout", "20")
 
@@ -81,7 +81,7 @@ def test_every_field_of_a_session_is_there_whether_it_says_something_or_not(kasm
     assert 3 == kasmon("show", "fix").code
 
 
-def test_from_the_first_prompt_to_the_end(kasmon: Line) -> None:
+def test_from_the_first_prompt_to_the_end(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "say hello")
     kasmon.json("wait", "fix-auth", "--for", "idle", "--timeout", "20")
 
@@ -112,7 +112,7 @@ def test_from_the_first_prompt_to_the_end(kasmon: Line) -> None:
     assert 3 == kasmon("show", session).code
 
 
-def test_a_turn_that_fails_is_a_failed_receipt_and_an_exit_code_until_the_next_turn(kasmon: Line) -> None:
+def test_a_turn_that_fails_is_a_failed_receipt_and_an_exit_code_until_the_next_turn(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "say hello")
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
 
@@ -131,7 +131,7 @@ def test_a_turn_that_fails_is_a_failed_receipt_and_an_exit_code_until_the_next_t
     assert ("done", None) == ((now := kasmon.json("show", session)["session"])["turn_ended"], now["turn_error"])
 
 
-def test_wait_says_by_its_exit_code_whether_it_came_true_can_or_cannot(kasmon: Line) -> None:
+def test_wait_says_by_its_exit_code_whether_it_came_true_can_or_cannot(kasmon: Cli) -> None:
     idle, asks = kasmon.new("idle", "say hello"), kasmon.new("asks", "ask rm -rf build")
     pid = kasmon.request() and kasmon.json("show", asks)["session"]["host"]["pid"]
 
@@ -154,7 +154,7 @@ def test_wait_says_by_its_exit_code_whether_it_came_true_can_or_cannot(kasmon: L
     assert "is lost" in lost.err
 
 
-def test_exactly_one_request_is_answered_and_only_once(kasmon: Line) -> None:
+def test_exactly_one_request_is_answered_and_only_once(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "ask rm -rf build")
     request = kasmon.request()
     wanted, digest = request["id"], request["digest"]
@@ -182,7 +182,7 @@ def test_exactly_one_request_is_answered_and_only_once(kasmon: Line) -> None:
     until(lambda: "later" in kasmon("read", session).out and kasmon.json("ls", "--state", "idle")["sessions"])
 
 
-def test_a_turn_that_ended_stands_in_front_until_it_is_marked_as_viewed(kasmon: Line) -> None:
+def test_a_turn_that_ended_stands_in_front_until_it_is_marked_as_viewed(kasmon: Cli) -> None:
     one, two = (kasmon.new(name, "say hello") for name in ("one", "two"))
     kasmon.json("wait", one, two, "--for", "idle", "--timeout", "20")
     until(lambda: all(session["unviewed"] for session in kasmon.json("ls")["sessions"]))
@@ -202,7 +202,7 @@ def test_a_turn_that_ended_stands_in_front_until_it_is_marked_as_viewed(kasmon: 
     until(lambda: kasmon.json("show", first)["session"]["unviewed"])
 
 
-def test_a_broadcast_has_a_receipt_from_each(kasmon: Line) -> None:
+def test_a_broadcast_has_a_receipt_from_each(kasmon: Cli) -> None:
     ids = {kasmon.new(name, "say hello", "--wave", "2") for name in ("one", "two")}
     other = kasmon.new("three", "say hello")
     kasmon.json("wait", *ids, other, "--for", "idle", "--timeout", "20")
@@ -226,7 +226,7 @@ def test_a_broadcast_has_a_receipt_from_each(kasmon: Line) -> None:
     }
 
 
-def test_a_broadcast_to_several_needs_consent_and_a_dry_run_lists_them(kasmon: Line) -> None:
+def test_a_broadcast_to_several_needs_consent_and_a_dry_run_lists_them(kasmon: Cli) -> None:
     ids = {kasmon.new(name, "say hello") for name in ("one", "two")}
     kasmon.json("wait", *ids, "--for", "idle", "--timeout", "20")
 
@@ -246,7 +246,7 @@ def test_a_broadcast_to_several_needs_consent_and_a_dry_run_lists_them(kasmon: L
     assert 2 == said.count("-r2")
 
 
-def test_a_broadcast_reaches_no_shell_unless_that_is_asked_for(kasmon: Line) -> None:
+def test_a_broadcast_reaches_no_shell_unless_that_is_asked_for(kasmon: Cli) -> None:
     made = kasmon.home / "executed"
     agent, shell = kasmon.new("one", "say hello"), kasmon("new", "sh", "--agent", "shell").out.strip()
     kasmon.json("wait", agent, shell, "--for", "idle", "--timeout", "20")
@@ -266,7 +266,7 @@ def test_a_broadcast_reaches_no_shell_unless_that_is_asked_for(kasmon: Line) -> 
     until(made.exists, what="what the shell executed")
 
 
-def test_an_edited_input_may_hold_numbers_of_any_size(kasmon: Line) -> None:
+def test_an_edited_input_may_hold_numbers_of_any_size(kasmon: Cli) -> None:
     session = kasmon.new("asks", "ask rm -rf build")
     request = kasmon.request()
     edited = f'{{"command": "ls", "limit": 1{"0" * 40}}}'
@@ -277,7 +277,7 @@ def test_an_edited_input_may_hold_numbers_of_any_size(kasmon: Line) -> None:
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
 
 
-def test_text_that_is_no_utf8_is_refused_before_it_is_sent(kasmon: Line) -> None:
+def test_text_that_is_no_utf8_is_refused_before_it_is_sent(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "say hello")
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
 
@@ -287,7 +287,7 @@ def test_text_that_is_no_utf8_is_refused_before_it_is_sent(kasmon: Line) -> None
     assert 1 == len(kasmon.json("show", session)["session"]["receipts"])
 
 
-def test_a_question_is_answered_by_its_labels(kasmon: Line) -> None:
+def test_a_question_is_answered_by_its_labels(kasmon: Cli) -> None:
     kasmon.new("asks", "question Which one?|red|green")
     request = kasmon.request()
 
@@ -299,7 +299,7 @@ def test_a_question_is_answered_by_its_labels(kasmon: Line) -> None:
     assert "green" in kasmon("read", "asks").out
 
 
-def test_on_a_terminal_the_request_is_shown_and_the_whole_word_asked_for(kasmon: Line) -> None:
+def test_on_a_terminal_the_request_is_shown_and_the_whole_word_asked_for(kasmon: Cli) -> None:
     """Enter alone approves nothing."""
     session = kasmon.new("asks", "ask rm -rf build")
     request = kasmon.request()["id"]
@@ -312,7 +312,7 @@ def test_on_a_terminal_the_request_is_shown_and_the_whole_word_asked_for(kasmon:
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
 
 
-def test_watching_prints_one_object_a_line(kasmon: Line) -> None:
+def test_watching_prints_one_object_a_line(kasmon: Cli) -> None:
     kasmon.new("one", "say hello")
 
     code, said = kasmon.terminal("ls", "--watch", "--json", typed=[('"state":"idle"', "\x03")])
@@ -323,7 +323,7 @@ def test_watching_prints_one_object_a_line(kasmon: Line) -> None:
     assert {1} == {one["schema"] for one in objects}
 
 
-def test_watching_ends_when_nobody_reads_any_more(kasmon: Line) -> None:
+def test_watching_ends_when_nobody_reads_any_more(kasmon: Cli) -> None:
     """`kasmon ls --watch | head -1`: nothing changes here, so no write would tell."""
     piped, told = subprocess.PIPE, [*KASMON, "ls", "--watch"]
     with subprocess.Popen(told, stdout=piped, stderr=piped, env=kasmon.environment, cwd=kasmon.home) as watching:
@@ -378,7 +378,7 @@ BAD = {
 
 @pytest.mark.parametrize(("arguments", "code", "word", "told"), BAD.values(), ids=BAD)
 def test_an_error_is_one_line_with_a_next_step(
-    kasmon: Line, arguments: list[str], code: int, word: str, told: str
+    kasmon: Cli, arguments: list[str], code: int, word: str, told: str
 ) -> None:
     """With --json it is an object, too; where `--` ends the options, there is none."""
     in_json = "--" not in arguments and arguments[0] != "demo"
@@ -407,7 +407,7 @@ def test_an_error_is_one_line_with_a_next_step(
         "web --help",
     ],
 )
-def test_help_changes_nothing(kasmon: Line, words: str) -> None:
+def test_help_changes_nothing(kasmon: Cli, words: str) -> None:
     done = kasmon(*words.split())
 
     assert (0, "") == (done.code, done.err)
@@ -416,11 +416,11 @@ def test_help_changes_nothing(kasmon: Line, words: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_can_complete(kasmon: Line, shell: str) -> None:
+def test_a_shell_can_complete(kasmon: Cli, shell: str) -> None:
     assert "doctor" in kasmon("completion", shell).out
 
 
-def test_a_reader_that_leaves_is_no_error(kasmon: Line) -> None:
+def test_a_reader_that_leaves_is_no_error(kasmon: Cli) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as nobody_reads:

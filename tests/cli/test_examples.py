@@ -11,8 +11,8 @@ from kasmon.config.profile import resolve
 from kasmon.model.commands import Mode
 from kasmon.tui.keymap import chosen
 from kasmon.tui.theme import theme
-from tests.cli.line import Line
-from tests.supervisor.repo import Repo
+from tests.support.cli.cli_runner import Cli
+from tests.support.supervisor.git_repo import Repo
 
 FOLDER = Path(__file__).parents[2] / "examples"
 TESTED = {"README.md", "plan.toml", "plan.md", "config.toml", "fjord.toml", "review.py"}
@@ -27,7 +27,7 @@ def test_every_example_has_a_test_and_a_line_on_their_page() -> None:
 
 @pytest.mark.story
 @pytest.mark.parametrize("name", ["plan.toml", "plan.md"])
-def test_a_plan_is_accepted_and_runs_to_its_end(kasmon: Line, name: str) -> None:
+def test_a_plan_is_accepted_and_runs_to_its_end(kasmon: Cli, name: str) -> None:
     """The scripted agent, which needs no account, stands in for claude and codex."""
     text = (FOLDER / name).read_text("utf-8")
     for agent in ("claude", "codex"):
@@ -65,7 +65,7 @@ def test_the_theme_is_accepted() -> None:
     assert ("Fjord", "#8fd3c1") == (made.title, made.colors.accent)
 
 
-def test_the_program_allows_what_is_harmless_and_denies_the_rest(kasmon: Line) -> None:
+def test_the_program_allows_what_is_harmless_and_denies_the_rest(kasmon: Cli) -> None:
     done = subprocess.run(
         [sys.executable, "-P", FOLDER / "review.py"],
         capture_output=True,

@@ -3,18 +3,18 @@
 import json
 
 from kasmon.model.commands import Mode
-from tests.cli.line import Line
 from tests.supervisor.search.test_search import OLD, begun, printed, said
+from tests.support.cli.cli_runner import Cli
 
 
-def talks(kasmon: Line) -> None:
+def talks(kasmon: Cli) -> None:
     kasmon.places.sessions.mkdir(parents=True)
     begun(kasmon.places, "fix-auth", said("first\nthe token is refused\x1b[31m!\nlast", OLD))
     docs = begun(kasmon.places, "docs", mode=Mode.TMUX)
     printed(kasmon.places, docs, "$ make docs", "make: no token", shown=("done",))
 
 
-def test_each_hit_has_its_session_time_place_and_line_with_what_stands_around_it(kasmon: Line) -> None:
+def test_each_hit_has_its_session_time_place_and_line_with_what_stands_around_it(kasmon: Cli) -> None:
     talks(kasmon)
     done = kasmon("grep", "token", TZ="UTC")
 
@@ -45,7 +45,7 @@ def sorted_by_session(lines: list[str]) -> list[str]:
     return [line for group in sorted(groups) for line in group]
 
 
-def test_json_has_every_field_and_nothing_found_is_exit_code_1(kasmon: Line) -> None:
+def test_json_has_every_field_and_nothing_found_is_exit_code_1(kasmon: Cli) -> None:
     talks(kasmon)
     done = kasmon("grep", "-i", "TOKEN", "--session", "fix-auth", "--json")
     [hit] = done.json["hits"]
@@ -63,7 +63,7 @@ def test_json_has_every_field_and_nothing_found_is_exit_code_1(kasmon: Line) -> 
     assert "no match for 'no such words' in any session" in said_so.err
 
 
-def test_what_cannot_be_searched_for_is_refused_and_a_leading_hyphen_is_a_word(kasmon: Line) -> None:
+def test_what_cannot_be_searched_for_is_refused_and_a_leading_hyphen_is_a_word(kasmon: Cli) -> None:
     talks(kasmon)
 
     assert 2 == kasmon("grep", "").code
@@ -74,7 +74,7 @@ def test_what_cannot_be_searched_for_is_refused_and_a_leading_hyphen_is_a_word(k
     assert 0 == kasmon("grep", "-E", "no.*n$", "-C", "0", "-m", "1").code
 
 
-def test_a_session_is_exported_to_stdout_or_a_new_file(kasmon: Line) -> None:
+def test_a_session_is_exported_to_stdout_or_a_new_file(kasmon: Cli) -> None:
     talks(kasmon)
     shown = kasmon("export", "fix-auth")
     assert (0, "") == (shown.code, shown.err)

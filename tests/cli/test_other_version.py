@@ -14,9 +14,9 @@ from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.permission import SessionId
-from tests.cli.line import LIMIT_S, Done, Line
-from tests.other_version import NEWER, OLDER, OTHER_KASMON, OtherVersion
-from tests.waiting import until
+from tests.support.cli.cli_runner import LIMIT_S, Cli, Done
+from tests.support.other_version import NEWER, OLDER, OTHER_KASMON, OtherVersion
+from tests.support.wait import until
 
 pytestmark = pytest.mark.story
 Old = Callable[..., Done]
@@ -28,7 +28,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> OtherVersion:
 
 
 @pytest.fixture
-def old(kasmon: Line, older: OtherVersion) -> Old:
+def old(kasmon: Cli, older: OtherVersion) -> Old:
     """The command line of the version before."""
     return lambda *arguments: kasmon(*arguments, **older.variables())
 
@@ -39,17 +39,17 @@ def structured(run: Old, name: str, prompt: str) -> str:
     return done.out.strip()
 
 
-def status_of(kasmon: Line, session: str) -> HostStatus | None:
+def status_of(kasmon: Cli, session: str) -> HostStatus | None:
     path = kasmon.places.socket(SessionId(session)) if session else kasmon.places.tmux_host_socket
     return control.request(path, ControlKind.STATUS)
 
 
-def is_ours(kasmon: Line, session: str) -> bool:
+def is_ours(kasmon: Cli, session: str) -> bool:
     status = status_of(kasmon, session)
     return status is not None and (VERSION, __version__) == (status.protocol, status.kasmon)
 
 
-def shown(kasmon: Line, session: str) -> Any:
+def shown(kasmon: Cli, session: str) -> Any:
     return kasmon.json("show", session)["session"]
 
 
@@ -57,11 +57,11 @@ def check(done: Done, name: str) -> Any:
     return next((each for each in done.json["checks"] if each["id"] == name), None)
 
 
-def texts(kasmon: Line, session: str) -> list[tuple[str, str]]:
+def texts(kasmon: Cli, session: str) -> list[tuple[str, str]]:
     return [(each["text"], each["state"]) for each in shown(kasmon, session)["receipts"]]
 
 
-def test_a_prompt_for_a_structured_agent_of_an_older_host_resumes_it_under_this_version(kasmon: Line, old: Old) -> None:
+def test_a_prompt_for_a_structured_agent_of_an_older_host_resumes_it_under_this_version(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
     old("wait", "talk", "--for", "idle")
     assert OLDER == getattr(status_of(kasmon, talk), "protocol", None)
@@ -75,7 +75,7 @@ def test_a_prompt_for_a_structured_agent_of_an_older_host_resumes_it_under_this_
     assert [1, 1] == [read.count("say one"), read.count("say two")]
 
 
-def test_a_prompt_for_a_structured_agent_that_was_handed_over_resumes_it(kasmon: Line, old: Old) -> None:
+def test_a_prompt_for_a_structured_agent_that_was_handed_over_resumes_it(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
     old("wait", "talk", "--for", "idle")
     control.request(kasmon.places.socket(SessionId(talk)), ControlKind.HAND_OVER)
@@ -86,7 +86,7 @@ def test_a_prompt_for_a_structured_agent_that_was_handed_over_resumes_it(kasmon:
     assert 2 == shown(kasmon, talk)["generation"]
 
 
-def test_restart_moves_a_structured_agent_and_keeps_what_waits_for_it(kasmon: Line, old: Old) -> None:
+def test_restart_moves_a_structured_agent_and_keeps_what_waits_for_it(kasmon: Cli, old: Old) -> None:
     """It is in a turn, so the host finishes that first; the prompt that waits is given to the agent once, later."""
     talk = structured(old, "talk", "ask Bash\nsay one")
     until(lambda: "asking" == shown(kasmon, talk)["state"])
@@ -108,7 +108,7 @@ def test_restart_moves_a_structured_agent_and_keeps_what_waits_for_it(kasmon: Li
     assert 2 == shown(kasmon, talk)["generation"]
 
 
-def test_stop_then_rm_end_a_structured_agent_of_an_older_host(kasmon: Line, old: Old) -> None:
+def test_stop_then_rm_end_a_structured_agent_of_an_older_host(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
     old("wait", "talk", "--for", "idle")
     refused = kasmon("rm", "talk")
@@ -121,7 +121,7 @@ def test_stop_then_rm_end_a_structured_agent_of_an_older_host(kasmon: Line, old:
     assert lock_holder(kasmon.places.host_lock(SessionId(talk))) is None
 
 
-def test_new_terminals_start_and_ended_ones_are_removed_where_an_older_tmux_host_runs(kasmon: Line, old: Old) -> None:
+def test_new_terminals_start_and_ended_ones_are_removed_where_an_older_tmux_host_runs(kasmon: Cli, old: Old) -> None:
     one = old("new", "one", "--", "sleep", "600").out.strip()
     over = old("new", "over", "--", "sleep", "601").out.strip()
     assert 0 == old("stop", "over").code
@@ -137,7 +137,7 @@ def test_new_terminals_start_and_ended_ones_are_removed_where_an_older_tmux_host
     assert now["state"] not in ("lost", "ended")
 
 
-def test_doctor_names_hosts_of_another_version_and_moves_them(kasmon: Line, old: Old) -> None:
+def test_doctor_names_hosts_of_another_version_and_moves_them(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
     one = old("new", "one", "--", "sleep", "600").out.strip()
     old("wait", "talk", "--for", "idle")
@@ -158,7 +158,7 @@ def test_doctor_names_hosts_of_another_version_and_moves_them(kasmon: Line, old:
     assert agent == shown(kasmon, one)["pid"]
 
 
-def test_doctor_leaves_a_turn_to_its_end_and_recover_resumes_it_then(kasmon: Line, old: Old) -> None:
+def test_doctor_leaves_a_turn_to_its_end_and_recover_resumes_it_then(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "ask Bash\nsay one")
     until(lambda: "asking" == shown(kasmon, talk)["state"])
     fixed = kasmon("doctor", "--fix", "--json")
@@ -176,7 +176,7 @@ def test_doctor_leaves_a_turn_to_its_end_and_recover_resumes_it_then(kasmon: Lin
     assert 1 == kasmon("read", "talk").out.count("say one")
 
 
-def test_recover_names_hosts_of_another_version(kasmon: Line, old: Old) -> None:
+def test_recover_names_hosts_of_another_version(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
     pid = lock_holder(kasmon.places.host_lock(SessionId(talk)))
     told = kasmon("recover")
@@ -187,7 +187,7 @@ def test_recover_names_hosts_of_another_version(kasmon: Line, old: Old) -> None:
     assert {"session": talk, "pid": pid, "kasmon": OTHER_KASMON, "protocol": OLDER} == other
 
 
-def test_a_host_that_is_too_old_to_hand_over_is_named_with_how_to_end_it(kasmon: Line, tmp_path: Path) -> None:
+def test_a_host_that_is_too_old_to_hand_over_is_named_with_how_to_end_it(kasmon: Cli, tmp_path: Path) -> None:
     silent = OtherVersion(tmp_path, OLDER, greets=False)
     done = kasmon("new", "talk", "--agent", "scripted", "--mode", "sdk", "--prompt", "say one", **silent.variables())
     talk = done.out.strip()
@@ -206,7 +206,7 @@ def test_a_host_that_is_too_old_to_hand_over_is_named_with_how_to_end_it(kasmon:
     assert is_ours(kasmon, talk)
 
 
-def test_going_back_to_an_older_version_is_asked_for_by_doctor(kasmon: Line, tmp_path: Path) -> None:
+def test_going_back_to_an_older_version_is_asked_for_by_doctor(kasmon: Cli, tmp_path: Path) -> None:
     newer = OtherVersion(tmp_path, NEWER)
     one = kasmon("new", "one", "--", "sleep", "600", **newer.variables()).out.strip()
     refused = kasmon("new", "two", "--", "sleep", "600")
@@ -221,7 +221,7 @@ def test_going_back_to_an_older_version_is_asked_for_by_doctor(kasmon: Line, tmp
 
 
 def test_a_plan_whose_runner_meets_a_newer_host_fails_no_task_and_goes_on_with_the_next_runner(
-    kasmon: Line, tmp_path: Path
+    kasmon: Cli, tmp_path: Path
 ) -> None:
     newer = OtherVersion(tmp_path, NEWER).variables()
     assert 0 == kasmon("new", "one", "--", "sleep", "600", **newer).code

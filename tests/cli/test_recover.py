@@ -14,16 +14,16 @@ from kasmon.model.events import LogOpened, SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.store.event_log import EventLog
 from kasmon.tmux.server import TmuxServer
-from tests.cli.line import Line
-from tests.supervisor.house import NOW, launch, started
-from tests.waiting import until
+from tests.support.cli.cli_runner import Cli
+from tests.support.supervisor.env import NOW, launch, started
+from tests.support.wait import until
 
 pytestmark = pytest.mark.story
 ONE = "77b5ba32-6465-44a1-9d8d-363508bac732"
 OTHER = "2b5dd54d-cf7b-4ac3-a4b0-5a7227407766"
 
 
-def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_lost(kasmon: Line) -> None:
+def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_lost(kasmon: Cli) -> None:
     talk = kasmon("new", "talk", "--agent", "scripted", "--mode", "sdk", "--prompt", "say one").out.strip()
     shell = kasmon("new", "shell", "--", "sleep", "600").out.strip()
     kasmon("wait", "talk", "--for", "idle")
@@ -47,16 +47,16 @@ def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_l
     assert {talk: ("idle", 2), shell: ("lost", 1)} == states
 
 
-def test_a_choice_that_names_no_session_is_refused_before_anything_is_done(kasmon: Line) -> None:
+def test_a_choice_that_names_no_session_is_refused_before_anything_is_done(kasmon: Cli) -> None:
     assert 2 == kasmon("recover", "--choose", "talk").code
     assert 3 == kasmon("recover", "--choose", "nobody=77b5ba32").code
 
 
-def test_where_nothing_is_lost_it_says_so(kasmon: Line) -> None:
+def test_where_nothing_is_lost_it_says_so(kasmon: Cli) -> None:
     assert "Nothing is lost.\n" == kasmon("recover").out
 
 
-def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_stops_it(kasmon: Line) -> None:
+def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_stops_it(kasmon: Cli) -> None:
     orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     where, me = kasmon.places, SessionId("aaaaaaaa")
     where.folder(me).mkdir(mode=0o700, parents=True)
@@ -71,7 +71,7 @@ def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_
     assert -signal.SIGTERM == orphan.returncode
 
 
-def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: Line) -> None:
+def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: Cli) -> None:
     one = kasmon("new", "one", "--", "sleep", "600").out.strip()
     other = kasmon("new", "other", "--", "sh", "-c", "until test -e go; do sleep 0.05; done; exit 7").out.strip()
     os.kill(lock_holder(kasmon.places.tmux_host_lock) or 0, signal.SIGKILL)
@@ -96,7 +96,7 @@ def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: 
     assert "Nothing is lost.\n" == kasmon("recover").out
 
 
-def test_among_several_conversations_of_a_folder_a_person_chooses_and_nothing_is_started_before(kasmon: Line) -> None:
+def test_among_several_conversations_of_a_folder_a_person_chooses_and_nothing_is_started_before(kasmon: Cli) -> None:
     program = kasmon.home / "bin" / "claude"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho "$@" >> {kasmon.home}/started\nexec sleep 600\n')

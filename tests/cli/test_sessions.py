@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.line import LIMIT_S, Line
-from tests.waiting import until
+from tests.support.cli.cli_runner import LIMIT_S, Cli
+from tests.support.wait import until
 
 SIZES = "#{session_name} #{window_name} #{window_width}x#{window_height} #{pane_id} #{pane_pid} #{pane_dead}"
 
@@ -63,13 +63,13 @@ def mine() -> Iterator[Mine]:
     shutil.rmtree(folder)
 
 
-def adopted(kasmon: Line, mine: Mine, target: str = "work", *more: str) -> str:
+def adopted(kasmon: Cli, mine: Mine, target: str = "work", *more: str) -> str:
     done = kasmon("adopt", target, "--socket", str(mine.socket), *more)
     assert 0 == done.code, done.err
     return done.out.strip()
 
 
-def test_its_panes_are_listed_when_asked(kasmon: Line, mine: Mine) -> None:
+def test_its_panes_are_listed_when_asked(kasmon: Cli, mine: Mine) -> None:
     panes = kasmon.json("ls", "--tmux", "--socket", str(mine.socket))["panes"]
 
     assert ["other:0.0", "work:0.0"] == [pane["target"] for pane in panes]
@@ -79,7 +79,7 @@ def test_its_panes_are_listed_when_asked(kasmon: Line, mine: Mine) -> None:
     assert "90x30" in table
 
 
-def test_adopting_says_what_will_be_noticed_and_changes_nothing(kasmon: Line, mine: Mine) -> None:
+def test_adopting_says_what_will_be_noticed_and_changes_nothing(kasmon: Cli, mine: Mine) -> None:
     before = mine.state
     done = kasmon("adopt", "work", "--socket", str(mine.socket))
     session = kasmon.json("show", done.out.strip())["session"]
@@ -95,7 +95,7 @@ def test_adopting_says_what_will_be_noticed_and_changes_nothing(kasmon: Line, mi
     assert {"work:0.0": done.out.strip(), "other:0.0": ""} == watched
 
 
-def test_it_can_be_read_and_typed_into(kasmon: Line, mine: Mine) -> None:
+def test_it_can_be_read_and_typed_into(kasmon: Cli, mine: Mine) -> None:
     session = adopted(kasmon, mine, "other", "--name", "cat")
     before = mine.state
     kasmon.json("send", session, "hello there", "--when", "now")
@@ -106,7 +106,7 @@ def test_it_can_be_read_and_typed_into(kasmon: Line, mine: Mine) -> None:
     assert (70, 20) == tuple(kasmon.json("show", session)["session"]["pane"][name] for name in ("width", "height"))
 
 
-def test_a_plain_command_in_an_adopted_pane_is_working(kasmon: Line, mine: Mine) -> None:
+def test_a_plain_command_in_an_adopted_pane_is_working(kasmon: Cli, mine: Mine) -> None:
     mine.run("new-session", "-d", "-s", "train", "exec sleep 1000")
     until(lambda: "sleep" in mine.run("list-panes", "-a", "-F", "#{pane_current_command}"))
     session = adopted(kasmon, mine, "train")
@@ -125,7 +125,7 @@ WISHES = {
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_what_would_end_it_or_start_it_again_is_refused(kasmon: Line, mine: Mine, wish: str) -> None:
+def test_what_would_end_it_or_start_it_again_is_refused(kasmon: Cli, mine: Mine, wish: str) -> None:
     session, before = adopted(kasmon, mine), mine.state
     words, code = WISHES[wish]
     done = kasmon(wish, session, *(("--to", "sdk") if wish == "move" else ()))
@@ -135,14 +135,14 @@ def test_what_would_end_it_or_start_it_again_is_refused(kasmon: Line, mine: Mine
     assert before == mine.state
 
 
-def test_another_name_is_kasmons_alone(kasmon: Line, mine: Mine) -> None:
+def test_another_name_is_kasmons_alone(kasmon: Cli, mine: Mine) -> None:
     session, before = adopted(kasmon, mine), mine.state
 
     assert "mine" == kasmon.json("rename", session, "mine")["session"]["name"]
     assert before == mine.state
 
 
-def test_rm_lets_it_go_and_it_runs_on(kasmon: Line, mine: Mine) -> None:
+def test_rm_lets_it_go_and_it_runs_on(kasmon: Cli, mine: Mine) -> None:
     session, before = adopted(kasmon, mine), mine.state
     kasmon.json("rm", session)
 
@@ -151,7 +151,7 @@ def test_rm_lets_it_go_and_it_runs_on(kasmon: Line, mine: Mine) -> None:
     assert adopted(kasmon, mine)
 
 
-def test_the_same_pane_is_adopted_once(kasmon: Line, mine: Mine) -> None:
+def test_the_same_pane_is_adopted_once(kasmon: Cli, mine: Mine) -> None:
     adopted(kasmon, mine)
     done = kasmon("adopt", "work:0.0", "--name", "again", "--socket", str(mine.socket))
 
@@ -159,7 +159,7 @@ def test_the_same_pane_is_adopted_once(kasmon: Line, mine: Mine) -> None:
     assert "already adopted" in done.err
 
 
-def test_a_name_that_is_taken_adopts_nothing_and_leaves_nothing(kasmon: Line, mine: Mine) -> None:
+def test_a_name_that_is_taken_adopts_nothing_and_leaves_nothing(kasmon: Cli, mine: Mine) -> None:
     session = adopted(kasmon, mine)
     done = kasmon("adopt", "other", "--name", "work", "--socket", str(mine.socket))
 
@@ -169,7 +169,7 @@ def test_a_name_that_is_taken_adopts_nothing_and_leaves_nothing(kasmon: Line, mi
 
 
 @pytest.mark.parametrize("target", ["wor", "nobody", "%77", "work:9", "work:0.4", "=work", "wor*"])
-def test_a_target_means_whole_names_only(kasmon: Line, mine: Mine, target: str) -> None:
+def test_a_target_means_whole_names_only(kasmon: Cli, mine: Mine, target: str) -> None:
     done = kasmon("adopt", target, "--socket", str(mine.socket))
 
     assert 3 == done.code, done.err
@@ -177,27 +177,27 @@ def test_a_target_means_whole_names_only(kasmon: Line, mine: Mine, target: str) 
 
 
 @pytest.mark.parametrize("target", ["work:0", "work:main", "work:0.0", "%0"])
-def test_a_window_may_be_meant_by_number_or_name_and_a_pane_by_its_id(kasmon: Line, mine: Mine, target: str) -> None:
+def test_a_window_may_be_meant_by_number_or_name_and_a_pane_by_its_id(kasmon: Cli, mine: Mine, target: str) -> None:
     session = adopted(kasmon, mine, target)
 
     assert "work:0.0" == kasmon.json("show", session)["session"]["adopted"]
 
 
-def test_where_no_tmux_listens_it_says_so(kasmon: Line) -> None:
+def test_where_no_tmux_listens_it_says_so(kasmon: Cli) -> None:
     done = kasmon("adopt", "work", "--socket", str(kasmon.home / "none.sock"))
 
     assert 3 == done.code
     assert "no tmux server listens at" in done.err
 
 
-def test_kasmons_own_tmux_is_not_adopted(kasmon: Line) -> None:
+def test_kasmons_own_tmux_is_not_adopted(kasmon: Cli) -> None:
     done = kasmon("ls", "--tmux", "--socket", str(kasmon.places.tmux_socket))
 
     assert 4 == done.code
     assert "kasmon's own tmux" in done.err
 
 
-def test_when_its_pane_closes_it_has_ended(kasmon: Line, mine: Mine) -> None:
+def test_when_its_pane_closes_it_has_ended(kasmon: Cli, mine: Mine) -> None:
     session = adopted(kasmon, mine, "other", "--name", "cat")
     keeps = adopted(kasmon, mine)
     mine.run("kill-session", "-t", "other")
@@ -207,7 +207,7 @@ def test_when_its_pane_closes_it_has_ended(kasmon: Line, mine: Mine) -> None:
     assert "lost" != kasmon.json("show", keeps)["session"]["state"]
 
 
-def test_when_its_server_is_gone_it_is_lost(kasmon: Line, mine: Mine) -> None:
+def test_when_its_server_is_gone_it_is_lost(kasmon: Cli, mine: Mine) -> None:
     session = adopted(kasmon, mine)
     mine.close()
 
@@ -215,7 +215,7 @@ def test_when_its_server_is_gone_it_is_lost(kasmon: Line, mine: Mine) -> None:
     assert "lost" == kasmon.json("show", session)["session"]["state"]
 
 
-def test_a_host_that_begins_anew_watches_it_again(kasmon: Line, mine: Mine) -> None:
+def test_a_host_that_begins_anew_watches_it_again(kasmon: Cli, mine: Mine) -> None:
     session, before = adopted(kasmon, mine, "other", "--name", "cat"), mine.state
     pid = kasmon.json("show", session)["session"]["host"]["pid"]
     os.kill(pid, 9)
@@ -227,7 +227,7 @@ def test_a_host_that_begins_anew_watches_it_again(kasmon: Line, mine: Mine) -> N
     assert kasmon.json("show", session)["session"]["host"]["pid"] not in (None, pid)
 
 
-def test_an_agent_is_recognised_by_its_process(kasmon: Line, mine: Mine) -> None:
+def test_an_agent_is_recognised_by_its_process(kasmon: Cli, mine: Mine) -> None:
     mine.run("new-session", "-d", "-s", "agent", f"{sys.executable} -P -m kasmon.scripted")
     with contextlib.suppress(KeyError):
         until(

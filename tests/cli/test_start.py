@@ -6,13 +6,13 @@ import sys
 import pytest
 
 from kasmon.__main__ import forget_textual, plain_grep, plain_ls, plain_run
-from tests.cli.line import Line
+from tests.support.cli.cli_runner import Cli
 
 HEAVY = ["textual", "rich", "libtmux", "psutil", "watchfiles", "asyncio", "cyclopts", "pyte", "tomlkit"]
 
 
 @pytest.mark.parametrize("words", ["ls", "ls --json", "ls --state asking,idle --wave=2", "grep --json --max 5 word"])
-def test_a_plain_ls_or_grep_loads_nothing_heavy(kasmon: Line, words: str) -> None:
+def test_a_plain_ls_or_grep_loads_nothing_heavy(kasmon: Cli, words: str) -> None:
     """A status bar asks every second; and half of a search's time would be the library's."""
     code = (
         f"import sys; sys.argv = ['kasmon', *{words.split()!r}]; from kasmon.__main__ import main; main();"
@@ -25,7 +25,7 @@ def test_a_plain_ls_or_grep_loads_nothing_heavy(kasmon: Line, words: str) -> Non
     assert "[]\n" == done.stderr
 
 
-def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sandboxes(kasmon: Line) -> None:
+def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sandboxes(kasmon: Cli) -> None:
     """It takes a millisecond inside; what is loaded for it is what one waits for."""
     code = (
         "import sys; sys.argv = ['kasmon', 'sandbox', 'run', 'nobody', 'true']; from kasmon.__main__ import main;"
@@ -85,7 +85,7 @@ def test_whatever_is_not_written_plainly_is_left_to_the_library(words: str, mean
 
 
 @pytest.mark.parametrize("words", ["--wave 2", "--state asking", "--wave=2 --json", "--json --state=asking"])
-def test_both_ways_of_reading_an_ls_say_the_same(kasmon: Line, words: str) -> None:
+def test_both_ways_of_reading_an_ls_say_the_same(kasmon: Cli, words: str) -> None:
     """`--no-such=` would be an error to both; an empty `--` only sends it the long way."""
     assert plain_ls(words.split()) is not None
     assert plain_ls([*words.split(), "--"]) is None
@@ -118,7 +118,7 @@ def test_a_grep_that_is_not_written_plainly_is_left_to_the_library(words: str, m
 
 
 @pytest.mark.parametrize("words", ["nothing", "--json nothing", "--max 0 nothing"])
-def test_both_ways_of_reading_a_grep_say_the_same(kasmon: Line, words: str) -> None:
+def test_both_ways_of_reading_a_grep_say_the_same(kasmon: Cli, words: str) -> None:
     assert plain_grep(words.split()) is not None
     assert plain_grep(["--context=1", *words.split()]) is None
     assert kasmon("grep", *words.split()) == kasmon("grep", "--context=1", *words.split())
@@ -150,7 +150,7 @@ def test_a_run_that_is_not_written_plainly_is_left_to_the_library(words: str, me
     assert meant == plain_run(words.split())
 
 
-def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_beside_it(kasmon: Line) -> None:
+def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_beside_it(kasmon: Cli) -> None:
     shown = kasmon("sandbox", "run", "--help").out
     both = kasmon("sandbox", "run", "lab", "true", "--lang", "python", "--env", "python")
 
@@ -158,7 +158,7 @@ def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_
     assert (2, True) == (both.code, "--env is the old name of --lang" in both.err)
 
 
-def test_a_help_entry_is_wrapped_once(kasmon: Line) -> None:
+def test_a_help_entry_is_wrapped_once(kasmon: Cli) -> None:
     lines = [line for line in kasmon("--help", COLUMNS="80").out.splitlines() if line]
 
     assert "  adopt: Adopt a pane of your own tmux (kasmon ls --tmux lists them); kasmon" in lines
@@ -192,7 +192,7 @@ def test_textuals_variables_are_dropped_but_for_two() -> None:
     assert [*given, "KASMON_DEV"] == list(for_kasmons_own)
 
 
-def test_without_a_terminal_the_dashboard_says_what_works_instead(kasmon: Line) -> None:
+def test_without_a_terminal_the_dashboard_says_what_works_instead(kasmon: Cli) -> None:
     done = kasmon()
 
     assert (2, "") == (done.code, done.out)
@@ -211,14 +211,14 @@ INSTEAD = {
     ("term", "told"), [("", "TERM is not set"), ("dumb", "TERM is dumb"), ("unknown", "TERM is unknown")]
 )
 @pytest.mark.parametrize("words", INSTEAD)
-def test_a_terminal_that_cannot_draw_gets_a_sentence(kasmon: Line, term: str, told: str, words: str) -> None:
+def test_a_terminal_that_cannot_draw_gets_a_sentence(kasmon: Cli, term: str, told: str, words: str) -> None:
     what, instead = INSTEAD[words]
 
     said = f"kasmon: {what} cannot open here: {told}, which cannot draw a screen. {instead}\r\n"
     assert (2, said) == kasmon.terminal(*words.split(), TERM=term)
 
 
-def test_the_dashboard_opens_on_a_terminal_and_gives_it_back(kasmon: Line) -> None:
+def test_the_dashboard_opens_on_a_terminal_and_gives_it_back(kasmon: Cli) -> None:
     kasmon.new("fix-auth", "say hello")
 
     code, said = kasmon.terminal(typed=[("fix-auth", "q")], TEXTUAL_PRESS="x", TEXTUAL_DRIVER="no.such:Driver")

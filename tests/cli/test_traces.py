@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kasmon.paths import places
-from tests.cli.line import Line
-from tests.waiting import until
+from tests.support.cli.cli_runner import Cli
+from tests.support.wait import until
 
 READING = [
     "--help",
@@ -30,19 +30,19 @@ READING = [
 ]
 
 
-def traces(kasmon: Line) -> list[str]:
+def traces(kasmon: Cli) -> list[str]:
     return sorted(str(path.relative_to(kasmon.home)) for path in kasmon.home.rglob("*"))
 
 
 @pytest.mark.parametrize("runtime", ["", "/no/such/folder"], ids=["no runtime folder", "an unusable one"])
-def test_reading_leaves_no_trace(kasmon: Line, runtime: str) -> None:
+def test_reading_leaves_no_trace(kasmon: Cli, runtime: str) -> None:
     for words in READING:
         done = kasmon(*words.split(), XDG_RUNTIME_DIR=runtime, TMPDIR=str(kasmon.home))
         assert done.code in (0, 3), done.err
         assert ["c", "r", "s"] == traces(kasmon), words
 
 
-def test_watching_leaves_no_trace(kasmon: Line) -> None:
+def test_watching_leaves_no_trace(kasmon: Cli) -> None:
     code, said = kasmon.terminal(
         "ls", "--watch", typed=[("No sessions", "\x03")], XDG_RUNTIME_DIR="", TMPDIR=str(kasmon.home)
     )
@@ -51,7 +51,7 @@ def test_watching_leaves_no_trace(kasmon: Line) -> None:
     assert ["c", "r", "s"] == traces(kasmon)
 
 
-def test_without_a_usable_runtime_folder_everything_works_and_the_doctor_says_where(kasmon: Line) -> None:
+def test_without_a_usable_runtime_folder_everything_works_and_the_doctor_says_where(kasmon: Cli) -> None:
     kasmon.environment |= {"XDG_RUNTIME_DIR": "/no/such/folder", "TMPDIR": str(kasmon.home)}
     session = kasmon.new("fix-auth", "say hello")
     runtime = places(kasmon.environment).runtime

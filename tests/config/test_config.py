@@ -40,7 +40,7 @@ from kasmon.errors import (
 )
 from kasmon.model.commands import Mode
 from kasmon.paths import Paths
-from tests.syntax import modules, nodes
+from tests.support.syntax_trees import modules, nodes
 
 SEED = """
 [agents.coder]

@@ -19,13 +19,13 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import places
 from kasmon.scripted_agent.script import parse
 from kasmon.scripted_agent.steps import BadStep
-from tests.demo.outside import KASMON, Outside, run
-from tests.waiting import until
+from tests.support.tui.demo_terminal import KASMON, DemoTerminal, run
+from tests.support.wait import until
 
 
 @pytest.fixture
-def outside() -> Iterator[Outside]:
-    with Outside() as made:
+def outside() -> Iterator[DemoTerminal]:
+    with DemoTerminal() as made:
         yield made
 
 
@@ -60,7 +60,9 @@ def test_whoever_cannot_be_started_is_told_and_holds_up_nobody_below(tmp_path: P
 
 @pytest.mark.story
 @pytest.mark.timeout(120)
-def test_a_headless_demo_ends_with_the_whole_fleet_as_json_and_its_picture_and_leaves_nothing(outside: Outside) -> None:
+def test_a_headless_demo_ends_with_the_whole_fleet_as_json_and_its_picture_and_leaves_nothing(
+    outside: DemoTerminal,
+) -> None:
     svg = outside.folder / "fleet.svg"
     printed = run((*KASMON, "demo", "--headless", "8", "--svg", str(svg)), outside.environment)
 
@@ -78,7 +80,7 @@ def test_a_headless_demo_ends_with_the_whole_fleet_as_json_and_its_picture_and_l
 
 @pytest.mark.story
 @pytest.mark.timeout(120)
-def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Outside) -> None:
+def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: DemoTerminal) -> None:
     demo = subprocess.Popen(
         (*KASMON, "demo", "--headless", "60"),
         env=outside.environment,
@@ -98,7 +100,7 @@ def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Outs
     assert [] == [pid for pid in hosts if Path(f"/proc/{pid}/cmdline").exists() and _is_ours(pid)]
 
 
-def test_a_demo_that_runs_is_not_swept(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_that_runs_is_not_swept(outside: DemoTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in outside.environment.items():
         monkeypatch.setenv(name, value)
     scratch = Scratch(places())

@@ -10,19 +10,19 @@ import psutil
 import pytest
 
 from kasmon.demo.cast import CAST
-from tests.demo.outside import KASMON, Outside
-from tests.waiting import until
+from tests.support.tui.demo_terminal import KASMON, DemoTerminal
+from tests.support.wait import until
 
 NAMES = [part.name for part in CAST]
 LASTING = {part.name for part in CAST if part.fate != "host killed" and not part.script.endswith("crash 139\n")}
 
 
-def requests(outside: Outside, inside: Path) -> list[dict[str, Any]]:
+def requests(outside: DemoTerminal, inside: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = outside.ask("inbox", inside=inside)["requests"]
     return [request for request in found if request["kind"] == "permission"]
 
 
-def agents(outside: Outside, inside: Path) -> dict[str, tuple[int, float]]:
+def agents(outside: DemoTerminal, inside: Path) -> dict[str, tuple[int, float]]:
     """Whoever is not meant to end by itself and runs: its process, and when that began."""
     sessions = [session for session in outside.ask("ls", inside=inside)["sessions"] if session["name"] in LASTING]
     found = {}
@@ -47,7 +47,7 @@ def dashboard_of(demo: int) -> int:
 @pytest.mark.story
 @pytest.mark.timeout(120)
 def test_a_killed_dashboard_opens_again_on_the_same_rows_and_requests_and_an_answer_reaches_its_agent() -> None:
-    with Outside() as outside:
+    with DemoTerminal() as outside:
         demo = outside.start(*KASMON, "demo")
         outside.shows(*NAMES)
         inside = Path(until(outside.records, what="the demo's record")[0].folder)

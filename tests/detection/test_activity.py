@@ -6,8 +6,8 @@ from kasmon.detection.prompt_box import composer
 from kasmon.detection.reader import find_last_activity, has_messages
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.screenshot import captured
-from tests.detection.expected import reading_of, screen_of
-from tests.detection.golden import FOLDER, Case, cases, load
+from tests.support.detection.expected import reading_of, screen_of
+from tests.support.detection.golden import FOLDER, Case, cases, load
 
 CHROME = (
     "esc to interrupt",

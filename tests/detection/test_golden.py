@@ -10,9 +10,9 @@ from kasmon.detection.reader import build_reading_table, read
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_schema import UNCLEAR
 from kasmon.detection.screenshot import captured
-from tests.detection.expected import reading_of, screen_of, verdict_of
-from tests.detection.golden import Case, cases
-from tests.detection.matrix import Judged, confused, golden, live, table
+from tests.support.detection.confusion_matrix import Judged, confused, golden, live, table
+from tests.support.detection.expected import reading_of, screen_of, verdict_of
+from tests.support.detection.golden import Case, cases
 
 CASES = list(cases())
 

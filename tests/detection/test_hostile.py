@@ -12,8 +12,8 @@ from kasmon.detection.rule_schema import UNCLEAR
 from kasmon.detection.rule_validation import patterns
 from kasmon.detection.screenshot import LONGEST, Screenshot, captured, shown
 from kasmon.model.permission import Decision
-from tests.detection.expected import NOW, reading_of, screen_of
-from tests.detection.golden import Case, cases
+from tests.support.detection.expected import NOW, reading_of, screen_of
+from tests.support.detection.golden import Case, cases
 
 RECORDED = [case for case in cases() if "made" not in case.expected]
 DIALOGS = [case for case in RECORDED if case.expected["state"] == "asking" and reading_of(case).menu]

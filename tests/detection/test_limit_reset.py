@@ -110,8 +110,8 @@ def test_another_limit_has_a_time_of_its_own() -> None:
 
 
 def test_a_limit_whose_menu_still_stands_there_asks_when_it_is_over() -> None:
-    from tests.detection.expected import reading_of
-    from tests.detection.golden import FOLDER, load
+    from tests.support.detection.expected import reading_of
+    from tests.support.detection.golden import FOLDER, load
 
     reading = reading_of(load(FOLDER / "claude" / "2.1.330" / "limit-week"))
     assert reading.until is not None

@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.detection.menu import ScreenMenu, menu
 from kasmon.model.permission import Decision, RequestKind
-from tests.detection.golden import FOLDER, load, shipped_rules
+from tests.support.detection.golden import FOLDER, load, shipped_rules
 
 MENU = """\
 ? wants to use Bash: git push

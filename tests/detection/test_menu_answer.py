@@ -9,7 +9,7 @@ from kasmon.detection.reader import read
 from kasmon.detection.screenshot import captured
 from kasmon.errors import RefusedError, UnableError
 from kasmon.model.permission import Decision
-from tests.detection.golden import FOLDER, cases, load, shipped_rules
+from tests.support.detection.golden import FOLDER, cases, load, shipped_rules
 
 ASKING = [case for case in cases() if "menu" in case.expected]
 

@@ -5,8 +5,8 @@ import pytest
 from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
 from kasmon.detection.screenshot import Screenshot, cells, shown
 from kasmon.model.permission import Decision
-from tests.detection.expected import reading_of, screen_of
-from tests.detection.golden import Case, cases
+from tests.support.detection.expected import reading_of, screen_of
+from tests.support.detection.golden import Case, cases
 
 CASES = list(cases())
 PERMISSIONS = [case for case in CASES if case.expected.get("asking") == "permission" and reading_of(case).menu]

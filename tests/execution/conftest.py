@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.safety.dash import Home
+from tests.support.tui.dashboard import Home
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from kasmon import ExecutionSession, LaunchSpec
 from kasmon.config.folder_config import NAME, look
 from kasmon.errors import RefusedError
 from kasmon.store.trusted_folders import TrustedFolders
-from tests.safety.dash import Home
+from tests.support.tui.dashboard import Home
 
 
 async def test_it_starts_what_only_a_folder_knows_once_that_is_trusted(home: Home) -> None:

@@ -1,7 +1,8 @@
 """The ancestor's session interface, row by row of its four tables, in both modes.
 
-The rows are those of `tests/execution/rows.py`, on one session of each kind: of the scripted agent, structured and in
-a terminal, and of a program that knows nothing of kasmon. What follows them is true of one kind of session only.
+The rows are those of `tests.support.execution.interface_rows`, on one session of each kind: of the scripted agent,
+structured and in a terminal, and of a program that knows nothing of kasmon. What follows them is true of one kind of
+session only.
 """
 
 import asyncio
@@ -27,10 +28,10 @@ from kasmon.model.permission import Decision
 from kasmon.paths import Paths
 from kasmon.supervisor.sessions import operations
 from kasmon.tmux.server import TmuxServer
-from tests.execution.rows import walk
-from tests.execution.stage import KEPT, LAUNCH, asks, eventually, say, shows, until_gone
-from tests.safety.dash import Home
-from tests.waiting import auntil
+from tests.support.execution.actor_session import KEPT, LAUNCH, asks, eventually, say, shows, until_gone
+from tests.support.execution.interface_rows import walk
+from tests.support.tui.dashboard import Home
+from tests.support.wait import auntil
 
 ECHO: Final = (
     sys.executable,

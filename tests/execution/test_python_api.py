@@ -17,8 +17,8 @@ from kasmon.errors import KasmonError, SessionNotFoundError, TimedOutError, Usag
 from kasmon.model.events import MessageWritten, RequestAnswered, SessionEnded
 from kasmon.model.permission import Decision
 from kasmon.store.rules import RuleBook
-from tests.execution.stage import eventually
-from tests.safety.dash import Home
+from tests.support.execution.actor_session import eventually
+from tests.support.tui.dashboard import Home
 
 PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
 

@@ -15,8 +15,8 @@ from kasmon.bench.dashboard.prompt_delivery import command, learn
 from kasmon.config import Config, parse
 from kasmon.errors import TimedOutError
 from kasmon.execution import terminal
-from tests.execution.stage import eventually, shows
-from tests.safety.dash import Home
+from tests.support.execution.actor_session import eventually, shows
+from tests.support.tui.dashboard import Home
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from tests.host.house import House
-from tests.host.inn import Inn
-from tests.host.puppet import Puppet
-from tests.waiting import remove_folder
+from tests.support.agents.fake_agent import FakeAgent
+from tests.support.host.env import Env
+from tests.support.host.tmux_env import TmuxEnv
+from tests.support.wait import remove_folder
 
 
 @pytest.fixture(autouse=True)
@@ -24,32 +24,32 @@ def _no_blocked_loop() -> Iterator[BlockBuster]:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def env() -> Iterator[Env]:
     root = Path(tempfile.mkdtemp(prefix="kasmon-test-", dir="/tmp"))
-    built = House(root)
+    built = Env(root)
     yield built
     built.close()
     remove_folder(root)
 
 
 @pytest.fixture
-def inn() -> Iterator[Inn]:
+def tmux() -> Iterator[TmuxEnv]:
     root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
-    built = Inn(root)
+    built = TmuxEnv(root)
     yield built
     built.close()
     remove_folder(root)
 
 
 @pytest.fixture
-def as_within_the_inn(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host in this process sees what a host process of the inn would see."""
+def in_tmux_env(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host in this process sees what a host process of *tmux* would see."""
     for name in [name for name in os.environ if name.startswith(("XDG_", "KASMO"))]:
         monkeypatch.delenv(name)
-    for name, value in inn.environment.items():
+    for name, value in tmux.environment.items():
         monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
-def puppet() -> Puppet:
-    return Puppet()
+def fake() -> FakeAgent:
+    return FakeAgent()

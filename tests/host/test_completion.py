@@ -25,8 +25,8 @@ from kasmon.model.events import ReceiptMoved
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
-from tests.host.inn import Inn, prompted
-from tests.waiting import auntil
+from tests.support.host.tmux_env import TmuxEnv, prompted
+from tests.support.wait import auntil
 
 ME = SessionId("abcdefgh")
 BASH = ("bash", "--norc", "--noprofile")
@@ -35,25 +35,25 @@ SHELLS = [BASH, ("/bin/sh",), ("zsh", "-f"), ("zsh",), ("fish", "--no-config"), 
 
 
 @pytest.fixture
-async def link(inn: Inn) -> AsyncIterator[HostLink]:
-    inn.open()
-    async with inn.client() as link:
+async def link(tmux: TmuxEnv) -> AsyncIterator[HostLink]:
+    tmux.open()
+    async with tmux.client() as link:
         yield link
 
 
-async def run(inn: Inn, link: HostLink, *shell: str, **variables: str) -> None:
+async def run(tmux: TmuxEnv, link: HostLink, *shell: str, **variables: str) -> None:
     """Start *shell* with a history of its own, and wait for its prompt."""
-    launch = inn.wants(ME, *shell)
-    own = {"HISTFILE": str(inn.root / "history"), "HOME": str(inn.root), **variables}
-    (inn.root / ".zshrc").touch()  # else zsh asks who it is for
-    write_private(inn.places.environment(ME), encoded(own))
+    launch = tmux.wants(ME, *shell)
+    own = {"HISTFILE": str(tmux.root / "history"), "HOME": str(tmux.root), **variables}
+    (tmux.root / ".zshrc").touch()  # else zsh asks who it is for
+    write_private(tmux.places.environment(ME), encoded(own))
     await link.ask(StartSession(n=0, session=launch.session), limit_s=20)
-    await inn.until_state(ME, SessionState.IDLE)
+    await tmux.until_state(ME, SessionState.IDLE)
 
 
-async def finished(inn: Inn, receipt: Receipt) -> Receipt:
+async def finished(tmux: TmuxEnv, receipt: Receipt) -> Receipt:
     def last() -> Receipt | None:
-        moved = [one.receipt for one in inn.only(ReceiptMoved, ME) if one.receipt.id == receipt.id]
+        moved = [one.receipt for one in tmux.only(ReceiptMoved, ME) if one.receipt.id == receipt.id]
         return moved[-1] if moved and moved[-1].state is ReceiptState.FINISHED else None
 
     await auntil(lambda: last() is not None, what=f"the end of {receipt.text}")
@@ -64,59 +64,59 @@ async def finished(inn: Inn, receipt: Receipt) -> Receipt:
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 async def test_a_command_finishes_with_its_exit_code_and_nothing_is_left_of_the_question(
-    inn: Inn, link: HostLink, shell: tuple[str, ...]
+    tmux: TmuxEnv, link: HostLink, shell: tuple[str, ...]
 ) -> None:
     if shutil.which(shell[0]) is None:
         pytest.skip(f"{shell[0]} is not installed")
-    await run(inn, link, *shell)
+    await run(tmux, link, *shell)
 
     fails, status = ("sh -c 'exit 7'", "$status") if shell[0] == "fish" else ("(exit 7)", "$?")
-    codes = [await code(inn, link, text) for text in ("true", f"echo one; {fails}", f"echo again {status}")]
+    codes = [await code(tmux, link, text) for text in ("true", f"echo one; {fails}", f"echo again {status}")]
 
     assert [0, 7, 0] == codes
-    screen = inn.server.run("capture-pane", "-p", "-t", f"={ME}:").decode()
+    screen = tmux.server.run("capture-pane", "-p", "-t", f"={ME}:").decode()
     assert "KASMON" not in screen
     assert [row for row in screen.splitlines() if row.startswith(("one", "again"))] == ["one", "again 7"]
 
 
-async def code(inn: Inn, link: HostLink, text: str) -> int | None:
-    return (await finished(inn, await prompted(link, ME, text))).exit_code
+async def code(tmux: TmuxEnv, link: HostLink, text: str) -> int | None:
+    return (await finished(tmux, await prompted(link, ME, text))).exit_code
 
 
 async def test_a_command_given_while_the_shell_is_asked_about_the_one_before_has_its_exit_code_too(
-    inn: Inn, link: HostLink
+    tmux: TmuxEnv, link: HostLink
 ) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
-    asked, go, own = inn.root / "asked", inn.root / "go", inn.root / "own" / "sh"
+    asked, go, own = tmux.root / "asked", tmux.root / "go", tmux.root / "own" / "sh"
     own.parent.mkdir()
     own.write_text(f'#!/bin/sh\n: >{asked}\nuntil test -e {go}; do sleep 0.02; done\nexec /bin/sh "$@"\n')
     own.chmod(0o755)
-    await run(inn, link, "fish", "--no-config", PATH=f"{own.parent}:{os.environ['PATH']}")
+    await run(tmux, link, "fish", "--no-config", PATH=f"{own.parent}:{os.environ['PATH']}")
     one = await prompted(link, ME, "true")
     await auntil(asked.exists, what="the question")
 
     other = asyncio.create_task(prompted(link, ME, "false"))
     for _ in range(20):  # it has all the time to be typed too early
-        await asyncio.to_thread(inn.server.run, "capture-pane", "-p", "-t", f"={ME}:")
+        await asyncio.to_thread(tmux.server.run, "capture-pane", "-p", "-t", f"={ME}:")
     go.touch()
 
-    assert 0 == (await finished(inn, one)).exit_code
-    assert 1 == (await finished(inn, await other)).exit_code
+    assert 0 == (await finished(tmux, one)).exit_code
+    assert 1 == (await finished(tmux, await other)).exit_code
 
 
 async def test_while_it_runs_nothing_is_asked_and_who_types_meanwhile_makes_its_end_unknown(
-    inn: Inn, link: HostLink
+    tmux: TmuxEnv, link: HostLink
 ) -> None:
-    await run(inn, link, *BASH)
+    await run(tmux, link, *BASH)
     receipt = await prompted(link, ME, "echo rea''dy; read line; echo got $line")
-    await inn.shows(ME, "ready")
+    await tmux.shows(ME, "ready")
     link.tell(SendKeys(session=ME, data=b"mine\r"))
 
-    ended = await finished(inn, receipt)
+    ended = await finished(tmux, receipt)
 
     assert (None, TYPED_SINCE) == (ended.exit_code, ended.reason)
-    await inn.shows(ME, "got mine")
+    await tmux.shows(ME, "got mine")
 
 
 @pytest.mark.parametrize("shell", ["sh", "fish"])
@@ -150,9 +150,9 @@ def test_only_a_shell_for_somebody_who_types_is_asked(argv: tuple[str, ...], can
     assert can is supports_query(argv)
 
 
-async def test_a_question_stays_out_of_the_history_of_bash(inn: Inn, link: HostLink) -> None:
-    await run(inn, link, *BASH)
-    found = [await code(inn, link, text) for text in ("true", "history | grep KASMO[N]")]
+async def test_a_question_stays_out_of_the_history_of_bash(tmux: TmuxEnv, link: HostLink) -> None:
+    await run(tmux, link, *BASH)
+    found = [await code(tmux, link, text) for text in ("true", "history | grep KASMO[N]")]
 
     assert [0, 1] == found
 
@@ -238,16 +238,16 @@ async def test_a_command_has_finished_only_once_what_asked_the_shell_has_ended_t
     assert asked.over.is_set()
 
 
-async def test_a_command_that_ends_while_no_host_runs_has_its_exit_code_from_the_next_one(inn: Inn) -> None:
-    first = inn.open()
-    async with inn.client() as link:
-        await run(inn, link, *BASH)
+async def test_a_command_that_ends_while_no_host_runs_has_its_exit_code_from_the_next_one(tmux: TmuxEnv) -> None:
+    first = tmux.open()
+    async with tmux.client() as link:
+        await run(tmux, link, *BASH)
         receipt = await prompted(link, ME, "until test -e go; do sleep 0.05; done; (exit 7)")
     first.kill()
     first.wait()
-    (inn.root / "go").touch()
+    (tmux.root / "go").touch()
 
-    async with inn.serving():
-        ended = await finished(inn, receipt)
+    async with tmux.serving():
+        ended = await finished(tmux, receipt)
 
     assert (7, "") == (ended.exit_code, ended.reason)

@@ -25,9 +25,9 @@ from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ReceiptMoved, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
-from tests.host.inn import Inn, prompted
-from tests.tmux.attached import attached
-from tests.waiting import auntil, until
+from tests.support.host.tmux_env import TmuxEnv, prompted
+from tests.support.tmux.attached_terminal import attached
+from tests.support.wait import auntil, until
 
 ME = "abcdefgh"
 EACH = 3
@@ -36,43 +36,43 @@ R = ReceiptState
 
 
 @pytest.fixture
-def inn(inn: Inn, as_within_the_inn: None, monkeypatch: pytest.MonkeyPatch) -> Inn:
+def tmux(tmux: TmuxEnv, in_tmux_env: None, monkeypatch: pytest.MonkeyPatch) -> TmuxEnv:
     monkeypatch.setattr(prompt_delivery, "PATIENCE_S", 0.2)
     monkeypatch.setattr(prompt_entry, "TAKEN_S", 0.45)
     monkeypatch.setattr(typed_prompts, "HOLD_S", 0.1)
-    learn(inn.places)
-    return inn
+    learn(tmux.places)
+    return tmux
 
 
-def box(inn: Inn, *flags: str, name: str = "record") -> tuple[str, ...]:
-    record = inn.root / name
+def box(tmux: TmuxEnv, *flags: str, name: str = "record") -> tuple[str, ...]:
+    record = tmux.root / name
     record.touch(mode=0o600)
-    return tuple(command(inn.places, record, flags))
+    return tuple(command(tmux.places, record, flags))
 
 
-def records(inn: Inn, kind: str = "submitted") -> list[str]:
+def records(tmux: TmuxEnv, kind: str = "submitted") -> list[str]:
     """What the program was given, or what was typed into its questions."""
-    lines = (inn.root / "record").read_text().splitlines()
+    lines = (tmux.root / "record").read_text().splitlines()
     return [record[kind] for record in map(json.loads, lines) if kind in record]
 
 
-def states(inn: Inn, receipt: str) -> list[tuple[str, str]]:
-    moved = [moved.receipt for moved in inn.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
+def states(tmux: TmuxEnv, receipt: str) -> list[tuple[str, str]]:
+    moved = [moved.receipt for moved in tmux.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
     return [(str(one.state), one.reason) for one in moved]
 
 
-def screen(inn: Inn) -> bytes:
-    return inn.server.run("capture-pane", "-p", "-t", f"={ME}:")
+def screen(tmux: TmuxEnv) -> bytes:
+    return tmux.server.run("capture-pane", "-p", "-t", f"={ME}:")
 
 
-def unblock(inn: Inn) -> None:
+def unblock(tmux: TmuxEnv) -> None:
     """Take the draft, or the question, away."""
-    pid = inn.session(SessionId(ME)).pid
+    pid = tmux.session(SessionId(ME)).pid
     assert pid
     os.kill(pid, signal.SIGUSR1)
 
 
-async def given(link: HostLink, inn: Inn, session: str, text: str) -> Receipt:
+async def given(link: HostLink, tmux: TmuxEnv, session: str, text: str) -> Receipt:
     """The receipt of *text* once it is taken, refused or lost."""
     try:
         receipt = await prompted(link, session, text)
@@ -81,7 +81,7 @@ async def given(link: HostLink, inn: Inn, session: str, text: str) -> Receipt:
         return Receipt(id=ReceiptId(""), session=SessionId(session), state=state, reason=error.message)
 
     def now() -> Receipt:
-        return next(known for known in inn.session(SessionId(session)).receipts if known.id == receipt.id)
+        return next(known for known in tmux.session(SessionId(session)).receipts if known.id == receipt.id)
 
     await auntil(lambda: now().state in TAKEN | FAILED, 20)
     return now()
@@ -90,17 +90,17 @@ async def given(link: HostLink, inn: Inn, session: str, text: str) -> Receipt:
 # Whatever the terminal does
 
 
-async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_the_terminal_does(inn: Inn) -> None:
+async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_the_terminal_does(tmux: TmuxEnv) -> None:
     """27 prompts of the seeded ones, at once into nine kinds of terminals."""
 
     async def one(link: HostLink, number: int, flags: tuple[str, ...]) -> DeliveryCount:
         session = f"kind-{number}xxxx"
-        await inn.run(link, session, *box(inn, *flags, name=session))
+        await tmux.run(link, session, *box(tmux, *flags, name=session))
         texts = list(itertools.islice(prompts(number), EACH))
-        receipts = [await given(link, inn, session, text) for text in texts]
-        return tally(texts, receipts, inn.root / session, [0.0] * EACH)
+        receipts = [await given(link, tmux, session, text) for text in texts]
+        return tally(texts, receipts, tmux.root / session, [0.0] * EACH)
 
-    async with inn.serving() as link:
+    async with tmux.serving() as link:
         kinds = [one(link, number, flags) for number, flags in enumerate(HOSTILE.values())]
         found = dict(zip(HOSTILE, await asyncio.gather(*kinds), strict=True))
 
@@ -111,32 +111,32 @@ async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_th
 # One by one
 
 
-async def test_a_receipt_tells_of_each_step_that_was_seen(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "turn=0.6"))
-        receipt = await given(link, inn, ME, "work")
+async def test_a_receipt_tells_of_each_step_that_was_seen(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "turn=0.6"))
+        receipt = await given(link, tmux, ME, "work")
         assert R.STARTED is receipt.state or R.SUBMITTED is receipt.state
-        await auntil(lambda: "finished" == states(inn, receipt.id)[-1][0])
+        await auntil(lambda: "finished" == states(tmux, receipt.id)[-1][0])
 
         seen = [
             ("typed", typed_prompts.BEING_TYPED),
             *((step, "") for step in ("typed", "submitted", "started", "finished")),
         ]
-        assert seen == states(inn, receipt.id)
+        assert seen == states(tmux, receipt.id)
 
 
-async def test_an_enter_that_is_never_taken_is_not_said_to_be(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "drop=99"))
+async def test_an_enter_that_is_never_taken_is_not_said_to_be(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "drop=99"))
         with pytest.raises(PromptLostError, match="Enter was not accepted"):
             await prompted(link, ME, "go on")
 
-        assert [] == records(inn)
-        assert ["typed", "typed", "lost"] == [state for state, _ in states(inn, f"{ME}-r1")]
+        assert [] == records(tmux)
+        assert ["typed", "typed", "lost"] == [state for state, _ in states(tmux, f"{ME}-r1")]
 
 
 async def test_what_is_asked_between_the_look_and_the_enter_is_not_answered(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """tmux itself compares, in the moment of the key, what stands there with what was seen."""
     looks, see = itertools.count(), TmuxAgent.see_now
@@ -145,47 +145,47 @@ async def test_what_is_asked_between_the_look_and_the_enter_is_not_answered(
         seen = await see(agent)
         if seen.reading.composer is not None and seen.reading.composer.draft and next(looks) == 1:
             os.kill(agent.pid, signal.SIGUSR2)
-            await asyncio.to_thread(until, lambda: b"Do you want" in screen(inn))
+            await asyncio.to_thread(until, lambda: b"Do you want" in screen(tmux))
         return seen
 
     monkeypatch.setattr(TmuxAgent, "see_now", see_and_be_asked)
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         await prompted(link, ME, "go on")
 
-        assert (["go on"], []) == (records(inn), records(inn, "answered"))
+        assert (["go on"], []) == (records(tmux), records(tmux, "answered"))
     assert next(looks) > 1
 
 
-async def test_a_draft_is_neither_eaten_nor_sent_and_what_waits_goes_when_it_is_gone(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "draft=half a thought"))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_draft_is_neither_eaten_nor_sent_and_what_waits_goes_when_it_is_gone(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "draft=half a thought"))
+        await tmux.until_state(ME, SessionState.IDLE)
         with pytest.raises(PromptBoxError, match=r"contains a draft .*'half a thought'"):
             await prompted(link, ME, "now")
         waits = await prompted(link, ME, "later", when="idle")
-        await auntil(lambda: "draft" in states(inn, waits.id)[-1][1])
-        await inn.shows(ME, "half a thought")
-        assert (R.QUEUED, []) == (waits.state, records(inn))
+        await auntil(lambda: "draft" in states(tmux, waits.id)[-1][1])
+        await tmux.shows(ME, "half a thought")
+        assert (R.QUEUED, []) == (waits.state, records(tmux))
 
-        unblock(inn)
-        await auntil(lambda: ["later"] == records(inn))
-
-
-async def test_a_first_prompt_waits_for_what_is_asked_at_the_start_and_does_not_answer_it(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "dialog=1"), prompt="begin")
-        await inn.until_state(ME, SessionState.ASKING)
-        await auntil(lambda: [R.QUEUED] == [receipt.state for receipt in inn.session(SessionId(ME)).receipts])
-        assert ([], []) == (records(inn), records(inn, "answered"))
-
-        unblock(inn)
-        await auntil(lambda: ["begin"] == records(inn))
-        assert [] == records(inn, "answered")
+        unblock(tmux)
+        await auntil(lambda: ["later"] == records(tmux))
 
 
-def boxless(inn: Inn, *, asks: str = "") -> tuple[str, ...]:
+async def test_a_first_prompt_waits_for_what_is_asked_at_the_start_and_does_not_answer_it(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "dialog=1"), prompt="begin")
+        await tmux.until_state(ME, SessionState.ASKING)
+        await auntil(lambda: [R.QUEUED] == [receipt.state for receipt in tmux.session(SessionId(ME)).receipts])
+        assert ([], []) == (records(tmux), records(tmux, "answered"))
+
+        unblock(tmux)
+        await auntil(lambda: ["begin"] == records(tmux))
+        assert [] == records(tmux, "answered")
+
+
+def boxless(tmux: TmuxEnv, *, asks: str = "") -> tuple[str, ...]:
     """The same program by its name, of a version that looks otherwise: it reads lines; it *asks* what is typed into."""
     script = (
         "import json, os, sys, tty; print('welcome', flush=True); tty.setcbreak(0); said = b''\n"
@@ -194,158 +194,160 @@ def boxless(inn: Inn, *, asks: str = "") -> tuple[str, ...]:
         "    if data[-1:] in b'\\r\\n':\n"
         "        print(json.dumps({'submitted': said.decode().strip()}), file=open(sys.argv[1], 'a')); said = b''"
     )
-    program, *_ = box(inn)
-    return program, "-I", "-S", "-c", script, str(inn.root / "record")
+    program, *_ = box(tmux)
+    return program, "-I", "-S", "-c", script, str(tmux.root / "record")
 
 
 async def test_where_no_box_is_seen_only_who_says_anyway_has_it_typed_and_the_receipt_says_that_nobody_saw_it(
-    inn: Inn,
+    tmux: TmuxEnv,
 ) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *boxless(inn))
-        await inn.shows(ME, "welcome")
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *boxless(tmux))
+        await tmux.shows(ME, "welcome")
         with pytest.raises(PromptBoxError, match="shows no input box") as refused:
             await prompted(link, ME, "go on")
-        assert ([], True) == (records(inn), refused.value.is_unseen)
+        assert ([], True) == (records(tmux), refused.value.is_unseen)
 
         receipt = await prompted(link, ME, "go on", anyway=True)
 
-        await auntil(lambda: ["go on"] == records(inn))
+        await auntil(lambda: ["go on"] == records(tmux))
         assert (R.SUBMITTED, prompt_delivery.UNSEEN) == (receipt.state, receipt.reason)
 
 
-async def test_anyway_is_no_way_past_a_draft_that_is_seen_or_a_question(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "dialog=1"))
-        await inn.until_state(ME, SessionState.ASKING)
+async def test_anyway_is_no_way_past_a_draft_that_is_seen_or_a_question(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "dialog=1"))
+        await tmux.until_state(ME, SessionState.ASKING)
         with pytest.raises(SessionBusyError, match="asking"):
             await prompted(link, ME, "now", anyway=True)
-        other = await inn.run(link, "bcdefghi", *box(inn, "draft=half a thought"))
-        await inn.until_state(other, SessionState.IDLE)
+        other = await tmux.run(link, "bcdefghi", *box(tmux, "draft=half a thought"))
+        await tmux.until_state(other, SessionState.IDLE)
         with pytest.raises(PromptBoxError, match="half a thought"):
             await prompted(link, other, "now", anyway=True)
 
-        assert ([], []) == (records(inn), records(inn, "answered"))
+        assert ([], []) == (records(tmux), records(tmux, "answered"))
 
 
-async def test_what_is_asked_when_it_was_typed_unseen_gets_no_enter(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *boxless(inn, asks=" Do you want to go on?\n> 1. Yes\n  2. No"))
-        await inn.shows(ME, "welcome")
+async def test_what_is_asked_when_it_was_typed_unseen_gets_no_enter(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *boxless(tmux, asks=" Do you want to go on?\n> 1. Yes\n  2. No"))
+        await tmux.shows(ME, "welcome")
         with pytest.raises(PromptLostError, match="but not Enter"):
             await prompted(link, ME, "go on", anyway=True)
 
-        assert [] == records(inn)
+        assert [] == records(tmux)
 
 
-async def test_a_program_that_ends_in_a_paste_loses_it_and_says_so(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "dies=3000"))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_program_that_ends_in_a_paste_loses_it_and_says_so(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "dies=3000"))
+        await tmux.until_state(ME, SessionState.IDLE)
         with pytest.raises(PromptLostError, match="ended"):
             await prompted(link, ME, "word " * 4000)
 
-        assert R.LOST is inn.session(SessionId(ME)).receipts[-1].state
-        assert (await inn.ended(ME)).exit_code == 3
+        assert R.LOST is tmux.session(SessionId(ME)).receipts[-1].state
+        assert (await tmux.ended(ME)).exit_code == 3
 
 
-async def test_a_tmux_that_is_killed_in_a_send_loses_it_and_says_so(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "drop=99"))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_tmux_that_is_killed_in_a_send_loses_it_and_says_so(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "drop=99"))
+        await tmux.until_state(ME, SessionState.IDLE)
         sending = asyncio.create_task(prompted(link, ME, "go on"))
-        await auntil(lambda: ("typed", "") in states(inn, f"{ME}-r1"))
-        inn.server.kill_server()
+        await auntil(lambda: ("typed", "") in states(tmux, f"{ME}-r1"))
+        tmux.server.kill_server()
         with pytest.raises(PromptLostError):
             await sending
 
-        assert ("lost", []) == (states(inn, f"{ME}-r1")[-1][0], records(inn))
+        assert ("lost", []) == (states(tmux, f"{ME}-r1")[-1][0], records(tmux))
 
 
 async def test_a_host_that_is_killed_in_a_send_leaves_a_receipt_that_is_lost_and_nothing_is_typed_again(
-    inn: Inn,
+    tmux: TmuxEnv,
 ) -> None:
-    first = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *box(inn, "drop=99"))
-        await inn.until_state(ME, SessionState.IDLE)
+    first = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *box(tmux, "drop=99"))
+        await tmux.until_state(ME, SessionState.IDLE)
         sending = asyncio.create_task(prompted(link, ME, "go on"))
-        await auntil(lambda: ("typed", "") in states(inn, f"{ME}-r1"))
+        await auntil(lambda: ("typed", "") in states(tmux, f"{ME}-r1"))
         first.kill()
         first.wait()
         with pytest.raises(KasmonError):
             await sending
-    async with inn.serving() as link:
-        await auntil(lambda: R.LOST is inn.session(SessionId(ME)).receipts[-1].state)
+    async with tmux.serving() as link:
+        await auntil(lambda: R.LOST is tmux.session(SessionId(ME)).receipts[-1].state)
         with pytest.raises(PromptBoxError, match="'go on'"):
             await prompted(link, ME, "again")
 
-        assert [] == records(inn)
+        assert [] == records(tmux)
 
 
-async def test_a_turn_that_ends_while_no_host_runs_ends_its_receipt_at_the_next_one(inn: Inn) -> None:
-    first = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *box(inn, "turn=1.5"))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_turn_that_ends_while_no_host_runs_ends_its_receipt_at_the_next_one(tmux: TmuxEnv) -> None:
+    first = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *box(tmux, "turn=1.5"))
+        await tmux.until_state(ME, SessionState.IDLE)
         receipt = await prompted(link, ME, "go on")
-        await auntil(lambda: "started" == states(inn, receipt.id)[-1][0])
+        await auntil(lambda: "started" == states(tmux, receipt.id)[-1][0])
     first.kill()
     first.wait()
-    await auntil(lambda: "Working" not in screen(inn).decode())
-    async with inn.serving():
-        await auntil(lambda: "finished" == states(inn, receipt.id)[-1][0])
+    await auntil(lambda: "Working" not in screen(tmux).decode())
+    async with tmux.serving():
+        await auntil(lambda: "finished" == states(tmux, receipt.id)[-1][0])
 
 
-async def test_who_interrupts_leaves_the_history_and_who_waits_waits_for_its_end(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "turn=0.8"))
-        await inn.until_state(ME, SessionState.IDLE)
-        inn.server.run("copy-mode", "-t", f"={ME}:")
+async def test_who_interrupts_leaves_the_history_and_who_waits_waits_for_its_end(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "turn=0.8"))
+        await tmux.until_state(ME, SessionState.IDLE)
+        tmux.server.run("copy-mode", "-t", f"={ME}:")
         waits = await prompted(link, ME, "later", when="idle")
-        await auntil(lambda: "copy mode" in states(inn, waits.id)[-1][1])
-        assert ([], "queued") == (records(inn), states(inn, waits.id)[-1][0])
+        await auntil(lambda: "copy mode" in states(tmux, waits.id)[-1][1])
+        assert ([], "queued") == (records(tmux), states(tmux, waits.id)[-1][0])
         await prompted(link, ME, "at once", when="interrupt")
 
-        await auntil(lambda: ["at once", "later"] == records(inn))
+        await auntil(lambda: ["at once", "later"] == records(tmux))
 
 
-async def test_where_the_input_is_off_nothing_is_typed_and_what_waits_goes_when_it_is_on(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn))
-        await inn.until_state(ME, SessionState.IDLE)
-        inn.server.run("select-pane", "-d", "-t", f"={ME}:")
+async def test_where_the_input_is_off_nothing_is_typed_and_what_waits_goes_when_it_is_on(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
+        tmux.server.run("select-pane", "-d", "-t", f"={ME}:")
         with pytest.raises(PasteRefusedError, match="input is off"):
             await prompted(link, ME, "now")
         waits = await prompted(link, ME, "later", when="idle")
         assert (R.QUEUED, True) == (waits.state, "input is off" in waits.reason)
-        inn.server.run("select-pane", "-e", "-t", f"={ME}:")
+        tmux.server.run("select-pane", "-e", "-t", f"={ME}:")
 
-        await auntil(lambda: ["later"] == records(inn))
-        steps = [state for state, _ in states(inn, waits.id)]
+        await auntil(lambda: ["later"] == records(tmux))
+        steps = [state for state, _ in states(tmux, waits.id)]
         assert "queued" not in steps[steps.index("typed") :]
 
 
 async def test_a_program_that_was_never_heard_from_the_start_gets_no_lines_that_it_may_take_one_by_one(
-    inn: Inn,
+    tmux: TmuxEnv,
 ) -> None:
     """Its box is known, and so are the keys for a new line; whether it takes a paste as one is not, after a restart."""
-    first = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *box(inn, "bare=1"))
-        await auntil(lambda: any(signal.source == "screen" for signal in inn.only(SignalSeen, SessionId(ME))))
+    first = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *box(tmux, "bare=1"))
+        await auntil(lambda: any(signal.source == "screen" for signal in tmux.only(SignalSeen, SessionId(ME))))
     first.kill()
     first.wait()
-    async with inn.serving() as link:
+    async with tmux.serving() as link:
         await prompted(link, ME, "one\ntwo\n\nthree")
 
-        assert ["one\ntwo\n\nthree"] == records(inn)
+        assert ["one\ntwo\n\nthree"] == records(tmux)
 
 
 # Who else types there
 
 
-async def test_a_text_that_was_gone_in_one_look_only_was_not_taken(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_that_was_gone_in_one_look_only_was_not_taken(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A frame that is half drawn shows an empty box. The first Enter does nothing here, so that the text stands on."""
     see, blinks = TmuxAgent.see_now, itertools.count()
     pressed = asyncio.Event()
@@ -364,55 +366,55 @@ async def test_a_text_that_was_gone_in_one_look_only_was_not_taken(inn: Inn, mon
     pressing = ExclusivePaneWriter.press
     monkeypatch.setattr(TmuxAgent, "see_now", see_a_blink)
     monkeypatch.setattr(ExclusivePaneWriter, "press", press)
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn, "drop=1"))
-        await inn.until_state(ME, SessionState.IDLE)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux, "drop=1"))
+        await tmux.until_state(ME, SessionState.IDLE)
         receipt = await prompted(link, ME, "go on")
 
-        assert ["go on"] == records(inn)
+        assert ["go on"] == records(tmux)
         assert R.LOST is not receipt.state
         assert next(blinks) > 1
 
 
 async def test_while_a_persons_last_key_is_seconds_old_nothing_is_typed(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing shows on the screen yet: the key may be the first of a draft, or have cleared one."""
     monkeypatch.setattr(pane_writer, "PERSON_S", 3600.0)
     monkeypatch.setattr(pane_writer, "PATIENCE_S", 0.2)
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *box(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *box(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         link.tell(SendKeys(session=session, data=b"\x15"))
         waits = await prompted(link, ME, "later", when="idle")
-        await auntil(lambda: "typed into" in states(inn, waits.id)[-1][1])
+        await auntil(lambda: "typed into" in states(tmux, waits.id)[-1][1])
         with pytest.raises(SessionBusyError, match="being typed into"):
             await prompted(link, ME, "now")
-        assert [] == records(inn)
+        assert [] == records(tmux)
 
         monkeypatch.setattr(pane_writer, "PERSON_S", 0.0)
-        await auntil(lambda: ["later"] == records(inn))
+        await auntil(lambda: ["later"] == records(tmux))
 
 
 async def test_nor_while_somebody_types_in_a_terminal_that_is_attached(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kasmon hears none of those keys; tmux says when the last one was."""
     monkeypatch.setattr(prompt_delivery, "PERSON_S", 3600.0)
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn))
-        await inn.until_state(ME, SessionState.IDLE)
-        with attached(inn.server, ME) as keys:
-            await auntil(lambda: (facts := inn.facts(ME)) is not None and facts.attached)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
+        with attached(tmux.server, ME) as keys:
+            await auntil(lambda: (facts := tmux.facts(ME)) is not None and facts.attached)
             os.write(keys, b"\x15")
             waits = await prompted(link, ME, "later", when="idle")
-            await auntil(lambda: "typed into" in states(inn, waits.id)[-1][1])
-            assert [] == records(inn)
-        await auntil(lambda: ["later"] == records(inn))
+            await auntil(lambda: "typed into" in states(tmux, waits.id)[-1][1])
+            assert [] == records(tmux)
+        await auntil(lambda: ["later"] == records(tmux))
 
 
 async def test_a_draft_that_is_begun_between_the_look_and_the_paste_stays_alone(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """tmux itself compares, in the moment of the paste, where the cursor stands."""
     looks, see = itertools.count(), TmuxAgent.see_now
@@ -420,20 +422,20 @@ async def test_a_draft_that_is_begun_between_the_look_and_the_paste_stays_alone(
     async def see_and_be_typed_into(agent: TmuxAgent) -> ScreenObservation:
         seen = await see(agent)
         if seen.reading.composer is not None and next(looks) == 0:
-            await asyncio.to_thread(inn.server.run, "send-keys", "-t", f"={ME}:", "-l", "half a thought")
-            await asyncio.to_thread(until, lambda: b"half a thought" in screen(inn))
+            await asyncio.to_thread(tmux.server.run, "send-keys", "-t", f"={ME}:", "-l", "half a thought")
+            await asyncio.to_thread(until, lambda: b"half a thought" in screen(tmux))
         return seen
 
-    async with inn.serving() as link:
-        await inn.run(link, ME, *box(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *box(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         monkeypatch.setattr(TmuxAgent, "see_now", see_and_be_typed_into)
         with pytest.raises(PromptBoxError, match="half a thought"):
             await prompted(link, ME, "now")
 
-        assert b"half a thought" in screen(inn)
-        assert b"now" not in screen(inn)
-        unblock(inn)
-        await auntil(lambda: b"half a thought" not in screen(inn))
+        assert b"half a thought" in screen(tmux)
+        assert b"now" not in screen(tmux)
+        unblock(tmux)
+        await auntil(lambda: b"half a thought" not in screen(tmux))
         await prompted(link, ME, "now")
-        assert ["now"] == records(inn)
+        assert ["now"] == records(tmux)

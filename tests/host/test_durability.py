@@ -34,15 +34,15 @@ from kasmon.model.permission import Decision
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxRuntime
 from kasmon.store.rules import RuleBook
 from kasmon.supervisor.plans.start import apply_edit
-from tests.backends.asker import dialog
-from tests.cli.desk import PLAN, Desk
-from tests.host.house import House, do
-from tests.host.puppet import Puppet, asked
 from tests.host.session.test_requests import answer, asking
 from tests.host.session.test_rules import keep
 from tests.host.terminal.test_screen_requests import asked as asked_on_screen
 from tests.host.terminal.test_screen_requests import asking as asking_on_screen
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent, asked
+from tests.support.agents.menu_agent import dialog
+from tests.support.cli.plan_cli import PLAN, PlanCli
+from tests.support.host.env import Env, do
+from tests.support.wait import auntil
 
 LOG = "events.jsonl"
 WAKES = b"\0"
@@ -136,23 +136,23 @@ def layer(monkeypatch: pytest.MonkeyPatch) -> FileLayer:
     return FileLayer(monkeypatch)
 
 
-def heard_by(layer: FileLayer, puppet: Puppet) -> None:
-    """Have *layer* note when *puppet* hears an answer."""
+def heard_by(layer: FileLayer, fake: FakeAgent) -> None:
+    """Have *layer* note when *fake* gets an answer."""
 
     async def hear(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             layer.note("agent told")
-        puppet.obey(wish)
+        fake.obey(wish)
 
-    puppet.on_wish = hear
+    fake.on_wish = hear
 
 
 async def test_an_answer_is_written_synced_told_and_only_then_confirmed(
-    house: House, puppet: Puppet, layer: FileLayer
+    env: Env, fake: FakeAgent, layer: FileLayer
 ) -> None:
-    heard_by(layer, puppet)
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+    heard_by(layer, fake)
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request))
         await link.aclose()
 
@@ -166,40 +166,40 @@ async def test_an_answer_is_written_synced_told_and_only_then_confirmed(
 
 @pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.NEVER])
 async def test_a_rule_that_an_answer_makes_is_on_disk_before_the_answer_is(
-    house: House, puppet: Puppet, layer: FileLayer, decision: Decision
+    env: Env, fake: FakeAgent, layer: FileLayer, decision: Decision
 ) -> None:
     """Its content before its name, its name before the answer: otherwise a power cut leaves an empty file of rules."""
-    heard_by(layer, puppet)
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked("git push"))
+    heard_by(layer, fake)
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked("git push"))
         await do(link, answer(request, decision))
         await link.aclose()
 
-    named = layer.first("replace", house.places.rules.name)
+    named = layer.first("replace", env.places.rules.name)
     synced = layer.first("fsync")
-    assert f".{house.places.rules.name}." in layer.steps[synced][1]
-    assert synced < named < layer.first("fsync", str(house.places.rules.parent), since=named)
-    assert layer.first("fsync", str(house.places.rules.parent)) < layer.first("write", LOG, b"request.answered")
+    assert f".{env.places.rules.name}." in layer.steps[synced][1]
+    assert synced < named < layer.first("fsync", str(env.places.rules.parent), since=named)
+    assert layer.first("fsync", str(env.places.rules.parent)) < layer.first("write", LOG, b"request.answered")
 
 
-async def test_a_rule_that_was_revoked_does_not_come_back_with_the_power(house: House, layer: FileLayer) -> None:
-    book = RuleBook(house.places.rules)
-    rule = keep(house, "git push")
+async def test_a_rule_that_was_revoked_does_not_come_back_with_the_power(env: Env, layer: FileLayer) -> None:
+    book = RuleBook(env.places.rules)
+    rule = keep(env, "git push")
     before = len(layer.steps)
     book.remove(rule.id)
 
-    named = layer.first("replace", house.places.rules.name, since=before)
+    named = layer.first("replace", env.places.rules.name, since=before)
     assert layer.first("fsync", since=before) < named < layer.first("fsync", str(book.path.parent), since=named)
 
 
 async def test_an_answer_by_a_rule_is_on_disk_before_the_agent_hears_it(
-    house: House, puppet: Puppet, layer: FileLayer
+    env: Env, fake: FakeAgent, layer: FileLayer
 ) -> None:
-    heard_by(layer, puppet)
-    keep(house, "git push")
-    async with house.hosting(puppet):
-        link = await house.linked()
-        puppet.say(asked("git push"))
+    heard_by(layer, fake)
+    keep(env, "git push")
+    async with env.hosting(fake):
+        link = await env.linked()
+        fake.say(asked("git push"))
         await auntil(lambda: layer.has("agent told"))
         await link.aclose()
 
@@ -223,12 +223,12 @@ def impatient(patch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_a_slow_disk_is_waited_for_and_nothing_is_confirmed_meanwhile(
-    house: House, puppet: Puppet, layer: FileLayer, monkeypatch: pytest.MonkeyPatch
+    env: Env, fake: FakeAgent, layer: FileLayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard_by(layer, puppet)
+    heard_by(layer, fake)
     waits = impatient(monkeypatch)
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         layer.is_going.clear()
         answered = asyncio.create_task(do(link, answer(request)))
         try:
@@ -251,8 +251,8 @@ async def test_an_answer_on_a_screen_is_on_disk_before_it_is_confirmed(
 ) -> None:
     monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
     waits = impatient(monkeypatch)
-    async with asking_on_screen(dialog("git push")) as (inn, link, _):
-        request = await asked_on_screen(inn)
+    async with asking_on_screen(dialog("git push")) as (tmux, link, _):
+        request = await asked_on_screen(tmux)
         wish = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
         layer.is_going.clear()
         answered = asyncio.create_task(link.ask(ExecuteCommand(n=0, session=request.session, wish=wish), limit_s=20))
@@ -266,7 +266,7 @@ async def test_an_answer_on_a_screen_is_on_disk_before_it_is_confirmed(
         finally:
             layer.is_going.set()
         await answered
-        assert [Decision.ALLOW] == [fact.decision for fact in inn.only(RequestAnswered, request.session)]
+        assert [Decision.ALLOW] == [fact.decision for fact in tmux.only(RequestAnswered, request.session)]
 
 
 DECISIONS: list[Callable[[str], list[str]]] = [
@@ -281,28 +281,28 @@ def test_a_plan_decision_is_confirmed_only_once_it_is_on_disk(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], decision: Callable[[str], list[str]]
 ) -> None:
     """The power is cut as the line should reach the disk: it was written by then, and nothing was printed."""
-    desk = Desk(tmp_path, capsys)
+    cli = PlanCli(tmp_path, capsys)
     try:
-        plan = desk.agreed().plan
+        plan = cli.agreed().plan
         command = ["plan", *decision(plan)]
         done = subprocess.run(
             [sys.executable, "-P", "-c", CUT, f"{plan}/{LOG}", *command], capture_output=True, text=True, check=False
         )
 
         assert (-signal.SIGKILL, "", "") == (done.returncode, done.stdout, done.stderr)
-        assert f'"deed":"{command[1]}"' in (desk.places.plan(plan) / LOG).read_text()
+        assert f'"deed":"{command[1]}"' in (cli.places.plan(plan) / LOG).read_text()
     finally:
-        desk.close()
+        cli.close()
 
 
 def test_a_plan_begins_only_once_what_was_agreed_to_is_on_disk(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer
 ) -> None:
-    desk = Desk(tmp_path, capsys)
+    cli = PlanCli(tmp_path, capsys)
     try:
-        plan = desk.agreed().plan
+        plan = cli.agreed().plan
     finally:
-        desk.close()
+        cli.close()
 
     named = layer.first("replace", "agreed/tidy.md")
     assert layer.first("fsync", f"{plan}/agreed", since=named) < layer.first("write", LOG, b"plan.began")
@@ -314,13 +314,13 @@ def test_a_plan_begins_only_once_what_was_agreed_to_is_on_disk(
 def test_a_changed_plan_is_on_disk_before_the_change_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer
 ) -> None:
-    desk = Desk(tmp_path, capsys)
+    cli = PlanCli(tmp_path, capsys)
     try:
-        book = desk.agreed()
+        book = cli.agreed()
         before = len(layer.steps)
         apply_edit(book, PLAN.replace("less", "more"))
     finally:
-        desk.close()
+        cli.close()
 
     synced = layer.first("fsync", since=before)
     named = layer.first("replace", "agreed/tidy.md", since=before)
@@ -330,27 +330,27 @@ def test_a_changed_plan_is_on_disk_before_the_change_counts(
     assert layer.has("fsync", LOG, since=changed)
 
 
-def test_a_setting_is_on_disk_before_it_takes_the_place_of_the_old_one(house: House, layer: FileLayer) -> None:
+def test_a_setting_is_on_disk_before_it_takes_the_place_of_the_old_one(env: Env, layer: FileLayer) -> None:
     """A power cut leaves the old file or the new one, and never an empty one."""
-    put(house.places, "ui.bell", "false")
+    put(env.places, "ui.bell", "false")
 
-    file = house.places.config_file
+    file = env.places.config_file
     synced = layer.first("fsync")
     assert f"{file.parent}/.{file.name}." in layer.steps[synced][1]
     assert synced < layer.first("replace", str(file))
 
 
 async def test_while_an_answer_is_on_its_way_to_the_disk_another_one_is_refused(
-    house: House, puppet: Puppet, layer: FileLayer
+    env: Env, fake: FakeAgent, layer: FileLayer
 ) -> None:
-    heard_by(layer, puppet)
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+    heard_by(layer, fake)
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         layer.is_going.clear()
         answered = asyncio.create_task(do(link, answer(request)))
         try:
             await auntil(lambda: layer.has("fsync asked", LOG))
-            other = await house.linked()
+            other = await env.linked()
             with pytest.raises(RequestClosedError):
                 await do(other, answer(request, Decision.DENY))
             await other.aclose()
@@ -365,26 +365,26 @@ INTENDED = b'"step":"intended"'
 
 
 async def test_a_step_of_a_sandbox_is_on_disk_as_intended_before_its_backend_takes_it(
-    house: House, puppet: Puppet, layer: FileLayer
+    env: Env, fake: FakeAgent, layer: FileLayer
 ) -> None:
-    async with house.hosting(puppet):
-        puppet.say(SandboxMoved(at=0.0, phase=SandboxPhase.CREATING, step="intended"))
+    async with env.hosting(fake):
+        fake.say(SandboxMoved(at=0.0, phase=SandboxPhase.CREATING, step="intended"))
         await auntil(lambda: layer.has("write", LOG, INTENDED))
         written = layer.first("write", LOG, INTENDED)
-        puppet.say(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING))
+        fake.say(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING))
         await auntil(lambda: layer.has("write", LOG, b'"phase":"running"'))
 
     assert written < layer.first("fsync", LOG, since=written) < layer.first("write", LOG, b'"phase":"running"')
 
 
 async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_are_ended(
-    house: House, layer: FileLayer
+    env: Env, layer: FileLayer
 ) -> None:
-    launch = house.wants(backend="puppet")
-    log_writer = LogWriter(await asyncio.to_thread(SessionLog, house.places, launch.session))
+    launch = env.wants(backend="fake")
+    log_writer = LogWriter(await asyncio.to_thread(SessionLog, env.places, launch.session))
     try:
         log_writer.note(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING, runtime=SandboxRuntime(pid=1)))
-        await SandboxTransitions(house.places, launch, log_writer).expire("unused")
+        await SandboxTransitions(env.places, launch, log_writer).expire("unused")
         layer.note("processes ended")
     finally:
         await log_writer.aclose(10)

@@ -16,37 +16,37 @@ from kasmon.model.commands import Prompt
 from kasmon.model.events import RequestOpened, RequestWithdrawn, SignalSeen
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.session_state import SessionState
-from tests.host.actor import Actor
-from tests.host.inn import Inn
-from tests.waiting import until
+from tests.support.agents.golden_agent import GoldenAgent
+from tests.support.host.tmux_env import TmuxEnv
+from tests.support.wait import until
 
 S = SessionState
 CLAUDE, CODEX, OPENCODE = ("claude", "2.1.330"), ("codex", "0.169.0"), ("opencode", "1.18.33")
 
 
 @pytest.fixture
-def inn() -> Iterator[Inn]:
+def tmux() -> Iterator[TmuxEnv]:
     root = Path(tempfile.mkdtemp(prefix="ke-", dir="/tmp"))
-    inn = Inn(root)
-    inn.open()
-    yield inn
-    inn.close()
+    tmux = TmuxEnv(root)
+    tmux.open()
+    yield tmux
+    tmux.close()
     shutil.rmtree(root, ignore_errors=True)
 
 
-def started(inn: Inn, *agents: Actor, **more: object) -> None:
+def started(tmux: TmuxEnv, *agents: GoldenAgent, **more: object) -> None:
     async def start() -> None:
-        async with inn.client() as link:
+        async with tmux.client() as link:
             for agent in agents:
-                inn.wants(agent.session, *agent.argv, **({"agent": agent.name} | more))
+                tmux.wants(agent.session, *agent.argv, **({"agent": agent.name} | more))
                 await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
 
     asyncio.run(start())
 
 
-def actor(inn: Inn, which: tuple[str, str], session: str = "abcdefgh") -> Actor:
-    agent = Actor(inn, session, *which)
-    started(inn, agent)
+def actor(tmux: TmuxEnv, which: tuple[str, str], session: str = "abcdefgh") -> GoldenAgent:
+    agent = GoldenAgent(tmux, session, *which)
+    started(tmux, agent)
     return agent
 
 
@@ -54,8 +54,8 @@ def report(state: str, kind: str = "") -> str:
     return f"\x1b]7501;state={state}{':kind=' + kind if kind else ''}\x07"
 
 
-def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(inn: Inn) -> None:
-    agent = actor(inn, OPENCODE)
+def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, OPENCODE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
     agent.shows("working-text")
@@ -71,26 +71,26 @@ def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(inn:
     agent.shows("finished")
     agent.is_judged(S.IDLE)
     until(lambda: not agent.now().asks)
-    assert 1 == len(inn.only(RequestWithdrawn, agent.session))
+    assert 1 == len(tmux.only(RequestWithdrawn, agent.session))
 
 
 @pytest.mark.parametrize(
     ("which", "message"), [(CLAUDE, "modelstub: ok"), (CODEX, "modelstub: ok"), (OPENCODE, "modelstub: ok")]
 )
 def test_the_last_line_of_a_terminal_agent_is_its_last_message_never_its_footer(
-    inn: Inn, which: tuple[str, str], message: str
+    tmux: TmuxEnv, which: tuple[str, str], message: str
 ) -> None:
-    agent = actor(inn, which)
+    agent = actor(tmux, which)
     agent.shows("finished")
     agent.is_judged(S.IDLE)
 
-    until(lambda: "quiet" in [seen.value for seen in inn.only(SignalSeen, agent.session) if seen.source == "output"])
+    until(lambda: "quiet" in [seen.value for seen in tmux.only(SignalSeen, agent.session) if seen.source == "output"])
 
-    assert message == inn.session(agent.session).last_line
+    assert message == tmux.session(agent.session).last_line
 
 
-def test_a_title_tells_at_once_what_the_screen_does_not(inn: Inn) -> None:
-    agent = actor(inn, ("gemini", "0.61.0"))
+def test_a_title_tells_at_once_what_the_screen_does_not(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, ("gemini", "0.61.0"))
     agent.do(title="✦  Working… (x)")
     until(lambda: (S.WORKING, "title") == ((now := agent.now()).state, now.source))
     agent.do(title="✋  Action Required (x)")
@@ -99,8 +99,8 @@ def test_a_title_tells_at_once_what_the_screen_does_not(inn: Inn) -> None:
     assert not request.answerable
 
 
-def test_a_request_that_changes_is_another_one(inn: Inn) -> None:
-    agent = actor(inn, OPENCODE)
+def test_a_request_that_changes_is_another_one(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, OPENCODE)
     agent.shows("permission-bash")
     agent.is_judged(S.ASKING)
     first = until(lambda: agent.now().asks)[0]
@@ -128,16 +128,18 @@ def test_a_request_that_changes_is_another_one(inn: Inn) -> None:
         (CODEX, "error", S.IDLE),
     ],
 )
-def test_what_no_hook_tells_the_screen_does(inn: Inn, which: tuple[str, str], case: str, state: SessionState) -> None:
-    agent = actor(inn, which)
+def test_what_no_hook_tells_the_screen_does(
+    tmux: TmuxEnv, which: tuple[str, str], case: str, state: SessionState
+) -> None:
+    agent = actor(tmux, which)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
     agent.shows(case)
     agent.is_judged(state)
 
 
-def test_a_hook_that_is_lost_leaves_no_agent_at_work(inn: Inn) -> None:
-    agent = actor(inn, CLAUDE)
+def test_a_hook_that_is_lost_leaves_no_agent_at_work(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, CLAUDE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
     agent.do(hook={"hook_event_name": "UserPromptSubmit"})
@@ -149,8 +151,8 @@ def test_a_hook_that_is_lost_leaves_no_agent_at_work(inn: Inn) -> None:
     agent.is_judged(S.IDLE)
 
 
-def test_a_hook_that_comes_late_is_overruled_by_what_still_stands_there(inn: Inn) -> None:
-    agent = actor(inn, CLAUDE)
+def test_a_hook_that_comes_late_is_overruled_by_what_still_stands_there(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, CLAUDE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
     agent.do(hook={"hook_event_name": "Notification", "notification_type": "permission_prompt"})
@@ -160,8 +162,8 @@ def test_a_hook_that_comes_late_is_overruled_by_what_still_stands_there(inn: Inn
     assert not agent.now().asks
 
 
-def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_says(inn: Inn) -> None:
-    agent = actor(inn, CLAUDE)
+def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_says(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, CLAUDE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
     agent.do(hook={"hook_event_name": "UserPromptSubmit"})
@@ -174,45 +176,47 @@ def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_sa
     assert time.time() < session.limited_until < time.time() + 8 * 86_400
 
 
-def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(inn: Inn) -> None:
+def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(tmux: TmuxEnv) -> None:
     text = "another thought"
 
     async def ask() -> None:
-        async with inn.client() as link:
+        async with tmux.client() as link:
             await link.ask(ExecuteCommand(n=0, session=agent.session, wish=Prompt(text=text, when="idle")), limit_s=20)
 
-    agent = actor(inn, OPENCODE)
+    agent = actor(tmux, OPENCODE)
     agent.shows("working-text")
     agent.is_judged(S.WORKING)
     asyncio.run(ask())
-    assert [(text, "queued")] == inn.receipts(agent.session)
+    assert [(text, "queued")] == tmux.receipts(agent.session)
     agent.shows("finished")
-    until(lambda: inn.receipts(agent.session) == [(text, "typed")])
+    until(lambda: tmux.receipts(agent.session) == [(text, "typed")])
     until(lambda: text.encode() in agent.typed)
     agent.shows("finished-draft")
     until(lambda: b"another thought\r" == agent.typed)
     agent.shows("working-text")
-    until(lambda: inn.receipts(agent.session) == [(text, "started")])
+    until(lambda: tmux.receipts(agent.session) == [(text, "started")])
     agent.shows("finished")
-    until(lambda: inn.receipts(agent.session) == [(text, "finished")])
+    until(lambda: tmux.receipts(agent.session) == [(text, "finished")])
 
 
-def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that_it_works(inn: Inn) -> None:
-    agent = actor(inn, CODEX)
+def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that_it_works(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, CODEX)
     agent.do(print=report("working"))
     agent.is_judged(S.WORKING)
     agent.shows("permission-exec", title="⠋ work")
     until(lambda: any("asking" in signal.value for signal in agent.now().signals if signal.source == "screen"))
 
     assert S.WORKING is agent.now().state
-    assert [] == inn.only(RequestOpened, agent.session)
+    assert [] == tmux.only(RequestOpened, agent.session)
     agent.do(print=report("blocked", "permission"))
     agent.is_judged(S.ASKING)
     until(lambda: agent.now().asks)
 
 
-def test_what_nobody_knows_and_stands_still_in_a_list_of_choices_is_probably_asking_and_has_no_keys(inn: Inn) -> None:
-    agent = actor(inn, ("stranger", "1.0"))
+def test_what_nobody_knows_and_stands_still_in_a_list_of_choices_is_probably_asking_and_has_no_keys(
+    tmux: TmuxEnv,
+) -> None:
+    agent = actor(tmux, ("stranger", "1.0"))
     agent.do(screen="想要继续吗\r\n\r\n❯ 1. 是\r\n  2. 否", cursor=[0, 2])
     session = agent.is_judged(S.ASKING)
     assert "fallback" == session.source
@@ -225,49 +229,49 @@ def test_what_nobody_knows_and_stands_still_in_a_list_of_choices_is_probably_ask
     until(lambda: not agent.now().asks)
 
 
-def test_an_agent_that_crashed_to_its_shell_has_ended_and_lives_again_when_it_is_started_there(inn: Inn) -> None:
-    agent = Actor(inn, "abcdefgh", *OPENCODE)
+def test_an_agent_that_crashed_to_its_shell_has_ended_and_lives_again_when_it_is_started_there(tmux: TmuxEnv) -> None:
+    agent = GoldenAgent(tmux, "abcdefgh", *OPENCODE)
     program = agent.argv[0]
     agent.argv = ("bash", "--norc", "--noprofile")
-    started(inn, agent)
-    inn.server.run("send-keys", "-t", "=abcdefgh:", f"{program}; echo it ended", "Enter")
+    started(tmux, agent)
+    tmux.server.run("send-keys", "-t", "=abcdefgh:", f"{program}; echo it ended", "Enter")
     agent.shows("idle")
     agent.is_judged(S.IDLE)
     until(lambda: any(signal.source == "process" for signal in agent.now().signals))
     agent.do(end=3)
     assert "back at the shell" == agent.is_judged(S.ENDED).end_why
-    inn.server.run("send-keys", "-t", "=abcdefgh:", program, "Enter")
+    tmux.server.run("send-keys", "-t", "=abcdefgh:", program, "Enter")
     agent.shows("working-text")
     agent.is_judged(S.WORKING)
 
 
-def test_the_next_host_knows_what_stands_there(inn: Inn) -> None:
-    agent = actor(inn, OPENCODE)
+def test_the_next_host_knows_what_stands_there(tmux: TmuxEnv) -> None:
+    agent = actor(tmux, OPENCODE)
     agent.shows("permission-bash")
     agent.is_judged(S.ASKING)
     first = until(lambda: agent.now().asks)[0]
-    host = inn.processes[-1]
+    host = tmux.processes[-1]
     host.kill()
     host.wait()
-    inn.open()
+    tmux.open()
     asks = until(lambda: [ask for ask in agent.now().asks if ask.id != first.id])
 
     assert [first.digest] == [ask.digest for ask in asks]
 
 
-def test_tmux_that_is_killed_while_screens_are_looked_at_is_told_as_such(inn: Inn) -> None:
-    agents = [Actor(inn, f"abcdefg{letter}", *OPENCODE) for letter in "abcd"]
-    started(inn, *agents)
+def test_tmux_that_is_killed_while_screens_are_looked_at_is_told_as_such(tmux: TmuxEnv) -> None:
+    agents = [GoldenAgent(tmux, f"abcdefg{letter}", *OPENCODE) for letter in "abcd"]
+    started(tmux, *agents)
     for agent in agents:
         agent.shows("working-text")
     for agent in agents:
         agent.is_judged(S.WORKING)
     for agent in agents:
         agent.shows("working-before-text")
-    inn.server.kill_server()
+    tmux.server.kill_server()
 
     for agent in agents:
-        until(lambda agent=agent: inn.session(agent.session).state in (S.LOST, S.ENDED))  # type: ignore[misc]
+        until(lambda agent=agent: tmux.session(agent.session).state in (S.LOST, S.ENDED))  # type: ignore[misc]
 
 
 HOSTILE = [
@@ -288,16 +292,16 @@ PLAY = "import os, time\nw = lambda text: os.write(1, text.encode())\ns = time.s
 
 
 @pytest.mark.timeout(180)
-def test_beside_twelve_hostile_panes_three_good_ones_stay_right(inn: Inn) -> None:
+def test_beside_twelve_hostile_panes_three_good_ones_stay_right(tmux: TmuxEnv) -> None:
     good = [
-        Actor(inn, "abcdefga", *CLAUDE),
-        Actor(inn, "abcdefgb", *CODEX),
-        Actor(inn, "abcdefgc", *OPENCODE),
+        GoldenAgent(tmux, "abcdefga", *CLAUDE),
+        GoldenAgent(tmux, "abcdefgb", *CODEX),
+        GoldenAgent(tmux, "abcdefgc", *OPENCODE),
     ]
-    bad = [Actor(inn, f"badbad{letter}x", "claude", "2.1.330") for letter in "abcdefghijkl"]
+    bad = [GoldenAgent(tmux, f"badbad{letter}x", "claude", "2.1.330") for letter in "abcdefghijkl"]
     for agent, does in zip(bad, HOSTILE, strict=True):
         Path(agent.argv[0]).with_name("player.py").write_text(PLAY + does)
-    started(inn, *good, *bad)
+    started(tmux, *good, *bad)
     asking = {"claude": "permission-bash", "codex": "permission-exec", "opencode": "permission-bash"}
     for _ in range(2):
         for case, state in (("idle", S.IDLE), ("working-text", S.WORKING), ("", S.ASKING)):
@@ -309,7 +313,7 @@ def test_beside_twelve_hostile_panes_three_good_ones_stay_right(inn: Inn) -> Non
         (request,) = until(lambda agent=agent: agent.now().asks)  # type: ignore[misc]
         assert request.choices
     for agent in good[1:]:
-        said = [fact for fact in inn.only(SignalSeen, agent.session) if fact.source == "screen"]
+        said = [fact for fact in tmux.only(SignalSeen, agent.session) if fact.source == "screen"]
         assert all((one.value, one.rule) != (two.value, two.rule) for one, two in itertools.pairwise(said))
     for agent in bad:
         assert S.LOST is not agent.now().state

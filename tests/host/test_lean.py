@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kasmon.model.events import SessionStarted
-from tests.host.house import House
-from tests.waiting import until
+from tests.support.host.env import Env
+from tests.support.wait import until
 
 HEAVY = [
     "textual",
@@ -46,11 +46,11 @@ def test_a_host_loads_no_backend_but_its_own() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_a_host_with_its_agent_needs_little_memory(house: House) -> None:
+def test_a_host_with_its_agent_needs_little_memory(env: Env) -> None:
     """20 MB bare was measured; this is a net under an import that slips in, with room for other machines."""
-    house.wants(prompt="say hello")
-    process = house.start()
-    until(lambda: house.only(SessionStarted))
+    env.wants(prompt="say hello")
+    process = env.start()
+    until(lambda: env.only(SessionStarted))
     status = Path(f"/proc/{process.pid}/status").read_text()
     (resident_kb,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")]
 

@@ -19,24 +19,24 @@ from kasmon.model.events import ReceiptMoved
 from kasmon.model.session_state import SessionState
 from tests.backends.tmux.evidence.test_claude_registry import started
 from tests.backends.tmux.evidence.test_transcripts import ID, user_line
-from tests.detection.expected import reading_of
-from tests.detection.golden import cases
-from tests.host.actor import Actor
-from tests.host.inn import Inn, prompted
-from tests.waiting import auntil, until
+from tests.support.agents.golden_agent import GoldenAgent
+from tests.support.detection.expected import reading_of
+from tests.support.detection.golden import cases
+from tests.support.host.tmux_env import TmuxEnv, prompted
+from tests.support.wait import auntil, until
 
 CLAUDE = ("claude", "2.1.330")
 DRAFT = "idle-draft"
 R = ReceiptState
 
-pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
 class Played:
     """An agent that is idle, and what is done to it."""
 
-    def __init__(self, inn: Inn, agent: Actor, link: HostLink) -> None:
-        self.inn, self.agent, self.link = inn, agent, link
+    def __init__(self, tmux: TmuxEnv, agent: GoldenAgent, link: HostLink) -> None:
+        self.tmux_env, self.agent, self.link = tmux, agent, link
         box = next(reading_of(case) for case in cases() if (case.agent, case.version, case.name) == (*CLAUDE, DRAFT))
         assert box.composer is not None
         self.text = box.composer.draft
@@ -65,7 +65,7 @@ class Played:
         return await sending
 
     def receipt(self, n: int = 1) -> Receipt:
-        return self.inn.session(self.agent.session).receipts[n - 1]
+        return self.tmux_env.session(self.agent.session).receipts[n - 1]
 
     async def until_receipt(self, state: ReceiptState, n: int = 1) -> Receipt:
         await auntil(lambda: self.receipt(n).state is state, 20, f"receipt {n} {state}")
@@ -77,10 +77,10 @@ class Transcribed(Played):
 
     @property
     def config(self) -> Path:
-        return self.inn.root / "claude"
+        return self.tmux_env.root / "claude"
 
     def registers(self, status: str) -> None:
-        pid = self.inn.session(self.agent.session).pid
+        pid = self.tmux_env.session(self.agent.session).pid
         assert pid is not None
         entry = {"pid": pid, "procStart": started(pid), "status": status, "version": CLAUDE[1], "sessionId": ID}
         (self.config / "sessions").mkdir(parents=True, exist_ok=True)
@@ -103,13 +103,13 @@ class Transcribed(Played):
 
 
 @pytest.fixture
-async def transcribed(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Transcribed]:
+async def transcribed(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Transcribed]:
     monkeypatch.setattr(typed_prompts, "BEGIN_S", 1.0)
-    agent = Actor(inn, "abcdefgh", *CLAUDE)
-    inn.wants(agent.session, "env", f"CLAUDE_CONFIG_DIR={inn.root / 'claude'}", *agent.argv, agent=agent.name)
-    async with inn.serving() as link:
+    agent = GoldenAgent(tmux, "abcdefgh", *CLAUDE)
+    tmux.wants(agent.session, "env", f"CLAUDE_CONFIG_DIR={tmux.root / 'claude'}", *agent.argv, agent=agent.name)
+    async with tmux.serving() as link:
         await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
-        it = Transcribed(inn, agent, link)
+        it = Transcribed(tmux, agent, link)
         await it.shows("idle")
         await it.becomes(SessionState.IDLE)
         yield it
@@ -133,18 +133,18 @@ async def test_without_hooks_a_turn_of_another_prompt_in_the_transcript_moves_no
 
     unsure = await transcribed.until_receipt(R.UNSURE)
     assert (typed_prompts.UNNAMED, "") == (unsure.reason, unsure.carried_by)
-    moved = {fact.receipt.state for fact in transcribed.inn.only(ReceiptMoved, receipt.session)}
+    moved = {fact.receipt.state for fact in transcribed.tmux_env.only(ReceiptMoved, receipt.session)}
     assert not {R.STARTED, R.FINISHED} & moved
 
 
 @pytest.fixture
-async def played(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Played]:
+async def played(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Played]:
     monkeypatch.setattr(typed_prompts, "BEGIN_S", 1.0)
-    agent = Actor(inn, "abcdefgh", *CLAUDE)
-    inn.wants(agent.session, *agent.argv, agent=agent.name)
-    async with inn.serving() as link:
+    agent = GoldenAgent(tmux, "abcdefgh", *CLAUDE)
+    tmux.wants(agent.session, *agent.argv, agent=agent.name)
+    async with tmux.serving() as link:
         await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
-        it = Played(inn, agent, link)
+        it = Played(tmux, agent, link)
         await it.shows("idle")
         await it.becomes(SessionState.IDLE)
         await it.hook("Stop")  # its hooks work
@@ -164,7 +164,7 @@ async def test_a_turn_of_another_prompt_does_not_move_the_receipt_of_one_that_wa
 
     unsure = await played.until_receipt(R.UNSURE)
     assert (typed_prompts.UNNAMED, "") == (unsure.reason, unsure.carried_by)
-    moved = {fact.receipt.state for fact in played.inn.only(ReceiptMoved, receipt.session)}
+    moved = {fact.receipt.state for fact in played.tmux_env.only(ReceiptMoved, receipt.session)}
     assert not {R.STARTED, R.FINISHED} & moved
 
 
@@ -199,14 +199,14 @@ async def test_a_turn_that_ends_in_an_error_is_failed_in_the_agents_words_until_
     await played.shows("error")
     failed = await played.until_receipt(R.FAILED)
     await played.becomes(SessionState.IDLE)
-    session = played.inn.session(failed.session)
+    session = played.tmux_env.session(failed.session)
     assert ("error", True) == (session.turn_ended, session.turn_error.startswith("API Error: "))
     assert failed.reason.startswith("API Error: ")
 
     await played.submitted()
     await played.hook("UserPromptSubmit", prompt=played.text)
     await played.until_receipt(R.STARTED, 2)
-    assert "" == played.inn.session(failed.session).turn_error
+    assert "" == played.tmux_env.session(failed.session).turn_error
     await played.hook("Stop")
     await played.until_receipt(R.FINISHED, 2)
     assert R.FAILED is played.receipt().state

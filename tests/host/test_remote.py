@@ -30,9 +30,9 @@ from kasmon.supervisor.plans.approval import shown as shown_plan
 from kasmon.supervisor.plans.start import agree
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.operations import NewSession
-from tests.host.sshd import Sshd, is_gone
-from tests.supervisor.house import House, end
-from tests.waiting import until
+from tests.support.host.sshd import Sshd, is_gone
+from tests.support.supervisor.env import Env, end
+from tests.support.wait import until
 
 pytestmark = pytest.mark.story
 S = SessionState
@@ -51,38 +51,38 @@ def box() -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def house(box: Sshd) -> Iterator[House]:
-    house = House()
-    house.places.config.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (house.places.config / "config.toml").write_text(box.config)
-    yield house
-    house.close()
+def env(box: Sshd) -> Iterator[Env]:
+    env = Env()
+    env.places.config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (env.places.config / "config.toml").write_text(box.config)
+    yield env
+    env.close()
 
 
-async def seen(house: House, session: str, condition: Callable[[Session], bool]) -> Session:
+async def seen(env: Env, session: str, condition: Callable[[Session], bool]) -> Session:
     """The session once *condition* is true of it."""
 
     def look() -> Session | None:
-        found = look_once(house.places).get(SessionId(session))
+        found = look_once(env.places).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
 
 
-async def begun(house: House, *argv: str, agent: str = "shell@box", **more: object) -> Session:
+async def begun(env: Env, *argv: str, agent: str = "shell@box", **more: object) -> Session:
     wanted = NewSession(**({"name": "far", "agent": agent, "argv": argv} | more))  # type: ignore[arg-type]
-    session = await operations.create(house.places, Config(), wanted)
-    return await seen(house, session, lambda now: any(one.value == "ready" for one in now.signals))
+    session = await operations.create(env.places, Config(), wanted)
+    return await seen(env, session, lambda now: any(one.value == "ready" for one in now.signals))
 
 
-def facts(house: House, session: Session, kind: type[Event]) -> list[Event]:
-    return [event for event, _ in EventLog(house.places.log(session.id)).read() if isinstance(event, kind)]
+def facts(env: Env, session: Session, kind: type[Event]) -> list[Event]:
+    return [event for event, _ in EventLog(env.places.log(session.id)).read() if isinstance(event, kind)]
 
 
-async def shown(house: House, session: Session, text: str) -> list[str]:
+async def shown(env: Env, session: Session, text: str) -> list[str]:
     """What it shows, once *text* is part of that."""
     while True:
-        rows = await operations.read(house.places, session)
+        rows = await operations.read(env.places, session)
         if any(text in row for row in rows):
             return rows
 
@@ -105,97 +105,97 @@ def test_a_line_that_does_not_hold_is_tried_less_and_less_and_a_good_one_at_once
     assert [0.5, 1.0, 2.0, 0.5] == waits
 
 
-async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(house: House, box: Sshd) -> None:
-    session = await begun(house, environment=("WHO=world-of-tests", "TOKEN=it's\nso"), task=3, wave=2, peers=4)
+async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(env: Env, box: Sshd) -> None:
+    session = await begun(env, environment=("WHO=world-of-tests", "TOKEN=it's\nso"), task=3, wave=2, peers=4)
     command = psutil.Process(session.pid or 0).cmdline()
     assert ("box", "box:~", "shell@box", Mode.TMUX) == (session.machine, session.workdir, session.agent, session.mode)
     assert not [word for word in command if "world-of-tests" in word]
 
-    await operations.send(house.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
-    rows = await shown(house, session, "world-of-tests/3/2/it")
+    await operations.send(env.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
+    rows = await shown(env, session, "world-of-tests/3/2/it")
     assert any("so/." in row for row in rows)
     left = {path.name for path in (box.folder / session.id).iterdir()}
     assert {"path", "pid"} == left
     agent = int((box.folder / session.id / "pid").read_text())
 
-    await operations.stop(house.places, await seen(house, session.id, lambda now: now.exists))
+    await operations.stop(env.places, await seen(env, session.id, lambda now: now.exists))
 
-    ended = await seen(house, session.id, lambda now: now.state is S.ENDED)
+    ended = await seen(env, session.id, lambda now: now.state is S.ENDED)
     assert (True, "stopped") == (ended.stopped, ended.end_why)
     assert is_gone(agent)
     assert not (box.folder / session.id).exists()
 
 
-async def test_a_cut_line_loses_the_session_and_not_its_agent(house: House, box: Sshd) -> None:
-    session = await begun(house, *COUNTER)
+async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Sshd) -> None:
+    session = await begun(env, *COUNTER)
     agent = int((box.folder / session.id / "pid").read_text())
-    await shown(house, session, "count 5")
+    await shown(env, session, "count 5")
 
     os.kill(session.pid or 0, signal.SIGKILL)  # our ssh
-    await seen(house, session.id, lambda now: bool(facts(house, session, ConnectionRestored)))
-    await seen(house, session.id, lambda now: now.state is S.WORKING)
+    await seen(env, session.id, lambda now: bool(facts(env, session, ConnectionRestored)))
+    await seen(env, session.id, lambda now: now.state is S.WORKING)
     await asyncio.to_thread(until, box.lines)
     box.cut()  # its sshd
-    lost = await seen(house, session.id, lambda now: now.state is S.LOST)
+    lost = await seen(env, session.id, lambda now: now.state is S.LOST)
     with pytest.raises(RefusedError):  # it is found, then or meanwhile
-        await operations.forget(house.places, lost)
-    await seen(house, session.id, lambda now: 2 == len(facts(house, session, ConnectionRestored)))
-    found = await seen(house, session.id, lambda now: now.exists and now.state is S.WORKING)
+        await operations.forget(env.places, lost)
+    await seen(env, session.id, lambda now: 2 == len(facts(env, session, ConnectionRestored)))
+    found = await seen(env, session.id, lambda now: now.exists and now.state is S.WORKING)
 
-    why = [lost.why for lost in facts(house, session, ConnectionLost) if isinstance(lost, ConnectionLost)]
+    why = [lost.why for lost in facts(env, session, ConnectionLost) if isinstance(lost, ConnectionLost)]
     assert "ssh was ended by SIGKILL" == why[0]
     assert why[1].startswith("Connection to 127.0.0.1 closed")
-    assert 1 == len(facts(house, session, SessionStarted))
+    assert 1 == len(facts(env, session, SessionStarted))
     assert found.generation == 1
     assert found.pid != session.pid
     latest = box.tmux("capture-pane", "-p", "-t", f"={session.id}:").splitlines()[-1]
-    await shown(house, found, latest)
+    await shown(env, found, latest)
     assert not is_gone(agent)
 
 
-async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(house: House, box: Sshd) -> None:
-    session = await begun(house, "sh", "-c", "echo to-be-found; read x; exit 7")
-    await shown(house, session, "to-be-found")
+async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env: Env, box: Sshd) -> None:
+    session = await begun(env, "sh", "-c", "echo to-be-found; read x; exit 7")
+    await shown(env, session, "to-be-found")
     box.shut()
     box.cut()
-    lost = await seen(house, session.id, lambda now: now.state is S.LOST)
+    lost = await seen(env, session.id, lambda now: now.state is S.LOST)
 
     with pytest.raises(RemoteUnreachableError, match="Connection refused"):
-        await operations.restart(house.places, lost)
+        await operations.restart(env.places, lost)
     with pytest.raises(HostUnreachableError, match=r"`kasmon restart \w+` reconnects"):
-        await operations.stop(house.places, lost)
-    assert S.LOST is (await seen(house, session.id, lambda now: True)).state
+        await operations.stop(env.places, lost)
+    assert S.LOST is (await seen(env, session.id, lambda now: True)).state
 
     box.tmux("send-keys", "-t", f"={session.id}:", "Enter")
     await asyncio.to_thread(until, lambda: (box.folder / session.id / "status").exists())
     box.open()
-    ended = await seen(house, session.id, lambda now: now.state is S.ENDED)
+    ended = await seen(env, session.id, lambda now: now.state is S.ENDED)
     assert (7, 1) == (ended.exit_code, ended.generation)
-    assert "to-be-found" in await operations.read(house.places, ended)
+    assert "to-be-found" in await operations.read(env.places, ended)
 
 
-async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(house: House, box: Sshd) -> None:
-    session = await begun(house, *COUNTER)
+async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(env: Env, box: Sshd) -> None:
+    session = await begun(env, *COUNTER)
     agent = int((box.folder / session.id / "pid").read_text())
-    for pid in (house.tmux("display-message", "-p", "#{pid}"), lock_holder(house.places.tmux_host_lock)):
+    for pid in (env.tmux("display-message", "-p", "#{pid}"), lock_holder(env.places.tmux_host_lock)):
         await asyncio.to_thread(end, int(pid or 0))
-    lost = await seen(house, session.id, lambda now: now.state is S.LOST)
+    lost = await seen(env, session.id, lambda now: now.state is S.LOST)
 
-    await operations.restart(house.places, lost)
+    await operations.restart(env.places, lost)
 
-    found = await seen(house, session.id, lambda now: now.exists)
-    await shown(house, found, "count")
+    found = await seen(env, session.id, lambda now: now.exists)
+    await shown(env, found, "count")
     assert not is_gone(agent)
-    assert 1 == len(facts(house, session, SessionStarted))
-    assert not facts(house, session, SessionEnded)
-    await operations.stop(house.places, found)
+    assert 1 == len(facts(env, session, SessionStarted))
+    assert not facts(env, session, SessionEnded)
+    await operations.stop(env.places, found)
 
 
-async def test_what_cannot_begin_there_says_why(house: House, box: Sshd) -> None:
+async def test_what_cannot_begin_there_says_why(env: Env, box: Sshd) -> None:
     with pytest.raises(RemoteLaunchError, match=r"no program 'not-there'"):
-        await begun(house, "not-there")
+        await begun(env, "not-there")
     with pytest.raises(RemoteLaunchError, match=r"no folder 'not-there'"):
-        await begun(house, "true", workdir="not-there", name="b")
+        await begun(env, "true", workdir="not-there", name="b")
 
 
 PLAN = """
@@ -219,19 +219,19 @@ run = "true"
 """
 
 
-def test_a_plans_task_runs_there_and_its_exit_code_counts(house: House, box: Sshd) -> None:
-    (house.folder / "plan.toml").write_text(PLAN)
+def test_a_plans_task_runs_there_and_its_exit_code_counts(env: Env, box: Sshd) -> None:
+    (env.folder / "plan.toml").write_text(PLAN)
     roots = {"STATE_HOME": "s", "RUNTIME_DIR": "r", "CONFIG_HOME": "c"}
     done = subprocess.run(
         [sys.executable, "-P", "-m", "kasmon", "plan", "run", "plan.toml", "--ci", "--yes"],
-        cwd=house.folder,
-        env={**os.environ, **{f"XDG_{name}": str(house.folder / folder) for name, folder in roots.items()}},
+        cwd=env.folder,
+        env={**os.environ, **{f"XDG_{name}": str(env.folder / folder) for name, folder in roots.items()}},
         capture_output=True,
         text=True,
         check=False,
     )
 
-    told = shown_plan(read(PLAN, "plan.toml"), Config(), house.folder)
+    told = shown_plan(read(PLAN, "plan.toml"), Config(), env.folder)
     assert any("'shell@box' (a login shell on box) for tasks there, fails, nowhere" in line for line in told)
     assert "task there  done" in done.stdout
     assert "its agent ended with exit code 3" in done.stdout
@@ -256,19 +256,17 @@ needs = ["there"]
 """
 
 
-async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_and_the_line(
-    house: House, box: Sshd
-) -> None:
-    file = house.folder / "far.toml"
+async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_and_the_line(env: Env, box: Sshd) -> None:
+    file = env.folder / "far.toml"
     plan = read(CHECKED, file.name)
-    book = await asyncio.to_thread(agree, house.places, plan, CHECKED, file, house.folder, headless=True)
-    first = await asyncio.to_thread(spawn_runner, house.places, book.plan)
+    book = await asyncio.to_thread(agree, env.places, plan, CHECKED, file, env.folder, headless=True)
+    first = await asyncio.to_thread(spawn_runner, env.places, book.plan)
     await asyncio.to_thread(until, (box.home / "begun").exists)
     first.kill()
     await asyncio.to_thread(first.wait)
     box.shut()
     (box.home / "go").touch()
-    second = await asyncio.to_thread(spawn_runner, house.places, book.plan)
+    second = await asyncio.to_thread(spawn_runner, env.places, book.plan)
     box.open()
     await asyncio.to_thread(second.wait, 30)
 
@@ -281,11 +279,11 @@ async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_an
     assert not [path for path in box.folder.iterdir() if path.name.endswith("-check")]
 
 
-async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(house: House, box: Sshd) -> None:
+async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(env: Env, box: Sshd) -> None:
     text = CHECKED.replace("touch begun", "echo $$ >pid").replace(" ! -e go ", " 1 ")
-    file = house.folder / "far.toml"
-    book = await asyncio.to_thread(agree, house.places, read(text, file.name), text, file, house.folder, headless=True)
-    runner = await asyncio.to_thread(spawn_runner, house.places, book.plan)
+    file = env.folder / "far.toml"
+    book = await asyncio.to_thread(agree, env.places, read(text, file.name), text, file, env.folder, headless=True)
+    runner = await asyncio.to_thread(spawn_runner, env.places, book.plan)
     await asyncio.to_thread(until, lambda: (box.home / "pid").exists() and (box.home / "pid").read_text())
     pid = int((box.home / "pid").read_text())
 
@@ -295,18 +293,18 @@ async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(house: Hou
     assert is_gone(pid)
 
 
-async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(house: House, box: Sshd) -> None:
+async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(env: Env, box: Sshd) -> None:
     scripted = (sys.executable, "-P", "-m", "kasmon.scripted")
-    session = await begun(house, *scripted, agent="claude@box")
-    session = await seen(house, session.id, lambda now: now.state is S.IDLE)
+    session = await begun(env, *scripted, agent="claude@box")
+    session = await seen(env, session.id, lambda now: now.state is S.IDLE)
 
-    await operations.send(house.places, session, "say one\nask rm -rf build\nsay two")
-    asking = await seen(house, session.id, lambda now: now.state is S.ASKING and bool(now.asks))
+    await operations.send(env.places, session, "say one\nask rm -rf build\nsay two")
+    asking = await seen(env, session.id, lambda now: now.state is S.ASKING and bool(now.asks))
     (request,) = asking.asks
     await operations.answer(
-        house.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
+        env.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
     )
-    await seen(house, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)
+    await seen(env, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)
 
     assert ("screen", "Bash rm -rf build") == (asking.source, request.title)
-    await shown(house, asking, "two")
+    await shown(env, asking, "two")

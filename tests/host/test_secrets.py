@@ -20,11 +20,11 @@ from kasmon.model.commands import AgentCommand, Answer, Interrupt, Prompt
 from kasmon.model.events import MessageWritten, ToolFinished
 from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import write_private
-from tests.claudes_screen import message
-from tests.host.house import ME, House, do
-from tests.host.inn import Inn
-from tests.host.puppet import Puppet, asked
-from tests.waiting import auntil, until
+from tests.support.agents.fake_agent import FakeAgent, asked
+from tests.support.claude_screen import message
+from tests.support.host.env import ME, Env, do
+from tests.support.host.tmux_env import TmuxEnv
+from tests.support.wait import auntil, until
 
 KEY, OTHER = "key-that-claude-has", "key-that-codex-has"
 MARK = f"⟨hidden: {len(KEY)} characters⟩"
@@ -50,35 +50,35 @@ def program(root: Path, name: str, script: str) -> str:
 
 
 async def test_an_inherited_key_is_hidden_from_the_log_and_makes_no_rule(
-    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in CALLER.items():
         monkeypatch.setenv(name, value)
-    async with house.hosting(puppet, house.wants(backend="puppet", argv=("claude",))):
-        puppet.say(MessageWritten(at=1.0, text=f"{KEY}, a-model"), ToolFinished(at=1.0, call="1", output=OTHER))
-        puppet.say(asked(f"echo {KEY}"))
-        await auntil(lambda: house.session().asks)
+    async with env.hosting(fake, env.wants(backend="fake", argv=("claude",))):
+        fake.say(MessageWritten(at=1.0, text=f"{KEY}, a-model"), ToolFinished(at=1.0, call="1", output=OTHER))
+        fake.say(asked(f"echo {KEY}"))
+        await auntil(lambda: env.session().asks)
 
-    assert [f"{MARK}, a-model"] == [said.text for said in house.only(MessageWritten)]
-    assert [OTHER] == [done.output for done in house.only(ToolFinished)]
-    [closed] = house.session().closed
+    assert [f"{MARK}, a-model"] == [said.text for said in env.only(MessageWritten)]
+    assert [OTHER] == [done.output for done in env.only(ToolFinished)]
+    [closed] = env.session().closed
     assert RequestId(f"{ME}-1") == closed.id
-    assert KEY.encode() not in house.places.log(ME).read_bytes()
-    assert b'"always"' not in house.places.log(ME).read_bytes()
+    assert KEY.encode() not in env.places.log(ME).read_bytes()
+    assert b'"always"' not in env.places.log(ME).read_bytes()
 
 
 async def test_no_piece_of_it_is_shown_while_it_is_written(
-    house: House, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     shown: list[FromHost] = []
-    async with house.hosting(puppet, house.wants(backend="puppet", argv=("claude",))):
-        link = await house.linked()
+    async with env.hosting(fake, env.wants(backend="fake", argv=("claude",))):
+        link = await env.linked()
         link.on_push = shown.append
         link.tell(Watch(session=ME, rate_hz=0.0))
         texts = [f"it is {KEY[:5]}", KEY[5:9], f"{KEY[9:]}. So", " be it"]
         for number, text in enumerate(texts):
-            puppet.say(Chunk(text=text), Chunk(text=text, thinking=True))
+            fake.say(Chunk(text=text), Chunk(text=text, thinking=True))
             whole = "".join(texts[: number + 1]).replace(KEY, MARK)
             held = "it is " if number < 2 else whole
             for thinking in (True, False):
@@ -88,86 +88,86 @@ async def test_no_piece_of_it_is_shown_while_it_is_written(
     assert not [push for push in shown if isinstance(push, TextDelta) and KEY[:3] in push.text]
 
 
-async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place(house: House, puppet: Puppet) -> None:
-    house.wants(backend="puppet")
-    write_private(house.places.environment(ME), encoded({"PLANTED": KEY}))
-    async with house.hosting(puppet, house.wanted()):
-        puppet.say(asked(f"echo {KEY}"))
-        await auntil(lambda: house.session().asks)
-        [request] = house.session().asks
+async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place(env: Env, fake: FakeAgent) -> None:
+    env.wants(backend="fake")
+    write_private(env.places.environment(ME), encoded({"PLANTED": KEY}))
+    async with env.hosting(fake, env.wanted()):
+        fake.say(asked(f"echo {KEY}"))
+        await auntil(lambda: env.session().asks)
+        [request] = env.session().asks
         assert (f"echo {MARK}", True) == (request.input["command"], Decision.EDIT in request.choices)
         edit = Answer(request=request.id, digest=request.digest, decision=Decision.EDIT)
-        link = await house.linked()
+        link = await env.linked()
         with pytest.raises(UsageError, match="a redacted part is broken"):
             await do(link, msgspec.structs.replace(edit, input={"command": f"echo {MARK[:-1]}"}))
         await do(link, msgspec.structs.replace(edit, input={"command": f"printf {MARK}"}))
 
-    assert [{"command": f"printf {KEY}"}] == [wish.input for wish in puppet.told if isinstance(wish, Answer)]
+    assert [{"command": f"printf {KEY}"}] == [wish.input for wish in fake.told if isinstance(wish, Answer)]
 
 
-async def test_an_error_that_a_client_gets_does_not_tell_it(house: House, puppet: Puppet) -> None:
+async def test_an_error_that_a_client_gets_does_not_tell_it(env: Env, fake: FakeAgent) -> None:
     async def fails(wish: AgentCommand) -> None:
         raise ValueError(f"cannot say {KEY}") if isinstance(wish, Prompt) else RefusedError(f"no {KEY}.", hint=KEY)
 
-    house.wants(backend="puppet")
-    write_private(house.places.environment(ME), encoded({"PLANTED": KEY}))
-    puppet.on_wish = fails
-    async with house.hosting(puppet, house.wanted()):
-        link = await house.linked()
-        await auntil(lambda: house.session().exists)
+    env.wants(backend="fake")
+    write_private(env.places.environment(ME), encoded({"PLANTED": KEY}))
+    fake.on_wish = fails
+    async with env.hosting(fake, env.wanted()):
+        link = await env.linked()
+        await auntil(lambda: env.session().exists)
         for wish in (Prompt(text="go"), Interrupt()):
             with pytest.raises(KasmonError, match=MARK) as told:
                 await do(link, wish)
             assert KEY not in f"{told.value} {told.value.hint} {vars(told.value)}"
-        puppet.on_wish = None
+        fake.on_wish = None
 
-    assert KEY.encode() not in house.places.log(ME).read_bytes()
+    assert KEY.encode() not in env.places.log(ME).read_bytes()
 
 
 # An agent in a terminal
 
 
 async def test_an_agent_in_a_terminal_inherits_what_a_structured_one_does_from_whoever_starts_it(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "that of the host")
     its_version = 'case "$1" in --version) exit ;; esac'  # its host asks for it, with variables of its own
-    claude = program(inn.root, "claude", f'{its_version}; cd "{inn.root}"; env -0 > new; mv new got; exec cat')
-    launch = inn.wants(ME, claude)
-    write_private(inn.places.environment(ME), encoded({"PLANTED": "its own"}))
+    claude = program(tmux.root, "claude", f'{its_version}; cd "{tmux.root}"; env -0 > new; mv new got; exec cat')
+    launch = tmux.wants(ME, claude)
+    write_private(tmux.places.environment(ME), encoded({"PLANTED": "its own"}))
     passed = inherited(own_prefixes(launch.argv), CALLER)
-    async with inn.serving() as link:
+    async with tmux.serving() as link:
         await link.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), limit_s=20)
-        await auntil((inn.root / "got").exists)
-        await auntil(lambda: not list(inn.places.folder(ME).glob("pane.*")), what="its start's files gone")
+        await auntil((tmux.root / "got").exists)
+        await auntil(lambda: not list(tmux.places.folder(ME).glob("pane.*")), what="its start's files gone")
 
-    variables = decoded((inn.root / "got").read_bytes())
-    path = search_path(inn.places, passed)  # `kasmon` is found inside
-    assert path.removeprefix(passed["PATH"]) in ("", f"{os.pathsep}{inn.places.commands}")
+    variables = decoded((tmux.root / "got").read_bytes())
+    path = search_path(tmux.places, passed)  # `kasmon` is found inside
+    assert path.removeprefix(passed["PATH"]) in ("", f"{os.pathsep}{tmux.places.commands}")
     assert (passed | {"PATH": path}).items() <= variables.items()
     assert shutil.which("kasmon", path=variables["PATH"])
     assert ("its own", "tmux") == (variables["PLANTED"], variables["TERM_PROGRAM"])
     assert not {"OPENAI_API_KEY", "CLAUDECODE", "TMUX"} & variables.keys()
 
 
-async def test_its_keys_are_hidden_from_its_log_also_by_the_next_host(inn: Inn) -> None:
+async def test_its_keys_are_hidden_from_its_log_also_by_the_next_host(tmux: TmuxEnv) -> None:
     says = message("it failed with $ANTHROPIC_API_KEY")
-    claude = program(inn.root, "claude", f"read -r now; {says}; read -r now; exit 3")
-    launch = inn.wants(ME, claude)
-    host = inn.open()
-    async with inn.client() as link:
+    claude = program(tmux.root, "claude", f"read -r now; {says}; read -r now; exit 3")
+    launch = tmux.wants(ME, claude)
+    host = tmux.open()
+    async with tmux.client() as link:
         passed = encoded(inherited(own_prefixes(launch.argv), CALLER))
         await link.ask(StartSession(n=0, session=launch.session, variables=passed), limit_s=20)
-        await inn.ready(ME)
+        await tmux.ready(ME)
     host.send_signal(signal.SIGKILL)
     host.wait()
-    inn.open()
-    inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
-    await auntil(lambda: b"it failed with" in inn.places.log(ME).read_bytes(), 20)
-    inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
-    await inn.ended(ME)
+    tmux.open()
+    tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
+    await auntil(lambda: b"it failed with" in tmux.places.log(ME).read_bytes(), 20)
+    tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
+    await tmux.ended(ME)
 
-    log = inn.places.log(ME).read_bytes()
+    log = tmux.places.log(ME).read_bytes()
     assert KEY.encode() not in log
     assert f"it failed with {MARK}".encode() in log
 
@@ -223,13 +223,13 @@ def test_no_traceback_that_nobody_catches_tells_it() -> None:
     assert "ValueError: bad " in done.stderr.splitlines()[-1]
 
 
-def test_what_is_handed_to_a_host_has_no_name_and_is_read_once(house: House) -> None:
+def test_what_is_handed_to_a_host_has_no_name_and_is_read_once(env: Env) -> None:
     taking = (
         "import os, sys; from kasmon.host.rpc.secret_stdin import take; take(); "
         "print(os.environ['K'], sys.stdin.read() == '')"
     )
-    with handed(house.places, {"K": "a\nb" * 100_000}) as given:
-        assert [] == list(house.places.runtime.iterdir())
+    with handed(env.places, {"K": "a\nb" * 100_000}) as given:
+        assert [] == list(env.places.runtime.iterdir())
         done = subprocess.run(
             [sys.executable, "-P", "-c", taking], stdin=given, capture_output=True, text=True, check=True
         )

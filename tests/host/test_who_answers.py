@@ -12,10 +12,10 @@ from kasmon.model.events import RequestAnswered, SessionCreated
 from kasmon.model.permission import Request
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
-from tests.backends.asker import YES, dialog
-from tests.host.inn import Inn, sh
 from tests.host.terminal.test_screen_requests import ME, asked, asking
-from tests.waiting import auntil
+from tests.support.agents.menu_agent import YES, dialog
+from tests.support.host.tmux_env import TmuxEnv, sh
+from tests.support.wait import auntil
 
 BARE = "env -u KASMON_SESSION -u KASMON_RUN -u KASMON_HOST -u TMUX -u TMUX_PANE"
 WAYS = {
@@ -29,10 +29,10 @@ WAYS = {
 """How an agent's script runs the answer; what SECURITY.md says can get through is not among them."""
 
 
-def answering(inn: Inn, request: Request, told: Path) -> str:
+def answering(tmux: TmuxEnv, request: Request, told: Path) -> str:
     """A shell's line that allows *request* and writes to *told* how that went; its session is in the fleet then."""
-    EventLog(inn.places.fleet_log).append(SessionCreated(at=1.0, launch=inn.wanted(ME)))
-    xdg = " ".join(f"{name}={value}" for name, value in inn.environment.items() if name.startswith("XDG_"))
+    EventLog(tmux.places.fleet_log).append(SessionCreated(at=1.0, launch=tmux.wanted(ME)))
+    xdg = " ".join(f"{name}={value}" for name, value in tmux.environment.items() if name.startswith("XDG_"))
     words = [sys.executable, "-P", "-m", "kasmon", "answer", request.id, "allow", "--digest", request.digest]
     script = f"{xdg} {shlex.join(words)} > {told}.new 2>&1; echo exit $? >> {told}.new; mv {told}.new {told}"
     return f"sh -c {shlex.quote(script)}"
@@ -45,35 +45,35 @@ async def ran(told: Path) -> str:
 
 @pytest.mark.timeout(180)
 async def test_no_job_of_kasmons_tmux_server_and_no_other_session_can_answer() -> None:
-    async with asking(dialog("git push")) as (inn, link, asker):
-        request = await asked(inn)
+    async with asking(dialog("git push")) as (tmux, link, asker):
+        request = await asked(tmux)
         for number, (what, way) in enumerate(WAYS.items()):
-            job, pane = inn.root / f"job{number}", inn.root / f"pane{number}"
-            line = way.format(answer=answering(inn, request, job))
-            await asyncio.to_thread(inn.server.run, "run-shell", "-b", line.replace("#", "##"))
+            job, pane = tmux.root / f"job{number}", tmux.root / f"pane{number}"
+            line = way.format(answer=answering(tmux, request, job))
+            await asyncio.to_thread(tmux.server.run, "run-shell", "-b", line.replace("#", "##"))
             other = f"other{'abcdefgh'[number]}"
-            script = f"{way.format(answer=answering(inn, request, pane))}; exec sleep 600"
-            await inn.run(link, other, *sh(script), agent="shell")
+            script = f"{way.format(answer=answering(tmux, request, pane))}; exec sleep 600"
+            await tmux.run(link, other, *sh(script), agent="shell")
             for told in (job, pane):
                 assert "an agent cannot answer requests" in await ran(told), what
                 assert "exit 4" in told.read_text()
 
         assert [] == asker.heard()
-        assert [] == inn.only(RequestAnswered, ME)
+        assert [] == tmux.only(RequestAnswered, ME)
 
 
 async def test_a_person_in_a_tmux_of_their_own_answers() -> None:
-    async with asking(dialog("git push")) as (inn, _, asker):
-        request = await asked(inn)
-        tmux = [inn.server.program, "-f", "/dev/null", "-S", str(inn.root / "mine")]
-        variables = {name: value for name, value in inn.environment.items() if not name.startswith("XDG_")}
-        told = inn.root / "told"
+    async with asking(dialog("git push")) as (tmux, _, asker):
+        request = await asked(tmux)
+        command_line = [tmux.server.program, "-f", "/dev/null", "-S", str(tmux.root / "mine")]
+        variables = {name: value for name, value in tmux.environment.items() if not name.startswith("XDG_")}
+        told = tmux.root / "told"
         try:
-            command = [*tmux, "new-session", "-d", answering(inn, request, told)]
+            command = [*command_line, "new-session", "-d", answering(tmux, request, told)]
             await asyncio.to_thread(subprocess.run, command, env=variables, check=True)
 
             assert "exit 0" in await ran(told)
-            await inn.until_state(ME, SessionState.IDLE)
+            await tmux.until_state(ME, SessionState.IDLE)
             assert ("git push", YES) == asker.taken()[-1]
         finally:
-            subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
+            subprocess.run([*command_line, "kill-server"], check=False, capture_output=True)

@@ -7,7 +7,7 @@ from kasmon.mcp.client_identity import ClientIdentity, find_abandoned, temporary
 from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.paths import Paths, places
-from tests.fleets import session
+from tests.support.sample_fleet import session
 
 
 @pytest.fixture

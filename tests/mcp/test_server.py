@@ -18,7 +18,7 @@ from kasmon.model.sandbox.policy import INTERPRETERS
 from kasmon.paths import places
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sandboxes.create import NewSandbox
-from tests.fleets import NOW
+from tests.support.sample_fleet import NOW
 
 SEED: dict[str, Any] = {
     "type": "object",

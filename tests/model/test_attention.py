@@ -7,7 +7,7 @@ from kasmon.model.attention import AttentionReason, need, next_pressing, pressin
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from tests.fleets import NOW, asking, command, ended, idle, session, working
+from tests.support.sample_fleet import NOW, asking, command, ended, idle, session, working
 
 
 def aside(name: str, ago: float = 12.0) -> Session:

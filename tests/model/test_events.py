@@ -20,7 +20,7 @@ from kasmon.model.events import (
     encode,
 )
 from kasmon.model.permission import Request, RequestId, digest_of, sealed
-from tests.model.facts import KINDS, ME, TEXT, any_of, facts
+from tests.support.sample_events import KINDS, ME, TEXT, any_of, facts
 
 WRITTEN = [kind for kind in KINDS if kind is not UnknownEvent]
 

@@ -21,7 +21,7 @@ from kasmon.model.evidence import (
 )
 from kasmon.model.permission import RequestKind
 from kasmon.model.session_state import SessionState
-from tests.model.facts import TEXT
+from tests.support.sample_events import TEXT
 
 NOW = 1000.0
 VALUES = [

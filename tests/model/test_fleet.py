@@ -9,7 +9,7 @@ from kasmon.model.fleet import Fleet, by_attention, requests, totals, waves
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session, Tokens
 from kasmon.model.session_state import SessionState
-from tests.model.facts import request
+from tests.support.sample_events import request
 
 S = SessionState
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kasmon.model.events import RequestOpened, decode, encode
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of, sealed
-from tests.model.facts import ME, any_of, request
+from tests.support.sample_events import ME, any_of, request
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from kasmon.model.reducers.state import NEXT
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.session import Session, created
 from kasmon.model.session_state import ALIVE, ATTENTION, CRASHED, SessionState
-from tests.model.facts import ME, asks, ended, facts, fold, receipt, started, turn
+from tests.support.sample_events import ME, asks, ended, facts, fold, receipt, started, turn
 
 S = SessionState
 MODES = st.sampled_from(list(Mode))

@@ -23,7 +23,7 @@ from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.model.stuck import StuckLimits, stuck
-from tests.fleets import command, session
+from tests.support.sample_fleet import command, session
 
 LIMITS = StuckLimits(after_s=600, calls=3)
 

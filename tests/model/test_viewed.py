@@ -9,8 +9,8 @@ from kasmon.model.events import Event, SessionEnded, SessionViewed, SignalSeen, 
 from kasmon.model.fleet import Fleet, by_attention, totals
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from tests.fleets import NOW, asking, ended, idle, session, working
-from tests.model.facts import ME, asks, fold, receipt, started, turn
+from tests.support.sample_events import ME, asks, fold, receipt, started, turn
+from tests.support.sample_fleet import NOW, asking, ended, idle, session, working
 
 ENDED = TurnEnded(at=4.0)
 VIEWED = SessionViewed(at=5.0, session=ME)

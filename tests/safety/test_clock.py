@@ -13,7 +13,7 @@ from kasmon.sandbox.managed import monotonic_age
 from kasmon.sandbox.managed.monotonic_age import MonotonicAge
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 from kasmon.tui.theme.look import age as age_in_a_row
-from tests.fleets import NOW, crew
+from tests.support.sample_fleet import NOW, crew
 
 HOUR = 3600.0
 JUMPS = [HOUR, -HOUR, 8 * HOUR, -24 * HOUR, 400 * 24 * HOUR]

@@ -7,8 +7,8 @@ import pytest
 
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
-from tests.safety.dash import Dashboard, Home
-from tests.safety.hostile import ACTING, FORBIDDEN, MARKUP, PAYLOADS, hostile_fleet
+from tests.support.safety.hostile_text import ACTING, FORBIDDEN, MARKUP, PAYLOADS, hostile_fleet
+from tests.support.tui.dashboard import Dashboard, Home
 
 CLICKS = [name for name, payload in MARKUP.items() if "@click" in payload]
 

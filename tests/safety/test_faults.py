@@ -21,8 +21,8 @@ from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tmux.server import TmuxServer
-from tests.safety.dash import Dashboard, Home
-from tests.waiting import until
+from tests.support.tui.dashboard import Dashboard, Home
+from tests.support.wait import until
 
 SOON_S = 2.0
 """What is gone is said to be gone within this; the specification's number."""

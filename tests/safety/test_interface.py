@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tests.interface import STORED
+from tests.support.interface_dump import STORED
 
 BEFORE: Final = Path(__file__).parents[1] / "interface_before.json"
 """The interface at commit 0177a51, before modules moved and words changed. It is never written again."""
@@ -17,8 +17,8 @@ CHANGED: Final = {
 
 
 def test_the_interface_is_the_stored_one() -> None:
-    """In its own process, without what other tests define. `python -m tests.interface` stores it."""
-    code = "from tests.interface import as_text; print(as_text(), end='')"
+    """In its own process, without what other tests define. `python -m tests.support.interface_dump` stores it."""
+    code = "from tests.support.interface_dump import as_text; print(as_text(), end='')"
     now = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert STORED.read_text(encoding="utf-8") == now

@@ -12,8 +12,8 @@ import pytest
 from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import SessionId
 from kasmon.tui.permissions.queue import DEAF_S, SILENCE_S
-from tests.safety.dash import LIMIT_S, Dashboard, Home
-from tests.waiting import until
+from tests.support.tui.dashboard import LIMIT_S, Dashboard, Home
+from tests.support.wait import until
 
 TYPED = "azA1 dey"
 """Each answer's key is among these, and none that opens a dialog."""

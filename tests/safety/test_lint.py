@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from tests.safety import lints
-from tests.safety.lints import LINTS, WRITERS, Lint, functions
-from tests.syntax import modules
+from tests.support.safety import lints
+from tests.support.safety.lints import LINTS, WRITERS, Lint, functions
+from tests.support.syntax_trees import modules
 
 
 def name_of(lint: Lint) -> str:

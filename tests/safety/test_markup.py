@@ -14,11 +14,11 @@ from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, RenameSession
 from kasmon.tui.messages import CommandRequested
-from tests.fleets import NOW, StillClock, fleet
-from tests.safety.hostile import ACTING, LONG, MARKUP, facts, name_of, session_id
-from tests.scenes import armed, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import armed, settled
+from tests.support.safety.hostile_text import ACTING, LONG, MARKUP, facts, name_of, session_id
+from tests.support.sample_fleet import NOW, StillClock, fleet
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 WORST: Final = "".join([*ACTING.values(), " ".join(MARKUP.values()), LONG["many lines"][:20]])
 OURS: Final = {("@mouse.down", "grab"), ("@mouse.down", "scroll_down"), ("@mouse.down", "scroll_up")}
@@ -84,7 +84,7 @@ class Stage:
         self.clock = StillClock()
         sessions = [hostile(n, payload, mode, asks=asks) for n, mode in enumerate((Mode.SDK, Mode.TMUX))]
         told = facts(sessions[0].id, payload)
-        self.gateway = StillWorld(
+        self.gateway = FakeGateway(
             fleet(*sessions, read_only=payload),
             transcripts={sessions[0].id: told},
             written={sessions[0].id: payload},

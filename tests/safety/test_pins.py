@@ -48,24 +48,24 @@ from kasmon.supervisor.sessions import claim, create
 from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.tmux.server import TmuxServer
 from kasmon.tui.permissions import queue, request_text
-from tests.fleets import asking as asks_for
-from tests.fleets import command, fleet
-from tests.host.house import House, do, prompt
-from tests.host.puppet import Puppet, asked
-from tests.safety.dash import Home
-from tests.scenes import kasmon, settled
-from tests.tmux.asked import texts_of
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil, until
+from tests.support.agents.fake_agent import FakeAgent, asked
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.host.env import Env, do, prompt
+from tests.support.sample_fleet import asking as asks_for
+from tests.support.sample_fleet import command, fleet
+from tests.support.tmux.sync_hub import texts_of
+from tests.support.tui.dashboard import Home
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil, until
 
 SECRET = "sk-ant-0123456789abcdefghijklmnopqrstuv"
 TITLE = b"\x1b]2;\xc3\xa9\xe2\x9c\x93\x07"
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def env() -> Iterator[Env]:
     root = Path(tempfile.mkdtemp(prefix="kss-", dir="/tmp"))
-    built = House(root)
+    built = Env(root)
     yield built
     built.close()
     shutil.rmtree(root)
@@ -84,27 +84,27 @@ def tmux() -> Iterator[TmuxServer]:
 # Answers: the digest, and once only.
 
 
-async def answered(house: House, *decisions: Decision, digest: str = "") -> tuple[list[BaseException], list[Decision]]:
+async def answered(env: Env, *decisions: Decision, digest: str = "") -> tuple[list[BaseException], list[Decision]]:
     """What becomes of these answers to one request, one after the other: the refusals, and what the agent heard."""
-    puppet = Puppet()
-    launch = house.wants(backend="puppet")
+    fake = FakeAgent()
+    launch = env.wants(backend="fake")
     refusals: list[BaseException] = []
-    async with house.hosting(puppet, launch):
-        link = await house.linked()
+    async with env.hosting(fake, launch):
+        link = await env.linked()
         await prompt(link, "tidy up")
-        puppet.say(asked("rm -rf build"))
-        (request,) = await auntil(lambda: house.session().asks)
+        fake.say(asked("rm -rf build"))
+        (request,) = await auntil(lambda: env.session().asks)
         for decision in decisions:
             try:
                 await do(link, Answer(request=request.id, digest=digest or request.digest, decision=decision))
             except (StaleRequestError, RequestClosedError) as refusal:
                 refusals.append(refusal)
         await link.aclose()
-    return refusals, [wish.decision for wish in puppet.told if isinstance(wish, Answer)]
+    return refusals, [wish.decision for wish in fake.told if isinstance(wish, Answer)]
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_an_answer_to_another_text_reaches_nobody(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_an_answer_to_another_text_reaches_nobody(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         checked = RequestRegistry.checked
 
@@ -114,13 +114,13 @@ def test_an_answer_to_another_text_reaches_nobody(house: House, monkeypatch: pyt
 
         monkeypatch.setattr(RequestRegistry, "checked", credulous)
 
-    refusals, heard = asyncio.run(answered(house, Decision.ALLOW, digest="0" * 64))
+    refusals, heard = asyncio.run(answered(env, Decision.ALLOW, digest="0" * 64))
 
     assert (guarded, [] if guarded else [Decision.ALLOW]) == (bool(refusals), heard)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_of_two_answers_one_is_heard(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_of_two_answers_one_is_heard(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         checked, kept = RequestRegistry.checked, dict[str, Any]()
 
@@ -131,11 +131,11 @@ def test_of_two_answers_one_is_heard(house: House, monkeypatch: pytest.MonkeyPat
 
         monkeypatch.setattr(RequestRegistry, "checked", forgetful)
 
-    refusals, heard = asyncio.run(answered(house, Decision.ALLOW, Decision.DENY))
+    refusals, heard = asyncio.run(answered(env, Decision.ALLOW, Decision.DENY))
 
     assert ([Decision.ALLOW] if guarded else [Decision.ALLOW, Decision.DENY]) == heard
     assert guarded == any(isinstance(refusal, RequestClosedError) for refusal in refusals)
-    assert len(heard) == len(house.only(RequestAnswered))
+    assert len(heard) == len(env.only(RequestAnswered))
 
 
 # The card: deaf at first, and without secrets.
@@ -157,7 +157,7 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
         await pilot.press("a")
         await pilot.pause()
 
-        assert isinstance(app.gateway, StillWorld)
+        assert isinstance(app.gateway, FakeGateway)
         assert guarded == (not app.gateway.wished)
 
 
@@ -221,16 +221,16 @@ def test_a_word_that_looks_like_a_flag_is_none(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_an_id_that_is_a_path_starts_nothing(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_an_id_that_is_a_path_starts_nothing(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """A folder beside the state's own, with a launch file in it, is no session."""
-    outside = house.places.state / "outside"
+    outside = env.places.state / "outside"
     outside.mkdir(mode=0o700)
     launch = Launch(session=SessionId("outside"), name="x", agent="x", mode=Mode.TMUX, backend="tmux", argv=("true",))
     (outside / "launch.json").write_bytes(msgspec.json.encode(launch))
     if not guarded:
         monkeypatch.setattr(terminals, "SESSION", re.compile(".*"))
     host = TmuxHost.__new__(TmuxHost)
-    host._places = house.places
+    host._places = env.places
     known = False
     try:
         host._known(SessionId("../outside"))
@@ -243,14 +243,14 @@ def test_an_id_that_is_a_path_starts_nothing(house: House, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("bad", ["../outside", "/etc", ".", "..", "-rf", "a/b", "A B", "x" * 65, "nüll", ""])
 def test_a_host_of_what_is_no_id_leaves_at_once(
-    house: House, bad: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    env: Env, bad: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in house.places.environment_variables().items():
+    for name, value in env.places.environment_variables().items():
         monkeypatch.setenv(name, value)
-    before = sorted(house.places.state.rglob("*"))
+    before = sorted(env.places.state.rglob("*"))
 
     assert process.main([bad]) != 0
-    assert before == sorted(house.places.state.rglob("*"))
+    assert before == sorted(env.places.state.rglob("*"))
     assert capsys.readouterr().err
 
 
@@ -467,11 +467,11 @@ class _Backwards(deque[Any]):
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_facts_that_wait_for_the_disk_go_in_order(house: House, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_facts_that_wait_for_the_disk_go_in_order(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         monkeypatch.setattr(book_module, "deque", _Backwards)
-    launch = house.wants(backend="puppet")
-    book, log = SessionLog(house.places, launch.session), house.places.log(launch.session)
+    launch = env.wants(backend="fake")
+    book, log = SessionLog(env.places, launch.session), env.places.log(launch.session)
     whole = log.read_bytes()
     log.unlink()
     log.symlink_to("nowhere")  # a log that cannot be written

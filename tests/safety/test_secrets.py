@@ -17,10 +17,10 @@ from kasmon.model.permission import SessionId
 from kasmon.sanitize import redact
 from kasmon.tui.permissions.request_edit import editable, edited_input
 from kasmon.tui.process.terminal_guard import DASH
-from tests.claudes_screen import message
-from tests.fleets import command
-from tests.safety.dash import KASMON, Dashboard, Home
-from tests.waiting import until
+from tests.support.claude_screen import message
+from tests.support.sample_fleet import command
+from tests.support.tui.dashboard import KASMON, Dashboard, Home
+from tests.support.wait import until
 
 SECRET = "planted 5ecr3t & 'of' a test"
 """It looks like no token, and JSON, a shell, HTML and an address write it in other ways."""

@@ -18,11 +18,11 @@ from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.shared.host_folders import OF_ROOT
 from kasmon.sandbox.shared.processes import holder, tree
 from kasmon.sandbox.shared.safe_tree import raze
-from tests.sandbox.agents import Agent
-from tests.sandbox.insides import ALONE, KINDS, Inside, of_kind
-from tests.sandbox.required import need_jail, nothing_is_left
+from tests.support.sandbox.guest_agent import Agent
+from tests.support.sandbox.requirements import need_jail, nothing_is_left
+from tests.support.sandbox.tier_agents import ALONE, KINDS, TierAgents, of_kind
 
-TINY = Path(__file__).with_name("tiny")
+TINY = Path(__file__).parents[1] / "support" / "sandbox" / "tiny"
 OURS = Path(__file__).parents[2] / "kasmon" / "sandbox" / "guest"
 """The programs that run inside."""
 NAMES = "abcdefghijkl"
@@ -36,7 +36,7 @@ class Did(NamedTuple):
     code: int
 
 
-class Inmate(NamedTuple):
+class JailedAgent(NamedTuple):
     """A jail with the tiny agent in it."""
 
     jail: Jail
@@ -93,7 +93,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     `make test-sandboxes` runs them in jails, and those marked `core` in every tier; `make test-interpreters` runs all.
     """
-    if "inside" not in metafunc.fixturenames or not _name(metafunc).startswith("test_inside_"):
+    if "inside" not in metafunc.fixturenames or metafunc.definition.path.parent.name != "guest":
         return
     is_core, is_patient = (metafunc.definition.get_closest_marker(name) is not None for name in ("core", "patient"))
     often = {ALONE: is_patient, "jail": not is_patient}
@@ -104,19 +104,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("inside", kinds, indirect=True, scope="session")
 
 
-def _name(metafunc: pytest.Metafunc) -> str:
-    return str(metafunc.module.__name__.rpartition(".")[2])
-
-
 @pytest.fixture(scope="session")
-def inside(request: pytest.FixtureRequest) -> Iterator[Inside]:
+def inside(request: pytest.FixtureRequest) -> Iterator[TierAgents]:
     """Where the agents of the tests are."""
     with of_kind(getattr(request, "param", ALONE)) as inside:
         yield inside
 
 
 @pytest.fixture(scope="module")
-def agent(inside: Inside) -> Iterator[Agent]:
+def agent(inside: TierAgents) -> Iterator[Agent]:
     """The agent of a sandbox, for all tests of a module."""
     with inside.agent("first") as agent:
         yield agent
@@ -162,13 +158,13 @@ def jail(can_jail: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[J
 
 
 @pytest.fixture
-def inmate(jail: Jail) -> Callable[..., Inmate]:
-    """Makes a jail: `inmate("b", project="/srv/x")`."""
+def jailed_agent(jail: Jail) -> Callable[..., JailedAgent]:
+    """Makes a jail: `jailed_agent("b", project="/srv/x")`."""
 
-    def make(name: str = "a", **more: Any) -> Inmate:
+    def make(name: str = "a", **more: Any) -> JailedAgent:
         wanted = policy(name, **more)
         runtime = jail.create(wanted)
         assert Path(f"/proc/{runtime.pid}").stat().st_uid != 0
-        return Inmate(jail, wanted, runtime)
+        return JailedAgent(jail, wanted, runtime)
 
     return make

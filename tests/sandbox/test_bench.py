@@ -17,7 +17,7 @@ from kasmon.bench.support.figure import Figure
 from kasmon.errors import SandboxError
 from kasmon.paths import places
 from kasmon.sandbox.microvm.machine import MicroVm
-from tests.sandbox.machines import IMAGE, need_machine, warmed
+from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 
 SCENES = ("jail", "jails", "run", "standby", "run-host", "checkpoint")
 KEPT = ("microvm-boot", "microvm-clone", "microvm-pause", "microvm-resume", "microvm-clones")

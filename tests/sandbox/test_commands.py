@@ -24,55 +24,55 @@ from kasmon.tui.notifications.alerts import alert
 from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.status_bars import is_offered
 from kasmon.tui.theme.look import ending, state_word
-from tests.cli.forker import Forker
-from tests.cli.line import KASMON, Line, on_terminal
-from tests.other_version import OLDER, OtherVersion
 from tests.sandbox.conftest import open_to_others
-from tests.sandbox.required import closed
-from tests.waiting import until
+from tests.support.cli.cli_runner import KASMON, Cli, on_terminal
+from tests.support.cli.fork_server import ForkServer
+from tests.support.other_version import OLDER, OtherVersion
+from tests.support.sandbox.requirements import closed
+from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 
 
 @pytest.fixture(scope="module")
-def forker() -> Iterator[Forker]:
-    forker = Forker()
-    yield forker
-    forker.close()
+def fork_server() -> Iterator[ForkServer]:
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture
-def kasmon(can_jail: None, forker: Forker) -> Iterator[Line]:
-    line = Line(forker)
+def kasmon(can_jail: None, fork_server: ForkServer) -> Iterator[Cli]:
+    line = Cli(fork_server)
     yield line
     closed(line)
 
 
-def made(kasmon: Line, name: str = "lab", *more: str) -> SessionId:
+def made(kasmon: Cli, name: str = "lab", *more: str) -> SessionId:
     done = kasmon("sandbox", "create", name, *more)
     assert 0 == done.code, done.err
     return SessionId(done.out.strip())
 
 
-def host_of(kasmon: Line, session: SessionId) -> int:
+def host_of(kasmon: Cli, session: SessionId) -> int:
     pid = lock_holder(kasmon.places.host_lock(session))
     assert pid
     return pid
 
 
-def killed_host(kasmon: Line, session: SessionId) -> None:
+def killed_host(kasmon: Cli, session: SessionId) -> None:
     pid = host_of(kasmon, session)
     born = started_at(pid)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_running(pid, born))
 
 
-def state(kasmon: Line, session: SessionId) -> str:
+def state(kasmon: Cli, session: SessionId) -> str:
     [found] = [each for each in kasmon.json("ls")["sessions"] if each["id"] == session]
     return str(found["state"])
 
 
-def test_what_runs_keeps_its_variables_and_the_exit_code_is_the_codes(kasmon: Line) -> None:
+def test_what_runs_keeps_its_variables_and_the_exit_code_is_the_codes(kasmon: Cli) -> None:
     made(kasmon)
 
     first = kasmon("sandbox", "run", "lab", "--lang", "bash", "x=42; echo out; echo err >&2; (exit 7)")
@@ -82,7 +82,7 @@ def test_what_runs_keeps_its_variables_and_the_exit_code_is_the_codes(kasmon: Li
     assert (0, "42\n", "") == (then.code, then.out, then.err)
 
 
-def test_a_host_of_an_older_version_leaves_its_sandbox_to_one_of_this_version(kasmon: Line, tmp_path: Path) -> None:
+def test_a_host_of_an_older_version_leaves_its_sandbox_to_one_of_this_version(kasmon: Cli, tmp_path: Path) -> None:
     older = OtherVersion(tmp_path, OLDER)
     done = kasmon("sandbox", "create", "lab", **older.variables())
     assert 0 == done.code, done.err
@@ -96,7 +96,7 @@ def test_a_host_of_an_older_version_leaves_its_sandbox_to_one_of_this_version(ka
     assert 0 == kasmon("sandbox", "rm", "lab").code
 
 
-def test_a_program_gets_all_that_came_of_a_run_as_one_object(kasmon: Line) -> None:
+def test_a_program_gets_all_that_came_of_a_run_as_one_object(kasmon: Cli) -> None:
     made(kasmon)
 
     done = kasmon("sandbox", "run", "lab", "--env", "python", "print(1); 1/0", "--json")
@@ -107,7 +107,7 @@ def test_a_program_gets_all_that_came_of_a_run_as_one_object(kasmon: Line) -> No
     assert "ZeroDivisionError" in ran["stderr"]
 
 
-def test_cant_escape(kasmon: Line, tmp_path: Path) -> None:
+def test_cant_escape(kasmon: Cli, tmp_path: Path) -> None:
     """The seed's own test: what is outside can neither be seen nor written to."""
     (tmp_path / "secret").write_text("mine")
     made(kasmon)
@@ -122,7 +122,7 @@ def test_cant_escape(kasmon: Line, tmp_path: Path) -> None:
     assert not Path("/usr/x").exists()
 
 
-def test_rm_rf_in_one_sandbox_leaves_the_other_whole(kasmon: Line) -> None:
+def test_rm_rf_in_one_sandbox_leaves_the_other_whole(kasmon: Cli) -> None:
     one, other = made(kasmon, "one"), made(kasmon, "other")
     for session in (one, other):
         assert "1000\n" == kasmon("sandbox", "run", session, "echo kept > file; id -u").out
@@ -135,7 +135,7 @@ def test_rm_rf_in_one_sandbox_leaves_the_other_whole(kasmon: Line) -> None:
     assert (kasmon.places.state / "sessions" / one / "events.jsonl").exists()
 
 
-def test_a_sandbox_sleeps_and_any_run_wakes_it(kasmon: Line) -> None:
+def test_a_sandbox_sleeps_and_any_run_wakes_it(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
 
@@ -144,7 +144,7 @@ def test_a_sandbox_sleeps_and_any_run_wakes_it(kasmon: Line) -> None:
     assert "42\n" == kasmon("sandbox", "run", "lab", "echo $x").out
 
 
-def test_after_its_host_was_killed_it_is_unsure_and_the_next_run_finds_it_again(kasmon: Line) -> None:
+def test_after_its_host_was_killed_it_is_unsure_and_the_next_run_finds_it_again(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
     killed_host(kasmon, session)
@@ -154,7 +154,7 @@ def test_after_its_host_was_killed_it_is_unsure_and_the_next_run_finds_it_again(
     assert "idle" == until(lambda: state(kasmon, session) == "idle" and "idle")
 
 
-def test_a_pause_that_finds_its_sandbox_gone_says_what_is_lost_and_is_no_success(kasmon: Line) -> None:
+def test_a_pause_that_finds_its_sandbox_gone_says_what_is_lost_and_is_no_success(kasmon: Cli) -> None:
     """Its host and all in it were killed: the next host makes another sandbox, which sleeps without what was held."""
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
@@ -169,7 +169,7 @@ def test_a_pause_that_finds_its_sandbox_gone_says_what_is_lost_and_is_no_success
     assert 0 == kasmon("sandbox", "pause", "lab").code  # nothing was lost since
 
 
-def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Line) -> None:
+def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
     kasmon("sandbox", "pause", "lab")
@@ -182,7 +182,7 @@ def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Line) -> Non
     assert "42\n" == kasmon("sandbox", "run", "lab", "echo $x").out
 
 
-def test_without_host_and_jail_it_is_lost_and_the_next_run_says_what_is_left(kasmon: Line) -> None:
+def test_without_host_and_jail_it_is_lost_and_the_next_run_says_what_is_left(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "echo kept > file; x=42")
     [pid] = [each["pid"] for each in kasmon.json("ls")["sessions"]]
@@ -196,7 +196,7 @@ def test_without_host_and_jail_it_is_lost_and_the_next_run_says_what_is_left(kas
     assert "interpreter state lost" in after.err
 
 
-def test_it_goes_back_to_a_checkpoint_and_another_one_begins_there(kasmon: Line) -> None:
+def test_it_goes_back_to_a_checkpoint_and_another_one_begins_there(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "x=1; echo one > file")
     point = kasmon("sandbox", "checkpoint", "lab").out.strip()
@@ -210,7 +210,7 @@ def test_it_goes_back_to_a_checkpoint_and_another_one_begins_there(kasmon: Line)
     assert "1 three\n" == kasmon("sandbox", "run", "twin", "echo $x $(cat file)").out
 
 
-def test_it_goes_back_to_when_its_workspace_was_empty(kasmon: Line) -> None:
+def test_it_goes_back_to_when_its_workspace_was_empty(kasmon: Cli) -> None:
     made(kasmon)
     point = kasmon("sandbox", "checkpoint", "lab").out.strip()
     kasmon("sandbox", "run", "lab", "echo one > file")
@@ -219,7 +219,7 @@ def test_it_goes_back_to_when_its_workspace_was_empty(kasmon: Line) -> None:
     assert ("0\n", 0) == (lambda done: (done.out, done.code))(kasmon("sandbox", "run", "lab", "ls | wc -l"))
 
 
-def test_what_one_ran_is_run_again_in_another_where_somebody_asks_for_it(kasmon: Line) -> None:
+def test_what_one_ran_is_run_again_in_another_where_somebody_asks_for_it(kasmon: Cli) -> None:
     made(kasmon, "one")
     made(kasmon, "other")
     for code in ("x=1", "x=$((x+1)); echo $x > file", "cat file; (exit 3)"):
@@ -232,7 +232,7 @@ def test_what_one_ran_is_run_again_in_another_where_somebody_asks_for_it(kasmon:
     assert "2 2\n" == kasmon("sandbox", "run", "other", "echo $x $(cat file)").out
 
 
-def test_a_turns_changes_can_be_read(kasmon: Line) -> None:
+def test_a_turns_changes_can_be_read(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "echo one > file")
     until(lambda: "after turn 1" in kasmon("sandbox", "checkpoints", "lab").out)
@@ -241,7 +241,7 @@ def test_a_turns_changes_can_be_read(kasmon: Line) -> None:
     assert 3 == kasmon("sandbox", "diff", "lab", "99").code
 
 
-def test_a_proof_of_how_it_is_confined_and_figures_of_what_it_uses_are_shown(kasmon: Line) -> None:
+def test_a_proof_of_how_it_is_confined_and_figures_of_what_it_uses_are_shown(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "true")
 
@@ -255,7 +255,7 @@ def test_a_proof_of_how_it_is_confined_and_figures_of_what_it_uses_are_shown(kas
     assert 512 * 1024 * 1024 == found["usage"]["memory_allowed"]
 
 
-def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Line) -> None:
+def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Cli) -> None:
     canary = "canary-5d1f0a77b3"
     kasmon.places.config.mkdir(mode=0o700)
     kasmon.places.config_file.write_text('[[sandbox.credentials]]\nname = "TOKEN"\nvariable = "MINE"\n')
@@ -272,7 +272,7 @@ def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Lin
     assert canary not in kasmon("read", "lab").out
 
 
-def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Line) -> None:
+def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Cli) -> None:
     session = made(kasmon)
     told = kasmon("sandbox", "run", "lab", "kasmon ctx --json; kasmon ctx --waiting 'for tea'; kasmon ls")
     before = json.loads(told.out.splitlines()[0])
@@ -299,7 +299,7 @@ def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Line) -> None:
 CAT = "import os; print(open(os.environ['KASMON_CONTEXT']).read())"
 
 
-def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasmon: Line) -> None:
+def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "--env", "python", "x = 42")
 
@@ -314,7 +314,7 @@ def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasm
     assert "42\n" == kasmon("sandbox", "run", "lab", "--env", "python", "print(x)").out
 
 
-def test_a_run_whose_host_is_killed_ends_with_what_came_of_it_and_is_shown_once(kasmon: Line) -> None:
+def test_a_run_whose_host_is_killed_ends_with_what_came_of_it_and_is_shown_once(kasmon: Cli) -> None:
     session = made(kasmon)
     code = "echo x >> runs; echo one; until [ -e go ]; do sleep 0.02; done; wc -l < runs"
     with subprocess.Popen(
@@ -330,7 +330,7 @@ def test_a_run_whose_host_is_killed_ends_with_what_came_of_it_and_is_shown_once(
         assert 0 == running.wait()
 
 
-def test_what_was_stopped_begins_again_over_its_files(kasmon: Line) -> None:
+def test_what_was_stopped_begins_again_over_its_files(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42; echo kept > file")
     assert 0 == kasmon("stop", "lab").code
@@ -351,21 +351,21 @@ def test_what_was_stopped_begins_again_over_its_files(kasmon: Line) -> None:
         (["allow", "x"], 2, "requires a host"),
     ],
 )
-def test_what_makes_no_sense_is_refused(kasmon: Line, words: list[str], code: int, said: str) -> None:
+def test_what_makes_no_sense_is_refused(kasmon: Cli, words: list[str], code: int, said: str) -> None:
     done = kasmon("sandbox", *words)
 
     assert code == done.code
     assert said in done.err
 
 
-def test_another_kind_of_session_is_no_sandbox(kasmon: Line) -> None:
+def test_another_kind_of_session_is_no_sandbox(kasmon: Cli) -> None:
     kasmon.new("talk")
 
     assert 4 == kasmon("sandbox", "run", "talk", "true").code
     assert 4 == kasmon("sandbox", "rm", "talk").code
 
 
-def test_an_ended_sandbox_is_forgotten_like_every_session_and_leaves_no_files(kasmon: Line) -> None:
+def test_an_ended_sandbox_is_forgotten_like_every_session_and_leaves_no_files(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "echo kept > file")
     assert 4 == kasmon("rm", "lab").code
@@ -376,7 +376,7 @@ def test_an_ended_sandbox_is_forgotten_like_every_session_and_leaves_no_files(ka
     assert not Jail(kasmon.places).ground.base.exists()
 
 
-def test_rm_all_leaves_no_process_and_no_socket(kasmon: Line) -> None:
+def test_rm_all_leaves_no_process_and_no_socket(kasmon: Cli) -> None:
     """Asleep, at work, with its host killed, ended, and with a folder of somebody's own, which stays."""
     mine = kasmon.home / "mine"
     mine.mkdir(mode=0o777)
@@ -399,7 +399,7 @@ def test_rm_all_leaves_no_process_and_no_socket(kasmon: Line) -> None:
     assert not Jail(kasmon.places).ground.base.exists()
 
 
-def test_create_says_that_it_works_in_the_folder_itself(kasmon: Line, shared: Path) -> None:
+def test_create_says_that_it_works_in_the_folder_itself(kasmon: Cli, shared: Path) -> None:
     mine = open_to_others(shared / "mine")
     done = kasmon("sandbox", "create", "lab", "--dir", str(mine))
 
@@ -408,7 +408,7 @@ def test_create_says_that_it_works_in_the_folder_itself(kasmon: Line, shared: Pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
-def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Line, tmp_path: Path) -> None:
+def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Cli, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir(mode=0o700)
     done = kasmon("sandbox", "create", "lab", "--dir", str(tmp_path / "work"))
     session = SessionId(done.out.strip())
@@ -419,7 +419,7 @@ def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Line, tmp_path: P
     assert {"folder": copied, "copy_of": str(tmp_path / "work")} == where
 
 
-def test_show_tells_of_every_session_also_of_one_without_a_sandbox(kasmon: Line) -> None:
+def test_show_tells_of_every_session_also_of_one_without_a_sandbox(kasmon: Cli) -> None:
     session = kasmon("new", "plain", "--agent", "scripted", "--mode", "sdk", "--dir", str(kasmon.home)).out.strip()
 
     assert "no sandbox" in kasmon("sandbox", "show", session).out
@@ -427,7 +427,7 @@ def test_show_tells_of_every_session_also_of_one_without_a_sandbox(kasmon: Line)
     kasmon("stop", session)
 
 
-def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmon: Line) -> None:
+def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmon: Cli) -> None:
     kasmon.places.config.mkdir(mode=0o700)
     write_private(kasmon.places.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
     assert 0 != kasmon("sandbox", "create", "lab").code
@@ -451,7 +451,7 @@ def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmo
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
-def test_rm_names_the_copy_of_a_folder_that_stays_and_how_it_goes(kasmon: Line, tmp_path: Path) -> None:
+def test_rm_names_the_copy_of_a_folder_that_stays_and_how_it_goes(kasmon: Cli, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir(mode=0o700)
     session = made(kasmon, "lab", "--dir", str(tmp_path / "work"))
     kasmon("sandbox", "run", "lab", "--lang", "bash", "echo mine > made")

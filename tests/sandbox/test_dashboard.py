@@ -26,8 +26,8 @@ from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.theme.theme import DEFAULT
-from tests.tui.worlds import text_of
-from tests.waiting import auntil
+from tests.support.tui.fake_gateway import text_of
+from tests.support.wait import auntil
 
 pytestmark = pytest.mark.sandboxes
 shipped(DEFAULT)  # read here: on the test's loop, reading files is an error

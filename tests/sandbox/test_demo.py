@@ -17,8 +17,8 @@ from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import look_once
-from tests.sandbox.machines import CACHE, IMAGE, need_machine, warmed
-from tests.waiting import until
+from tests.support.sandbox.machine_image import CACHE, IMAGE, need_machine, warmed
+from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 

@@ -17,9 +17,9 @@ from kasmon.model.session import Session
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.supervisor.fleet.snapshot import look_once
-from tests.cli.line import KASMON, Line
-from tests.sandbox.required import closed, need_jail
-from tests.waiting import auntil, until
+from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.sandbox.requirements import closed, need_jail
+from tests.support.wait import auntil, until
 
 pytestmark = pytest.mark.sandboxes
 
@@ -30,14 +30,14 @@ def _no_blocked_loop() -> None:
 
 
 @pytest.fixture
-def kasmon() -> Iterator[Line]:
+def kasmon() -> Iterator[Cli]:
     need_jail()
-    line = Line()
+    line = Cli()
     yield line
     closed(line)
 
 
-def connected(kasmon: Line, *arguments: str, **variables: str) -> Client:
+def connected(kasmon: Cli, *arguments: str, **variables: str) -> Client:
     command = [*KASMON, "mcp", *arguments]
     return Client(
         StdioServerParameters(command=command[0], args=command[1:], env=kasmon.environment | variables, cwd=kasmon.home)
@@ -54,15 +54,15 @@ async def ran(client: Client, code: str, env: str = "python", session: str | Non
     return dict(result.structured_content)
 
 
-def fleet(kasmon: Line) -> tuple[Session, ...]:
+def fleet(kasmon: Cli) -> tuple[Session, ...]:
     return look_once(kasmon.places).sessions
 
 
-def names(kasmon: Line) -> list[str]:
+def names(kasmon: Cli) -> list[str]:
     return sorted(session.name for session in fleet(kasmon))
 
 
-async def test_session_state_persists_and_different_sessions_are_isolated(kasmon: Line) -> None:
+async def test_session_state_persists_and_different_sessions_are_isolated(kasmon: Cli) -> None:
     """The seed's own example, in its own words; what has no session is gone afterwards."""
     async with connected(kasmon) as client:
         first = await ran(client, "echo one > file; pwd; ls", "bash")
@@ -88,7 +88,7 @@ async def test_session_state_persists_and_different_sessions_are_isolated(kasmon
     assert ["analysis", "other"] == [each["session"] for each in listed["sessions"]]
 
 
-async def test_output_is_streamed_and_a_run_that_is_cancelled_is_interrupted(kasmon: Line) -> None:
+async def test_output_is_streamed_and_a_run_that_is_cancelled_is_interrupted(kasmon: Cli) -> None:
     heard: list[tuple[float, str]] = []
     async with connected(kasmon, "--size", "build") as client:
         with anyio.CancelScope() as scope:
@@ -109,7 +109,7 @@ async def test_output_is_streamed_and_a_run_that_is_cancelled_is_interrupted(kas
     assert ("6\n", True) == (after["stdout"], after["session_preserved"])
 
 
-async def test_a_run_that_waits_for_another_and_is_cancelled_never_runs_and_the_other_goes_on(kasmon: Line) -> None:
+async def test_a_run_that_waits_for_another_and_is_cancelled_never_runs_and_the_other_goes_on(kasmon: Cli) -> None:
     async with connected(kasmon) as client, anyio.create_task_group() as group:
         await ran(client, "n = 0", "bash", "a")
         began, told = anyio.Event(), list[str]()
@@ -134,7 +134,7 @@ async def test_a_run_that_waits_for_another_and_is_cancelled_never_runs_and_the_
     assert ["here\ndone\n"] == told
 
 
-async def test_a_client_with_a_name_shares_its_sessions_and_they_outlive_each_of_its_servers(kasmon: Line) -> None:
+async def test_a_client_with_a_name_shares_its_sessions_and_they_outlive_each_of_its_servers(kasmon: Cli) -> None:
     async with connected(kasmon, "--client", "team") as other:
         async with connected(kasmon, "--client", "team") as one:
             async with anyio.create_task_group() as group:
@@ -151,7 +151,7 @@ async def test_a_client_with_a_name_shares_its_sessions_and_they_outlive_each_of
 
 
 @pytest.mark.parametrize("how", [0, signal.SIGTERM, signal.SIGKILL], ids=["hung up", "told to end", "killed"])
-async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon: Line, how: int) -> None:
+async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon: Cli, how: int) -> None:
     """Also what still runs. stdout is the protocol alone, and an older client's handshake is understood."""
     info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     endless = {"code": "while True: pass", "env": "python"}
@@ -196,7 +196,7 @@ async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon:
     assert not Jail(kasmon.places).ground.base.exists()
 
 
-async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_end_it(kasmon: Line) -> None:
+async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_end_it(kasmon: Cli) -> None:
     async with connected(kasmon) as client:
         await ran(client, "open('f', 'w').write('kept'); x = 1", session="a")
         [session] = fleet(kasmon)
@@ -225,7 +225,7 @@ def killed(pid: int | None) -> None:
 
 
 async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_which_says_what_came_of_it(
-    kasmon: Line,
+    kasmon: Cli,
 ) -> None:
     """In `a` only the host is killed, in `b` the sandbox with it. Neither code runs twice."""
     code = "echo x >> runs; echo here; until [ -e go ]; do sleep 0.02; done; echo done"
@@ -263,7 +263,7 @@ async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_whi
 
 
 async def test_an_interrupt_reaches_ones_own_runs_and_those_of_another_server_of_the_client_only_by_their_id(
-    kasmon: Line,
+    kasmon: Cli,
 ) -> None:
     async with connected(kasmon, "--client", "team") as one, connected(kasmon, "--client", "team") as other:
         told: list[int] = []
@@ -301,7 +301,7 @@ async def test_an_interrupt_reaches_ones_own_runs_and_those_of_another_server_of
         await one.call_tool("end_session", {"session": "a"})
 
 
-async def test_a_session_that_is_ended_ends_what_runs_there_and_what_waits_never_begins(kasmon: Line) -> None:
+async def test_a_session_that_is_ended_ends_what_runs_there_and_what_waits_never_begins(kasmon: Cli) -> None:
     async with connected(kasmon, "--size", "build") as client:
         told: list[dict[str, Any]] = []
         began = anyio.Event()
@@ -327,7 +327,7 @@ async def test_a_session_that_is_ended_ends_what_runs_there_and_what_waits_never
     assert [1] == [number for number, each in enumerate(told) if "before it started" in each["stderr"]]
 
 
-async def test_the_tools_beside_run_checkpoint_and_restore_and_done(kasmon: Line) -> None:
+async def test_the_tools_beside_run_checkpoint_and_restore_and_done(kasmon: Cli) -> None:
     me = kasmon("sandbox", "create", "me").out.strip()
     async with connected(kasmon, KASMON_SESSION=me) as client:
         await ran(client, "v=1; echo a > file", "bash", "a")

@@ -8,15 +8,15 @@ import pytest
 from kasmon.model.events import ConfinementSeen
 from kasmon.model.permission import SessionId
 from kasmon.sandbox.microvm.machine import MicroVm
-from tests.cli.forker import Forker
-from tests.cli.line import KASMON, Line
-from tests.sandbox.inmates import configured, facts, forked
-from tests.sandbox.lodgers import lodged
-from tests.sandbox.machines import IMAGE, need_machine, warmed
-from tests.supervisor.repo import Repo
+from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.cli.fork_server import ForkServer
+from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
+from tests.support.sandbox.pausing_agents import lodged
+from tests.support.sandbox.sandboxed_agents import configured, facts, forked
+from tests.support.supervisor.git_repo import Repo
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(300)]
-forker = pytest.fixture(scope="module")(forked)
+fork_server = pytest.fixture(scope="module")(forked)
 PLAN_S = 200.0
 """Two machines begin beside each other, each emulated where there is no KVM: about a minute on two cores."""
 PLAN = """
@@ -34,13 +34,13 @@ sandbox = "microvm"
 
 
 @pytest.fixture
-def kasmon(forker: Forker) -> Iterator[Line]:
+def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     need_machine()
     warmed(MicroVm(image=IMAGE))
-    yield from lodged(forker, "microvm")
+    yield from lodged(fork_server, "microvm")
 
 
-def test_its_agents_and_commands_run_in_machines_and_what_they_make_comes_back(kasmon: Line) -> None:
+def test_its_agents_and_commands_run_in_machines_and_what_they_make_comes_back(kasmon: Cli) -> None:
     configured(kasmon, 'default_agent = "scripted"\n[plans]\nmax_load = 0\n')
     repo = Repo(kasmon.home / "repo")
     (repo.folder / "walled.toml").write_text(PLAN)

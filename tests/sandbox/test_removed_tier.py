@@ -13,14 +13,14 @@ from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.paths import write_private
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.safe_tree import raze
-from tests.cli.line import Line
+from tests.support.cli.cli_runner import Cli
 
 ID = SessionId("gvis0001")
 
 
 @pytest.fixture
-def kasmon() -> Iterator[Line]:
-    line = Line()
+def kasmon() -> Iterator[Cli]:
+    line = Cli()
     yield line
     line.close()
 
@@ -31,14 +31,14 @@ def as_then(value: Event | SandboxPolicy | Launch) -> bytes:
     return written.replace(b'"jail"', b'"gvisor"')
 
 
-def files(kasmon: Line) -> Path:
+def files(kasmon: Cli) -> Path:
     """Where an earlier version kept the files of its sandbox."""
     base = HostFolders(kasmon.places).base
     return base.with_name(f"{base.name}-gvisor") / ID
 
 
 @pytest.fixture(params=[Mode.INTERPRETER, Mode.TMUX])
-def session(kasmon: Line, request: pytest.FixtureRequest) -> Iterator[SessionId]:
+def session(kasmon: Cli, request: pytest.FixtureRequest) -> Iterator[SessionId]:
     """One whose sandbox is asleep on disk: its interpreters', or an agent's."""
     where, is_agent = kasmon.places, request.param is Mode.TMUX
     where.make()
@@ -71,14 +71,14 @@ def session(kasmon: Line, request: pytest.FixtureRequest) -> Iterator[SessionId]
     raze(files(kasmon).parent)
 
 
-def test_it_is_listed_and_shown_with_its_tier_and_phase(kasmon: Line, session: SessionId) -> None:
+def test_it_is_listed_and_shown_with_its_tier_and_phase(kasmon: Cli, session: SessionId) -> None:
     [row] = kasmon.json("ls")["sessions"]
 
     assert ("gvisor", "paused") == (row["sandbox"], row["phase"])
     assert "gvisor" == kasmon.json("show", session)["session"]["sandbox"]
 
 
-def test_it_does_not_go_on_and_that_is_said_with_the_tiers_that_there_are(kasmon: Line, session: SessionId) -> None:
+def test_it_does_not_go_on_and_that_is_said_with_the_tiers_that_there_are(kasmon: Cli, session: SessionId) -> None:
     kasmon("stop", session)
     said = kasmon("restart", session)
 
@@ -87,7 +87,7 @@ def test_it_does_not_go_on_and_that_is_said_with_the_tiers_that_there_are(kasmon
     assert "jail, microvm, e2b" in said.err
 
 
-def test_its_files_go_with_it(kasmon: Line, session: SessionId) -> None:
+def test_its_files_go_with_it(kasmon: Cli, session: SessionId) -> None:
     kasmon("ls")
     assert files(kasmon).is_dir()
     kasmon("stop", session)

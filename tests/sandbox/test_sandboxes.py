@@ -22,7 +22,7 @@ from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sandboxes import operations
 from kasmon.supervisor.sandboxes.create import NewSandbox, policy_of
 from kasmon.supervisor.sessions import operations as verb
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 pytestmark = pytest.mark.sandboxes
 LAB = NewSandbox(name="lab")

@@ -59,10 +59,10 @@ from kasmon.sandbox.guest_client.protocol import GuestClient
 from kasmon.sandbox.jail.usage import JailUsage
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.sandboxes.operations import _not_paused
-from tests.host.house import ME, House
-from tests.host.puppet import Puppet
-from tests.sandbox.bare import Bare
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent
+from tests.support.host.env import ME, Env
+from tests.support.sandbox.unconfined_tier import UnconfinedTier
+from tests.support.wait import auntil
 
 pytestmark = pytest.mark.sandboxes
 OTHER = SessionId("otherone")
@@ -75,12 +75,12 @@ def _no_blocked_loop() -> Iterator[BlockBuster]:
         yield blockbuster
 
 
-class Lab(House):
+class Lab(Env):
     """A kasmon whose sandboxes are not confined."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.tier = Bare(root / "bare")
+        self.tier = UnconfinedTier(root / "bare")
         self.quiet_s = 0.05
         self.reach = tiers.connect_guest
         self.links: dict[SessionId, HostLink] = {}
@@ -400,7 +400,7 @@ async def test_a_failed_pause_is_a_warning_and_no_failed_turn(lab: Lab) -> None:
         assert {"done"} == {fact.reason for fact in lab.only(TurnEnded)}
 
 
-class Weighed(Bare):
+class Weighed(UnconfinedTier):
     """Its files may take 1000 bytes."""
 
     def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> JailUsage:
@@ -701,7 +701,7 @@ async def test_a_run_is_answered_only_once_the_log_has_how_it_ended(lab: Lab, mo
 async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None:
     seen: list[str] = []
 
-    class Watching(Bare):
+    class Watching(UnconfinedTier):
         def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
             seen.append(lab.places.log(ME).read_text())
             return super().create(policy)
@@ -804,8 +804,8 @@ async def test_each_turn_has_a_checkpoint_before_and_after_it(lab: Lab) -> None:
 
 
 async def test_another_kind_of_agent_runs_no_code(lab: Lab) -> None:
-    puppet = Puppet()
-    async with lab.hosting(puppet):
+    fake = FakeAgent()
+    async with lab.hosting(fake):
         link = await lab.linked()
         with pytest.raises(UnableError, match="is not an interpreter sandbox"):
             await link.ask(ExecuteCommand(n=0, session=ME, wish=Run(interpreter="bash", code="1")), 10)

@@ -12,8 +12,8 @@ from kasmon.model.sandbox.policy import COPYING, REMEMBERING, Tier
 from kasmon.sandbox import tiers
 from kasmon.sandbox.base import ForkTier, LocalSnapshotTier, SandboxTier
 from kasmon.sandbox.tiers import TIERS
-from tests.sandbox.bare import Bare
-from tests.sandbox.sandbox_contract import SandboxContract
+from tests.support.sandbox.sandbox_contract import SandboxContract
+from tests.support.sandbox.unconfined_tier import UnconfinedTier
 
 
 class TestBare(SandboxContract):
@@ -25,7 +25,7 @@ class TestBare(SandboxContract):
     @pytest.fixture
     def tier(self) -> Iterator[SandboxTier]:
         root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-        yield Bare(root)
+        yield UnconfinedTier(root)
         shutil.rmtree(root)
 
 

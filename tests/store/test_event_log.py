@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kasmon.errors import LogMissingError
 from kasmon.model.events import Event, MessageWritten, UnknownEvent, encode
 from kasmon.store.event_log import START, Cursor, EventLog
-from tests.model.facts import facts
-from tests.waiting import until
+from tests.support.sample_events import facts
+from tests.support.wait import until
 
 LOCKS = Path("/proc/locks")
 FRESH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

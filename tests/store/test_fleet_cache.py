@@ -32,10 +32,10 @@ from kasmon.paths import Paths
 from kasmon.store import fleet_cache
 from kasmon.store.fleet_cache import MIGRATIONS, FleetCache, connect, remember
 from kasmon.store.fleet_index import FleetIndex
-from tests.model.facts import facts
-from tests.supervisor.house import NOW, House, ended, started
-from tests.syntax import modules, nodes, parsed
-from tests.waiting import until
+from tests.support.sample_events import facts
+from tests.support.supervisor.env import NOW, Env, ended, started
+from tests.support.syntax_trees import modules, nodes, parsed
+from tests.support.wait import until
 
 PACKAGE = Path(kasmon.__file__).parent
 ME = "abcdefgh"
@@ -43,18 +43,18 @@ OTHER = "qrstuvwx"
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    house = House()
-    house.has(ME, started(), TurnStarted(at=NOW, prompt="tidy up"), MessageWritten(at=NOW, text="done"))
-    house.has(OTHER, started(), ended())
-    yield house
-    house.close()
+def env() -> Iterator[Env]:
+    env = Env()
+    env.has(ME, started(), TurnStarted(at=NOW, prompt="tidy up"), MessageWritten(at=NOW, text="done"))
+    env.has(OTHER, started(), ended())
+    yield env
+    env.close()
 
 
-def crowd(house: House) -> None:
+def crowd(env: Env) -> None:
     """As many sessions as it takes to fill a few pages."""
     for number in range(60):
-        house.has(f"b{number:07d}".translate(str.maketrans("0123456789", "abcdefghij")), started(), ended())
+        env.has(f"b{number:07d}".translate(str.maketrans("0123456789", "abcdefghij")), started(), ended())
 
 
 def read_all(fold: FleetIndex) -> dict[SessionId, Session]:
@@ -94,89 +94,89 @@ def is_used(places: Paths) -> bool:
 def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_was_cut(
     told: list[Event], at: st.DataObject
 ) -> None:
-    house = House()
+    env = Env()
     try:
-        house.has(ME)
+        env.has(ME)
         whole = b"".join(encode(fact) + b"\n" for fact in told)
         cut = at.draw(st.integers(0, len(whole)))
-        house.places.log(ME).write_bytes(whole[:cut])
-        written(house.places)
-        with house.places.log(ME).open("ab") as log:
+        env.places.log(ME).write_bytes(whole[:cut])
+        written(env.places)
+        with env.places.log(ME).open("ab") as log:
             log.write(whole[cut:])
 
-        assert from_scratch(house.places) == from_index(house.places)
+        assert from_scratch(env.places) == from_index(env.places)
     finally:
-        house.close()
+        env.close()
 
 
-def test_whatever_an_agent_asks_for_fits_into_the_index(house: House) -> None:
+def test_whatever_an_agent_asks_for_fits_into_the_index(env: Env) -> None:
     asked = {"big": 10**40, "small": -(10**40), "text": "\0\x1b\u2028", "deep": [[[[[]]]]]}
     request = Request(id=RequestId(f"{ME}-1"), session=SessionId(ME), input=asked)
-    house.tells(ME, RequestOpened(at=NOW, request=request))
+    env.tells(ME, RequestOpened(at=NOW, request=request))
 
-    written(house.places)
+    written(env.places)
 
-    assert from_scratch(house.places) == from_index(house.places)
+    assert from_scratch(env.places) == from_index(env.places)
 
 
-def test_what_the_index_covers_is_not_read_again(house: House) -> None:
-    written(house.places)
-    log = house.places.log(ME)
+def test_what_the_index_covers_is_not_read_again(env: Env) -> None:
+    written(env.places)
+    log = env.places.log(ME)
     log.write_bytes(b" " * (log.stat().st_size - 1) + b"\n")
-    house.tells(ME, MessageWritten(at=NOW, text="and more"))
+    env.tells(ME, MessageWritten(at=NOW, text="and more"))
 
-    session = from_index(house.places)[SessionId(ME)]
+    session = from_index(env.places)[SessionId(ME)]
 
     assert (1, "and more") == (session.turns, session.last_line)
 
 
-def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(house: House) -> None:
-    house.has("third")
-    fold = written(house.places)
-    keeper = FleetCache(house.places.index)
+def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(env: Env) -> None:
+    env.has("third")
+    fold = written(env.places)
+    keeper = FleetCache(env.places.index)
     assert keeper.write(fold, (), ())
-    house.says(
+    env.says(
         SessionRenamed(at=NOW, session=SessionId(ME), name="new"), SessionForgotten(at=NOW, session=SessionId(OTHER))
     )
     moved = fold.read_fleet()
     assert keeper.write(fold, moved.changed, moved.gone)
     keeper.close()
-    house.places.fleet_log.write_bytes(b" " * (house.places.fleet_log.stat().st_size - 1) + b"\n")
+    env.places.fleet_log.write_bytes(b" " * (env.places.fleet_log.stat().st_size - 1) + b"\n")
 
-    assert {ME: "new", "third": "third"} == {session.id: session.name for session in from_index(house.places).values()}
+    assert {ME: "new", "third": "third"} == {session.id: session.name for session in from_index(env.places).values()}
 
 
 @pytest.mark.parametrize("kept", [0, 1, 40], ids=["nothing", "a byte", "a torn line"])
-def test_a_log_shorter_than_its_cursor_is_folded_from_scratch(house: House, kept: int) -> None:
-    written(house.places)
-    with house.places.log(ME).open("r+b") as log:
+def test_a_log_shorter_than_its_cursor_is_folded_from_scratch(env: Env, kept: int) -> None:
+    written(env.places)
+    with env.places.log(ME).open("r+b") as log:
         log.truncate(kept)
 
-    assert from_scratch(house.places) == from_index(house.places)
+    assert from_scratch(env.places) == from_index(env.places)
 
 
-def test_a_log_that_was_replaced_is_folded_from_scratch(house: House) -> None:
-    written(house.places)
-    other = house.places.log(ME).with_name("other")
-    other.write_bytes(house.places.log(OTHER).read_bytes() * 3)
-    other.replace(house.places.log(ME))
+def test_a_log_that_was_replaced_is_folded_from_scratch(env: Env) -> None:
+    written(env.places)
+    other = env.places.log(ME).with_name("other")
+    other.write_bytes(env.places.log(OTHER).read_bytes() * 3)
+    other.replace(env.places.log(ME))
 
-    assert from_scratch(house.places) == from_index(house.places)
-
-
-def test_a_fleet_log_that_was_replaced_voids_the_index(house: House) -> None:
-    written(house.places)
-    house.places.fleet_log.write_bytes(b"")
-
-    assert {} == from_index(house.places)
+    assert from_scratch(env.places) == from_index(env.places)
 
 
-def test_a_log_that_goes_missing_takes_its_facts_along(house: House) -> None:
-    written(house.places)
-    house.places.log(ME).unlink()
+def test_a_fleet_log_that_was_replaced_voids_the_index(env: Env) -> None:
+    written(env.places)
+    env.places.fleet_log.write_bytes(b"")
 
-    assert from_scratch(house.places) == from_index(house.places)
-    assert 0 == from_index(house.places)[SessionId(ME)].generation
+    assert {} == from_index(env.places)
+
+
+def test_a_log_that_goes_missing_takes_its_facts_along(env: Env) -> None:
+    written(env.places)
+    env.places.log(ME).unlink()
+
+    assert from_scratch(env.places) == from_index(env.places)
+    assert 0 == from_index(env.places)[SessionId(ME)].generation
 
 
 def spoil(path: Path, how: str) -> None:
@@ -193,71 +193,71 @@ def spoil(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["emptied", "cut in the middle", "no database", "overwritten pages"])
-def test_a_damaged_index_changes_nothing_that_is_seen(house: House, how: str) -> None:
-    written(house.places)
-    spoil(house.places.index, how)
-    fold = FleetIndex(house.places)
+def test_a_damaged_index_changes_nothing_that_is_seen(env: Env, how: str) -> None:
+    written(env.places)
+    spoil(env.places.index, how)
+    fold = FleetIndex(env.places)
 
-    remember(house.places.index, fold)
+    remember(env.places.index, fold)
 
-    assert from_scratch(house.places) == read_all(fold)
+    assert from_scratch(env.places) == read_all(fold)
 
 
 @pytest.mark.parametrize("how", ["cut in the middle", "no database", "overwritten pages"])
-def test_a_damaged_index_is_set_aside_and_built_again(house: House, how: str) -> None:
-    fold = written(house.places)
-    spoil(house.places.index, how)
-    spoilt = house.places.index.read_bytes()
-    keeper = FleetCache(house.places.index, clock=lambda: NOW)
+def test_a_damaged_index_is_set_aside_and_built_again(env: Env, how: str) -> None:
+    fold = written(env.places)
+    spoil(env.places.index, how)
+    spoilt = env.places.index.read_bytes()
+    keeper = FleetCache(env.places.index, clock=lambda: NOW)
 
     assert not keeper.write(fold, (), ())
     assert keeper.write(fold, (), ())
 
     keeper.close()
-    assert spoilt == house.places.index.with_name(f"index.db~{int(NOW)}").read_bytes()
-    assert from_scratch(house.places) == from_index(house.places)
+    assert spoilt == env.places.index.with_name(f"index.db~{int(NOW)}").read_bytes()
+    assert from_scratch(env.places) == from_index(env.places)
 
 
-def test_one_bad_page_is_enough_to_set_an_index_aside(house: House) -> None:
-    crowd(house)
-    fold = written(house.places)
-    pages = house.places.index.read_bytes()
+def test_one_bad_page_is_enough_to_set_an_index_aside(env: Env) -> None:
+    crowd(env)
+    fold = written(env.places)
+    pages = env.places.index.read_bytes()
     leaf = max(at for at in range(0, len(pages), 4096) if pages[at] == 0x0A)
-    with house.places.index.open("r+b") as file:
+    with env.places.index.open("r+b") as file:
         file.seek(leaf)
         file.write(random.Random(1).randbytes(4096))
-    keeper = FleetCache(house.places.index)
+    keeper = FleetCache(env.places.index)
 
     assert not keeper.write(fold, (), ())
 
-    assert [pages[:100]] == [path.read_bytes()[:100] for path in house.places.state.glob("index.db~*")]
+    assert [pages[:100]] == [path.read_bytes()[:100] for path in env.places.state.glob("index.db~*")]
 
 
-def test_a_row_that_does_not_read_voids_the_index(house: House) -> None:
-    written(house.places)
-    database = connect(house.places.index, writing=True)
+def test_a_row_that_does_not_read_voids_the_index(env: Env) -> None:
+    written(env.places)
+    database = connect(env.places.index, writing=True)
     database.execute("UPDATE session SET folded = x'c1' WHERE id = ?", (ME,))
     database.close()
 
-    assert not is_used(house.places)
+    assert not is_used(env.places)
 
 
 @pytest.mark.parametrize(
     "change",
     ["UPDATE fleet SET fold = 'another'", "DELETE FROM fleet", "PRAGMA user_version = 0", "DROP TABLE session"],
 )
-def test_rows_of_another_fold_or_schema_are_not_used_and_are_built_again(house: House, change: str) -> None:
-    fold = written(house.places)
-    database = connect(house.places.index, writing=True)
+def test_rows_of_another_fold_or_schema_are_not_used_and_are_built_again(env: Env, change: str) -> None:
+    fold = written(env.places)
+    database = connect(env.places.index, writing=True)
     database.execute(change)
     database.close()
-    assert not is_used(house.places)
+    assert not is_used(env.places)
 
-    keeper = FleetCache(house.places.index)
+    keeper = FleetCache(env.places.index)
     until(lambda: keeper.write(fold, (), ()), what="the rebuilt index")
 
     keeper.close()
-    assert is_used(house.places)
+    assert is_used(env.places)
 
 
 def imported(module: str) -> set[str]:
@@ -281,94 +281,94 @@ def test_the_fold_is_known_by_all_that_decides_what_a_log_adds_up_to() -> None:
 
 @pytest.mark.parametrize("changed", fleet_cache.FOLDED_BY)
 def test_a_change_of_the_fold_voids_the_index(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+    env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     for name in fleet_cache.FOLDED_BY:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / name, tmp_path / name)
     assert fleet_cache.FOLD == fleet_cache.fold_name(tmp_path)
-    written(house.places)
+    written(env.places)
     with (tmp_path / changed).open("a") as source:
         source.write("KEPT_RECEIPTS = 3\n")
     monkeypatch.setattr(fleet_cache, "FOLD", fleet_cache.fold_name(tmp_path))
 
-    assert not is_used(house.places)
+    assert not is_used(env.places)
 
 
 def test_without_its_source_the_fold_is_known_by_its_version(tmp_path: Path) -> None:
     assert kasmon.__version__ == fleet_cache.fold_name(tmp_path)
 
 
-def test_the_index_of_a_newer_kasmon_is_neither_read_nor_written(house: House) -> None:
-    fold = written(house.places)
-    database = connect(house.places.index, writing=True)
+def test_the_index_of_a_newer_kasmon_is_neither_read_nor_written(env: Env) -> None:
+    fold = written(env.places)
+    database = connect(env.places.index, writing=True)
     database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     database.close()
-    before = house.places.index.read_bytes()
-    keeper = FleetCache(house.places.index)
+    before = env.places.index.read_bytes()
+    keeper = FleetCache(env.places.index)
 
-    assert not is_used(house.places)
+    assert not is_used(env.places)
     assert not keeper.write(fold, (), ())
 
     keeper.close()
-    assert before == house.places.index.read_bytes()
+    assert before == env.places.index.read_bytes()
 
 
-def test_an_older_schema_is_brought_up_to_date_in_place(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    fold = written(house.places)
-    inode = house.places.index.stat().st_ino
+def test_an_older_schema_is_brought_up_to_date_in_place(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    fold = written(env.places)
+    inode = env.places.index.stat().st_ino
     monkeypatch.setattr(
         fleet_cache, "MIGRATIONS", (*MIGRATIONS, lambda database: database.execute("CREATE TABLE more (x)"))
     )
-    assert not is_used(house.places)
-    keeper = FleetCache(house.places.index)
+    assert not is_used(env.places)
+    keeper = FleetCache(env.places.index)
 
     assert keeper.write(fold, (), ())
 
     keeper.close()
-    assert from_scratch(house.places) == from_index(house.places)
-    assert inode == house.places.index.stat().st_ino
+    assert from_scratch(env.places) == from_index(env.places)
+    assert inode == env.places.index.stat().st_ino
 
 
-def test_a_reader_can_change_nothing_and_leaves_no_trace(house: House) -> None:
-    written(house.places)
-    before = {path.name: path.stat().st_mtime_ns for path in house.places.state.iterdir()}
-    database = connect(house.places.index)
+def test_a_reader_can_change_nothing_and_leaves_no_trace(env: Env) -> None:
+    written(env.places)
+    before = {path.name: path.stat().st_mtime_ns for path in env.places.state.iterdir()}
+    database = connect(env.places.index)
 
     with pytest.raises(sqlite3.OperationalError):
         database.execute("DELETE FROM session")
     database.close()
-    assert from_scratch(house.places) == from_index(house.places)
-    assert before == {path.name: path.stat().st_mtime_ns for path in house.places.state.iterdir()}
+    assert from_scratch(env.places) == from_index(env.places)
+    assert before == {path.name: path.stat().st_mtime_ns for path in env.places.state.iterdir()}
 
 
-def test_a_reader_makes_no_index_where_there_is_none(house: House) -> None:
-    assert not is_used(house.places)
-    assert not house.places.index.exists()
+def test_a_reader_makes_no_index_where_there_is_none(env: Env) -> None:
+    assert not is_used(env.places)
+    assert not env.places.index.exists()
 
 
-def test_the_index_is_ours_alone_has_no_memory_map_and_no_write_ahead_log(house: House) -> None:
-    written(house.places)
+def test_the_index_is_ours_alone_has_no_memory_map_and_no_write_ahead_log(env: Env) -> None:
+    written(env.places)
     for writing in (True, False):
-        database = connect(house.places.index, writing=writing)
+        database = connect(env.places.index, writing=writing)
         assert [(0,)] == database.execute("PRAGMA mmap_size").fetchall()
         assert [("delete",)] == database.execute("PRAGMA journal_mode").fetchall()
         assert [(int(not writing),)] == database.execute("PRAGMA query_only").fetchall()
         database.close()
 
-    assert 0o600 == house.places.index.stat().st_mode & 0o777
+    assert 0o600 == env.places.index.stat().st_mode & 0o777
 
 
-def test_a_locked_index_is_written_later_and_read_from_the_logs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_index_is_written_later_and_read_from_the_logs(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_cache, "BUSY_S", 0.05)
-    fold = written(house.places)
-    other = connect(house.places.index, writing=True)
+    fold = written(env.places)
+    other = connect(env.places.index, writing=True)
     other.execute("BEGIN EXCLUSIVE")
-    keeper, reader, later = FleetCache(house.places.index), FleetIndex(house.places), FleetIndex(house.places)
-    house.tells(ME, MessageWritten(at=NOW, text="while it is locked"))
-    truth = from_scratch(house.places)
+    keeper, reader, later = FleetCache(env.places.index), FleetIndex(env.places), FleetIndex(env.places)
+    env.tells(ME, MessageWritten(at=NOW, text="while it is locked"))
+    truth = from_scratch(env.places)
 
-    assert not remember(house.places.index, reader)
+    assert not remember(env.places.index, reader)
     assert truth == read_all(reader)
     assert truth == read_all(fold)
     assert not keeper.write(fold, [SessionId(ME)], ())
@@ -376,7 +376,7 @@ def test_a_locked_index_is_written_later_and_read_from_the_logs(house: House, mo
     assert keeper.write(fold, [SessionId(ME)], ())
     keeper.close()
 
-    assert remember(house.places.index, later)
+    assert remember(env.places.index, later)
     assert truth == {session: folded.session for session, folded in later.sessions.items()}
 
 
@@ -396,23 +396,23 @@ while True:
 """
 
 
-def test_a_writer_killed_in_the_middle_costs_nothing_but_time(house: House) -> None:
-    crowd(house)
-    truth = from_scratch(house.places)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
+def test_a_writer_killed_in_the_middle_costs_nothing_but_time(env: Env) -> None:
+    crowd(env)
+    truth = from_scratch(env.places)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.places.environment_variables()}
     for _ in range(5):
         writer = subprocess.Popen([sys.executable, "-c", WRITER], env=environment, stdout=subprocess.PIPE)
         assert writer.stdout
         writer.stdout.readline()
-        until(lambda: house.places.index.exists(), what="a first write")
+        until(lambda: env.places.index.exists(), what="a first write")
         writer.send_signal(signal.SIGKILL)
         writer.communicate()
 
-        fold = FleetIndex(house.places)
-        remember(house.places.index, fold)
+        fold = FleetIndex(env.places)
+        remember(env.places.index, fold)
         assert truth == read_all(fold)
-    written(house.places)
-    assert truth == from_index(house.places)
+    written(env.places)
+    assert truth == from_index(env.places)
 
 
 FULL = f"""
@@ -426,33 +426,33 @@ except Exception as error:
 """
 
 
-def test_a_disk_that_takes_no_more_is_an_error_that_says_so(house: House) -> None:
-    crowd(house)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
+def test_a_disk_that_takes_no_more_is_an_error_that_says_so(env: Env) -> None:
+    crowd(env)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.places.environment_variables()}
 
     told = subprocess.run([sys.executable, "-c", FULL], env=environment, capture_output=True, text=True, check=True)
 
     assert told.stdout.startswith(UnavailableError.__name__)
-    assert from_scratch(house.places) == read_all(FleetIndex(house.places))
+    assert from_scratch(env.places) == read_all(FleetIndex(env.places))
 
 
 @pytest.mark.parametrize("way", ["a folder", "a link"])
 def test_an_index_that_the_system_refuses_to_open_is_an_error_that_names_it_and_is_written_later(
-    house: House, way: str
+    env: Env, way: str
 ) -> None:
-    target = house.places.index.with_name("elsewhere")
+    target = env.places.index.with_name("elsewhere")
     if way == "a folder":
-        house.places.index.mkdir()
+        env.places.index.mkdir()
     else:
-        house.places.index.symlink_to(target)
-    index, fold = FleetCache(house.places.index), FleetIndex(house.places)
+        env.places.index.symlink_to(target)
+    index, fold = FleetCache(env.places.index), FleetIndex(env.places)
     fold.read_fleet()
 
     with pytest.raises(UnavailableError, match=r"the index '.*' cannot be written: .*(directory|links)"):
         index.write(fold, fold.sessions, ())
 
     assert not target.exists(), "no link is followed"
-    house.places.index.unlink() if way == "a link" else house.places.index.rmdir()
+    env.places.index.unlink() if way == "a link" else env.places.index.rmdir()
     assert index.write(fold, fold.sessions, ())
     index.close()
 

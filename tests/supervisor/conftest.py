@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 
 from kasmon.supervisor.worktrees.worktree import make
-from tests.supervisor.house import House
-from tests.supervisor.repo import Repo
+from tests.support.supervisor.env import Env
+from tests.support.supervisor.git_repo import Repo
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    house = House()
-    yield house
-    house.close()
+def env() -> Iterator[Env]:
+    env = Env()
+    yield env
+    env.close()
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from kasmon.tmux.process_identity import identify
 from kasmon.tmux.server import TmuxServer
-from tests.tmux.asked import AskedHub
-from tests.tmux.ears import Ears
-from tests.waiting import remove_folder
+from tests.support.tmux.hub_listener import Listener
+from tests.support.tmux.sync_hub import SyncHub
+from tests.support.wait import remove_folder
 
 
 @pytest.fixture(autouse=True)
@@ -48,32 +48,32 @@ def server(idle_server: TmuxServer) -> TmuxServer:
 
 
 @pytest.fixture
-def ears(server: TmuxServer) -> Iterator[Ears]:
+def listener(server: TmuxServer) -> Iterator[Listener]:
     """An open hub, heard."""
-    hub = AskedHub(server)
-    ears = Ears(hub)
+    hub = SyncHub(server)
+    listener = Listener(hub)
     hub.open()
-    yield ears
+    yield listener
     hub.close()
 
 
 @pytest.fixture(scope="module")
-def shared_ears() -> Iterator[Ears]:
+def shared_listener() -> Iterator[Listener]:
     """An open hub on a server for a whole file of tests, none of which ends it or leaves a pane alive."""
     folder = Path(tempfile.mkdtemp(prefix="kmt", dir="/tmp"))
     server = TmuxServer(folder / "t.sock")
     server.start()
-    hub = AskedHub(server)
-    ears = Ears(hub)
+    hub = SyncHub(server)
+    listener = Listener(hub)
     hub.open()
-    yield ears
+    yield listener
     hub.close()
     server.kill_server()
     remove_folder(folder)
 
 
 @pytest.fixture
-def shared(shared_ears: Ears) -> Iterator[Ears]:
-    """`shared_ears`, without any pane before and after."""
-    yield shared_ears
-    shared_ears.clear()
+def shared(shared_listener: Listener) -> Iterator[Listener]:
+    """`shared_listener`, without any pane before and after."""
+    yield shared_listener
+    shared_listener.clear()

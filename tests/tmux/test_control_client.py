@@ -12,8 +12,8 @@ from kasmon.tmux import control_client
 from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.process_identity import identify
 from kasmon.tmux.requests import TmuxRequest, command
-from tests.tmux.ears import Kept, python
-from tests.waiting import until
+from tests.support.tmux.hub_listener import Kept, python
+from tests.support.wait import until
 
 ECHO = (
     "import os, sys\n"

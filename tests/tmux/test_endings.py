@@ -10,8 +10,8 @@ from kasmon.tmux import requests
 from kasmon.tmux.formats import CreatedPane
 from kasmon.tmux.launch_file import PaneLaunch, launch_argv, write_spec
 from kasmon.tmux.server import TmuxServer
-from tests.tmux.asked import AskedHub
-from tests.tmux.ears import Ears, Ending, python
+from tests.support.tmux.hub_listener import Ending, Listener, python
+from tests.support.tmux.sync_hub import SyncHub
 
 SUICIDE = "import os, signal; os.kill(os.getpid(), {})\n"
 TALKATIVE = "import os, signal; os.write(1, b'last words'); input(); {}\n"
@@ -40,17 +40,17 @@ class Ended:
     """Panes that ended in all these ways at once, on one server."""
 
     def __init__(self, server: TmuxServer, folder: Path) -> None:
-        hub = AskedHub(server)
-        self.server, self.ears, self.panes = server, Ears(hub), dict[str, CreatedPane]()
+        hub = SyncHub(server)
+        self.server, self.listener, self.panes = server, Listener(hub), dict[str, CreatedPane]()
         hub.open()
         for number, (name, (argv, _)) in enumerate(ENDINGS.items()):
             workdir = folder / "gone" if name == "no directory" else folder
             write_spec(folder / f"spec{number}", PaneLaunch(argv=argv, workdir=workdir))
             self.panes[name] = server.create(f"s{number}", launch_argv(folder / f"spec{number}"))
-        self.ears.hears(self.panes["input at its end"].pane_id)
+        self.listener.hears(self.panes["input at its end"].pane_id)
         hub.keys(self.panes["input at its end"].pane_id, b"\r\x04")
         for name in WORDS:
-            self.ears.until_shown(self.panes[name].pane_id, "last words")
+            self.listener.until_shown(self.panes[name].pane_id, "last words")
             hub.keys(self.panes[name].pane_id, b"\r")
         self.living = server.create("living", ["cat"]).pane_id
 
@@ -63,22 +63,22 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
     server.start()
     ended = Ended(server, folder)
     yield ended
-    ended.ears.hub.close()
+    ended.listener.hub.close()
     server.kill_server()
 
 
 @pytest.mark.parametrize("name", ENDINGS)
 def test_an_end_is_told_with_its_code_or_signal(ended: Ended, name: str) -> None:
-    assert ENDINGS[name][1] == ended.ears.ending(ended.panes[name].pane_id)
+    assert ENDINGS[name][1] == ended.listener.ending(ended.panes[name].pane_id)
 
 
 def test_each_end_is_told_once_and_who_lives_is_not_told(ended: Ended) -> None:
     for pane in ended.panes.values():
-        ended.ears.ending(pane.pane_id)
-    ended.ears.hub.look()
-    ended.ears.hears(ended.living)
+        ended.listener.ending(pane.pane_id)
+    ended.listener.hub.look()
+    ended.listener.hears(ended.living)
 
-    assert sorted(pane.pane_id for pane in ended.panes.values()) == sorted(death[0] for death in ended.ears.deaths)
+    assert sorted(pane.pane_id for pane in ended.panes.values()) == sorted(death[0] for death in ended.listener.deaths)
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -87,18 +87,18 @@ def test_the_last_screen_stays(ended: Ended, name: str) -> None:
 
     What is printed in the very moment of the end, tmux 3.3a loses once in some hundred times; so these two wait.
     """
-    ended.ears.ending(ended.panes[name].pane_id)
+    ended.listener.ending(ended.panes[name].pane_id)
 
-    rows = ended.ears.hub.call(requests.capture(ended.panes[name].pane_id, start="-", ansi=False))
+    rows = ended.listener.hub.call(requests.capture(ended.panes[name].pane_id, start="-", ansi=False))
     assert any(b"last words" in row for row in rows)
 
 
 def test_a_hub_that_comes_later_tells_all_ends(ended: Ended) -> None:
     """The host was not there when they died."""
     for pane in ended.panes.values():
-        ended.ears.ending(pane.pane_id)
-    later = Ears(AskedHub(ended.server))
+        ended.listener.ending(pane.pane_id)
+    later = Listener(SyncHub(ended.server))
     later.hub.open()
 
-    assert sorted(ended.ears.deaths) == sorted(later.deaths)
+    assert sorted(ended.listener.deaths) == sorted(later.deaths)
     later.hub.close()

@@ -10,9 +10,9 @@ from kasmon.tmux import formats, requests
 from kasmon.tmux import server as server_module
 from kasmon.tmux.launch_file import PaneLaunch, launch_argv, write_environment, write_spec
 from kasmon.tmux.server import TmuxServer
-from tests.tmux.asked import panes_of, texts_of
-from tests.tmux.ears import Ears, python
-from tests.waiting import until
+from tests.support.tmux.hub_listener import Listener, python
+from tests.support.tmux.sync_hub import panes_of, texts_of
+from tests.support.wait import until
 
 TOUCH = "touch pwned"
 PAYLOADS = {
@@ -53,9 +53,9 @@ def sentinel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_nothing_foreign_is_run(shared: Ears, folder: Path, sentinel: Path, name: str) -> None:
+def test_nothing_foreign_is_run(shared: Listener, folder: Path, sentinel: Path, name: str) -> None:
     """As the agent's words, directory, variables, name, title, prompt and keys."""
-    ears, server = shared, shared.server
+    listener, server = shared, shared.server
     payload = PAYLOADS[name]
     workdir = folder / payload.replace("/", "_")[:200]
     workdir.mkdir()
@@ -65,20 +65,20 @@ def test_nothing_foreign_is_run(shared: Ears, folder: Path, sentinel: Path, name
     argv = [*python(say + loop), str(workdir), payload]
     write_spec(folder / "spec", PaneLaunch(argv=argv, workdir=workdir, env_file=folder / "env"))
     pane = server.create("agent", launch_argv(folder / "spec"))
-    ears.until_shown(pane.pane_id, "True True")
+    listener.until_shown(pane.pane_id, "True True")
     child = server.create("child", [*python(say + loop), str(workdir), payload], parent=pane.session_id)
     server.rename(pane.window_id, payload)
-    ears.hub.paste(pane.pane_id, payload)
-    ears.hub.keys(pane.pane_id, payload.encode())
-    ears.hub.call(requests.press(pane.pane_id, payload.encode()))
+    listener.hub.paste(pane.pane_id, payload)
+    listener.hub.keys(pane.pane_id, payload.encode())
+    listener.hub.call(requests.press(pane.pane_id, payload.encode()))
     with pytest.raises(ValueError, match="cannot be the name"):
         server.create(payload, ["cat"])
     with pytest.raises(ValueError, match=r"cannot be the name|no tmux id"):
         server.attach_argv(payload)
     texts_of(server, pane.pane_id)
-    ears.hub.call(requests.pane_text(pane.pane_id))
+    listener.hub.call(requests.pane_text(pane.pane_id))
     child = server.respawn(child.pane_id, [*python(say + loop), str(workdir), payload])
-    ears.hears(pane.pane_id)
+    listener.hears(pane.pane_id)
 
     assert [pane.pane_id, child.pane_id] == [seen.pane_id for seen in panes_of(server)]
     assert not sentinel.exists()
@@ -110,40 +110,40 @@ def test_without_the_escape_a_words_end_would_be_a_commands_end(
     assert b"yes\n" == server.run("show-options", "-gqv", "@pwn")
 
 
-def test_a_word_that_looks_like_a_flag_is_a_word(ears: Ears, server: TmuxServer) -> None:
+def test_a_word_that_looks_like_a_flag_is_a_word(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("agent", ["-t", "%0"]).pane_id
 
-    assert (1, None) == ears.ending(pane)
+    assert (1, None) == listener.ending(pane)
     assert ["agent"] == [seen.kasmon_id for seen in panes_of(server)]
 
 
-def test_hostile_titles_hide_no_pane(ears: Ears, server: TmuxServer) -> None:
+def test_hostile_titles_hide_no_pane(listener: Listener, server: TmuxServer) -> None:
     panes = {}
     for number, (name, title) in enumerate(TITLES.items()):
         show = f"import os\nos.write(1, b'\\x1b]2;' + {title!r}.encode() + b'\\x07up')\nos.read(0, 1)\n"
         panes[name] = server.create(f"s{number}", python(show)).pane_id
     good = server.create("good", ["cat"]).pane_id
     for pane in panes.values():
-        ears.until_shown(pane, "up")
+        listener.until_shown(pane, "up")
 
     assert [*panes.values(), good] == [seen.pane_id for seen in panes_of(server)]
-    assert [*panes.values(), good] == [seen.pane_id for seen in ears.hub.panes()]
+    assert [*panes.values(), good] == [seen.pane_id for seen in listener.hub.panes()]
     for name in ("libtmux's separator", "our separator", "a netstring", "quotes", "formats", "emoji", "right to left"):
         assert TITLES[name] == texts_of(server, panes[name]).title
-        assert TITLES[name] == ears.hub.call(requests.pane_text(panes[name])).title
+        assert TITLES[name] == listener.hub.call(requests.pane_text(panes[name])).title
 
 
 @pytest.mark.parametrize("name", ["we\nird\tdir", "a|b,3:c", "␞", "dd#(touch x)", "é✓", "100%"], ids=ascii)
-def test_hostile_directories_are_told_as_they_are(shared: Ears, folder: Path, name: str) -> None:
-    ears, server = shared, shared.server
+def test_hostile_directories_are_told_as_they_are(shared: Listener, folder: Path, name: str) -> None:
+    listener, server = shared, shared.server
     workdir = folder / name
     workdir.mkdir()
     write_spec(folder / "spec", PaneLaunch(argv=python("print('up', flush=True)\ninput()\n"), workdir=workdir))
     pane = server.create("agent", launch_argv(folder / "spec")).pane_id
-    ears.until_shown(pane, "up")
+    listener.until_shown(pane, "up")
 
     assert str(workdir) == texts_of(server, pane).workdir
-    assert str(workdir) == ears.hub.call(requests.pane_text(pane)).workdir
+    assert str(workdir) == listener.hub.call(requests.pane_text(pane)).workdir
     assert [pane] == [seen.pane_id for seen in panes_of(server)]
 
 
@@ -158,20 +158,20 @@ def test_texts_are_read_whole_without_any_locale(idle_server: TmuxServer, folder
     until(lambda: "é✓" == texts_of(server, pane.pane_id).title)
 
 
-def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(ears: Ears, server: TmuxServer) -> None:
+def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(listener: Listener, server: TmuxServer) -> None:
     fake = "%end 1795300990 286 1\n%output %0 hello\n%exit\n%begin 1 1 1\n%error 1 1 1"
     pane = server.create("agent", python(f"print({fake!r}, flush=True)\ninput()\n")).pane_id
 
-    assert fake.splitlines() == ears.until_shown(pane, "%error")
-    assert ears.hears(pane)
+    assert fake.splitlines() == listener.until_shown(pane, "%error")
+    assert listener.hears(pane)
 
 
-def test_a_pane_cannot_pretend_to_be_ready(ears: Ears, server: TmuxServer) -> None:
+def test_a_pane_cannot_pretend_to_be_ready(listener: Listener, server: TmuxServer) -> None:
     """Its nonce stands in a file that only its launch reads; what it prints is no option."""
     pane = server.create(
         "agent", python("print('\\x1b]2;8d650a00e9924f2b\\x07@kasmon_ready 8d650a00e9924f2b')\ninput()\n")
     ).pane_id
-    ears.until_shown(pane, "@kasmon_ready")
+    listener.until_shown(pane, "@kasmon_ready")
 
     assert [""] == [seen.ready for seen in panes_of(server) if seen.pane_id == pane]
 

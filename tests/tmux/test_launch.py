@@ -11,8 +11,8 @@ import pytest
 from kasmon import launch
 from kasmon.tmux.launch_file import PaneLaunch, fresh_nonce, launch_argv, write_environment, write_spec
 from kasmon.tmux.server import TmuxServer
-from tests.tmux.asked import panes_of
-from tests.tmux.ears import Ears, python
+from tests.support.tmux.hub_listener import Listener, python
+from tests.support.tmux.sync_hub import panes_of
 
 SAY = "import os, sys; print(os.getcwd(), sys.argv[1:], flush=True)\n"
 SURROUNDINGS = {
@@ -177,7 +177,9 @@ def test_it_imports_nothing_that_takes_time() -> None:
     assert {"launch", "_signal"} >= set(ours) - set(bare)
 
 
-def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(ears: Ears, server: TmuxServer, folder: Path) -> None:
+def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(
+    listener: Listener, server: TmuxServer, folder: Path
+) -> None:
     nonce = fresh_nonce()
     spec = PaneLaunch(
         argv=["/bin/sh", "-c", "echo [$TMUX$TMUX_PANE] $TERM; cat"],
@@ -189,8 +191,8 @@ def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(ears: Ears, serve
     write_spec(folder / "spec", spec)
     pane = server.create("agent", launch_argv(folder / "spec")).pane_id
 
-    ears.until(lambda: nonce in [seen.ready for seen in panes_of(server) if seen.pane_id == pane])
-    ears.until_shown(pane, "[] tmux-256color")
+    listener.until(lambda: nonce in [seen.ready for seen in panes_of(server) if seen.pane_id == pane])
+    listener.until_shown(pane, "[] tmux-256color")
 
 
 def test_a_server_that_cannot_be_told_costs_the_agent_nothing(folder: Path) -> None:

@@ -19,9 +19,9 @@ from kasmon.tmux.formats import PaneFacts
 from kasmon.tmux.process_identity import identify
 from kasmon.tmux.requests import PaneRow, PaneScreen, TmuxRequest
 from kasmon.tmux.server import TmuxServer
-from tests.tmux.asked import end_window, panes_of, texts_of
-from tests.tmux.ears import Ears, Kept, python, recorder
-from tests.waiting import until
+from tests.support.tmux.hub_listener import Kept, Listener, python, recorder
+from tests.support.tmux.sync_hub import end_window, panes_of, texts_of
+from tests.support.wait import until
 
 
 def facts(server: TmuxServer, pane: str) -> PaneFacts:
@@ -44,15 +44,15 @@ def test_a_name_is_taken_once(server: TmuxServer) -> None:
         server.create("twice", ["cat"])
 
 
-def test_many_sessions_are_made_at_once(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_many_sessions_are_made_at_once(shared: Listener) -> None:
+    listener, server = shared, shared.server
     with ThreadPoolExecutor(8) as pool:
         panes = list(pool.map(lambda number: server.create(f"s{number}", ["cat"]), range(24)))
 
-    assert {pane.pane_id for pane in panes} == {pane.pane_id for pane in ears.hub.panes()}
+    assert {pane.pane_id for pane in panes} == {pane.pane_id for pane in listener.hub.panes()}
     for pane in panes:
-        ears.hub.keys(pane.pane_id, b"heard\r")
-    ears.until(lambda: all(b"heard" in ears.said[pane.pane_id] for pane in panes))
+        listener.hub.keys(pane.pane_id, b"heard\r")
+    listener.until(lambda: all(b"heard" in listener.said[pane.pane_id] for pane in panes))
 
 
 def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: TmuxServer) -> None:
@@ -66,15 +66,15 @@ def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: 
     assert ["parent", "child"] == [pane.kasmon_id for pane in panes_of(server)]
 
 
-def test_ending_a_parents_window_leaves_the_child(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_ending_a_parents_window_leaves_the_child(shared: Listener) -> None:
+    listener, server = shared, shared.server
     parent = server.create("parent", ["cat"])
     child = server.create("child", ["cat"], parent=parent.session_id)
-    ears.hears(parent.pane_id)
+    listener.hears(parent.pane_id)
     end_window(server, parent.window_id)
 
-    ears.until(lambda: [parent.pane_id] == ears.closed)
-    assert ["child"] == [pane.kasmon_id for pane in ears.hub.panes()]
+    listener.until(lambda: [parent.pane_id] == listener.closed)
+    assert ["child"] == [pane.kasmon_id for pane in listener.hub.panes()]
     assert not facts(server, child.pane_id).is_dead
 
 
@@ -85,24 +85,24 @@ def test_a_parent_that_is_gone_has_no_children(server: TmuxServer) -> None:
         server.create("child", ["cat"], parent="$77")
 
 
-def test_a_pane_is_ended_wherever_it_is_linked(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_a_pane_is_ended_wherever_it_is_linked(shared: Listener) -> None:
+    listener, server = shared, shared.server
     pane = server.create("agent", ["cat"])
-    ears.hears(pane.pane_id)
-    ears.hub.kill_window(pane.window_id)
+    listener.hears(pane.pane_id)
+    listener.hub.kill_window(pane.window_id)
 
-    ears.until(lambda: [pane.pane_id] == ears.closed)
+    listener.until(lambda: [pane.pane_id] == listener.closed)
     until(lambda: identify(pane.pid) is None)
 
 
-def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Ears, folder: Path) -> None:
-    ears, server = shared, shared.server
+def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Listener, folder: Path) -> None:
+    listener, server = shared, shared.server
     coloured, modes = b"\033[1;31mred\033[0m  end\r\n", b"\033[?1h\033=\033[?1002h\033[?1006h\033[?25l"
     pane = server.create("agent", recorder(folder / "got", coloured + modes), size=(20, 3)).pane_id
-    ears.until_shown(pane, "ready")
+    listener.until_shown(pane, "ready")
     kept = Kept()
-    ears.hub.submit(requests.screen(pane), kept.append)
-    ears.until(lambda: kept)
+    listener.hub.submit(requests.screen(pane), kept.append)
+    listener.until(lambda: kept)
 
     screen = kept.answer
     assert isinstance(screen, PaneScreen)
@@ -118,45 +118,45 @@ def test_the_screen_comes_with_its_colours_cursor_and_modes(shared: Ears, folder
     assert not seen.alternate
 
 
-def test_a_row_alone_comes_with_the_cursor(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_a_row_alone_comes_with_the_cursor(shared: Listener) -> None:
+    listener, server = shared, shared.server
     pane = server.create("agent", python("import os\nos.write(1, b'one\\ntwo')\nos.read(0, 1)\n")).pane_id
-    ears.until_shown(pane, "two")
+    listener.until_shown(pane, "two")
     kept = Kept()
-    ears.hub.submit(requests.row(pane, 1), kept.append)
-    ears.until(lambda: kept)
+    listener.hub.submit(requests.row(pane, 1), kept.append)
+    listener.until(lambda: kept)
 
     row = kept.answer
     assert isinstance(row, PaneRow)
     assert (1, b"two", 3, 1) == (row.y, row.row, row.facts.cursor_x, row.facts.cursor_y)
 
 
-def test_the_alternate_screen_is_told(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_the_alternate_screen_is_told(shared: Listener) -> None:
+    listener, server = shared, shared.server
     pane = server.create("agent", python("import os\nos.write(1, b'\\033[?1049hfull')\nos.read(0, 1)\n")).pane_id
-    ears.until_shown(pane, "full")
+    listener.until_shown(pane, "full")
     kept = Kept()
-    ears.hub.cursor(pane, kept.append)
-    ears.until(lambda: kept)
+    listener.hub.cursor(pane, kept.append)
+    listener.until(lambda: kept)
 
     assert getattr(kept.answer, "alternate", None) is True
 
 
-def test_history_and_wrapped_lines_can_be_had(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_history_and_wrapped_lines_can_be_had(shared: Listener) -> None:
+    listener, server = shared, shared.server
     lines = "import os\nos.write(1, b''.join(b'line%d\\n' % n for n in range(100)) + b'w' * 30)\nos.read(0, 1)\n"
     pane = server.create("agent", python(lines), size=(20, 5)).pane_id
-    ears.until_shown(pane, "wwww")
+    listener.until_shown(pane, "wwww")
 
-    everything = ears.hub.call(requests.capture(pane, start="-", ansi=False, join=True))
+    everything = listener.hub.call(requests.capture(pane, start="-", ansi=False, join=True))
     assert [b"line0", b"line1"] == everything[:2]
     assert b"w" * 30 == [row for row in everything if row][-1]
-    assert 2 + 5 == len(ears.hub.call(requests.capture(pane, start=-2)))
+    assert 2 + 5 == len(listener.hub.call(requests.capture(pane, start=-2)))
 
 
-def test_every_byte_of_a_key_arrives(shared: Ears, folder: Path) -> None:
+def test_every_byte_of_a_key_arrives(shared: Listener, folder: Path) -> None:
     """Alt, function keys, UTF-8, NUL, high bytes, and what tmux would read as commands."""
-    ears, server = shared, shared.server
+    listener, server = shared, shared.server
     typed = (
         bytes(range(256))
         + "é✓🙂".encode()
@@ -164,25 +164,25 @@ def test_every_byte_of_a_key_arrives(shared: Ears, folder: Path) -> None:
         + bytes(range(256)) * 2
     )
     pane = server.create("agent", recorder(folder / "got")).pane_id
-    ears.until_shown(pane, "ready")
-    ears.hub.keys(pane, typed)
+    listener.until_shown(pane, "ready")
+    listener.hub.keys(pane, typed)
 
-    ears.until(lambda: len(typed) == (folder / "got").stat().st_size)
+    listener.until(lambda: len(typed) == (folder / "got").stat().st_size)
     assert typed == (folder / "got").read_bytes()
 
 
-def test_a_key_press_is_refused_by_a_dead_pane(ears: Ears, server: TmuxServer) -> None:
+def test_a_key_press_is_refused_by_a_dead_pane(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("agent", ["true"]).pane_id
-    ears.ending(pane)
+    listener.ending(pane)
     kept = Kept()
-    ears.hub.press(pane, b"\r", kept.append)
-    ears.until(lambda: kept)
+    listener.hub.press(pane, b"\r", kept.append)
+    listener.until(lambda: kept)
 
     assert "pane-dead" == kept.error.code
 
 
-def test_a_pane_that_is_not_there_is_an_error_in_every_answer(shared: Ears) -> None:
-    ears = shared
+def test_a_pane_that_is_not_there_is_an_error_in_every_answer(shared: Listener) -> None:
+    listener = shared
     asked: list[TmuxRequest[Any]] = [
         requests.capture("%9999"),
         requests.screen("%9999"),
@@ -191,16 +191,16 @@ def test_a_pane_that_is_not_there_is_an_error_in_every_answer(shared: Ears) -> N
     ]
     for missing in asked:
         with pytest.raises(TmuxCommandError, match="can't find pane"):
-            ears.hub.call(missing)
+            listener.hub.call(missing)
     with pytest.raises(TmuxCommandError, match="no pane %9999"):
-        ears.hub.call(requests.screen_facts("%9999"))
+        listener.hub.call(requests.screen_facts("%9999"))
 
 
-def test_a_size_given_is_a_size_kept_until_somebody_looks(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_a_size_given_is_a_size_kept_until_somebody_looks(shared: Listener) -> None:
+    listener, server = shared, shared.server
     pane = server.create("agent", ["cat"])
-    ears.hub.resize(pane.window_id, 77, 22)
-    ears.until(lambda: (77, 22) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height))
+    listener.hub.resize(pane.window_id, 77, 22)
+    listener.until(lambda: (77, 22) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height))
     assert b"" == server.run("show-options", "-wv", "-t", pane.window_id, "window-size")
     server.resize(pane.window_id, 88, 23)
 
@@ -230,19 +230,19 @@ class Terminal:
         return text in self.shown
 
 
-def test_a_person_can_attach_type_and_leave_with_one_key(ears: Ears, server: TmuxServer) -> None:
+def test_a_person_can_attach_type_and_leave_with_one_key(listener: Listener, server: TmuxServer) -> None:
     """The window follows the terminal that looks at it, and our hub's client does not hold it back."""
     pane = server.create("agent", ["cat"])
-    ears.hears(pane.pane_id)
+    listener.hears(pane.pane_id)
     terminal = Terminal(server.attach_argv("agent"), 100, 30)
     try:
-        ears.until(lambda: terminal.shows(b"\x1b[") and facts(server, pane.pane_id).attached == 1)
+        listener.until(lambda: terminal.shows(b"\x1b[") and facts(server, pane.pane_id).attached == 1)
         assert (100, 30) == (facts(server, pane.pane_id).width, facts(server, pane.pane_id).height)
         os.write(terminal.master, b"hello there\r")
-        ears.until(lambda: terminal.shows(b"hello there"))
-        ears.until(lambda: b"hello there" in ears.said[pane.pane_id])
+        listener.until(lambda: terminal.shows(b"hello there"))
+        listener.until(lambda: b"hello there" in listener.said[pane.pane_id])
         os.write(terminal.master, b"\x1d")
-        ears.until(lambda: terminal.shows(b"detached") and terminal.process.poll() is not None)
+        listener.until(lambda: terminal.shows(b"detached") and terminal.process.poll() is not None)
     finally:
         terminal.process.kill()
         terminal.process.wait()
@@ -263,17 +263,17 @@ def test_attaching_to_a_child_shows_the_child(server: TmuxServer) -> None:
         os.close(terminal.master)
 
 
-def test_a_pane_can_be_started_anew(ears: Ears, server: TmuxServer) -> None:
+def test_a_pane_can_be_started_anew(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("agent", ["false"])
-    assert (1, None) == ears.ending(pane.pane_id)
+    assert (1, None) == listener.ending(pane.pane_id)
     again = server.respawn(pane.pane_id, ["cat"])
 
     assert (pane.session_id, pane.window_id) == (again.session_id, again.window_id)
     assert pane.pid != again.pid
     assert [again.pane_id] == [seen.pane_id for seen in panes_of(server)]
     assert [("agent", 120, 40)] == [(seen.kasmon_id, seen.width, seen.height) for seen in panes_of(server)]
-    ears.hub.keys(again.pane_id, b"alive\r")
-    ears.until(lambda: b"alive" in ears.said[again.pane_id])
+    listener.hub.keys(again.pane_id, b"alive\r")
+    listener.until(lambda: b"alive" in listener.said[again.pane_id])
 
 
 def test_a_pane_too_small_to_be_two_is_started_anew_too(server: TmuxServer) -> None:
@@ -313,12 +313,12 @@ def test_a_name_is_shown_to_whoever_attaches(server: TmuxServer) -> None:
     assert "agent" == facts(server, pane.pane_id).kasmon_id
 
 
-def test_a_program_can_write_its_title_but_not_its_name(shared: Ears) -> None:
-    ears, server = shared, shared.server
+def test_a_program_can_write_its_title_but_not_its_name(shared: Listener) -> None:
+    listener, server = shared, shared.server
     pane = server.create(
         "agent", python("import os\nos.write(1, b'\\033]2;my title\\007\\033kmy name\\033\\\\done')\nos.read(0, 1)\n")
     )
-    ears.until_shown(pane.pane_id, "done")
+    listener.until_shown(pane.pane_id, "done")
 
-    assert "my title" == ears.hub.call(requests.pane_text(pane.pane_id)).title
+    assert "my title" == listener.hub.call(requests.pane_text(pane.pane_id)).title
     assert b"agent\n" == server.run("display-message", "-p", "-t", pane.window_id, "#{window_name}")

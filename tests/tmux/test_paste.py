@@ -11,9 +11,9 @@ from kasmon.sanitize import outgoing
 from kasmon.tmux import requests
 from kasmon.tmux.server import TmuxServer
 from kasmon.tmux.server_config import parse
-from tests.tmux.asked import panes_of
-from tests.tmux.ears import Ears, Kept, recorder
-from tests.waiting import until
+from tests.support.tmux.hub_listener import Kept, Listener, recorder
+from tests.support.tmux.sync_hub import panes_of
+from tests.support.wait import until
 
 BRACKETS = b"\x1b[?2004h"
 START, END = b"\x1b[200~", b"\x1b[201~"
@@ -36,14 +36,14 @@ HOSTILE = [
 class Recorded:
     """A pane that keeps what it is given, between brackets."""
 
-    def __init__(self, ears: Ears, server: TmuxServer, file: Path) -> None:
-        self.ears, self.file = ears, file
+    def __init__(self, listener: Listener, server: TmuxServer, file: Path) -> None:
+        self.listener, self.file = listener, file
         self.pane = server.create("recorder", recorder(file, BRACKETS)).pane_id
-        ears.until_shown(self.pane, "ready")
+        listener.until_shown(self.pane, "ready")
 
     def paste(self, text: str) -> bytes:
         before = self.file.stat().st_size
-        self.ears.hub.paste(self.pane, text)
+        self.listener.hub.paste(self.pane, text)
 
         def arrived() -> bytes:
             got = self.file.read_bytes()[before:]
@@ -53,13 +53,13 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded(shared: Ears, folder: Path) -> Recorded:
+def recorded(shared: Listener, folder: Path) -> Recorded:
     return Recorded(shared, shared.server, folder / "got")
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
 def test_hostile_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Recorded, text: str) -> None:
-    server = recorded.ears.server
+    server = recorded.listener.server
     before = server.run("show-options", "-g") + server.run("show-options", "-s")
 
     assert START + outgoing(text).encode() + END == recorded.paste(text)
@@ -75,52 +75,54 @@ def test_any_text_arrives_cleaned_between_one_pair_of_brackets(recorded: Recorde
     assert START + outgoing(text).encode() + END == recorded.paste(text)
 
 
-def test_a_program_that_did_not_ask_gets_no_brackets(shared: Ears, folder: Path) -> None:
-    ears = shared
-    pane = ears.server.create("plain", recorder(folder / "got")).pane_id
-    ears.until_shown(pane, "ready")
-    ears.hub.paste(pane, "two\nlines")
+def test_a_program_that_did_not_ask_gets_no_brackets(shared: Listener, folder: Path) -> None:
+    listener = shared
+    pane = listener.server.create("plain", recorder(folder / "got")).pane_id
+    listener.until_shown(pane, "ready")
+    listener.hub.paste(pane, "two\nlines")
 
     until(lambda: b"two\nlines" == (folder / "got").read_bytes())
 
 
-def test_a_dead_pane_takes_nothing_and_the_server_lives(ears: Ears, server: TmuxServer) -> None:
+def test_a_dead_pane_takes_nothing_and_the_server_lives(listener: Listener, server: TmuxServer) -> None:
     """tmux 3.3a dies when something is pasted into a dead pane, and every agent with it."""
     bystander = server.create("bystander", ["cat"])
     dead = server.create("dead", ["true"]).pane_id
-    ears.ending(dead)
+    listener.ending(dead)
 
     with pytest.raises(PaneDeadError, match=dead):
-        ears.hub.paste(dead, "hello")
+        listener.hub.paste(dead, "hello")
     assert [False, True] == [pane.is_dead for pane in panes_of(server)]
     assert bystander.pid == panes_of(server)[0].pid
     assert b"" == server.run("list-buffers")
 
 
-def test_without_the_guard_the_server_dies(ears: Ears, server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_guard_the_server_dies(
+    listener: Listener, server: TmuxServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So the test above can see the hole."""
     if parse(server.version()) >= (3, 4):
         pytest.skip("tmux 3.4 and later survive it")
     dead = server.create("dead", ["true"]).pane_id
-    ears.ending(dead)
+    listener.ending(dead)
     monkeypatch.setattr(requests, "GUARD", "0")
 
     with pytest.raises(TmuxServerGoneError):
-        ears.hub.paste(dead, "hello")
+        listener.hub.paste(dead, "hello")
     assert server.process() is None
-    assert 1 == ears.gone
+    assert 1 == listener.gone
 
 
 @pytest.mark.parametrize(("mode", "why"), [("copy-mode", "copy mode"), ("select-pane -d", "input is off")])
 def test_a_pane_that_takes_no_input_now_refuses(recorded: Recorded, mode: str, why: str) -> None:
     """What is pasted or typed would be lost, or be a command to tmux's copy mode."""
-    ears, server = recorded.ears, recorded.ears.server
+    listener, server = recorded.listener, recorded.listener.server
     server.run(*mode.split(), "-t", recorded.pane)
     kept = Kept()
-    ears.hub.press(recorded.pane, b"q", kept.append)
+    listener.hub.press(recorded.pane, b"q", kept.append)
 
     with pytest.raises(PasteRefusedError, match=why):
-        ears.hub.paste(recorded.pane, "hello")
+        listener.hub.paste(recorded.pane, "hello")
     assert isinstance(kept.error, PasteRefusedError)
     assert b"" == recorded.file.read_bytes()
     assert b"" == server.run("list-buffers")
@@ -130,34 +132,34 @@ def test_a_pane_that_takes_no_input_now_refuses(recorded: Recorded, mode: str, w
 def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
     recorded: Recorded, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ears, server = recorded.ears, recorded.ears.server
+    listener, server = recorded.listener, recorded.listener.server
     server.run(*mode.split(), "-t", recorded.pane)
     monkeypatch.setattr(requests, "GUARD", "0")
-    ears.hub.paste(recorded.pane, "hello")
+    listener.hub.paste(recorded.pane, "hello")
 
-    assert not any("hello" in row for row in ears.rows(recorded.pane))
+    assert not any("hello" in row for row in listener.rows(recorded.pane))
 
 
-def test_a_pane_that_is_not_there_takes_nothing(shared: Ears) -> None:
+def test_a_pane_that_is_not_there_takes_nothing(shared: Listener) -> None:
     with pytest.raises(TmuxCommandError, match="can't find pane"):
         shared.hub.paste("%9999", "hello")
     shared.until(lambda: b"" == shared.server.run("list-buffers"))
 
 
 def test_a_text_of_which_nothing_is_left_is_not_sent(recorded: Recorded) -> None:
-    recorded.ears.hub.paste(recorded.pane, "\x07\x1b[31m")
+    recorded.listener.hub.paste(recorded.pane, "\x07\x1b[31m")
     with pytest.raises(ValueError, match="nothing to paste"):
-        recorded.ears.server.load(b"")
+        recorded.listener.server.load(b"")
 
     assert START + b"next" + END == recorded.paste("next")
 
 
 def test_a_paste_can_be_done_without_waiting(recorded: Recorded) -> None:
     """Bytes given to `load` are not cleaned: a person's own paste in focus may hold an escape."""
-    ears, server = recorded.ears, recorded.ears.server
+    listener, server = recorded.listener, recorded.listener.server
     kept = Kept()
-    ears.hub.paste_buffer(recorded.pane, server.load(b"raw \x1b byte"), kept.append)
-    ears.until(lambda: kept)
+    listener.hub.paste_buffer(recorded.pane, server.load(b"raw \x1b byte"), kept.append)
+    listener.until(lambda: kept)
 
     assert kept.answer is None
     until(lambda: START + b"raw \x1b byte" + END == recorded.file.read_bytes())

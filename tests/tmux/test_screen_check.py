@@ -10,7 +10,7 @@ import pytest
 from kasmon.tmux.quoting import word
 from kasmon.tmux.screen_check import LONGEST, MOST, changed
 from kasmon.tmux.server import TmuxServer
-from tests.waiting import until
+from tests.support.wait import until
 
 SIZE = (100, 30)
 ROWS = [

@@ -16,9 +16,9 @@ from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.process_identity import signal as send_signal
 from kasmon.tmux.server import TmuxServer
 from kasmon.tmux.server_config import configuration, parse
-from tests.tmux.asked import end_window, panes_of
-from tests.tmux.ears import Ears
-from tests.waiting import until
+from tests.support.tmux.hub_listener import Listener
+from tests.support.tmux.sync_hub import end_window, panes_of
+from tests.support.wait import until
 
 
 def fake_tmux(folder: Path, says: str) -> str:
@@ -248,9 +248,9 @@ def test_the_server_outlives_its_sessions(server: TmuxServer) -> None:
     assert server.process() is not None
 
 
-def test_the_server_outlives_the_hub(ears: Ears, server: TmuxServer) -> None:
+def test_the_server_outlives_the_hub(listener: Listener, server: TmuxServer) -> None:
     server.create("kept", ["cat"])
-    ears.hub.close()
+    listener.hub.close()
 
     assert ["kept"] == [pane.kasmon_id for pane in panes_of(server)]
     assert HUB in server.run("list-sessions", "-F", "#{session_name}").decode()

@@ -10,18 +10,18 @@ from kasmon.errors import UnableError
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import RenameDialog
 from kasmon.tui.diff_screen import DiffScreen
-from tests.fleets import fleet, working
 from tests.model.transcript.test_file_changes import DIFF
 from tests.safety.test_markup import WORST
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import fleet, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 
 @asynccontextmanager
 async def shown(diff: str = DIFF, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(working("api")))
-    cast(StillWorld, app.gateway).diffs = {"api": diff}
+    cast(FakeGateway, app.gateway).diffs = {"api": diff}
     async with app.run_test(size=size) as pilot:
         await settled(pilot)
         await pilot.press("D")
@@ -78,7 +78,9 @@ async def test_escape_leads_back_to_the_list() -> None:
 
 async def test_a_session_in_no_repository_says_so() -> None:
     app = kasmon(fleet(working("api")))
-    cast(StillWorld, app.gateway).refusing = UnableError("'/x' is not in a git repository, so its changes are unknown.")
+    cast(FakeGateway, app.gateway).refusing = UnableError(
+        "'/x' is not in a git repository, so its changes are unknown."
+    )
     async with app.run_test(size=(120, 30), notifications=True) as pilot:
         await settled(pilot)
         await pilot.press("D")
@@ -98,7 +100,7 @@ async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
 async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhile() -> None:
     """The keys for that would be its keys."""
     app = kasmon(fleet(working("api")))
-    gateway = cast(StillWorld, app.gateway)
+    gateway = cast(FakeGateway, app.gateway)
     gateway.diffs = {"api": DIFF}
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(pilot)

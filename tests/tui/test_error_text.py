@@ -4,10 +4,10 @@ import pytest
 
 from kasmon.errors import NotFoundError, SessionEndedError
 from kasmon.tui.error_text import sentence, what_failed
-from tests.fleets import fleet, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import fleet, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_what_to_do_next_is_a_line_of_its_own() -> None:
 
 async def test_a_refused_wish_is_told_so() -> None:
     app = kasmon(fleet(working("api", abilities=("interrupts",))))
-    assert isinstance(app.gateway, StillWorld)
+    assert isinstance(app.gateway, FakeGateway)
     app.gateway.refusing = SessionEndedError("api")
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)

@@ -21,9 +21,9 @@ from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
-from tests.fleets import NOW, asking, command, fleet, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import text_of
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import NOW, asking, command, fleet, working
+from tests.support.tui.fake_gateway import text_of
 
 THUMB = dict.fromkeys(map(ord, "▁▂▃▄▅▆▇█"), " ")
 """Where the thumb of a scrollbar ends, in an eighth of a row, is told a picture later."""

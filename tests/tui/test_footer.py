@@ -7,9 +7,9 @@ from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from tests.fleets import crew, ended, fleet, idle, session, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import text_of
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import crew, ended, fleet, idle, session, working
+from tests.support.tui.fake_gateway import text_of
 
 TWO = fleet(idle("readme"), working("docs", mode=Mode.TMUX))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tests.syntax import modules, nodes
+from tests.support.syntax_trees import modules, nodes
 
 Arrows = Mapping[str, set[str]]
 

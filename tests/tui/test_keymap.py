@@ -15,9 +15,9 @@ from kasmon.tui.keymap import ACTIONS, KeyMap, chosen
 from kasmon.tui.terminal.key_encoding import LEAVING, leave_key
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
-from tests.fleets import crew
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import text_of
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import crew
+from tests.support.tui.fake_gateway import text_of
 
 LOOK = ThemeStyles(shipped(DEFAULT))
 

@@ -10,11 +10,11 @@ from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.gateway.theme_library import shipped_names
-from tests.fleets import StillClock, asking, fleet, idle, working
-from tests.sandboxed import machine, machines
-from tests.scenes import NO_AGENT, kasmon, parser
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import NO_AGENT, kasmon, parser
+from tests.support.sample_fleet import StillClock, asking, fleet, idle, working
+from tests.support.sample_sandboxes import machine, machines
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 LEAST = (40, 10)
 CHANGE = "diff --git a/lex.py b/lex.py\n--- a/lex.py\n+++ b/lex.py\n@@ -1,1 +1,1 @@\n-a\n+b\n"
@@ -143,7 +143,7 @@ async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_bac
     keys: tuple[str, ...], mode: Mode, foot: str
 ) -> None:
     app = kasmon(fleet(working("docs", mode=mode)), panes={"docs": ("make html",)})
-    cast(StillWorld, app.gateway).diffs = {"docs": CHANGE}
+    cast(FakeGateway, app.gateway).diffs = {"docs": CHANGE}
     async with app.run_test(size=LEAST) as pilot:
         await settled(pilot)
         await pilot.press(*keys)
@@ -162,7 +162,7 @@ async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> Non
 
 async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
     app = kasmon(fleet())
-    cast(StillWorld, app.gateway).offered = NO_AGENT
+    cast(FakeGateway, app.gateway).offered = NO_AGENT
     async with app.run_test(size=LEAST) as pilot:
         await settled(pilot)
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.pictures import FRAME_S, PICTURES, TOUR, draw, stored
-from tests.scenes import SCENES
+from tests.support.dashboard_scenes import SCENES
+from tests.support.screenshots import FRAME_S, PICTURES, TOUR, draw, stored
 
 
 @pytest.mark.parametrize("name", SCENES)

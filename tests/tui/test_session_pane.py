@@ -16,11 +16,11 @@ from kasmon.tui.preview import Preview
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
-from tests.fleets import NOW, ended, fleet, idle, session, working
-from tests.scenes import kasmon, settled
-from tests.talks import MAKE, long_talk, talk
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import NOW, ended, fleet, idle, session, working
+from tests.support.sample_transcripts import MAKE, long_talk, talk
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 README = SessionId("readme")
 TALK = {"readme": talk()}
@@ -30,8 +30,8 @@ def app_of(pilot: Pilot[None]) -> Kasmon:
     return cast(Kasmon, pilot.app)
 
 
-def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, app_of(pilot).gateway)
+def world_of(pilot: Pilot[None]) -> FakeGateway:
+    return cast(FakeGateway, app_of(pilot).gateway)
 
 
 async def told(pilot: Pilot[None], session: str = "readme") -> None:
@@ -284,7 +284,7 @@ async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
 
 async def test_without_tmux_the_preview_says_what_is_missing() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
-    cast(StillWorld, app.gateway).has_tmux = False
+    cast(FakeGateway, app.gateway).has_tmux = False
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
 

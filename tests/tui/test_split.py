@@ -12,10 +12,10 @@ from kasmon.paths import places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings, KeepSplit, Split, UserCommand
-from tests.fleets import fleet, idle, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import fleet, idle, working
+from tests.support.tui.fake_gateway import FakeGateway
+from tests.support.wait import auntil
 
 WIDE, LOW = (160, 45), (100, 40)
 
@@ -40,7 +40,7 @@ def divider(app: Kasmon) -> tuple[int, int]:
 
 
 def wished(app: Kasmon) -> list[UserCommand]:
-    return [each for each in cast(StillWorld, app.gateway).wished if isinstance(each, KeepSplit)]
+    return [each for each in cast(FakeGateway, app.gateway).wished if isinstance(each, KeepSplit)]
 
 
 async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() -> None:
@@ -119,8 +119,8 @@ async def test_without_a_preview_the_list_has_the_whole_width() -> None:
 async def test_the_settings_apply_that_come_once_the_dashboard_is_open() -> None:
     """A real kasmon reads them after the first picture."""
     app = shown()
-    cast(StillWorld, app.gateway).kept.get_nowait()
-    cast(StillWorld, app.gateway).kept.put_nowait(DashboardSettings(preview=False, split=Split(width=40)))
+    cast(FakeGateway, app.gateway).kept.get_nowait()
+    cast(FakeGateway, app.gateway).kept.put_nowait(DashboardSettings(preview=False, split=Split(width=40)))
     async with app.run_test(size=WIDE) as pilot:
         await auntil(lambda: 160 == app.main_view.side.region.width, what="a list without a preview")
         await pilot.press("space")

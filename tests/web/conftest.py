@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.safety.dash import KASMON, Home
-from tests.web.chromium import Chromium
+from tests.support.tui.dashboard import KASMON, Home
+from tests.support.web.chromium import Chromium
 
 EVIL = "evil.example"
 """A name that a hostile name server leads to this machine."""

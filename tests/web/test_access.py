@@ -9,7 +9,7 @@ import pytest
 from kasmon.errors import UsageError
 from kasmon.web import access as gates
 from kasmon.web.access import AccessGuard, AccessRequest, loopback
-from tests.web.served import UPGRADE, Served
+from tests.support.web.web_server import UPGRADE, Served
 
 EVIL = "http://evil.example"
 

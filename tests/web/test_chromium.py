@@ -15,11 +15,11 @@ import pytest
 from kasmon.model.commands import Mode
 from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import Decision
-from tests.safety.dash import Home
-from tests.waiting import until
-from tests.web.chromium import Chromium, Page
+from tests.support.tui.dashboard import Home
+from tests.support.wait import until
+from tests.support.web.chromium import Chromium, Page
+from tests.support.web.web_server import Served
 from tests.web.conftest import EVIL, Web
-from tests.web.served import Served
 
 pytestmark = pytest.mark.web
 

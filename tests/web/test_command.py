@@ -14,16 +14,16 @@ import pytest
 
 from kasmon.cli import web as browsing
 from kasmon.errors import UnavailableError, UsageError
-from tests.cli.line import KASMON, Line
-from tests.tui.ptys import OnTerminal
-from tests.waiting import until
+from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.tui.pty_program import OnTerminal
+from tests.support.wait import until
 
 LINK = re.compile(rb"http://127\.0\.0\.1:\d+/\S+/\?t=[\w-]{43}")
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
-    line = Line()
+def line() -> Iterator[Cli]:
+    line = Cli()
     yield line
     line.close()
 
@@ -37,7 +37,7 @@ def status(link: str) -> int:
     return got
 
 
-def test_it_prints_a_link_and_another_for_each_enter_until_ctrl_c(line: Line) -> None:
+def test_it_prints_a_link_and_another_for_each_enter_until_ctrl_c(line: Cli) -> None:
     """The link before leads nowhere then. Nothing of this kasmon was made: no dashboard was opened."""
 
     def links() -> list[str]:
@@ -57,7 +57,7 @@ def test_it_prints_a_link_and_another_for_each_enter_until_ctrl_c(line: Line) ->
     assert ["c", "r", "s"] == sorted(path.name for path in line.home.rglob("*") if path.name != ".cache")
 
 
-def test_for_programs_the_link_is_in_an_object_and_a_signal_ends_it(line: Line) -> None:
+def test_for_programs_the_link_is_in_an_object_and_a_signal_ends_it(line: Cli) -> None:
     argv = [*KASMON, "web", "--json"]
     with subprocess.Popen(
         argv, env=line.environment, cwd=line.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE

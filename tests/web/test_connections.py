@@ -19,10 +19,10 @@ import psutil
 import pytest
 
 from kasmon.web import connections, server
-from tests.cli.line import KASMON, Line
-from tests.tui.ptys import OnTerminal
-from tests.waiting import auntil, until
-from tests.web.served import UPGRADE, Served
+from tests.support.cli.cli_runner import KASMON, Cli
+from tests.support.tui.pty_program import OnTerminal
+from tests.support.wait import auntil, until
+from tests.support.web.web_server import UPGRADE, Served
 from tests.web.test_command import LINK, status
 from tests.web.test_dashboard_session import ECHO, page, served
 
@@ -198,7 +198,7 @@ def take_all_handles(web: "subprocess.Popen[bytes]") -> list[socket.socket]:
     return lines
 
 
-def test_without_file_handles_it_says_so_in_a_line_and_goes_on(line: Line) -> None:
+def test_without_file_handles_it_says_so_in_a_line_and_goes_on(line: Cli) -> None:
     """Python's own way is a traceback for each of 128 tries, each second."""
     argv = [sys.executable, "-P", "-c", FEW_HANDLES]
     with subprocess.Popen(argv, env=line.environment, cwd=line.home, stdout=-1, stderr=-1) as web:
@@ -219,7 +219,7 @@ def test_without_file_handles_it_says_so_in_a_line_and_goes_on(line: Line) -> No
     assert len(said) < 2000
 
 
-def test_a_standard_error_that_nobody_reads_stops_neither_the_server_nor_its_end(line: Line) -> None:
+def test_a_standard_error_that_nobody_reads_stops_neither_the_server_nor_its_end(line: Cli) -> None:
     """A full pipe: what is logged waits in it for ever."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -255,8 +255,8 @@ def psutil_port(pid: int) -> int:
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
-    line = Line()
+def line() -> Iterator[Cli]:
+    line = Cli()
     yield line
     line.close()
 
@@ -276,7 +276,7 @@ def has_input(web: OnTerminal) -> bool:
     return bool(int.from_bytes(fcntl.ioctl(web.terminal, termios.FIONREAD, bytes(4)), sys.byteorder))
 
 
-def test_a_terminal_that_stands_still_does_not_stop_the_dashboards(line: Line) -> None:
+def test_a_terminal_that_stands_still_does_not_stop_the_dashboards(line: Cli) -> None:
     """As after Ctrl+S. Enough links are asked for to fill it; the page is served all the same."""
     with OnTerminal([*KASMON, "web"], line.home, environment=line.environment) as web:
         [link] = until(lambda: LINK.findall(web.seen))
@@ -355,7 +355,7 @@ async def test_a_log_out_of_all_ends_every_dashboard() -> None:
         await auntil(lambda: not view.dashboards)
 
 
-def test_r_and_enter_logs_out_all_that_came_before(line: Line) -> None:
+def test_r_and_enter_logs_out_all_that_came_before(line: Cli) -> None:
     def links() -> list[str]:
         return [each.decode() for each in LINK.findall(web.seen)]
 

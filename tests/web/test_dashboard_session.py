@@ -14,7 +14,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 from kasmon.web import dashboard_session, server
 from kasmon.web.dashboard_session import TERMINAL_VARS, DashboardSession, clamp_size, page_environment
 from kasmon.web.server import MESSAGE_BYTES, WebView
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
 SIZE = 'import os, signal; say = lambda *_: print("size", *os.get_terminal_size(), flush=True); '

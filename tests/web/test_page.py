@@ -8,7 +8,7 @@ import pytest
 
 from kasmon.errors import UnavailableError
 from kasmon.web.page import ALWAYS, OWN_FILES, PACKAGE_FILES, page_files
-from tests.web.served import UPGRADE, Served
+from tests.support.web.web_server import UPGRADE, Served
 
 
 def test_every_file_that_the_page_names_is_there() -> None:

@@ -13,7 +13,7 @@ from kasmon.model.commands import Launch
 from kasmon.model.events import MessageWritten, PlanUpdated, SessionStarted, ToolFinished, ToolStarted, TurnEnded
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.session_state import SessionState
-from tests.backends.backend_contract import (
+from tests.support.agents.backend_contract import (
     AskingContract,
     BackendContract,
     InterruptingContract,
@@ -21,7 +21,7 @@ from tests.backends.backend_contract import (
     StreamingContract,
 )
 
-AGENT = Path(__file__).parent / "scripted_agent.py"
+AGENT = Path(__file__).parents[2] / "support" / "acp" / "scripted_agent.py"
 
 
 class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingContract, ResumingContract):

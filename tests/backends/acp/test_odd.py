@@ -34,20 +34,20 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.session_state import SessionState
-from tests.backends.acp.stage import Stage, give, messages, only
-from tests.backends.backend_contract import LIMIT_S
-from tests.waiting import auntil, until
+from tests.support.acp.odd_session import OddSession, give, messages, only
+from tests.support.agents.backend_contract import LIMIT_S
+from tests.support.wait import auntil, until
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def stage(tmp_path: Path) -> OddSession:
+    return OddSession(tmp_path)
 
 
 # Lines
 
 
-async def test_lines_that_are_no_messages_are_kept_once_and_skipped(stage: Stage) -> None:
+async def test_lines_that_are_no_messages_are_kept_once_and_skipped(stage: OddSession) -> None:
     heard = await stage.turn("noisy")
 
     assert ["still here"] == await messages(heard)
@@ -57,7 +57,7 @@ async def test_lines_that_are_no_messages_are_kept_once_and_skipped(stage: Stage
     ]
 
 
-async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: Stage) -> None:
+async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: OddSession) -> None:
     async with stage.agent("half_a_line") as heard:
         await heard.prompt("go")
         ended = (await heard.until_over())[-1]
@@ -66,19 +66,19 @@ async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: Stage) -> Non
         assert (0, None) == (ended.exit_code, ended.signal)
 
 
-async def test_a_message_of_ten_megabytes_comes_whole(stage: Stage) -> None:
+async def test_a_message_of_ten_megabytes_comes_whole(stage: OddSession) -> None:
     heard = await stage.turn("wordy")
 
     assert 10_000_000 == len(only(heard, MessageWritten)[0].text)
 
 
-async def test_a_flood_comes_whole_and_in_order(stage: Stage) -> None:
+async def test_a_flood_comes_whole_and_in_order(stage: OddSession) -> None:
     heard = await stage.turn("flood")
 
     assert [f"{number} " for number in range(3000)] == [said.text for said in heard.all if isinstance(said, Chunk)]
 
 
-async def test_what_nobody_knows_is_kept_once_and_answered(stage: Stage) -> None:
+async def test_what_nobody_knows_is_kept_once_and_answered(stage: OddSession) -> None:
     heard = await stage.turn("newer")
 
     assert ["-32601"] == await messages(heard)
@@ -94,7 +94,7 @@ async def test_what_nobody_knows_is_kept_once_and_answered(stage: Stage) -> None
     assert "done" == only(heard, TurnEnded)[0].reason
 
 
-async def test_files_and_terminals_are_the_agent_s_own(stage: Stage) -> None:
+async def test_files_and_terminals_are_the_agent_s_own(stage: OddSession) -> None:
     """opencode asks us to write all the same, and writes itself when it is refused."""
     heard = await stage.turn("writes_by_us")
 
@@ -103,7 +103,7 @@ async def test_files_and_terminals_are_the_agent_s_own(stage: Stage) -> None:
     assert [] == list(stage.workdir.iterdir())
 
 
-async def test_a_message_outside_of_any_turn_is_told(stage: Stage) -> None:
+async def test_a_message_outside_of_any_turn_is_told(stage: OddSession) -> None:
     async with stage.agent("speaks_unasked") as heard:
         assert ["By the way, hello."] == await messages(heard)
         assert SessionState.IDLE is heard.session.state
@@ -112,7 +112,7 @@ async def test_a_message_outside_of_any_turn_is_told(stage: Stage) -> None:
 # Permissions
 
 
-async def test_a_question_that_cannot_be_read_allows_nothing_and_holds_nobody_up(stage: Stage) -> None:
+async def test_a_question_that_cannot_be_read_allows_nothing_and_holds_nobody_up(stage: OddSession) -> None:
     heard = await stage.turn("odd_question")
 
     assert ["-32602"] == await messages(heard)
@@ -120,7 +120,7 @@ async def test_a_question_that_cannot_be_read_allows_nothing_and_holds_nobody_up
     assert ["error"] == [notice.level for notice in only(heard, NoticeRaised)]
 
 
-async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage: Stage) -> None:
+async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage: OddSession) -> None:
     async with stage.agent("only_always") as heard:
         await heard.prompt("go")
         request = await heard.until_asked()
@@ -142,7 +142,7 @@ async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage
         ("ends_its_turn", "the turn ended"),
     ],
 )
-async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str, stage: Stage) -> None:
+async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str, stage: OddSession) -> None:
     async with stage.agent(name) as heard:
         await heard.prompt("go")
         await heard.until_said(TurnEnded)
@@ -154,7 +154,7 @@ async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str
 
 
 async def test_what_is_said_of_a_call_while_its_question_waits_makes_a_new_request_and_voids_the_old_one(
-    stage: Stage,
+    stage: OddSession,
 ) -> None:
     async with stage.agent("changes_its_mind") as heard:
         await heard.prompt("go")
@@ -170,7 +170,7 @@ async def test_what_is_said_of_a_call_while_its_question_waits_makes_a_new_reque
         assert ["rm -rf /"] == [started.title for started in only(heard, ToolStarted)]
 
 
-async def test_a_command_that_is_only_explained_while_its_question_waits_keeps_its_request(stage: Stage) -> None:
+async def test_a_command_that_is_only_explained_while_its_question_waits_keeps_its_request(stage: OddSession) -> None:
     async with stage.agent("explains_itself") as heard:
         await heard.prompt("go")
         await heard.until_said(PlanUpdated)
@@ -180,7 +180,7 @@ async def test_a_command_that_is_only_explained_while_its_question_waits_keeps_i
         assert ['{"outcome": "selected", "optionId": "once"}'] == await messages(heard)
 
 
-async def test_an_interrupt_comes_first_and_then_an_answer_to_whatever_is_asked(stage: Stage) -> None:
+async def test_an_interrupt_comes_first_and_then_an_answer_to_whatever_is_asked(stage: OddSession) -> None:
     """Denied before it, an agent might go on; without an answer, gemini would wait for ever."""
     async with stage.agent("stubborn") as heard:
         await heard.prompt("go")
@@ -193,7 +193,7 @@ async def test_an_interrupt_comes_first_and_then_an_answer_to_whatever_is_asked(
         assert "interrupted" == only(heard, TurnEnded)[0].reason
 
 
-async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: Stage) -> None:
+async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: OddSession) -> None:
     async with stage.agent("only_always") as heard:
         await heard.prompt("go")
         await heard.answer(await heard.until_asked(), Decision.DENY, reason="not on a Friday")
@@ -206,7 +206,7 @@ async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: Stage) -> 
 # What it wants to know
 
 
-async def test_a_form_is_filled_in_question_by_question(stage: Stage) -> None:
+async def test_a_form_is_filled_in_question_by_question(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
         await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
@@ -222,7 +222,7 @@ async def test_a_form_is_filled_in_question_by_question(stage: Stage) -> None:
         )
 
 
-async def test_denied_one_field_the_form_is_declined(stage: Stage) -> None:
+async def test_denied_one_field_the_form_is_declined(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
         await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
@@ -232,7 +232,7 @@ async def test_denied_one_field_the_form_is_declined(stage: Stage) -> None:
         assert () == heard.session.asks
 
 
-async def test_an_address_is_a_person_s_to_open(stage: Stage) -> None:
+async def test_an_address_is_a_person_s_to_open(stage: OddSession) -> None:
     async with stage.agent("has_an_address") as heard:
         await heard.prompt("go")
         request = await heard.until_asked()
@@ -243,14 +243,14 @@ async def test_an_address_is_a_person_s_to_open(stage: Stage) -> None:
         assert [] == only(heard, UnknownMessageSeen)
 
 
-async def test_what_cannot_be_shown_is_refused_and_kept_once(stage: Stage) -> None:
+async def test_what_cannot_be_shown_is_refused_and_kept_once(stage: OddSession) -> None:
     heard = await stage.turn("mumbles")
 
     assert ["-32602"] == await messages(heard)
     assert ["elicitation/create"] == [seen.what for seen in only(heard, UnknownMessageSeen)]
 
 
-async def test_before_anybody_listens_nobody_is_asked(stage: Stage) -> None:
+async def test_before_anybody_listens_nobody_is_asked(stage: OddSession) -> None:
     """It would keep the conversation from being opened."""
     heard = await stage.turn("curious_too_early")
 
@@ -258,7 +258,7 @@ async def test_before_anybody_listens_nobody_is_asked(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["an interrupt", "a cancelling answer"])
-async def test_the_end_of_the_turn_answers_what_it_wants_to_know(how: str, stage: Stage) -> None:
+async def test_the_end_of_the_turn_answers_what_it_wants_to_know(how: str, stage: OddSession) -> None:
     async with stage.agent("stays_curious") as heard:
         await heard.prompt("go")
         await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
@@ -272,7 +272,7 @@ async def test_the_end_of_the_turn_answers_what_it_wants_to_know(how: str, stage
         assert () == heard.session.asks
 
 
-async def test_killed_it_takes_its_questions_with_it(stage: Stage) -> None:
+async def test_killed_it_takes_its_questions_with_it(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
         await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
@@ -286,7 +286,7 @@ async def test_killed_it_takes_its_questions_with_it(stage: Stage) -> None:
 # Turns
 
 
-async def test_a_second_prompt_is_refused_while_a_turn_runs(stage: Stage) -> None:
+async def test_a_second_prompt_is_refused_while_a_turn_runs(stage: OddSession) -> None:
     async with stage.agent("stubborn") as heard:
         await heard.prompt("go")
         with pytest.raises(SessionBusyError, match="working"):
@@ -296,7 +296,7 @@ async def test_a_second_prompt_is_refused_while_a_turn_runs(stage: Stage) -> Non
             await heard.prompt("and this")
 
 
-async def test_half_a_character_in_a_prompt_is_replaced(stage: Stage) -> None:
+async def test_half_a_character_in_a_prompt_is_replaced(stage: OddSession) -> None:
     """The SDK's models refuse it."""
     async with stage.agent("plain") as heard:
         await heard.prompt("a\ud800b")
@@ -304,7 +304,7 @@ async def test_half_a_character_in_a_prompt_is_replaced(stage: Stage) -> None:
         assert ["a\ufffdb"] == await messages(heard)
 
 
-async def test_an_interrupt_of_nothing_is_nothing(stage: Stage) -> None:
+async def test_an_interrupt_of_nothing_is_nothing(stage: OddSession) -> None:
     async with stage.agent("plain") as heard:
         await heard.agent.send(Interrupt())
         await heard.prompt("hello")
@@ -312,7 +312,7 @@ async def test_an_interrupt_of_nothing_is_nothing(stage: Stage) -> None:
         assert ["hello"] == await messages(heard)
 
 
-async def test_a_turn_that_was_cancelled_is_interrupted_whatever_the_agent_calls_it(stage: Stage) -> None:
+async def test_a_turn_that_was_cancelled_is_interrupted_whatever_the_agent_calls_it(stage: OddSession) -> None:
     """Opencode answers with `end_turn` now and then."""
     async with stage.agent("done_whatever_happens") as heard:
         await heard.prompt("go")
@@ -326,7 +326,7 @@ async def test_a_turn_that_was_cancelled_is_interrupted_whatever_the_agent_calls
 
 
 async def test_a_turn_that_went_on_in_spite_of_an_interrupt_is_not_interrupted(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: OddSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kasmon.backends.acp.agent.CANCEL_S", 0.1)
     async with stage.agent("goes_on") as heard:
@@ -338,7 +338,7 @@ async def test_a_turn_that_went_on_in_spite_of_an_interrupt_is_not_interrupted(
         assert ["done"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
-async def test_a_turn_that_was_over_before_it_could_be_cancelled_is_done(stage: Stage) -> None:
+async def test_a_turn_that_was_over_before_it_could_be_cancelled_is_done(stage: OddSession) -> None:
     async with stage.agent("done_before") as heard:
         await heard.prompt("go")
         await auntil(lambda: [said for said in heard.all if isinstance(said, Chunk)], LIMIT_S)
@@ -350,7 +350,7 @@ async def test_a_turn_that_was_over_before_it_could_be_cancelled_is_done(stage: 
         assert ["done"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
-async def test_a_limit_is_one(stage: Stage) -> None:
+async def test_a_limit_is_one(stage: OddSession) -> None:
     heard = await stage.turn("overloaded")
 
     assert ["too many tokens"] == [limit.text for limit in only(heard, LimitReached)]
@@ -358,7 +358,7 @@ async def test_a_limit_is_one(stage: Stage) -> None:
     assert SessionState.LIMITED is heard.session.state or heard.session.state is SessionState.ENDED
 
 
-async def test_a_turn_without_room_has_failed(stage: Stage) -> None:
+async def test_a_turn_without_room_has_failed(stage: OddSession) -> None:
     heard = await stage.turn("out_of_words")
 
     assert ("error", "The model's context or output limit is reached.") == (
@@ -367,7 +367,7 @@ async def test_a_turn_without_room_has_failed(stage: Stage) -> None:
     )
 
 
-async def test_a_secret_in_an_error_is_hidden(stage: Stage) -> None:
+async def test_a_secret_in_an_error_is_hidden(stage: OddSession) -> None:
     await asyncio.to_thread(give, ODD_KEY="very-secret-value")
     heard = await stage.turn("tells_its_key")
 
@@ -378,7 +378,7 @@ async def test_a_secret_in_an_error_is_hidden(stage: Stage) -> None:
 # Settings
 
 
-async def test_a_model_is_changed_while_it_runs(stage: Stage) -> None:
+async def test_a_model_is_changed_while_it_runs(stage: OddSession) -> None:
     async with stage.agent("choosy") as heard:
         await heard.agent.send(Configure(model="small"))
 
@@ -393,7 +393,7 @@ async def test_a_model_is_changed_while_it_runs(stage: Stage) -> None:
         (Configure(model="small", permission_mode="yolo"), "has no permission mode 'yolo'. Available: ask, plan."),
     ],
 )
-async def test_a_setting_that_it_does_not_take_changes_nothing(wish: Configure, why: str, stage: Stage) -> None:
+async def test_a_setting_that_it_does_not_take_changes_nothing(wish: Configure, why: str, stage: OddSession) -> None:
     async with stage.agent("choosy") as heard:
         with pytest.raises(RefusedError, match=why):
             await heard.agent.send(wish)
@@ -404,7 +404,7 @@ async def test_a_setting_that_it_does_not_take_changes_nothing(wish: Configure, 
 # Ends
 
 
-async def test_an_agent_that_closes_its_output_is_ended(stage: Stage) -> None:
+async def test_an_agent_that_closes_its_output_is_ended(stage: OddSession) -> None:
     async with stage.agent("hangs_up") as heard:
         await heard.prompt("go")
         ended = (await heard.until_over())[-1]
@@ -413,7 +413,7 @@ async def test_an_agent_that_closes_its_output_is_ended(stage: Stage) -> None:
         assert "it closed its output, and was ended" == ended.why
 
 
-async def test_killed_it_says_so_and_takes_nothing_more(stage: Stage) -> None:
+async def test_killed_it_says_so_and_takes_nothing_more(stage: OddSession) -> None:
     async with stage.agent("stubborn") as heard:
         await heard.prompt("go")
         await heard.until_asked()
@@ -427,7 +427,7 @@ async def test_killed_it_says_so_and_takes_nothing_more(stage: Stage) -> None:
             await heard.prompt("go on")
 
 
-async def test_its_end_is_the_end_of_what_it_started(stage: Stage) -> None:
+async def test_its_end_is_the_end_of_what_it_started(stage: OddSession) -> None:
     async with stage.agent("has_a_child") as heard:
         await heard.prompt("go")
         child = psutil.Process(int((await messages(heard))[0]))
@@ -437,7 +437,7 @@ async def test_its_end_is_the_end_of_what_it_started(stage: Stage) -> None:
         await auntil(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, LIMIT_S)
 
 
-async def test_a_tool_without_an_end_ends_with_its_turn(stage: Stage) -> None:
+async def test_a_tool_without_an_end_ends_with_its_turn(stage: OddSession) -> None:
     async with stage.agent("ends_its_turn") as heard:
         await heard.prompt("go")
         await heard.until_said(TurnEnded)

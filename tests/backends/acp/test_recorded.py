@@ -16,7 +16,7 @@ from kasmon.model.events import (
     UsageReported,
 )
 from kasmon.model.permission import Decision, Request
-from tests.backends.acp.recording import heard_again
+from tests.support.acp.recording import heard_again
 
 OPENCODE, GEMINI = "opencode-1.18.33", "gemini-0.61.0"
 CHOICES = (Decision.ALLOW, Decision.DENY, Decision.CANCEL)

@@ -14,13 +14,13 @@ from kasmon.backends.acp import backend
 from kasmon.errors import ExtraMissingError, LaunchError
 from kasmon.model.commands import Prompt
 from kasmon.model.events import NoticeRaised, SessionStarted, SettingsChanged, ToolStarted, TurnEnded
-from tests.backends.acp.stage import Stage, give, launch, messages, only
-from tests.waiting import auntil
+from tests.support.acp.odd_session import OddSession, give, launch, messages, only
+from tests.support.wait import auntil
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def stage(tmp_path: Path) -> OddSession:
+    return OddSession(tmp_path)
 
 
 async def why_not(name: str, workdir: Path, **more: object) -> str:
@@ -109,7 +109,7 @@ async def test_an_opening_that_is_called_off_ends_the_agent(tmp_path: Path) -> N
 # Models
 
 
-async def test_it_runs_on_the_model_that_was_asked_for(stage: Stage) -> None:
+async def test_it_runs_on_the_model_that_was_asked_for(stage: OddSession) -> None:
     async with stage.agent("choosy", model="small") as heard:
         started, settings = only(heard, SessionStarted)[0], only(heard, SettingsChanged)[0]
 
@@ -145,13 +145,13 @@ async def test_an_agent_that_remembers_nothing_is_not_passed_off_as_the_one_of_b
     assert "opened the conversation 'talk-1', but its history is empty. `kasmon new`" in why
 
 
-async def test_a_history_without_our_last_prompt_is_told(stage: Stage) -> None:
+async def test_a_history_without_our_last_prompt_is_told(stage: OddSession) -> None:
     async with stage.agent("remembers_others", resume="talk-1", remembers="tidy up", generation=2) as heard:
         assert "same id, and its own history has 1 parts" == heard.session.proof
         assert ["warning"] == [notice.level for notice in only(heard, NoticeRaised)]
 
 
-async def test_a_history_that_comes_late_is_still_history(stage: Stage) -> None:
+async def test_a_history_that_comes_late_is_still_history(stage: OddSession) -> None:
     """gemini answers `session/load` before it has replayed."""
     async with stage.agent("replays_late", resume="talk-1", remembers="tidy up", generation=2) as heard:
         assert "same id, and its own history contains our last prompt" == heard.session.proof
@@ -161,7 +161,7 @@ async def test_a_history_that_comes_late_is_still_history(stage: Stage) -> None:
         assert [] == only(heard, ToolStarted)
 
 
-async def test_without_a_history_its_own_list_is_asked(stage: Stage) -> None:
+async def test_without_a_history_its_own_list_is_asked(stage: OddSession) -> None:
     async with stage.agent("resumes_only", resume="talk-1", remembers="tidy up", generation=2) as heard:
         assert "same id, which is in its own list of conversations" == heard.session.proof
 
@@ -180,7 +180,7 @@ async def test_a_conversation_that_cannot_go_on_says_why(name: str, why: str, tm
 # Surroundings
 
 
-async def test_its_environment_is_ours_to_choose(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_its_environment_is_ours_to_choose(stage: OddSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-another-agent")
     monkeypatch.setenv("SOME_VARIABLE", "of-this-shell")
     await asyncio.to_thread(give, ODD_KEY="given")
@@ -193,7 +193,7 @@ async def test_its_environment_is_ours_to_choose(stage: Stage, monkeypatch: pyte
     assert {"ANTHROPIC_API_KEY", "SOME_VARIABLE", "GEMINI_CLI_NO_RELAUNCH"}.isdisjoint(seen)
 
 
-async def test_a_process_of_its_own_is_led_by_it(stage: Stage) -> None:
+async def test_a_process_of_its_own_is_led_by_it(stage: OddSession) -> None:
     async with stage.agent("plain") as heard:
         pid = heard.session.pid
 

@@ -36,7 +36,7 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session_state import SessionState
-from tests.backends.backend_contract import (
+from tests.support.agents.backend_contract import (
     LIMIT_S,
     AskingContract,
     BackendContract,
@@ -46,9 +46,9 @@ from tests.backends.backend_contract import (
     ResumingContract,
     StreamingContract,
 )
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
-FAKE = Path(__file__).parent / "fake.py"
+FAKE = Path(__file__).parents[2] / "support" / "claude" / "fake_claude.py"
 KEY = "sk-ant-of-a-test-0123456789"
 BEFORE = "0b7c1f2e-0000-4000-8000-000000000001"
 

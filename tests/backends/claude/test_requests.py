@@ -10,7 +10,7 @@ from kasmon.model.answer import missing_fields
 from kasmon.model.commands import Answer
 from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
 from kasmon.model.permission import NO_PLAN, Decision, Request, RequestKind, SessionId
-from tests.backends.claude.recording import recorded
+from tests.support.claude.recording import recorded
 
 NOW = 1.0
 

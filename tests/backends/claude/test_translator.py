@@ -30,7 +30,7 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import RequestKind
 from kasmon.model.session_state import SessionState
-from tests.backends.claude.recording import FOLDER, Played, recorded, said
+from tests.support.claude.recording import FOLDER, Played, recorded, said
 
 NAMES = sorted(file.stem for file in FOLDER.glob("*.jsonl"))
 

@@ -8,14 +8,14 @@ import pytest
 from kasmon.backends import load, names
 from kasmon.backends.codex import CodexBackend, backend
 from kasmon.model.commands import Launch
-from tests.backends.backend_contract import (
+from tests.support.agents.backend_contract import (
     AskingContract,
     BackendContract,
     InterruptingContract,
     ResumingContract,
     StreamingContract,
 )
-from tests.backends.codex.odd import FAKE, program
+from tests.support.codex.odd_codex import FAKE, program
 
 
 class TestCodex(BackendContract, StreamingContract, AskingContract, InterruptingContract, ResumingContract):

@@ -29,10 +29,10 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision
 from kasmon.model.session_state import SessionState
-from tests.backends.backend_contract import LIMIT_S, Heard
-from tests.backends.codex.odd import ODD, program
-from tests.backends.codex.replay import launch
-from tests.waiting import auntil
+from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.codex.odd_codex import ODD, program
+from tests.support.codex.replay import launch
+from tests.support.wait import auntil
 
 SECRET = "sk-of-nobody-0123456789abcdef"
 

@@ -29,7 +29,7 @@ from kasmon.model.events import (
     encode,
 )
 from kasmon.model.permission import Decision, RequestKind, digest_of
-from tests.backends.codex.replay import Replay
+from tests.support.codex.replay import Replay
 
 MAIN, SUB = "main", "sub"
 

@@ -10,7 +10,7 @@ import pytest
 
 from kasmon.backends.common.agent_version import TRIED, advice, explained, found
 from kasmon.errors import UnfitAgentError
-from tests.waiting import until
+from tests.support.wait import until
 
 PINS = Path(__file__).parents[2] / "agents" / "package.json"
 

@@ -14,7 +14,7 @@ import pytest
 from kasmon.backends.common import child_process as room
 from kasmon.backends.common.child_process import KEPT_BYTES, LINE_BYTES, ChildProcess
 from kasmon.errors import LaunchError, SessionEndedError
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 DAEMON = """
 import os, time

@@ -18,8 +18,8 @@ from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import places
 from kasmon.tmux import requests as ask
 from kasmon.tmux.server import TmuxServer
-from tests.backends.backend_contract import LIMIT_S, BackendContract, Heard, InterruptingContract
-from tests.waiting import auntil
+from tests.support.agents.backend_contract import LIMIT_S, BackendContract, Heard, InterruptingContract
+from tests.support.wait import auntil
 
 
 class TestTmux(BackendContract, InterruptingContract):

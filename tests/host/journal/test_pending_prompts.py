@@ -13,61 +13,61 @@ from kasmon.host.journal.session_log import SessionLog
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.events import ReceiptMoved, SessionEnded, SessionStarted, TurnEnded
 from kasmon.paths import write_private
-from tests.host.house import ME, House, do, prompt
-from tests.host.puppet import Puppet
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent
+from tests.support.host.env import ME, Env, do, prompt
+from tests.support.wait import auntil
 
 SECRET = "planted-5ecr3t"
 MARK = f"⟨hidden: {len(SECRET)} characters⟩"
 R1 = ReceiptId(f"{ME}-r1")
 
 
-def left_behind(house: House, text: str) -> Path:
+def left_behind(env: Env, text: str) -> Path:
     """What a host leaves that was killed while *text* waited."""
-    house.wants(backend="puppet")
-    write_private(house.places.environment(ME), encoded({"PLANTED": SECRET}))
-    book = SessionLog(house.places, ME)
+    env.wants(backend="fake")
+    write_private(env.places.environment(ME), encoded({"PLANTED": SECRET}))
+    book = SessionLog(env.places, ME)
     book.append(SessionStarted(at=1.0, generation=1, resume_id="talk-1"))
     queued = Receipt(id=R1, session=ME, state=ReceiptState.QUEUED, text=text, at=1.0)
     book.append(ReceiptMoved(at=1.0, receipt=queued, prompt=text))
-    return house.places.waiting(ME)
+    return env.places.waiting(ME)
 
 
-def written(house: House) -> bytes:
+def written(env: Env) -> bytes:
     """All that stands in the session's folder but for its variables."""
-    files = [file for file in house.places.folder(ME).rglob("*") if file.is_file() and file.name != "env"]
+    files = [file for file in env.places.folder(ME).rglob("*") if file.is_file() and file.name != "env"]
     return b"".join(file.read_bytes() for file in files)
 
 
-async def test_the_next_host_gives_the_agent_the_true_words_and_nobody_else(house: House, puppet: Puppet) -> None:
-    words = await asyncio.to_thread(left_behind, house, f"use {SECRET}")
+async def test_the_next_host_gives_the_agent_the_true_words_and_nobody_else(env: Env, fake: FakeAgent) -> None:
+    words = await asyncio.to_thread(left_behind, env, f"use {SECRET}")
     assert (0o600, True) == (words.stat().st_mode & 0o777, SECRET.encode() in words.read_bytes())
 
-    async with house.hosting(puppet, house.wanted()):
-        await auntil(lambda: puppet.prompts)
+    async with env.hosting(fake, env.wanted()):
+        await auntil(lambda: fake.prompts)
         await auntil(lambda: not words.exists(), what="the words forgotten")
 
-    assert [f"use {SECRET}"] == puppet.prompts
-    assert SECRET.encode() not in written(house)
-    assert f"use {MARK}".encode() in written(house)
+    assert [f"use {SECRET}"] == fake.prompts
+    assert SECRET.encode() not in written(env)
+    assert f"use {MARK}".encode() in written(env)
 
 
-async def test_what_nobody_has_the_words_of_is_refused_and_never_sent_with_a_mark(house: House, puppet: Puppet) -> None:
-    (await asyncio.to_thread(left_behind, house, f"use {SECRET}")).unlink()
+async def test_what_nobody_has_the_words_of_is_refused_and_never_sent_with_a_mark(env: Env, fake: FakeAgent) -> None:
+    (await asyncio.to_thread(left_behind, env, f"use {SECRET}")).unlink()
 
-    async with house.hosting(puppet, house.wanted()):
-        await auntil(lambda: house.session().exists and not house.session().queue)
-        await prompt(await house.linked(), "another", when="idle")
-        await auntil(lambda: puppet.prompts)
+    async with env.hosting(fake, env.wanted()):
+        await auntil(lambda: env.session().exists and not env.session().queue)
+        await prompt(await env.linked(), "another", when="idle")
+        await auntil(lambda: fake.prompts)
 
-    assert ["another"] == puppet.prompts
-    [refused] = [receipt for receipt in house.session().receipts if receipt.id == R1]
+    assert ["another"] == fake.prompts
+    [refused] = [receipt for receipt in env.session().receipts if receipt.id == R1]
     assert (ReceiptState.REFUSED, FORGOTTEN) == (refused.state, refused.reason)
 
 
-def test_its_are_kept_only_while_it_waits_and_holds_one(house: House) -> None:
-    words = left_behind(house, f"use {SECRET}")
-    book = SessionLog(house.places, ME)
+def test_its_are_kept_only_while_it_waits_and_holds_one(env: Env) -> None:
+    words = left_behind(env, f"use {SECRET}")
+    book = SessionLog(env.places, ME)
     [receipt] = book.session.receipts
     book.append(ReceiptMoved(at=2.0, receipt=receipt, prompt="use nothing"))
     assert not words.exists()
@@ -77,28 +77,28 @@ def test_its_are_kept_only_while_it_waits_and_holds_one(house: House) -> None:
     assert not words.exists()
 
 
-async def test_a_prompt_that_is_changed_while_it_waits_keeps_its_secret(house: House, puppet: Puppet) -> None:
-    house.wants(backend="puppet")
-    write_private(house.places.environment(ME), encoded({"PLANTED": SECRET}))
-    async with house.hosting(puppet, house.wanted()):
-        await auntil(lambda: house.session().exists)
-        link = await house.linked()
+async def test_a_prompt_that_is_changed_while_it_waits_keeps_its_secret(env: Env, fake: FakeAgent) -> None:
+    env.wants(backend="fake")
+    write_private(env.places.environment(ME), encoded({"PLANTED": SECRET}))
+    async with env.hosting(fake, env.wanted()):
+        await auntil(lambda: env.session().exists)
+        link = await env.linked()
         await prompt(link, "first", when="idle")
         assert "queued" == await prompt(link, f"use {SECRET} now", when="idle")
         second = ReceiptId(f"{ME}-r2")
         with pytest.raises(UsageError, match="hidden"):
             await do(link, Requeue(receipt=second, text=f"take {MARK[:-1]} {MARK} {MARK}"))
         await do(link, Requeue(receipt=second, text=f"take {MARK} soon"))
-        puppet.say(TurnEnded(at=time.time()))
-        await auntil(lambda: len(puppet.prompts) == 2)
+        fake.say(TurnEnded(at=time.time()))
+        await auntil(lambda: len(fake.prompts) == 2)
 
-    assert f"take {SECRET} soon" == puppet.prompts[-1]
-    assert SECRET.encode() not in written(house)
+    assert f"take {SECRET} soon" == fake.prompts[-1]
+    assert SECRET.encode() not in written(env)
 
 
-async def test_a_mark_that_a_person_writes_reaches_the_agent_as_it_is(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        await auntil(lambda: house.session().exists and not house.session().queue)
-        assert "submitted" == await prompt(await house.linked(), f"what is {MARK}?", when="idle")
+async def test_a_mark_that_a_person_writes_reaches_the_agent_as_it_is(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        await auntil(lambda: env.session().exists and not env.session().queue)
+        assert "submitted" == await prompt(await env.linked(), f"what is {MARK}?", when="idle")
 
-    assert [f"what is {MARK}?"] == puppet.prompts
+    assert [f"what is {MARK}?"] == fake.prompts

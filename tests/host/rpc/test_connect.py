@@ -33,21 +33,21 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
 from kasmon.process_identity import is_running, started_at
 from kasmon.store.event_log import START
-from tests.host.house import ME, House, do
-from tests.host.puppet import Puppet
-from tests.tui.ptys import OnTerminal
-from tests.waiting import auntil, until
+from tests.support.agents.fake_agent import FakeAgent
+from tests.support.host.env import ME, Env, do
+from tests.support.tui.pty_program import OnTerminal
+from tests.support.wait import auntil, until
 
 Reach = Callable[..., Coroutine[Any, Any, HostLink]]
 
 
 @pytest.fixture
-async def reach(house: House) -> AsyncIterator[Reach]:
+async def reach(env: Env) -> AsyncIterator[Reach]:
     """`link` to the session, closed when the test is over."""
     lines: list[HostLink] = []
 
     async def reached(**more: Any) -> HostLink:
-        lines.append(await link(house.places, ME, Mode.SDK, **more))
+        lines.append(await link(env.places, ME, Mode.SDK, **more))
         return lines[-1]
 
     yield reached
@@ -55,20 +55,20 @@ async def reach(house: House) -> AsyncIterator[Reach]:
         await line.aclose()
 
 
-async def until_gone(house: House) -> None:
-    await auntil(lambda: house.pid() is None, what="the host's end")
+async def until_gone(env: Env) -> None:
+    await auntil(lambda: env.pid() is None, what="the host's end")
 
 
-async def test_linking_to_a_wanted_session_starts_its_host(house: House, reach: Reach) -> None:
-    house.wants(prompt="say hello")
+async def test_linking_to_a_wanted_session_starts_its_host(env: Env, reach: Reach) -> None:
+    env.wants(prompt="say hello")
     line = await reach()
 
-    assert house.pid() == line.welcome.pid
-    await auntil(lambda: house.only(MessageWritten))
+    assert env.pid() == line.welcome.pid
+    await auntil(lambda: env.only(MessageWritten))
 
 
-async def test_a_host_that_was_started_is_a_process_of_its_own(house: House, reach: Reach) -> None:
-    house.wants()
+async def test_a_host_that_was_started_is_a_process_of_its_own(env: Env, reach: Reach) -> None:
+    env.wants()
     line = await reach()
     pid = line.welcome.pid
 
@@ -95,11 +95,11 @@ Its signals act also where the tests run in the background of a shell, which has
 
 @pytest.mark.parametrize("session", [ME, None], ids=["of a session", "of tmux"])
 @pytest.mark.parametrize("end", ["its terminal closes", "Ctrl+C", "its group is killed"])
-def test_no_end_of_the_terminal_that_started_it_reaches_a_host(house: House, session: str | None, end: str) -> None:
+def test_no_end_of_the_terminal_that_started_it_reaches_a_host(env: Env, session: str | None, end: str) -> None:
     """The first promise: also where it has only begun."""
-    house.wants()
+    env.wants()
     words = [session] if session else []
-    with OnTerminal([sys.executable, "-P", "-c", STARTS, *words], Path("/"), environment=house.environment) as screen:
+    with OnTerminal([sys.executable, "-P", "-c", STARTS, *words], Path("/"), environment=env.environment) as screen:
         found = until(lambda: re.search(rb"host (\d+)\r", screen.seen))
         pid = int(found[1])
         born = started_at(pid)
@@ -112,87 +112,87 @@ def test_no_end_of_the_terminal_that_started_it_reaches_a_host(house: House, ses
             case _:
                 os.killpg(screen.pid, signal.SIGKILL)
         screen.ended()
-        until(lambda: lock_holder(house.places.host_lock(ME) if session else house.places.tmux_host_lock) == pid)
+        until(lambda: lock_holder(env.places.host_lock(ME) if session else env.places.tmux_host_lock) == pid)
 
         assert is_running(pid, born)
         os.kill(pid, signal.SIGKILL)
         until(lambda: not is_running(pid, born))
 
 
-async def test_linking_to_a_host_that_is_there_starts_none(house: House, reach: Reach) -> None:
-    house.wants()
+async def test_linking_to_a_host_that_is_there_starts_none(env: Env, reach: Reach) -> None:
+    env.wants()
     first = await reach()
     second = await reach(start=True)
 
     assert first.welcome.pid == second.welcome.pid
-    assert 1 == len(house.only(SessionStarted))
+    assert 1 == len(env.only(SessionStarted))
 
 
-async def test_of_many_that_link_at_once_all_reach_the_same_host(house: House, reach: Reach) -> None:
+async def test_of_many_that_link_at_once_all_reach_the_same_host(env: Env, reach: Reach) -> None:
     """Each starts one; the lock decides which stays."""
-    house.wants()
+    env.wants()
     lines = await asyncio.gather(*(reach() for _ in range(5)))
 
-    assert {house.pid()} == {line.welcome.pid for line in lines}
-    await auntil(lambda: house.only(SessionStarted))
-    assert 1 == len(house.only(SessionStarted))
+    assert {env.pid()} == {line.welcome.pid for line in lines}
+    await auntil(lambda: env.only(SessionStarted))
+    assert 1 == len(env.only(SessionStarted))
 
 
-async def test_a_host_that_comes_too_late_starts_nothing(house: House, reach: Reach) -> None:
+async def test_a_host_that_comes_too_late_starts_nothing(env: Env, reach: Reach) -> None:
     """It was started beside another one, which has had its session, and whose agent has ended meanwhile."""
-    house.wants()
+    env.wants()
     await do(await reach(), Stop())
-    await until_gone(house)
+    await until_gone(env)
 
-    late = await asyncio.to_thread(spawn.spawn, house.places, ME, START)
+    late = await asyncio.to_thread(spawn.spawn, env.places, ME, START)
     assert 0 == await asyncio.to_thread(late.wait, 20)
-    assert 1 == len(house.only(SessionStarted)) == len(house.only(SessionEnded))
+    assert 1 == len(env.only(SessionStarted)) == len(env.only(SessionEnded))
 
 
-async def test_linking_to_an_ended_session_does_not_start_it_again(house: House, reach: Reach) -> None:
-    house.wants()
+async def test_linking_to_an_ended_session_does_not_start_it_again(env: Env, reach: Reach) -> None:
+    env.wants()
     await do(await reach(), Stop())
-    await until_gone(house)
+    await until_gone(env)
     with pytest.raises(SessionEndedError):
         await reach()
 
-    assert house.pid() is None
-    assert 1 == len(house.only(SessionStarted))
+    assert env.pid() is None
+    assert 1 == len(env.only(SessionStarted))
 
 
-async def test_linking_to_a_lost_session_does_not_start_it_again(house: House, reach: Reach) -> None:
-    house.wants()
+async def test_linking_to_a_lost_session_does_not_start_it_again(env: Env, reach: Reach) -> None:
+    env.wants()
     line = await reach()
-    await auntil(lambda: house.only(SessionStarted))
+    await auntil(lambda: env.only(SessionStarted))
     os.kill(line.welcome.pid, signal.SIGKILL)
-    await until_gone(house)
+    await until_gone(env)
     with pytest.raises(HostUnreachableError, match="kasmon restart"):
         await reach()
 
-    assert house.pid() is None
+    assert env.pid() is None
 
 
-async def test_a_host_that_is_to_start_starts_the_next_generation(house: House, reach: Reach) -> None:
-    house.wants()
+async def test_a_host_that_is_to_start_starts_the_next_generation(env: Env, reach: Reach) -> None:
+    env.wants()
     await do(await reach(), Stop())
-    await until_gone(house)
+    await until_gone(env)
     await reach(start=True)
-    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+    await auntil(lambda: len(env.only(SessionStarted)) == 2)
 
-    assert 2 == house.session().generation
+    assert 2 == env.session().generation
 
 
-async def test_a_launch_that_wants_a_later_generation_is_wish_enough(house: House, reach: Reach) -> None:
-    launch = house.wants()
+async def test_a_launch_that_wants_a_later_generation_is_wish_enough(env: Env, reach: Reach) -> None:
+    launch = env.wants()
     await do(await reach(), Stop())
-    await until_gone(house)
-    write_private(house.places.launch(ME), msgspec.json.encode(msgspec.structs.replace(launch, generation=2)))
+    await until_gone(env)
+    write_private(env.places.launch(ME), msgspec.json.encode(msgspec.structs.replace(launch, generation=2)))
     await reach()
-    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+    await auntil(lambda: len(env.only(SessionStarted)) == 2)
 
 
 async def test_starting_again_waits_for_the_last_host_to_leave(
-    house: House, reach: Reach, puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+    env: Env, reach: Reach, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its agent has ended, but it still listens and holds the lock."""
     goodbye = asyncio.Event()
@@ -200,98 +200,98 @@ async def test_starting_again_waits_for_the_last_host_to_leave(
     async def closes_slowly() -> None:
         await goodbye.wait()
 
-    monkeypatch.setattr(puppet, "aclose", closes_slowly)
-    async with house.hosting(puppet, house.wants()):
-        await auntil(lambda: house.only(SessionStarted))
-        puppet.say(SessionEnded(at=1.0, exit_code=0))
-        await auntil(lambda: house.only(SessionEnded))
+    monkeypatch.setattr(fake, "aclose", closes_slowly)
+    async with env.hosting(fake, env.wants()):
+        await auntil(lambda: env.only(SessionStarted))
+        fake.say(SessionEnded(at=1.0, exit_code=0))
+        await auntil(lambda: env.only(SessionEnded))
         reaching = asyncio.create_task(reach(start=True))
-        link = await house.linked()
+        link = await env.linked()
         goodbye.set()
         await auntil(lambda: not link.is_open)
     line = await reaching
-    await auntil(lambda: len(house.only(SessionStarted)) == 2)
+    await auntil(lambda: len(env.only(SessionStarted)) == 2)
 
-    assert line.welcome.pid == house.pid() != os.getpid()
+    assert line.welcome.pid == env.pid() != os.getpid()
 
 
-async def test_an_agent_that_cannot_be_started_says_why_in_its_log(house: House, reach: Reach) -> None:
-    house.wants(backend="no-such-backend")
+async def test_an_agent_that_cannot_be_started_says_why_in_its_log(env: Env, reach: Reach) -> None:
+    env.wants(backend="no-such-backend")
     with contextlib.suppress(LaunchError):  # unless its host answers before it knows
         await reach()
 
-    await auntil(lambda: "no-such-backend" in house.session().end_why)
+    await auntil(lambda: "no-such-backend" in env.session().end_why)
 
 
-async def test_what_could_not_be_started_is_told_to_who_wanted_it(house: House, reach: Reach) -> None:
-    house.wants()
-    house.places.socket(ME).mkdir()  # so that it cannot listen
+async def test_what_could_not_be_started_is_told_to_who_wanted_it(env: Env, reach: Reach) -> None:
+    env.wants()
+    env.places.socket(ME).mkdir()  # so that it cannot listen
     with pytest.raises(LaunchError, match="cannot listen"):
         await reach()
 
 
-async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(house: House, reach: Reach) -> None:
-    house.wants(backend="no-such-backend")
+async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(env: Env, reach: Reach) -> None:
+    env.wants(backend="no-such-backend")
     with contextlib.suppress(LaunchError):
         await reach()
-    await auntil(lambda: house.only(SessionEnded))
-    await until_gone(house)
+    await auntil(lambda: env.only(SessionEnded))
+    await until_gone(env)
     for more in ({}, {"only_looks": True}):
         with pytest.raises(SessionEndedError):
             await reach(**more)
 
-    assert 1 == len(house.only(SessionEnded))
+    assert 1 == len(env.only(SessionEnded))
 
 
-async def test_who_only_looks_starts_nothing(house: House, reach: Reach) -> None:
-    house.wants()
+async def test_who_only_looks_starts_nothing(env: Env, reach: Reach) -> None:
+    env.wants()
     with pytest.raises(HostUnreachableError):
         await reach(only_looks=True)
 
-    assert house.pid() is None
+    assert env.pid() is None
 
 
-async def test_an_agent_that_ends_at_once_is_not_started_again(house: House, reach: Reach) -> None:
+async def test_an_agent_that_ends_at_once_is_not_started_again(env: Env, reach: Reach) -> None:
     """It was started, and is over, before anybody could reach it."""
-    house.wants(prompt="crash 3")
+    env.wants(prompt="crash 3")
     try:
         line = await reach()
     except SessionEndedError:
         pass
     else:
         await auntil(lambda: not line.is_open)
-    await until_gone(house)
+    await until_gone(env)
 
-    assert 1 == len(house.only(SessionStarted))
-    assert 3 == house.session().exit_code
+    assert 1 == len(env.only(SessionStarted))
+    assert 3 == env.session().exit_code
 
 
-async def test_a_session_that_nobody_wanted_is_not_started(house: House) -> None:
+async def test_a_session_that_nobody_wanted_is_not_started(env: Env) -> None:
     with pytest.raises((LaunchError, HostUnreachableError)):
-        await link(house.places, SessionId("nobodyyy"), Mode.SDK)
+        await link(env.places, SessionId("nobodyyy"), Mode.SDK)
 
-    assert not house.places.folder("nobodyyy").exists()
+    assert not env.places.folder("nobodyyy").exists()
 
 
-async def test_a_stale_socket_does_not_mislead(house: House, reach: Reach) -> None:
+async def test_a_stale_socket_does_not_mislead(env: Env, reach: Reach) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(str(house.places.socket(ME)))
-    house.wants()
+        stale.bind(str(env.places.socket(ME)))
+    env.wants()
 
     assert (await reach()).is_open
 
 
-async def test_a_host_of_another_version_says_so(house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.wants()
+async def test_a_host_of_another_version_says_so(env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
+    env.wants()
     await reach()
     monkeypatch.setattr("kasmon.host.rpc.client.Hello", lambda n, as_agent: Hello(n=n, version=VERSION + 1))
     with pytest.raises(RefusedError, match=f"version {VERSION}"):
         await reach()
 
 
-async def test_a_host_that_hangs_is_waited_for_and_no_longer(house: House, reach: Reach) -> None:
-    house.wants()
-    lock = HostLock(house.places.host_lock(ME))
+async def test_a_host_that_hangs_is_waited_for_and_no_longer(env: Env, reach: Reach) -> None:
+    env.wants()
+    lock = HostLock(env.places.host_lock(ME))
     assert lock.take()
     with pytest.raises(TimedOutError, match="did not start"):
         await reach(limit_s=0.2)
@@ -299,44 +299,44 @@ async def test_a_host_that_hangs_is_waited_for_and_no_longer(house: House, reach
 
 
 async def test_a_host_that_cannot_come_up_shows_its_last_words(
-    house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch
+    env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.wants()
+    env.wants()
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(HostUnreachableError, match="exit code 1"):
         await reach()
 
 
 async def test_what_the_system_does_not_let_us_do_is_said_with_what_and_why(
-    house: House, reach: Reach, monkeypatch: pytest.MonkeyPatch
+    env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.wants()
-    house.places.log(ME).mkdir()
+    env.wants()
+    env.places.log(ME).mkdir()
     with pytest.raises(
-        HostUnreachableError, match=rf"'{ME}' does not respond: '{house.places.log(ME)}': it is not a regular file"
+        HostUnreachableError, match=rf"'{ME}' does not respond: '{env.places.log(ME)}': it is not a regular file"
     ):
         await reach(start=True)
 
-    house.places.log(ME).rmdir()
-    house.places.host_log(ME).mkdir()
-    with pytest.raises(HostUnreachableError, match=rf"cannot be started: '{house.places.host_log(ME)}': Is a dir"):
+    env.places.log(ME).rmdir()
+    env.places.host_log(ME).mkdir()
+    with pytest.raises(HostUnreachableError, match=rf"cannot be started: '{env.places.host_log(ME)}': Is a dir"):
         await reach()
 
-    house.places.host_log(ME).rmdir()
-    house.places.host_lock(ME).symlink_to("elsewhere")
-    with pytest.raises(HostUnreachableError, match=rf"'{house.places.host_lock(ME)}': "):
+    env.places.host_log(ME).rmdir()
+    env.places.host_lock(ME).symlink_to("elsewhere")
+    with pytest.raises(HostUnreachableError, match=rf"'{env.places.host_lock(ME)}': "):
         await reach()
-    house.places.host_lock(ME).unlink()
+    env.places.host_lock(ME).unlink()
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
-async def test_without_file_handles_it_is_said_so(house: House, mode: Mode) -> None:
-    house.wants(mode=mode)
+async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
+    env.wants(mode=mode)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(HostUnreachableError, match="open files"):
-            await link(house.places, ME, mode)
+            await link(env.places, ME, mode)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -344,40 +344,40 @@ async def test_without_file_handles_it_is_said_so(house: House, mode: Mode) -> N
 # The process
 
 
-def test_a_host_gets_our_places_and_not_where_its_starter_runs(house: House) -> None:
+def test_a_host_gets_our_places_and_not_where_its_starter_runs(env: Env) -> None:
     given = {"PATH": "/bin", "KASMON_SESSION": "x", "KASMOS_TASK": "1", "TMUX": "/t,1,0", "KASMON_TMUX": "/opt/tmux"}
 
-    passed, _ = spawn.surroundings(house.places, given | {"XDG_STATE_HOME": "/elsewhere"})
+    passed, _ = spawn.surroundings(env.places, given | {"XDG_STATE_HOME": "/elsewhere"})
 
-    assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | house.places.environment_variables() == passed
+    assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | env.places.environment_variables() == passed
 
 
-def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(house: House) -> None:
-    house.wants()
-    log = house.places.host_log(ME)
+def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(env: Env) -> None:
+    env.wants()
+    log = env.places.host_log(ME)
     log.write_bytes(b"x" * (process_log.LOG_BYTES + 1))
-    process = spawn.spawn(house.places, ME)
-    until(lambda: house.places.socket(ME).exists())
+    process = spawn.spawn(env.places, ME)
+    until(lambda: env.places.socket(ME).exists())
     process.kill()
 
     assert log.stat().st_size < 10_000
     log.unlink()
-    spawn.spawn(house.places, ME)
+    spawn.spawn(env.places, ME)
     assert 0o600 == log.stat().st_mode & 0o777
 
 
-def test_nobody_is_left_a_zombie(house: House) -> None:
-    house.wants()
-    process = spawn.spawn(house.places, ME)
-    until(lambda: house.pid() == process.pid)
+def test_nobody_is_left_a_zombie(env: Env) -> None:
+    env.wants()
+    process = spawn.spawn(env.places, ME)
+    until(lambda: env.pid() == process.pid)
     os.kill(process.pid, signal.SIGKILL)
 
     until(lambda: not Path(f"/proc/{process.pid}").exists())
 
 
-def test_the_last_words_of_a_host_are_its_last_line(house: House) -> None:
-    house.wants()
-    house.places.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
+def test_the_last_words_of_a_host_are_its_last_line(env: Env) -> None:
+    env.wants()
+    env.places.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
 
-    assert "ValueError: no" == spawn.last_words(house.places.host_log(ME))
-    assert "" == spawn.last_words(house.places.host_log("nobodyyy"))
+    assert "ValueError: no" == spawn.last_words(env.places.host_log(ME))
+    assert "" == spawn.last_words(env.places.host_log("nobodyyy"))

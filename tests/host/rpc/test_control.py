@@ -15,7 +15,7 @@ from kasmon.host.rpc.codec import FRAME_BYTES
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.server import HostServer
-from tests.host.house import House
+from tests.support.host.env import Env
 
 STATUS = HostStatus(protocol=7, kasmon="1.2.3", pid=12, session="abcdefgh", is_busy=True)
 
@@ -23,8 +23,8 @@ STATUS = HostStatus(protocol=7, kasmon="1.2.3", pid=12, session="abcdefgh", is_b
 class Controlled:
     """A host's socket, and what it was asked."""
 
-    def __init__(self, house: House) -> None:
-        self.path = house.places.runtime / "test.sock"
+    def __init__(self, env: Env) -> None:
+        self.path = env.places.runtime / "test.sock"
         self.asked: list[ControlKind] = []
         self.refuses = ""
         self.server = HostServer(self.path, lambda connection, frame: None, lambda connection: None, self._control)
@@ -47,8 +47,8 @@ class Controlled:
 
 
 @pytest.fixture
-async def host(house: House) -> AsyncIterator[Controlled]:
-    made = Controlled(house)
+async def host(env: Env) -> AsyncIterator[Controlled]:
+    made = Controlled(env)
     await made.server.start()
     yield made
     await made.server.aclose()
@@ -117,8 +117,8 @@ async def test_no_frame_of_any_protocol_begins_like_a_control_frame(host: Contro
     assert struct.unpack(">I", control.MAGIC)[0] > FRAME_BYTES
 
 
-async def test_of_a_host_that_hangs_up_it_is_known_that_it_has_no_greeting(house: House) -> None:
-    path = house.places.runtime / "old.sock"
+async def test_of_a_host_that_hangs_up_it_is_known_that_it_has_no_greeting(env: Env) -> None:
+    path = env.places.runtime / "old.sock"
     server = await asyncio.start_unix_server(lambda reader, writer: writer.close(), path)
 
     assert await asyncio.to_thread(control.request, path, ControlKind.STATUS) is None
@@ -128,10 +128,10 @@ async def test_of_a_host_that_hangs_up_it_is_known_that_it_has_no_greeting(house
         await asyncio.to_thread(control.request, path, ControlKind.STATUS)
 
 
-async def test_a_structured_host_says_what_it_is(house: House) -> None:
-    launch = house.wants()
-    process = await asyncio.to_thread(house.start)
-    status = await asyncio.to_thread(control.request, house.places.socket(launch.session), ControlKind.STATUS)
+async def test_a_structured_host_says_what_it_is(env: Env) -> None:
+    launch = env.wants()
+    process = await asyncio.to_thread(env.start)
+    status = await asyncio.to_thread(control.request, env.places.socket(launch.session), ControlKind.STATUS)
 
     assert status is not None
     assert (VERSION, __version__, process.pid, launch.session) == (

@@ -9,7 +9,7 @@ import pytest
 
 from kasmon.boot_id import boot
 from kasmon.process_identity import is_running, started_at
-from tests.waiting import until
+from tests.support.wait import until
 
 
 def test_a_process_that_runs_is_known_by_its_id_start_and_boot() -> None:

@@ -16,8 +16,8 @@ from kasmon import process_identity
 from kasmon.host.rpc import process_origin
 from kasmon.host.rpc.process_origin import evidence
 from kasmon.launch import MACHINERY
-from tests.host.sshd import Sshd
-from tests.waiting import until
+from tests.support.host.sshd import Sshd
+from tests.support.wait import until
 
 SLEEPER = "import sys; print('up', flush=True); sys.stdin.read()"
 PARENT = """

@@ -48,8 +48,8 @@ from kasmon.host.rpc.frames import (
 from kasmon.host.rpc.server import HostServer
 from kasmon.model import commands as command
 from kasmon.model.permission import Decision, RequestId
-from tests.host.house import ME, House
-from tests.waiting import auntil
+from tests.support.host.env import ME, Env
+from tests.support.wait import auntil
 
 Answer = Callable[[ClientConnection, FromClient], Awaitable[Frame | None] | Frame | None]
 
@@ -74,8 +74,8 @@ class Line:
 
 
 @pytest.fixture
-async def line(house: House) -> AsyncIterator[Line]:
-    made = Line(house.places.runtime / "test.sock")
+async def line(env: Env) -> AsyncIterator[Line]:
+    made = Line(env.places.runtime / "test.sock")
     await made.server.start()
     yield made
     await made.server.aclose()
@@ -105,25 +105,25 @@ async def test_a_client_is_greeted_with_the_hosts_pid(line: Line) -> None:
     assert (os.getpid(), VERSION) == (link.welcome.pid, link.welcome.version)
 
 
-async def test_a_host_may_greet_in_its_own_words(house: House) -> None:
+async def test_a_host_may_greet_in_its_own_words(env: Env) -> None:
     def receive(connection: ClientConnection, frame: FromClient) -> Frame | None:
         return Welcome(n=frame.n, pid=7, tmux="3.3a") if isinstance(frame, Hello) else None
 
-    server = HostServer(house.places.runtime / "test.sock", receive, lambda connection: None)
+    server = HostServer(env.places.runtime / "test.sock", receive, lambda connection: None)
     await server.start()
-    link = await HostLink.open(house.places.runtime / "test.sock")
+    link = await HostLink.open(env.places.runtime / "test.sock")
     await server.aclose()
 
     assert "3.3a" == link.welcome.tmux
 
 
-async def test_an_answer_is_waited_for_as_long_as_the_host_says_that_it_may_take(house: House) -> None:
+async def test_an_answer_is_waited_for_as_long_as_the_host_says_that_it_may_take(env: Env) -> None:
     def receive(connection: ClientConnection, frame: FromClient) -> Frame | None:
         return Welcome(n=frame.n, pid=7, answer_s=0.05) if isinstance(frame, Hello) else None
 
-    server = HostServer(house.places.runtime / "test.sock", receive, lambda connection: None)
+    server = HostServer(env.places.runtime / "test.sock", receive, lambda connection: None)
     await server.start()
-    link = await HostLink.open(house.places.runtime / "test.sock")
+    link = await HostLink.open(env.places.runtime / "test.sock")
     with pytest.raises(TimedOutError, match=r"within 0\.05 s"):
         await link.ask(Quit(n=0))
     await server.aclose()
@@ -133,10 +133,10 @@ async def test_only_its_user_can_reach_the_socket(line: Line) -> None:
     assert 0o600 == stat.S_IMODE(line.path.stat().st_mode)
 
 
-async def test_binding_leaves_the_umask_as_it_was(house: House) -> None:
+async def test_binding_leaves_the_umask_as_it_was(env: Env) -> None:
     before = os.umask(0o027)
     try:
-        made = Line(house.places.runtime / "other.sock")
+        made = Line(env.places.runtime / "other.sock")
         await made.server.start()
         await made.server.aclose()
 
@@ -208,9 +208,9 @@ async def test_a_numbered_frame_of_a_later_version_is_answered_with_a_plain_no(l
     assert (5, 4) == (answers[1].n, answers[1].exit_code)
 
 
-async def test_a_stale_socket_is_replaced(house: House) -> None:
+async def test_a_stale_socket_is_replaced(env: Env) -> None:
     """Its host was killed; whoever starts a server holds the lock."""
-    path = house.places.runtime / "test.sock"
+    path = env.places.runtime / "test.sock"
     stale = socket.socket(socket.AF_UNIX)
     stale.bind(str(path))
     stale.close()
@@ -335,13 +335,13 @@ async def test_who_asks_to_be_told_after_it_went_away_is_told_all_the_same(line:
     assert [True] == closed
 
 
-async def test_where_nobody_listens_it_is_unreachable(house: House) -> None:
+async def test_where_nobody_listens_it_is_unreachable(env: Env) -> None:
     with pytest.raises(HostUnreachableError):
-        await HostLink.open(house.places.runtime / "nobody.sock")
+        await HostLink.open(env.places.runtime / "nobody.sock")
 
 
-async def test_a_host_that_does_not_greet_is_not_waited_for(house: House) -> None:
-    path = house.places.runtime / "mute.sock"
+async def test_a_host_that_does_not_greet_is_not_waited_for(env: Env) -> None:
+    path = env.places.runtime / "mute.sock"
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
         mute.listen()
@@ -422,9 +422,9 @@ async def test_keys_arrive_in_order_from_any_thread(line: Line) -> None:
 
 
 @contextlib.asynccontextmanager
-async def direct(house: House) -> AsyncIterator[tuple[HostLink, socket.socket]]:
+async def direct(env: Env) -> AsyncIterator[tuple[HostLink, socket.socket]]:
     """A link and the host's bare end of it."""
-    path = str(house.places.runtime / "bare.sock")
+    path = str(env.places.runtime / "bare.sock")
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as ours:
         listening.bind(path)
         listening.listen()
@@ -439,9 +439,9 @@ async def direct(house: House) -> AsyncIterator[tuple[HostLink, socket.socket]]:
             await link.aclose()
 
 
-async def test_keys_leave_without_waiting_for_the_clients_loop(house: House) -> None:
+async def test_keys_leave_without_waiting_for_the_clients_loop(env: Env) -> None:
     """The loop draws while the person types."""
-    async with direct(house) as (link, host):
+    async with direct(env) as (link, host):
         typing = threading.Thread(target=link.tell, args=(keys(b"x"),))
         typing.start()
         typing.join()  # the loop does not run meanwhile
@@ -449,8 +449,8 @@ async def test_keys_leave_without_waiting_for_the_clients_loop(house: House) -> 
         assert pack(keys(b"x")) == host.recv(100)
 
 
-async def test_a_key_never_overtakes_a_paste_that_is_still_leaving(house: House) -> None:
-    async with direct(house) as (link, host):
+async def test_a_key_never_overtakes_a_paste_that_is_still_leaving(env: Env) -> None:
+    async with direct(env) as (link, host):
         link.tell(keys(b"paste" * 500_000))
         unpacker, heard = Unpacker(), list[bytes]()
         heard += unpacker.feed(host.recv(100_000))  # now there is room, and the loop has not run yet

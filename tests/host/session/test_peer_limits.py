@@ -11,10 +11,10 @@ from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.session.peer_limits import LONGEST, MOST, PREFACE, WINDOW_S, PeerMessageLimiter
 from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ReceiptMoved, SessionStarted
-from tests.host.house import ME, House, do, prompt
-from tests.host.inn import Inn, prompted
-from tests.host.puppet import Puppet
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent
+from tests.support.host.env import ME, Env, do, prompt
+from tests.support.host.tmux_env import TmuxEnv, prompted
+from tests.support.wait import auntil
 
 FROM_PEER = Prompt(text="look at the parser", when="idle", by="peer")
 
@@ -25,52 +25,48 @@ def moved(book: SessionLog, at: float, **more: object) -> ReceiptMoved:
     return ReceiptMoved(**({"at": at, "receipt": receipt, "prompt": "hello", "by": "peer"} | more))  # type: ignore[arg-type]
 
 
-async def test_more_messages_than_a_minute_may_have_are_refused_by_the_host_itself(
-    house: House, puppet: Puppet
-) -> None:
-    async with house.hosting(puppet):
-        await auntil(lambda: house.only(SessionStarted))
-        link = await house.linked()
+async def test_more_messages_than_a_minute_may_have_are_refused_by_the_host_itself(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        await auntil(lambda: env.only(SessionStarted))
+        link = await env.linked()
         for _ in range(MOST):
             await do(link, FROM_PEER)
         with pytest.raises(RefusedError, match=f"{MOST} peer messages within 60 s"):
             await do(link, FROM_PEER)
         assert "queued" == await prompt(link, "mine", when="idle")
 
-    assert MOST + 1 == len(house.session().receipts)
+    assert MOST + 1 == len(env.session().receipts)
 
 
-async def test_a_message_is_no_longer_than_it_may_be_whoever_sends_it(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        await auntil(lambda: house.only(SessionStarted))
-        link = await house.linked()
+async def test_a_message_is_no_longer_than_it_may_be_whoever_sends_it(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        await auntil(lambda: env.only(SessionStarted))
+        link = await env.linked()
         with pytest.raises(UsageError, match="has 8401 characters"):
             await do(link, msgspec.structs.replace(FROM_PEER, text="x" * (LONGEST + PREFACE + 1)))
         await do(link, Prompt(text="x" * (LONGEST + PREFACE + 1), when="idle"))
 
-    assert 1 == len(house.session().receipts)
+    assert 1 == len(env.session().receipts)
 
 
-async def test_a_message_waits_for_the_turns_end_even_if_its_sender_wants_it_at_once(
-    house: House, puppet: Puppet
-) -> None:
-    async with house.hosting(puppet):
-        await auntil(lambda: house.only(SessionStarted))
-        link = await house.linked()
+async def test_a_message_waits_for_the_turns_end_even_if_its_sender_wants_it_at_once(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        await auntil(lambda: env.only(SessionStarted))
+        link = await env.linked()
         await prompt(link, "work", when="now")
         receipt = (await do(link, msgspec.structs.replace(FROM_PEER, when="interrupt"))).receipt
 
     assert receipt is not None
     assert "queued" == receipt.state
-    assert ["work"] == [told.text for told in puppet.told if isinstance(told, Prompt)]
+    assert ["work"] == [told.text for told in fake.told if isinstance(told, Prompt)]
 
 
-async def test_the_next_host_counts_what_came_before_it(house: House) -> None:
+async def test_the_next_host_counts_what_came_before_it(env: Env) -> None:
     """Those that the log has, each once, however often it was changed or moved."""
 
     def kept() -> PeerMessageLimiter:
-        house.wants()
-        book = SessionLog(house.places, ME)
+        env.wants()
+        book = SessionLog(env.places, ME)
         now = time.time()
         book.append(moved(book, now - WINDOW_S))
         for _ in range(MOST - 1):
@@ -79,7 +75,7 @@ async def test_the_next_host_counts_what_came_before_it(house: House) -> None:
         receipt = Receipt(id=last, session=ME, state=ReceiptState.QUEUED, at=now)
         book.append(moved(book, now, receipt=receipt, prompt="changed by a person"))
         book.append(moved(book, now, by="user"))
-        return PeerMessageLimiter(SessionLog(house.places, ME))
+        return PeerMessageLimiter(SessionLog(env.places, ME))
 
     mail = await asyncio.to_thread(kept)
     mail.admit(FROM_PEER, time.time())
@@ -88,11 +84,11 @@ async def test_the_next_host_counts_what_came_before_it(house: House) -> None:
     mail.admit(FROM_PEER, time.time() + WINDOW_S)
 
 
-@pytest.mark.usefixtures("as_within_the_inn")
-async def test_the_host_of_a_shell_refuses_a_message_which_the_shell_would_execute(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, "sh", "-i")
+@pytest.mark.usefixtures("in_tmux_env")
+async def test_the_host_of_a_shell_refuses_a_message_which_the_shell_would_execute(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, "sh", "-i")
         with pytest.raises(RefusedError, match="is no agent: a shell would execute the message"):
             await prompted(link, ME, FROM_PEER.text, by="peer")
 
-    assert () == inn.session(ME).receipts
+    assert () == tmux.session(ME).receipts

@@ -35,117 +35,117 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, sealed
 from kasmon.model.session_state import SessionState
-from tests.host.house import ME, House, do, prompt
-from tests.host.puppet import Puppet, asked
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent, asked
+from tests.support.host.env import ME, Env, do, prompt
+from tests.support.wait import auntil
 
 
 def question(*options: str, many: bool = False) -> RequestOpened:
     return asked("Which?", kind=RequestKind.QUESTION, choices=(Decision.CHOOSE,), options=options, many=many)
 
 
-async def asking(house: House, puppet: Puppet, *opened: RequestOpened) -> tuple[HostLink, list[Request]]:
+async def asking(env: Env, fake: FakeAgent, *opened: RequestOpened) -> tuple[HostLink, list[Request]]:
     """An agent in a turn that has asked *opened*; what of it is open in the log."""
-    link = await house.linked()
+    link = await env.linked()
     await prompt(link, "tidy up")
-    puppet.say(*opened)
-    await auntil(lambda: len(house.only(RequestOpened)) == len(opened))
-    return link, list(house.session().asks)
+    fake.say(*opened)
+    await auntil(lambda: len(env.only(RequestOpened)) == len(opened))
+    return link, list(env.session().asks)
 
 
 def answer(request: Request, decision: Decision = Decision.ALLOW, **more: Any) -> Answer:
     return Answer(request=request.id, digest=request.digest, decision=decision, **more)
 
 
-def answers(puppet: Puppet) -> list[Answer]:
-    return [wish for wish in puppet.told if isinstance(wish, Answer)]
+def answers(fake: FakeAgent) -> list[Answer]:
+    return [wish for wish in fake.told if isinstance(wish, Answer)]
 
 
-async def test_the_log_numbers_requests_and_seals_them(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        _, requests = await asking(house, puppet, asked(), asked("make", "tool-8"))
+async def test_the_log_numbers_requests_and_seals_them(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        _, requests = await asking(env, fake, asked(), asked("make", "tool-8"))
 
     assert [f"{ME}-1", f"{ME}-2"] == [request.id for request in requests]
     assert requests == [sealed(request) for request in requests]
     assert {ME} == {request.session for request in requests}
 
 
-async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (first, second) = await asking(house, puppet, asked(), asked("make", "tool-8"))
+async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (first, second) = await asking(env, fake, asked(), asked("make", "tool-8"))
         await do(link, answer(second, Decision.DENY, reason="not now"))
 
-    assert [("tool-8", Decision.DENY, "not now")] == [(a.request, a.decision, a.reason) for a in answers(puppet)]
-    assert [second.id] == [fact.request for fact in house.only(RequestAnswered)]
-    assert first.id not in {fact.request for fact in house.only(RequestAnswered)}
+    assert [("tool-8", Decision.DENY, "not now")] == [(a.request, a.decision, a.reason) for a in answers(fake)]
+    assert [second.id] == [fact.request for fact in env.only(RequestAnswered)]
+    assert first.id not in {fact.request for fact in env.only(RequestAnswered)}
 
 
-async def test_an_answer_is_in_the_log_before_the_agent_hears_it(house: House, puppet: Puppet) -> None:
+async def test_an_answer_is_in_the_log_before_the_agent_hears_it(env: Env, fake: FakeAgent) -> None:
     seen: list[int] = []
 
     async def looks(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
-            seen.append(len(await asyncio.to_thread(house.only, RequestAnswered)))
-        puppet.obey(wish)
+            seen.append(len(await asyncio.to_thread(env.only, RequestAnswered)))
+        fake.obey(wish)
 
-    puppet.on_wish = looks
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+    fake.on_wish = looks
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request))
 
     assert [1] == seen
 
 
-async def test_a_request_is_answered_once(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_a_request_is_answered_once(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request))
         with pytest.raises(RequestClosedError) as refusal:
             await do(link, answer(request, Decision.DENY))
 
     assert f"user at process {os.getpid()} answered allow" in refusal.value.how.replace("terminal", "process")
-    assert 1 == len(answers(puppet))
+    assert 1 == len(answers(fake))
 
 
-async def test_of_two_answers_at_the_same_moment_exactly_one_wins(house: House, puppet: Puppet) -> None:
+async def test_of_two_answers_at_the_same_moment_exactly_one_wins(env: Env, fake: FakeAgent) -> None:
     """A hundred times, each with two clients."""
-    async with house.hosting(puppet):
-        links = [await house.linked(), await house.linked()]
+    async with env.hosting(fake):
+        links = [await env.linked(), await env.linked()]
         await prompt(links[0], "tidy up")
         for n in range(100):
-            puppet.say(asked(f"make {n}", f"tool-{n}"))
-            (request,) = await auntil(lambda: house.session().asks)
+            fake.say(asked(f"make {n}", f"tool-{n}"))
+            (request,) = await auntil(lambda: env.session().asks)
             wishes = [answer(request, Decision.ALLOW), answer(request, Decision.DENY)]
             outcomes = await asyncio.gather(
                 *(do(link, wish) for link, wish in zip(links, wishes, strict=True)), return_exceptions=True
             )
             assert [RequestClosedError] == [type(o) for o in outcomes if isinstance(o, BaseException)], outcomes
-            assert n + 1 == len(answers(puppet)) == len(house.only(RequestAnswered))
+            assert n + 1 == len(answers(fake)) == len(env.only(RequestAnswered))
 
 
 @pytest.mark.parametrize("unknown", [f"{ME}-9", "otherone-1", "nonsense"])
-async def test_an_unknown_request_is_not_found(house: House, puppet: Puppet, unknown: str) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_an_unknown_request_is_not_found(env: Env, fake: FakeAgent, unknown: str) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         with pytest.raises(RequestNotFoundError):
             await do(link, answer(msgspec.structs.replace(request, id=RequestId(unknown))))
 
-    assert [] == answers(puppet)
+    assert [] == answers(fake)
 
 
-async def test_an_answer_to_something_else_than_what_was_asked_is_stale(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_an_answer_to_something_else_than_what_was_asked_is_stale(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         with pytest.raises(StaleRequestError):
             await do(link, answer(msgspec.structs.replace(request, digest="0" * 64)))
 
-        assert (request,) == house.session().asks
-    assert [] == answers(puppet)
+        assert (request,) == env.session().asks
+    assert [] == answers(fake)
 
 
-async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (old, new) = await _changed(house, puppet)
+async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (old, new) = await _changed(env, fake)
         with pytest.raises(RequestClosedError) as refusal:
             await do(link, answer(old))
         await do(link, answer(new))
@@ -154,56 +154,56 @@ async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(house: Hou
     assert "rm -r /" == new.shown
 
 
-async def _changed(house: House, puppet: Puppet) -> tuple[HostLink, tuple[Request, Request]]:
-    link, (old,) = await asking(house, puppet, asked())
-    puppet.say(asked("rm -r /"))
-    await auntil(lambda: len(house.only(RequestOpened)) == 2)
-    (new,) = house.session().asks
+async def _changed(env: Env, fake: FakeAgent) -> tuple[HostLink, tuple[Request, Request]]:
+    link, (old,) = await asking(env, fake, asked())
+    fake.say(asked("rm -r /"))
+    await auntil(lambda: len(env.only(RequestOpened)) == 2)
+    (new,) = env.session().asks
     return link, (old, new)
 
 
-async def test_a_request_that_is_asked_twice_is_one(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
-        puppet.say(asked(), asked("make", "tool-8"))
-        await auntil(lambda: len(house.session().asks) == 2)
+async def test_a_request_that_is_asked_twice_is_one(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
+        fake.say(asked(), asked("make", "tool-8"))
+        await auntil(lambda: len(env.session().asks) == 2)
         await do(link, answer(request))
 
-    assert 2 == len(house.only(RequestOpened))
+    assert 2 == len(env.only(RequestOpened))
 
 
-async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (first,) = await asking(house, puppet, asked())
+async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (first,) = await asking(env, fake, asked())
         await do(link, answer(first))
-        puppet.say(asked("rm -r /"))
-        (second,) = await auntil(lambda: house.session().asks)
+        fake.say(asked("rm -r /"))
+        (second,) = await auntil(lambda: env.session().asks)
         assert f"{ME}-2" == second.id
         with pytest.raises(RequestClosedError):
             await do(link, answer(first))
-        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7")))
-        await auntil(lambda: not house.session().asks)
+        fake.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7")))
+        await auntil(lambda: not env.session().asks)
 
-    assert 1 == len(answers(puppet))
-    assert [second.id] == [fact.request for fact in house.only(RequestWithdrawn)]
+    assert 1 == len(answers(fake))
+    assert [second.id] == [fact.request for fact in env.only(RequestWithdrawn)]
 
 
-async def test_what_was_set_aside_waits_on_and_can_still_be_answered(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_what_was_set_aside_waits_on_and_can_still_be_answered(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request, Decision.LATER))
-        assert [True] == [ask.later for ask in house.session().asks]
-        assert [] == answers(puppet)
+        assert [True] == [ask.later for ask in env.session().asks]
+        assert [] == answers(fake)
         await do(link, answer(request))
 
-    assert 1 == len(house.only(RequestSetAside)) == len(answers(puppet))
+    assert 1 == len(env.only(RequestSetAside)) == len(answers(fake))
 
 
-async def test_a_withdrawn_request_takes_no_answer(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
-        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
-        await auntil(lambda: not house.session().asks)
+async def test_a_withdrawn_request_takes_no_answer(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
+        fake.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        await auntil(lambda: not env.session().asks)
         with pytest.raises(RequestClosedError) as refusal:
             await do(link, answer(request))
 
@@ -211,30 +211,30 @@ async def test_a_withdrawn_request_takes_no_answer(house: House, puppet: Puppet)
 
 
 @pytest.mark.parametrize("over", [TurnEnded(at=1.0), SessionEnded(at=1.0)], ids=["turn", "session"])
-async def test_what_ends_closes_its_requests(house: House, puppet: Puppet, over: TurnEnded | SessionEnded) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
-        puppet.say(over)
+async def test_what_ends_closes_its_requests(env: Env, fake: FakeAgent, over: TurnEnded | SessionEnded) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
+        fake.say(over)
         with pytest.raises(KasmonError):
-            await _until_closed(house, link, request)
+            await _until_closed(env, link, request)
 
-    assert [] == answers(puppet)
+    assert [] == answers(fake)
 
 
-async def _until_closed(house: House, link: HostLink, request: Request) -> None:
-    await auntil(lambda: not house.session().asks)
+async def _until_closed(env: Env, link: HostLink, request: Request) -> None:
+    await auntil(lambda: not env.session().asks)
     await do(link, answer(request))
 
 
-async def test_a_decision_that_the_request_does_not_offer_is_refused(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked(choices=(Decision.ALLOW, Decision.DENY)))
+async def test_a_decision_that_the_request_does_not_offer_is_refused(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked(choices=(Decision.ALLOW, Decision.DENY)))
         with pytest.raises(RefusedError, match="does not accept edit"):
             await do(link, answer(request, Decision.EDIT, input={"command": "ls"}))
-        assert (request,) == house.session().asks
+        assert (request,) == env.session().asks
 
 
-async def test_an_edited_input_may_hold_whatever_json_can(house: House, puppet: Puppet) -> None:
+async def test_an_edited_input_may_hold_whatever_json_can(env: Env, fake: FakeAgent) -> None:
     edited = {
         "command": "make",
         "big": 10**40,
@@ -243,44 +243,44 @@ async def test_an_edited_input_may_hold_whatever_json_can(house: House, puppet: 
         "real": 1e308,
         "deep": [[[{"a": [None, True]}]]],
     }
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request, Decision.EDIT, input=edited))
 
-    assert [edited] == [told.input for told in answers(puppet)]
-    [fact] = house.only(RequestAnswered)
+    assert [edited] == [told.input for told in answers(fake)]
+    [fact] = env.only(RequestAnswered)
     assert fact.input is not None
     assert edited.keys() == fact.input.keys()
 
 
-async def test_what_was_approved_is_written_down_without_secrets_and_as_a_diff(house: House, puppet: Puppet) -> None:
+async def test_what_was_approved_is_written_down_without_secrets_and_as_a_diff(env: Env, fake: FakeAgent) -> None:
     key = "sk-abcdefghijklmnopqrstuvwxyz123456"
     hidden = f"⟨hidden: {len(key)} characters⟩"
-    async with house.hosting(puppet):
+    async with env.hosting(fake):
         opened = asked(input={"command": f"curl -H {key} http://a", "description": "fetch"}, required=("command",))
-        link, (request,) = await asking(house, puppet, opened)
+        link, (request,) = await asking(env, fake, opened)
         edited = {"command": f"curl -H {hidden} http://b\nmake"}
         await do(link, answer(request, Decision.EDIT, input=edited))
 
-    assert [f"curl -H {key} http://b\nmake"] == [told.input and told.input["command"] for told in answers(puppet)]
-    [fact] = house.only(RequestAnswered)
+    assert [f"curl -H {key} http://b\nmake"] == [told.input and told.input["command"] for told in answers(fake)]
+    [fact] = env.only(RequestAnswered)
     assert edited == fact.input
     removed = ("-command: curl -H " + hidden + " http://a", "-description: fetch")
     added = ("+command:", f"+  curl -H {hidden} http://b", "+  make")
     assert [*removed, *added] == fact.diff.split("\n")[1:]
-    [closed] = house.session().closed
+    [closed] = env.session().closed
     assert fact.diff == closed.diff
-    assert key not in house.places.log(ME).read_text()
+    assert key not in env.places.log(ME).read_text()
 
 
-async def test_an_edited_request_carries_its_new_input(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_an_edited_request_carries_its_new_input(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         with pytest.raises(UsageError, match="new input"):
             await do(link, answer(request, Decision.EDIT))
         await do(link, answer(request, Decision.EDIT, input={"command": "rm -r build/tmp"}))
 
-    assert [{"command": "rm -r build/tmp"}] == [a.input for a in answers(puppet)]
+    assert [{"command": "rm -r build/tmp"}] == [a.input for a in answers(fake)]
 
 
 @pytest.mark.parametrize(
@@ -296,10 +296,10 @@ async def test_an_edited_request_carries_its_new_input(house: House, puppet: Pup
     ids=["none", "two of one", "unknown", "twice", "one", "several"],
 )
 async def test_a_choice_is_one_of_those_offered(
-    house: House, puppet: Puppet, labels: tuple[str, ...], many: bool, error: str
+    env: Env, fake: FakeAgent, labels: tuple[str, ...], many: bool, error: str
 ) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, question("red", "blue", many=many))
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, question("red", "blue", many=many))
         wish = answer(request, Decision.CHOOSE, labels=labels)
         if error:
             with pytest.raises(UsageError, match=error):
@@ -307,25 +307,25 @@ async def test_a_choice_is_one_of_those_offered(
         else:
             await do(link, wish)
 
-    assert ([] if error else [labels]) == [a.labels for a in answers(puppet)]
+    assert ([] if error else [labels]) == [a.labels for a in answers(fake)]
 
 
-async def test_a_question_that_takes_no_text_of_ones_own_says_so(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, question("red", "blue"))
+async def test_a_question_that_takes_no_text_of_ones_own_says_so(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, question("red", "blue"))
         with pytest.raises(UsageError, match="accepts no custom answer"):
             await do(link, answer(request, Decision.CHOOSE, text="green"))
 
-    assert [] == answers(puppet)
+    assert [] == answers(fake)
 
 
-async def test_an_edited_input_is_not_empty_also_where_none_was_asked(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked(input={}))
+async def test_an_edited_input_is_not_empty_also_where_none_was_asked(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked(input={}))
         with pytest.raises(UsageError, match="is empty"):
             await do(link, answer(request, Decision.EDIT, input={}))
 
-    assert [] == answers(puppet)
+    assert [] == answers(fake)
 
 
 @pytest.mark.parametrize(
@@ -336,25 +336,25 @@ async def test_an_edited_input_is_not_empty_also_where_none_was_asked(house: Hou
     ],
     ids=["a token", "lines"],
 )
-async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(house: House, puppet: Puppet, key: str) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked(input={"command": "make", "key": key}))
+async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(env: Env, fake: FakeAgent, key: str) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked(input={"command": "make", "key": key}))
         await do(link, answer(request, Decision.EDIT, input={"command": "make check", "key": key}))
 
-    [fact] = house.only(RequestAnswered)
+    [fact] = env.only(RequestAnswered)
     assert ["-command: make", "+command: make check"] == [row for row in fact.diff.split("\n") if row[:1] in "+-"]
-    assert max(key.split("\n"), key=len) not in house.places.log(ME).read_text()
+    assert max(key.split("\n"), key=len) not in env.places.log(ME).read_text()
 
 
-async def test_an_open_question_takes_any_text(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, question())
+async def test_an_open_question_takes_any_text(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, question())
         with pytest.raises(UsageError, match="no choice 'whatever you like'"):
             await do(link, answer(request, Decision.CHOOSE, labels=("whatever you like",)))
         await do(link, answer(request, Decision.CHOOSE, text="whatever you like"))
 
-    assert [("whatever you like",)] == [a.labels for a in answers(puppet)]
-    assert [("whatever you like",)] == [fact.labels for fact in house.only(RequestAnswered)]
+    assert [("whatever you like",)] == [a.labels for a in answers(fake)]
+    assert [("whatever you like",)] == [fact.labels for fact in env.only(RequestAnswered)]
 
 
 @pytest.mark.parametrize(
@@ -373,46 +373,46 @@ async def test_an_open_question_takes_any_text(house: House, puppet: Puppet) -> 
     ],
 )
 async def test_an_answer_of_which_a_part_would_be_ignored_or_is_missing_is_refused_and_nothing_is_sent(
-    house: House, puppet: Puppet, decision: Decision, more: dict[str, Any], error: str
+    env: Env, fake: FakeAgent, decision: Decision, more: dict[str, Any], error: str
 ) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked(input={"command": "make", "timeout": 60}))
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked(input={"command": "make", "timeout": 60}))
         with pytest.raises(UsageError, match=error):
             await do(link, answer(request, decision, **more))
 
-    assert [] == answers(puppet)
-    assert [] == house.only(RequestAnswered)
+    assert [] == answers(fake)
+    assert [] == env.only(RequestAnswered)
 
 
-async def test_of_a_tool_whose_schema_is_known_only_what_it_requires_must_stay(house: House, puppet: Puppet) -> None:
+async def test_of_a_tool_whose_schema_is_known_only_what_it_requires_must_stay(env: Env, fake: FakeAgent) -> None:
     opened = asked(input={"command": "make", "timeout": 60}, required=("command",))
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, opened)
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, opened)
         await do(link, answer(request, Decision.EDIT, input={"command": "make check"}))
 
-    assert [{"command": "make check"}] == [told.input for told in answers(puppet)]
+    assert [{"command": "make check"}] == [told.input for told in answers(fake)]
 
 
-async def test_a_plan_without_a_text_says_so_to_whoever_decides_on_it(house: House, puppet: Puppet) -> None:
+async def test_a_plan_without_a_text_says_so_to_whoever_decides_on_it(env: Env, fake: FakeAgent) -> None:
     opened = asked("", kind=RequestKind.PLAN, shown=" \n", choices=(Decision.ALLOW, Decision.DENY))
-    async with house.hosting(puppet):
-        _, (request,) = await asking(house, puppet, opened)
+    async with env.hosting(fake):
+        _, (request,) = await asking(env, fake, opened)
 
     assert "The agent sent no plan text." == request.shown
     assert sealed(request) == request
 
 
-async def test_what_only_its_terminal_can_answer_says_so(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked(answerable=False))
+async def test_what_only_its_terminal_can_answer_says_so(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked(answerable=False))
         with pytest.raises(UnableError, match="terminal"):
             await do(link, answer(request))
 
 
-async def test_an_agent_that_takes_no_answers_says_so(house: House, puppet: Puppet) -> None:
-    puppet.abilities = Abilities()
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_an_agent_that_takes_no_answers_says_so(env: Env, fake: FakeAgent) -> None:
+    fake.abilities = Abilities()
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         with pytest.raises(UnableError):
             await do(link, answer(request))
 
@@ -420,123 +420,121 @@ async def test_an_agent_that_takes_no_answers_says_so(house: House, puppet: Pupp
 # Where the agent does not take it
 
 
-def on_answer(puppet: Puppet, error: Exception | None) -> None:
+def on_answer(fake: FakeAgent, error: Exception | None) -> None:
     async def react(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             if error is None:
                 await asyncio.Event().wait()
             else:
                 raise error
-        puppet.obey(wish)
+        fake.obey(wish)
 
-    puppet.on_wish = react
+    fake.on_wish = react
 
 
-async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(house: House, puppet: Puppet) -> None:
-    on_answer(puppet, RefusedError("not in this mode."))
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(env: Env, fake: FakeAgent) -> None:
+    on_answer(fake, RefusedError("not in this mode."))
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         with pytest.raises(RefusedError, match="not in this mode"):
             await do(link, answer(request))
-        (again,) = await auntil(lambda: house.session().asks)
-        await auntil(lambda: house.only(NoticeRaised))
-        puppet.on_wish = None
+        (again,) = await auntil(lambda: env.session().asks)
+        await auntil(lambda: env.only(NoticeRaised))
+        fake.on_wish = None
         await do(link, answer(again))
 
     assert (f"{ME}-2", request.digest) == (again.id, again.digest)
-    assert ["tool-7", "tool-7"] == [a.request for a in answers(puppet)]
+    assert ["tool-7", "tool-7"] == [a.request for a in answers(fake)]
 
 
-async def test_what_was_opened_anew_can_be_withdrawn(house: House, puppet: Puppet) -> None:
-    on_answer(puppet, RefusedError("not in this mode."))
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_what_was_opened_anew_can_be_withdrawn(env: Env, fake: FakeAgent) -> None:
+    on_answer(fake, RefusedError("not in this mode."))
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         with pytest.raises(RefusedError):
             await do(link, answer(request))
-        puppet.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
-        await auntil(lambda: house.only(RequestWithdrawn))
+        fake.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        await auntil(lambda: env.only(RequestWithdrawn))
 
-        assert ([f"{ME}-2"], ()) == ([w.request for w in house.only(RequestWithdrawn)], house.session().asks)
+        assert ([f"{ME}-2"], ()) == ([w.request for w in env.only(RequestWithdrawn)], env.session().asks)
 
 
-async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(house: House, puppet: Puppet) -> None:
-    on_answer(puppet, RequestClosedError("tool-7", "interrupted"))
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(env: Env, fake: FakeAgent) -> None:
+    on_answer(fake, RequestClosedError("tool-7", "interrupted"))
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         with pytest.raises(RequestClosedError) as refusal:
             await do(link, answer(request))
-        await auntil(lambda: house.only(NoticeRaised))
+        await auntil(lambda: env.only(NoticeRaised))
 
     assert request.id == refusal.value.request
-    assert () == house.session().asks
+    assert () == env.session().asks
 
 
-async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unknown(
-    house: House, puppet: Puppet
-) -> None:
-    async with house.hosting(puppet, limits=Limits(call_s=0.5)):
-        link, (request,) = await asking(house, puppet, asked())
-        on_answer(puppet, None)
+async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unknown(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake, limits=Limits(call_s=0.5)):
+        link, (request,) = await asking(env, fake, asked())
+        on_answer(fake, None)
         with pytest.raises(TimedOutError):
             await do(link, answer(request))
-        (notice,) = await auntil(lambda: house.only(NoticeRaised))
+        (notice,) = await auntil(lambda: env.only(NoticeRaised))
 
     assert "unknown" in notice.text
-    assert () == house.session().asks
+    assert () == env.session().asks
 
 
-async def test_a_restart_closes_what_its_last_life_asked(house: House, puppet: Puppet) -> None:
+async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAgent) -> None:
     """Also before the new agent has said a word."""
-    async with house.hosting(puppet):
-        _, (request,) = await asking(house, puppet, asked())
-        log = house.places.log(ME).read_bytes()
-    house.places.log(ME).write_bytes(log)  # as if the host had been killed: no end was written
-    slow = Puppet()
+    async with env.hosting(fake):
+        _, (request,) = await asking(env, fake, asked())
+        log = env.places.log(ME).read_bytes()
+    env.places.log(ME).write_bytes(log)  # as if the host had been killed: no end was written
+    slow = FakeAgent()
     opening = asyncio.Event()
     slow.on_open = opening.wait  # type: ignore[assignment]
-    async with house.hosting(slow):
+    async with env.hosting(slow):
         with pytest.raises(RequestClosedError):
-            await do(await house.linked(), answer(request))
+            await do(await env.linked(), answer(request))
         opening.set()
-        await auntil(lambda: not house.session().asks)
+        await auntil(lambda: not env.session().asks)
 
     assert [] == answers(slow)
-    assert SessionState.ENDED is house.session().state
+    assert SessionState.ENDED is env.session().state
 
 
 # Who may answer
 
 
-async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        _, (request,) = await asking(house, puppet, asked())
-        link = await HostLink.open(house.places.socket(ME), as_agent=True)
+async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        _, (request,) = await asking(env, fake, asked())
+        link = await HostLink.open(env.places.socket(ME), as_agent=True)
         with pytest.raises(RefusedError, match="agent cannot answer"):
             await do(link, answer(request))
         await do(link, Prompt(text="hello", by="peer"))
 
-    assert [] == answers(puppet)
+    assert [] == answers(fake)
 
 
 @pytest.mark.parametrize("wish", [Configure(permission_mode="plan"), Allow(hosts=("example.com",))])
 async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
-    house: House, puppet: Puppet, wish: Configure | Allow
+    env: Env, fake: FakeAgent, wish: Configure | Allow
 ) -> None:
     """Of its own session or of another: the guard is that of an answer. A person may."""
-    puppet.abilities = Abilities(sets_model=True, sets_permission_mode=True)
-    async with house.hosting(puppet):
-        await auntil(lambda: house.session().state is SessionState.IDLE)
-        link = await HostLink.open(house.places.socket(ME), as_agent=True)
+    fake.abilities = Abilities(sets_model=True, sets_permission_mode=True)
+    async with env.hosting(fake):
+        await auntil(lambda: env.session().state is SessionState.IDLE)
+        link = await HostLink.open(env.places.socket(ME), as_agent=True)
         with pytest.raises(RefusedError, match=r"an agent cannot (?:change a permission mode|allow network access)"):
             await do(link, wish)
         for marked in (True, False):
-            said = await asyncio.to_thread(_commanded_by_a_child, house, wish, marked)
+            said = await asyncio.to_thread(_commanded_by_a_child, env, wish, marked)
             assert said.startswith("an agent cannot ")
-        assert [] == [each for each in puppet.told if isinstance(each, type(wish))]
+        assert [] == [each for each in fake.told if isinstance(each, type(wish))]
 
         if isinstance(wish, Configure):
-            await do(await house.linked(), wish)
-            assert [wish] == [each for each in puppet.told if isinstance(each, Configure)]
+            await do(await env.linked(), wish)
+            assert [wish] == [each for each in fake.told if isinstance(each, Configure)]
             await do(link, Configure(model="opus"))
 
 
@@ -561,47 +559,45 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["with its variable", "as a child of its host"])
-async def test_a_process_of_an_agents_own_may_not_answer(house: House, puppet: Puppet, marked: bool) -> None:
-    async with house.hosting(puppet):
-        _, (request,) = await asking(house, puppet, asked())
-        said = await asyncio.to_thread(_commanded_by_a_child, house, answer(request), marked)
+async def test_a_process_of_an_agents_own_may_not_answer(env: Env, fake: FakeAgent, marked: bool) -> None:
+    async with env.hosting(fake):
+        _, (request,) = await asking(env, fake, asked())
+        said = await asyncio.to_thread(_commanded_by_a_child, env, answer(request), marked)
 
     assert "an agent cannot answer requests." == said
-    assert [] == answers(puppet)
+    assert [] == answers(fake)
 
 
-def _commanded_by_a_child(house: House, wish: AgentCommand | Allow, marked: bool) -> str:
+def _commanded_by_a_child(env: Env, wish: AgentCommand | Allow, marked: bool) -> str:
     """What a process that this one starts is answered to *wish*; *marked*: with the variable of an agent."""
     variables = dict(os.environ) | ({"KASMON_SESSION": "someones"} if marked else {})
     frame = msgspec.json.encode(ExecuteCommand(n=0, session=ME, wish=wish)).decode()
-    command = [sys.executable, "-P", "-c", COMMANDING, str(house.places.socket(ME)), frame]
+    command = [sys.executable, "-P", "-c", COMMANDING, str(env.places.socket(ME)), frame]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 
-async def test_consent_to_what_may_be_cut_is_refused_and_a_no_is_taken(house: House, puppet: Puppet) -> None:
+async def test_consent_to_what_may_be_cut_is_refused_and_a_no_is_taken(env: Env, fake: FakeAgent) -> None:
     """Whatever its choices say: the terminal shows what is asked, and consent is given there."""
     opened = asked("rm", choices=(Decision.ALLOW, Decision.ALWAYS, Decision.EDIT, Decision.DENY))
     cut = msgspec.structs.replace(opened, request=msgspec.structs.replace(opened.request, may_be_cut=True))
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, cut)
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, cut)
         for decision in (Decision.ALLOW, Decision.ALWAYS, Decision.EDIT):
             with pytest.raises(UnableError, match="may be truncated") as caught:
                 await do(link, answer(request, decision, input={}))
             assert "kasmon attach" in caught.value.hint
         await do(link, answer(request, Decision.DENY))
 
-    assert [Decision.DENY] == [told.decision for told in answers(puppet)]
+    assert [Decision.DENY] == [told.decision for told in answers(fake)]
 
 
 @pytest.mark.parametrize("digest", ["", " ", "0", "0" * 64])
-async def test_an_answer_with_no_digest_or_another_one_answers_nothing(
-    house: House, puppet: Puppet, digest: str
-) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked())
+async def test_an_answer_with_no_digest_or_another_one_answers_nothing(env: Env, fake: FakeAgent, digest: str) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked())
         for decision in (Decision.ALLOW, Decision.DENY, Decision.LATER):
             with pytest.raises(StaleRequestError):
                 await do(link, msgspec.structs.replace(answer(request, decision), digest=digest))
 
-        assert [request] == list(house.session().asks)
-    assert [] == answers(puppet)
+        assert [request] == list(env.session().asks)
+    assert [] == answers(fake)

@@ -13,164 +13,162 @@ from kasmon.model.events import NoticeRaised, RequestAnswered, RequestOpened
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.rule import Rule, RuleEffect
 from kasmon.store.rules import RuleBook
-from tests.host.house import House, do, prompt
-from tests.host.puppet import Puppet, asked
 from tests.host.session.test_requests import answer, answers, asking
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent, asked
+from tests.support.host.env import Env, do, prompt
+from tests.support.wait import auntil
 
 
-def rules(house: House) -> tuple[Rule, ...]:
-    return RuleBook(house.places.rules).read()
+def rules(env: Env) -> tuple[Rule, ...]:
+    return RuleBook(env.places.rules).read()
 
 
-def keep(house: House, text: str, effect: RuleEffect = RuleEffect.ALLOW, **more: Any) -> Rule:
+def keep(env: Env, text: str, effect: RuleEffect = RuleEffect.ALLOW, **more: Any) -> Rule:
     said: dict[str, Any] = {"scope": "project", "of": "/", "tool": "Bash", "match": "words", "text": text} | more
-    return RuleBook(house.places.rules).add(Rule(id="", effect=effect, **said))
+    return RuleBook(env.places.rules).add(Rule(id="", effect=effect, **said))
 
 
-async def again(house: House, puppet: Puppet, text: str, count: int, call: str = "tool-9") -> None:
-    puppet.say(asked(text, call))
-    await auntil(lambda: len(house.only(RequestOpened)) == count)
+async def again(env: Env, fake: FakeAgent, text: str, count: int, call: str = "tool-9") -> None:
+    fake.say(asked(text, call))
+    await auntil(lambda: len(env.only(RequestOpened)) == count)
 
 
-async def test_always_allows_this_one_and_the_like_from_then_on(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked("git push"))
+async def test_always_allows_this_one_and_the_like_from_then_on(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked("git push"))
         assert ("Bash(git push:*)", True) == (request.rule, Decision.ALWAYS in request.choices)
         await do(link, answer(request, Decision.ALWAYS))
-        await again(house, puppet, "git push --force", 2)
-        await auntil(lambda: len(answers(puppet)) == 2)
+        await again(env, fake, "git push --force", 2)
+        await auntil(lambda: len(answers(fake)) == 2)
 
-    assert [Decision.ALLOW, Decision.ALLOW] == [told.decision for told in answers(puppet)]
-    (rule,) = rules(house)
-    facts = house.only(RequestAnswered)
+    assert [Decision.ALLOW, Decision.ALLOW] == [told.decision for told in answers(fake)]
+    (rule,) = rules(env)
+    facts = env.only(RequestAnswered)
     assert [("user", rule.id), ("policy", rule.id)] == [(fact.by, fact.rule) for fact in facts]
     assert [Decision.ALWAYS, Decision.ALLOW] == [fact.decision for fact in facts]
-    assert () == house.session().asks
+    assert () == env.session().asks
 
 
-async def test_never_denies_this_one_and_the_like_from_then_on(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked("git push"))
+async def test_never_denies_this_one_and_the_like_from_then_on(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked("git push"))
         await do(link, answer(request, Decision.NEVER, reason="not from here"))
-        await again(house, puppet, "git push origin", 2)
-        await auntil(lambda: len(answers(puppet)) == 2)
+        await again(env, fake, "git push origin", 2)
+        await auntil(lambda: len(answers(fake)) == 2)
 
-    assert [Decision.DENY, Decision.DENY] == [told.decision for told in answers(puppet)]
-    assert ["not from here", "A standing rule denies Bash(git push:*)."] == [told.reason for told in answers(puppet)]
+    assert [Decision.DENY, Decision.DENY] == [told.decision for told in answers(fake)]
+    assert ["not from here", "A standing rule denies Bash(git push:*)."] == [told.reason for told in answers(fake)]
 
 
-async def test_what_no_rule_covers_waits(house: House, puppet: Puppet) -> None:
-    keep(house, "git push")
-    async with house.hosting(puppet):
-        _, requests = await asking(house, puppet, asked("git push && rm -rf /"), asked("git pull", "tool-8"))
+async def test_what_no_rule_covers_waits(env: Env, fake: FakeAgent) -> None:
+    keep(env, "git push")
+    async with env.hosting(fake):
+        _, requests = await asking(env, fake, asked("git push && rm -rf /"), asked("git pull", "tool-8"))
 
         assert ["git push && rm -rf /", "git pull"] == [request.input["command"] for request in requests]
-    assert [] == answers(puppet)
+    assert [] == answers(fake)
 
 
-async def test_a_rule_that_denies_wins(house: House, puppet: Puppet) -> None:
-    keep(house, "git push")
-    denies = keep(house, "git push", RuleEffect.DENY)
-    async with house.hosting(puppet):
-        await asking(house, puppet, asked("git push"))
-        await auntil(lambda: answers(puppet))
+async def test_a_rule_that_denies_wins(env: Env, fake: FakeAgent) -> None:
+    keep(env, "git push")
+    denies = keep(env, "git push", RuleEffect.DENY)
+    async with env.hosting(fake):
+        await asking(env, fake, asked("git push"))
+        await auntil(lambda: answers(fake))
 
-    assert [(Decision.DENY, denies.id)] == [(fact.decision, fact.rule) for fact in house.only(RequestAnswered)]
-
-
-async def test_a_revoked_rule_answers_nothing_more(house: House, puppet: Puppet) -> None:
-    rule = keep(house, "git push")
-    async with house.hosting(puppet):
-        await asking(house, puppet, asked("git push"))
-        await auntil(lambda: answers(puppet))
-        RuleBook(house.places.rules).remove(rule.id)
-        await again(house, puppet, "git push", 2)
-
-        assert 1 == len(house.session().asks)
-    assert 1 == len(answers(puppet))
+    assert [(Decision.DENY, denies.id)] == [(fact.decision, fact.rule) for fact in env.only(RequestAnswered)]
 
 
-async def test_rules_that_cannot_be_read_allow_nothing_and_that_is_said_once(house: House, puppet: Puppet) -> None:
-    keep(house, "git push")
-    house.places.rules.write_text("[[rule")
-    async with house.hosting(puppet):
-        _, requests = await asking(house, puppet, asked("git push"), asked("git push", "tool-8"))
+async def test_a_revoked_rule_answers_nothing_more(env: Env, fake: FakeAgent) -> None:
+    rule = keep(env, "git push")
+    async with env.hosting(fake):
+        await asking(env, fake, asked("git push"))
+        await auntil(lambda: answers(fake))
+        RuleBook(env.places.rules).remove(rule.id)
+        await again(env, fake, "git push", 2)
+
+        assert 1 == len(env.session().asks)
+    assert 1 == len(answers(fake))
+
+
+async def test_rules_that_cannot_be_read_allow_nothing_and_that_is_said_once(env: Env, fake: FakeAgent) -> None:
+    keep(env, "git push")
+    env.places.rules.write_text("[[rule")
+    async with env.hosting(fake):
+        _, requests = await asking(env, fake, asked("git push"), asked("git push", "tool-8"))
 
     assert 2 == len(requests)
-    assert [] == answers(puppet)
-    assert 1 == sum("No standing rule applies" in notice.text for notice in house.only(NoticeRaised))
+    assert [] == answers(fake)
+    assert 1 == sum("No standing rule applies" in notice.text for notice in env.only(NoticeRaised))
 
 
 @pytest.mark.parametrize(
     ("scope", "of"), [("session", "abcdefgh"), ("plan", "p1"), ("project", "/")], ids=["session", "plan", "project"]
 )
-async def test_a_rule_reaches_as_far_as_it_was_given(house: House, puppet: Puppet, scope: str, of: str) -> None:
-    async with house.hosting(puppet, house.wants(backend="puppet", plan="p1")):
-        link, (request,) = await asking(house, puppet, asked("git push"))
+async def test_a_rule_reaches_as_far_as_it_was_given(env: Env, fake: FakeAgent, scope: str, of: str) -> None:
+    async with env.hosting(fake, env.wants(backend="fake", plan="p1")):
+        link, (request,) = await asking(env, fake, asked("git push"))
         await do(link, answer(request, Decision.ALWAYS, scope=scope))
 
-    assert [(scope, of)] == [(rule.scope, rule.of) for rule in rules(house)]
+    assert [(scope, of)] == [(rule.scope, rule.of) for rule in rules(env)]
 
 
-async def test_without_a_plan_there_is_no_rule_for_one(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked("git push"))
+async def test_without_a_plan_there_is_no_rule_for_one(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked("git push"))
         with pytest.raises(UnableError, match="does not belong to a plan"):
             await do(link, answer(request, Decision.ALWAYS, scope="plan"))
 
-        assert (request,) == house.session().asks
-    assert () == rules(house)
+        assert (request,) == env.session().asks
+    assert () == rules(env)
 
 
-async def test_what_holds_a_secret_or_hidden_characters_gets_no_rule(house: House, puppet: Puppet) -> None:
-    launch = house.wants(backend="puppet")
-    house.places.environment("abcdefgh").write_bytes(b"TOKEN=very-secret-value\0")
-    async with house.hosting(puppet, launch):
-        _, requests = await asking(
-            house, puppet, asked("curl -H very-secret-value x"), asked("git push \u202e", "tool-8")
-        )
+async def test_what_holds_a_secret_or_hidden_characters_gets_no_rule(env: Env, fake: FakeAgent) -> None:
+    launch = env.wants(backend="fake")
+    env.places.environment("abcdefgh").write_bytes(b"TOKEN=very-secret-value\0")
+    async with env.hosting(fake, launch):
+        _, requests = await asking(env, fake, asked("curl -H very-secret-value x"), asked("git push \u202e", "tool-8"))
 
     assert ["", ""] == [request.rule for request in requests]
     assert not {Decision.ALWAYS, Decision.NEVER} & {choice for request in requests for choice in request.choices}
 
 
-async def test_questions_and_plans_get_no_rule(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
+async def test_questions_and_plans_get_no_rule(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
         _, (request,) = await asking(
-            house, puppet, asked("the plan", kind=RequestKind.PLAN, choices=(Decision.ALLOW, Decision.DENY))
+            env, fake, asked("the plan", kind=RequestKind.PLAN, choices=(Decision.ALLOW, Decision.DENY))
         )
 
     assert ("", (Decision.ALLOW, Decision.DENY)) == (request.rule, request.choices)
 
 
-async def test_an_answer_that_lost_leaves_no_rule(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link, (request,) = await asking(house, puppet, asked("git push"))
+async def test_an_answer_that_lost_leaves_no_rule(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link, (request,) = await asking(env, fake, asked("git push"))
         await do(link, answer(request))
         with pytest.raises(KasmonError):
             await do(link, answer(request, Decision.ALWAYS))
 
-    assert () == rules(house)
+    assert () == rules(env)
 
 
-async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(house: House, puppet: Puppet) -> None:
+async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(env: Env, fake: FakeAgent) -> None:
     async def refuses(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             raise RefusedError("not like this")
-        puppet.obey(wish)
+        fake.obey(wish)
 
-    keep(house, "git push")
-    puppet.on_wish = refuses
-    async with house.hosting(puppet):
-        link: HostLink = await house.linked()
+    keep(env, "git push")
+    fake.on_wish = refuses
+    async with env.hosting(fake):
+        link: HostLink = await env.linked()
         await prompt(link, "tidy up")
-        puppet.say(asked("git push"))
-        await auntil(lambda: any("did not accept the answer of rule" in n.text for n in house.only(NoticeRaised)))
+        fake.say(asked("git push"))
+        await auntil(lambda: any("did not accept the answer of rule" in n.text for n in env.only(NoticeRaised)))
 
-        await auntil(lambda: house.session().asks)
+        await auntil(lambda: env.session().asks)
 
-        assert [("abcdefgh-2", "git push")] == [(ask.id, ask.input["command"]) for ask in house.session().asks]
+        assert [("abcdefgh-2", "git push")] == [(ask.id, ask.input["command"]) for ask in env.session().asks]
 
 
 def test_a_project_is_the_nearest_folder_under_git_or_the_folder_itself(tmp_path: Path) -> None:

@@ -21,27 +21,27 @@ from kasmon.host.structured.live_text import LiveText
 from kasmon.model.events import ContextReported, StuckSeen, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
-from tests.host.house import ME, House
-from tests.host.puppet import Puppet
-from tests.waiting import auntil, until
+from tests.support.agents.fake_agent import FakeAgent
+from tests.support.host.env import ME, Env
+from tests.support.wait import auntil, until
 
 SOON = Limits(stuck_after_minutes=0.6 / 60)
 NOTHING = "no progress for 0.6 s"
 
 
-def reasons(house: House) -> list[str]:
-    return [fact.why for fact in house.only(StuckSeen)]
+def reasons(env: Env) -> list[str]:
+    return [fact.why for fact in env.only(StuckSeen)]
 
 
-async def test_an_agent_of_whom_nothing_comes_is_stuck_until_something_does(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet, house.wants(backend="puppet", workdir=str(house.places.config)), SOON):
-        puppet.say(TurnStarted(at=time.time(), prompt="go"))
-        await auntil(lambda: [NOTHING] == reasons(house), what="stuck")
-        assert house.session().stuck
-        house.places.config.mkdir(exist_ok=True)
-        (house.places.config / "made").write_text("so")
+async def test_an_agent_of_whom_nothing_comes_is_stuck_until_something_does(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake, env.wants(backend="fake", workdir=str(env.places.config)), SOON):
+        fake.say(TurnStarted(at=time.time(), prompt="go"))
+        await auntil(lambda: [NOTHING] == reasons(env), what="stuck")
+        assert env.session().stuck
+        env.places.config.mkdir(exist_ok=True)
+        (env.places.config / "made").write_text("so")
 
-        await auntil(lambda: reasons(house)[1:2] == [""], what="not stuck any more")
+        await auntil(lambda: reasons(env)[1:2] == [""], what="not stuck any more")
 
 
 async def test_text_that_is_being_written_comes_of_it() -> None:
@@ -53,16 +53,16 @@ async def test_text_that_is_being_written_comes_of_it() -> None:
     assert before <= live.written_at <= time.time()
 
 
-async def test_what_the_agent_says_that_it_waits_for_is_a_fact(house: House, puppet: Puppet) -> None:
-    async with house.hosting(puppet):
-        link = await house.linked()
-        await auntil(lambda: house.session().exists)  # its start ends every wait
+async def test_what_the_agent_says_that_it_waits_for_is_a_fact(env: Env, fake: FakeAgent) -> None:
+    async with env.hosting(fake):
+        link = await env.linked()
+        await auntil(lambda: env.session().exists)  # its start ends every wait
         assert isinstance(
             await link.ask(ReportContext(n=0, session=ME, waiting="the\x1b[2J other\ntasks" + "!" * 900)), CommandResult
         )
-        (said,) = house.only(ContextReported)
+        (said,) = env.only(ContextReported)
 
-        assert house.session().waits == said.waiting
+        assert env.session().waits == said.waiting
         assert said.waiting is not None
         assert said.waiting.startswith("the")
         assert "\x1b" not in said.waiting

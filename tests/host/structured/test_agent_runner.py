@@ -6,44 +6,44 @@ import pytest
 
 from kasmon.model.commands import ConversationUsage
 from kasmon.model.events import RequestWithdrawn, SessionEnded, SessionStarted, UsageReported
-from tests.host.house import House
-from tests.host.puppet import Puppet, asked
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent, asked
+from tests.support.host.env import Env
+from tests.support.wait import auntil
 
 
-async def test_a_new_agent_is_told_what_its_session_had_used(house: House, puppet: Puppet) -> None:
+async def test_a_new_agent_is_told_what_its_session_had_used(env: Env, fake: FakeAgent) -> None:
     """The figures of most agents begin anew with each process; a session's go on."""
-    async with house.hosting(puppet):
-        puppet.say(UsageReported(at=time.time(), input=400, output=10, context=90, cost_usd=0.5))
-        await auntil(lambda: house.only(UsageReported))
-    again = Puppet()
-    async with house.hosting(again):
-        await auntil(lambda: len(house.only(SessionStarted)) == 2)
+    async with env.hosting(fake):
+        fake.say(UsageReported(at=time.time(), input=400, output=10, context=90, cost_usd=0.5))
+        await auntil(lambda: env.only(UsageReported))
+    again = FakeAgent()
+    async with env.hosting(again):
+        await auntil(lambda: len(env.only(SessionStarted)) == 2)
 
-    assert puppet.launch is not None
+    assert fake.launch is not None
     assert again.launch is not None
-    assert ConversationUsage() == puppet.launch.used
+    assert ConversationUsage() == fake.launch.used
     assert ConversationUsage(input=400, output=10, cost_usd=0.5) == again.launch.used
 
 
 @pytest.mark.parametrize("how", ["it says so", "its events end", "its backend fails"])
-async def test_the_requests_of_an_agent_that_died_are_void_at_once(house: House, puppet: Puppet, how: str) -> None:
+async def test_the_requests_of_an_agent_that_died_are_void_at_once(env: Env, fake: FakeAgent, how: str) -> None:
     """The log says so itself, whatever the agent's backend still said."""
-    async with house.hosting(puppet):
-        await auntil(lambda: puppet.launch is not None)
-        puppet.say(asked("one", id="a"), asked("two", id="b"))
-        await auntil(lambda: len(house.session().asks) == 2)
-        one, two = house.session().asks
+    async with env.hosting(fake):
+        await auntil(lambda: fake.launch is not None)
+        fake.say(asked("one", id="a"), asked("two", id="b"))
+        await auntil(lambda: len(env.session().asks) == 2)
+        one, two = env.session().asks
         match how:
             case "it says so":
-                puppet.say(SessionEnded(at=time.time(), signal="SIGKILL"))
+                fake.say(SessionEnded(at=time.time(), signal="SIGKILL"))
             case "its events end":
-                puppet.hang_up()
+                fake.hang_up()
             case _:
-                puppet.break_down(ValueError("broken"))
-        await auntil(lambda: house.only(SessionEnded))
+                fake.break_down(ValueError("broken"))
+        await auntil(lambda: env.only(SessionEnded))
 
-    withdrawn = [fact for fact in house.events() if isinstance(fact, RequestWithdrawn | SessionEnded)]
+    withdrawn = [fact for fact in env.events() if isinstance(fact, RequestWithdrawn | SessionEnded)]
     assert [(one.id, "the agent ended"), (two.id, "the agent ended")] == [
         (fact.request, fact.why) for fact in withdrawn[:-1] if isinstance(fact, RequestWithdrawn)
     ]

@@ -9,7 +9,7 @@ from kasmon.host.structured import sandbox_commands as run
 from kasmon.host.structured.sandbox_commands import BEHIND, RunStream, execute
 from kasmon.model.commands import Resume, Run, SandboxCommand
 from kasmon.model.sandbox.policy import RunResult
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 
 class Client:

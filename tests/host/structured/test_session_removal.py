@@ -10,9 +10,9 @@ from kasmon.host.structured import host as watch
 from kasmon.host.structured.host import wait_for_removal
 from kasmon.model.commands import Prompt, Stop
 from kasmon.model.events import SessionStarted
-from tests.host.house import ME, House, do
-from tests.host.puppet import Puppet
-from tests.waiting import auntil
+from tests.support.agents.fake_agent import FakeAgent
+from tests.support.host.env import ME, Env, do
+from tests.support.wait import auntil
 
 
 @pytest.fixture(autouse=True)
@@ -36,18 +36,16 @@ def test_a_folder_that_cannot_be_looked_at_is_there(tmp_path: Path) -> None:
     assert watch._is_missing(tmp_path / "none")
 
 
-async def test_a_host_ends_its_agent_and_itself_when_its_sessions_folder_is_removed(
-    house: House, puppet: Puppet
-) -> None:
+async def test_a_host_ends_its_agent_and_itself_when_its_sessions_folder_is_removed(env: Env, fake: FakeAgent) -> None:
     """Also with facts that wait to be written, and clients that wait for that."""
-    async with house.hosting(puppet):
-        await auntil(lambda: house.only(SessionStarted))
-        link = await house.linked()
-        await asyncio.to_thread(shutil.rmtree, house.places.folder(ME))
+    async with env.hosting(fake):
+        await auntil(lambda: env.only(SessionStarted))
+        link = await env.linked()
+        await asyncio.to_thread(shutil.rmtree, env.places.folder(ME))
         await do(link, Prompt(text="go"))
-        await auntil(lambda: not house.places.socket(ME).exists())
+        await auntil(lambda: not env.places.socket(ME).exists())
 
-        assert [Prompt, Stop] == [type(wish) for wish in puppet.told]
-        assert 1 == puppet.closed
-        assert not house.places.folder(ME).exists()
+        assert [Prompt, Stop] == [type(wish) for wish in fake.told]
+        assert 1 == fake.closed
+        assert not env.places.folder(ME).exists()
         await link.aclose()

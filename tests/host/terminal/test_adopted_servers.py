@@ -33,9 +33,9 @@ from kasmon.model.session_state import SessionState
 from kasmon.tmux import requests as ask
 from kasmon.tmux.foreign_server import ForeignHub, ForeignServer, forbidden
 from kasmon.tmux.process_identity import ProcessIdentity, identify
-from tests.backends.asker import NO, YES, Asker, dialog
-from tests.host.inn import Inn
-from tests.waiting import auntil
+from tests.support.agents.menu_agent import NO, YES, MenuAgent, dialog
+from tests.support.host.tmux_env import TmuxEnv
+from tests.support.wait import auntil
 
 ME = SessionId("abcdefgh")
 PLACES = "#{session_name} #{window_name} #{window_width}x#{window_height} #{pane_pid} #{pane_dead}"
@@ -95,14 +95,14 @@ class Eyes:
         return "\n".join(self.rows).count(text) >= times
 
 
-async def adopt(inn: Inn, link: HostLink, mine: Mine, **more: object) -> None:
-    await inn.run(link, ME, "cat", **{"adopted": mine.adopted(), "agent": "cat", **more})
+async def adopt(tmux: TmuxEnv, link: HostLink, mine: Mine, **more: object) -> None:
+    await tmux.run(link, ME, "cat", **{"adopted": mine.adopted(), "agent": "cat", **more})
 
 
-async def test_it_is_seen_and_typed_into_at_its_own_size(inn: Inn, mine: Mine) -> None:
+async def test_it_is_seen_and_typed_into_at_its_own_size(tmux: TmuxEnv, mine: Mine) -> None:
     before = mine.state
-    async with inn.serving() as link:
-        await adopt(inn, link, mine)
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine)
         screen_reader = Eyes(link)
         link.tell(Watch(session=ME))
         link.tell(Focus(session=ME, columns=40, rows=10))
@@ -117,28 +117,28 @@ async def test_it_is_seen_and_typed_into_at_its_own_size(inn: Inn, mine: Mine) -
         assert before == mine.state
 
 
-async def test_a_pane_that_closes_while_nobody_looks_has_ended(inn: Inn, mine: Mine) -> None:
+async def test_a_pane_that_closes_while_nobody_looks_has_ended(tmux: TmuxEnv, mine: Mine) -> None:
     mine.run("new-session", "-d", "-s", "other", "/bin/cat")
-    async with inn.serving() as link:
-        await adopt(inn, link, mine)
-        await auntil(lambda: inn.session(ME).generation == 1)
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine)
+        await auntil(lambda: tmux.session(ME).generation == 1)
         mine.run("kill-session", "-t", "work")
 
-        assert "its pane no longer exists" == (await inn.ended(ME)).why
+        assert "its pane no longer exists" == (await tmux.ended(ME)).why
 
 
-async def test_when_its_server_ends_it_is_lost(inn: Inn, mine: Mine) -> None:
-    async with inn.serving() as link:
-        await adopt(inn, link, mine)
+async def test_when_its_server_ends_it_is_lost(tmux: TmuxEnv, mine: Mine) -> None:
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine)
         mine.run("kill-server")
 
-        await inn.until_state(ME, SessionState.LOST)
+        await tmux.until_state(ME, SessionState.LOST)
 
 
-async def test_every_wish_that_would_end_name_or_move_it_is_refused(inn: Inn, mine: Mine) -> None:
+async def test_every_wish_that_would_end_name_or_move_it_is_refused(tmux: TmuxEnv, mine: Mine) -> None:
     before = mine.state
-    async with inn.serving() as link:
-        await adopt(inn, link, mine)
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine)
         for grace_s in (0, 5):
             with pytest.raises(UnableError, match="where kasmon ends nothing"):
                 await link.ask(ExecuteCommand(n=0, session=ME, wish=Stop(grace_s=grace_s)))
@@ -149,14 +149,14 @@ async def test_every_wish_that_would_end_name_or_move_it_is_refused(inn: Inn, mi
         assert before == mine.state
 
 
-async def test_what_it_asks_is_answered_there(inn: Inn, mine: Mine) -> None:
-    asker = Asker(inn.root / "bin", dialog("git push", YES, NO), dialog("git pull", YES, NO))
+async def test_what_it_asks_is_answered_there(tmux: TmuxEnv, mine: Mine) -> None:
+    asker = MenuAgent(tmux.root / "bin", dialog("git push", YES, NO), dialog("git pull", YES, NO))
     mine.run("respawn-pane", "-k", "-t", "work", *asker.argv)
-    async with inn.serving() as link:
-        await adopt(inn, link, mine, agent="scripted", argv=asker.argv)
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine, agent="scripted", argv=asker.argv)
         before = mine.state
         for text, decision in (("git push", Decision.ALLOW), ("git pull", Decision.DENY)):
-            request = await auntil(lambda text=text: next((r for r in inn.session(ME).asks if text in r.shown), None))  # type: ignore[misc]
+            request = await auntil(lambda text=text: next((r for r in tmux.session(ME).asks if text in r.shown), None))  # type: ignore[misc]
             wish = Answer(request=request.id, digest=request.digest, decision=decision)
             await link.ask(ExecuteCommand(n=0, session=ME, wish=wish), limit_s=20)
 
@@ -164,48 +164,48 @@ async def test_what_it_asks_is_answered_there(inn: Inn, mine: Mine) -> None:
         assert before == mine.state
 
 
-async def test_an_interrupt_is_a_key(inn: Inn, mine: Mine) -> None:
+async def test_an_interrupt_is_a_key(tmux: TmuxEnv, mine: Mine) -> None:
     mine.run("respawn-pane", "-k", "-t", "work", "sh -c 'trap \"echo got it\" INT; while :; do sleep 0.05; done'")
-    async with inn.serving() as link:
-        await adopt(inn, link, mine)
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine)
         await link.ask(ExecuteCommand(n=0, session=ME, wish=Interrupt()))
         await auntil(lambda: "got it" in mine.run("capture-pane", "-p", "-t", "work"), what="the interrupt")
 
 
-async def test_letting_it_go_leaves_it_running(inn: Inn, mine: Mine) -> None:
+async def test_letting_it_go_leaves_it_running(tmux: TmuxEnv, mine: Mine) -> None:
     before = mine.state
-    async with inn.serving() as link:
-        await adopt(inn, link, mine)
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine)
         await link.ask(ReleasePane(n=0, session=ME))
 
-        assert ["stopped"] == [fact.why for fact in inn.only(SessionEnded, ME)]
+        assert ["stopped"] == [fact.why for fact in tmux.only(SessionEnded, ME)]
         assert "" == mine.run("list-clients")
         assert before == mine.state
 
 
-async def test_another_server_at_the_same_socket_is_not_the_one_that_was_meant(inn: Inn, mine: Mine) -> None:
+async def test_another_server_at_the_same_socket_is_not_the_one_that_was_meant(tmux: TmuxEnv, mine: Mine) -> None:
     """After a restart of the user's tmux its pane %0 is another pane."""
-    async with inn.serving() as link:
+    async with tmux.serving() as link:
         with pytest.raises(Exception, match=r"gone|not there|no server"):
-            await adopt(inn, link, mine, adopted=mine.adopted(ProcessIdentity(mine.pid, "long ago")))
+            await adopt(tmux, link, mine, adopted=mine.adopted(ProcessIdentity(mine.pid, "long ago")))
 
         assert "" == mine.run("list-clients")
 
 
-async def test_a_pane_that_is_gone_is_not_adopted(inn: Inn, mine: Mine) -> None:
-    async with inn.serving() as link:
+async def test_a_pane_that_is_gone_is_not_adopted(tmux: TmuxEnv, mine: Mine) -> None:
+    async with tmux.serving() as link:
         process = identify(mine.pid)
         assert process is not None
         gone = AdoptedPane(
             socket=str(mine.socket), pane="%9", server_pid=process.pid, server_started=process.started, target="x"
         )
         with pytest.raises(LaunchError):
-            await adopt(inn, link, mine, adopted=gone)
+            await adopt(tmux, link, mine, adopted=gone)
 
 
-async def test_what_is_adopted_is_marked_among_the_panes(inn: Inn, mine: Mine) -> None:
-    async with inn.serving() as link:
-        await adopt(inn, link, mine)
+async def test_what_is_adopted_is_marked_among_the_panes(tmux: TmuxEnv, mine: Mine) -> None:
+    async with tmux.serving() as link:
+        await adopt(tmux, link, mine)
         seen = await link.ask(ListForeignPanes(n=0, socket=str(mine.socket)))
 
         assert isinstance(seen, ForeignPanes)

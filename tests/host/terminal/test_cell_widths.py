@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from kasmon.host.terminal.cell_widths import cells, placed
 from kasmon.tmux.server import TmuxServer
 from kasmon.tmux.server_config import JOINS_SINCE, parse
-from tests.waiting import until
+from tests.support.wait import until
 
 MEASURER = r"""
 import json, os, re, sys, tty

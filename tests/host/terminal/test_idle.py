@@ -18,13 +18,13 @@ from kasmon.host.terminal.host import HostIdleTimer, TmuxHost
 from kasmon.model.commands import Mode, Stop
 from kasmon.model.events import SessionEnded
 from kasmon.model.permission import SessionId
-from tests.host.inn import Inn, sh
-from tests.waiting import auntil
+from tests.support.host.tmux_env import TmuxEnv, sh
+from tests.support.wait import auntil
 
 ME = "abcdefgh"
 LIMIT_S = 60.0
 
-pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
 # The rule
@@ -48,9 +48,9 @@ def test_a_host_is_idle_for_long_when_nobody_needed_it_for_the_limit() -> None:
 class Waiting:
     """A host that looks every few milliseconds whether a minute has passed, on a clock of the test's own."""
 
-    def __init__(self, inn: Inn) -> None:
+    def __init__(self, tmux: TmuxEnv) -> None:
         self.at, self.looks = 1000.0, 0
-        self.host = TmuxHost(inn.places, idle_s=0.02, clock=self._clock)
+        self.host = TmuxHost(tmux.places, idle_s=0.02, clock=self._clock)
         self.host._idleness = HostIdleTimer(LIMIT_S, self.at)
         self.running = asyncio.create_task(self.host.run())
 
@@ -67,11 +67,11 @@ class Waiting:
 
 
 @pytest.fixture
-async def waiting(inn: Inn) -> AsyncIterator[Waiting]:
-    lock = HostLock(inn.places.tmux_host_lock)
+async def waiting(tmux: TmuxEnv) -> AsyncIterator[Waiting]:
+    lock = HostLock(tmux.places.tmux_host_lock)
     assert lock.take()
-    made = Waiting(inn)
-    await auntil(lambda: made.running.done() or inn.listens(os.getpid()))
+    made = Waiting(tmux)
+    await auntil(lambda: made.running.done() or tmux.listens(os.getpid()))
     yield made
     made.host.end()
     await asyncio.wait([made.running], timeout=20)
@@ -79,30 +79,30 @@ async def waiting(inn: Inn) -> AsyncIterator[Waiting]:
     await made.running
 
 
-async def test_it_ends_when_nobody_has_needed_it_for_long(inn: Inn, waiting: Waiting) -> None:
+async def test_it_ends_when_nobody_has_needed_it_for_long(tmux: TmuxEnv, waiting: Waiting) -> None:
     assert await waiting.goes_on(0)
     assert await waiting.goes_on(LIMIT_S - 1)
     assert not await waiting.goes_on(1)
-    assert not inn.places.tmux_host_socket.exists()
+    assert not tmux.places.tmux_host_socket.exists()
 
 
-async def test_it_stays_while_a_client_is_there(inn: Inn, waiting: Waiting) -> None:
-    async with inn.client():
+async def test_it_stays_while_a_client_is_there(tmux: TmuxEnv, waiting: Waiting) -> None:
+    async with tmux.client():
         assert await waiting.goes_on(10 * LIMIT_S)
     assert await waiting.goes_on(0)
     assert await waiting.goes_on(LIMIT_S - 1)
     assert not await waiting.goes_on(1)
 
 
-async def test_it_stays_while_an_agent_runs(inn: Inn, waiting: Waiting) -> None:
-    async with inn.client() as client:
-        await inn.run(client, ME, "cat")
+async def test_it_stays_while_an_agent_runs(tmux: TmuxEnv, waiting: Waiting) -> None:
+    async with tmux.client() as client:
+        await tmux.run(client, ME, "cat")
     assert await waiting.goes_on(0)
     assert await waiting.goes_on(10 * LIMIT_S)
 
-    async with inn.client() as client:
+    async with tmux.client() as client:
         await client.ask(ExecuteCommand(n=0, session=SessionId(ME), wish=Stop(grace_s=0)))
-        await inn.ended(ME)
+        await tmux.ended(ME)
     assert await waiting.goes_on(0)
     assert await waiting.goes_on(LIMIT_S - 1)
     assert not await waiting.goes_on(1)
@@ -111,11 +111,11 @@ async def test_it_stays_while_an_agent_runs(inn: Inn, waiting: Waiting) -> None:
 # At the moment of its end
 
 
-async def test_who_comes_while_it_closes_is_either_served_or_not_let_in(inn: Inn) -> None:
+async def test_who_comes_while_it_closes_is_either_served_or_not_let_in(tmux: TmuxEnv) -> None:
     """Whatever the loop does in between: nobody is greeted who is not heard."""
     served = 0
     for ticks in range(30):
-        path = inn.places.runtime / f"{ticks}.sock"
+        path = tmux.places.runtime / f"{ticks}.sock"
         server = HostServer(
             path, lambda connection, frame: CommandResult(n=2) if isinstance(frame, Quit) else None, lost
         )
@@ -144,9 +144,9 @@ def lost(connection: object) -> None:
 # Hosts as processes
 
 
-def hasty(inn: Inn, idle_s: float) -> str:
+def hasty(tmux: TmuxEnv, idle_s: float) -> str:
     """A Python in the place of ours whose tmux hosts go after *idle_s*."""
-    program = inn.root / "hasty"
+    program = tmux.root / "hasty"
     program.write_text(
         f"#!{sys.executable} -P\n"
         "from kasmon.host.terminal import host as terminals\n"
@@ -157,30 +157,34 @@ def hasty(inn: Inn, idle_s: float) -> str:
     return str(program)
 
 
-async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", hasty(inn, 1.0))
-    launch = inn.wants(ME, *sh("echo all of it; exit 3"))
-    async with contextlib.aclosing(await link(inn.places, launch.session, Mode.TMUX)) as client:
+async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", hasty(tmux, 1.0))
+    launch = tmux.wants(ME, *sh("echo all of it; exit 3"))
+    async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
         await client.ask(StartSession(n=0, session=launch.session), limit_s=20)
-        await inn.ended(ME)
-    await auntil(lambda: lock_holder(inn.places.tmux_host_lock) is None, 20, "the host's end")
+        await tmux.ended(ME)
+    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, 20, "the host's end")
 
-    assert inn.facts(ME)
-    async with contextlib.aclosing(await link(inn.places, launch.session, Mode.TMUX)) as client:
-        assert "all of it" in await inn.text(client, ME)
-    assert 1 == len(inn.only(SessionEnded, launch.session))
+    assert tmux.facts(ME)
+    async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
+        assert "all of it" in await tmux.text(client, ME)
+    assert 1 == len(tmux.only(SessionEnded, launch.session))
 
 
-async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", hasty(inn, 0.4))
+async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", hasty(tmux, 0.4))
     hosts = []
     for number in range(4):
-        launch = inn.wants(f"aaaaaaa{chr(97 + number)}", "true")
-        async with contextlib.aclosing(await link(inn.places, launch.session, Mode.TMUX)) as client:
+        launch = tmux.wants(f"aaaaaaa{chr(97 + number)}", "true")
+        async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
             await client.ask(StartSession(n=0, session=launch.session), limit_s=20)
-            await inn.ended(launch.session)
+            await tmux.ended(launch.session)
             hosts.append(client.welcome.pid)
-        await auntil(lambda: not inn.places.tmux_host_socket.exists(), 20, "the end of its socket")
+        await auntil(lambda: not tmux.places.tmux_host_socket.exists(), 20, "the end of its socket")
 
     assert len(set(hosts)) == len(hosts)
-    await auntil(lambda: lock_holder(inn.places.tmux_host_lock) is None, 20, "the last host's end")
+    await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, 20, "the last host's end")

@@ -13,9 +13,9 @@ from kasmon.model.events import ReceiptMoved, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
-from tests.host.inn import Inn, prompted, python, sh
-from tests.tmux.attached import attached
-from tests.waiting import auntil
+from tests.support.host.tmux_env import TmuxEnv, prompted, python, sh
+from tests.support.tmux.attached_terminal import attached
+from tests.support.wait import auntil
 
 ME = "abcdefgh"
 R = ReceiptState
@@ -39,20 +39,20 @@ while data := os.read(0, 65536):
 """
 """A program that reports the state that is typed into it, at Enter, and `idle` at Escape."""
 
-pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
-def speaker(inn: Inn) -> tuple[str, ...]:
-    return (*python(SPEAKER), str(inn.root / "typed"))
+def speaker(tmux: TmuxEnv) -> tuple[str, ...]:
+    return (*python(SPEAKER), str(tmux.root / "typed"))
 
 
-def states(inn: Inn, receipt: str) -> list[str]:
-    return [str(moved.receipt.state) for moved in inn.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
+def states(tmux: TmuxEnv, receipt: str) -> list[str]:
+    return [str(moved.receipt.state) for moved in tmux.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
 
 
-def types(inn: Inn, word: str) -> None:
+def types(tmux: TmuxEnv, word: str) -> None:
     """Type *word* and Enter behind the host's back."""
-    inn.server.run("send-keys", "-t", f"={ME}:", "-l", f"{word}\r")
+    tmux.server.run("send-keys", "-t", f"={ME}:", "-l", f"{word}\r")
 
 
 # What arrives
@@ -74,87 +74,89 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-async def test_a_prompt_arrives_as_it_was_cleaned_in_one_paste_and_is_submitted(inn: Inn, text: str) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+async def test_a_prompt_arrives_as_it_was_cleaned_in_one_paste_and_is_submitted(tmux: TmuxEnv, text: str) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         receipt = await prompted(link, ME, text)
         expected = b"\x1b[200~" + outgoing(text).encode() + b"\x1b[201~\r"
 
-        await auntil(lambda: len(inn.recorded("typed")) >= len(expected))
-        assert expected == inn.recorded("typed")
+        await auntil(lambda: len(tmux.recorded("typed")) >= len(expected))
+        assert expected == tmux.recorded("typed")
         assert R.SUBMITTED is receipt.state
-        assert ["typed", "submitted"] == states(inn, receipt.id)
-    assert not list(inn.root.rglob("pwned"))
+        assert ["typed", "submitted"] == states(tmux, receipt.id)
+    assert not list(tmux.root.rglob("pwned"))
 
 
-async def test_a_prompt_in_any_script_arrives_as_it_was_written(inn: Inn) -> None:
+async def test_a_prompt_in_any_script_arrives_as_it_was_written(tmux: TmuxEnv) -> None:
     text = "می\u200cخواهم क्\u200dष \u2067שלום\u2069 👩\u200d🔬"
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         await prompted(link, ME, text)
 
-        await auntil(lambda: b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == inn.recorded("typed"))
+        await auntil(lambda: b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == tmux.recorded("typed"))
 
 
-async def test_a_megabyte_arrives_whole(inn: Inn) -> None:
+async def test_a_megabyte_arrives_whole(tmux: TmuxEnv) -> None:
     text = "".join(f"{number:07}\n" for number in range(131072))
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         await prompted(link, ME, text)
 
-        await auntil(lambda: inn.recorded("typed").endswith(b"\r"), 20)
-        assert b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == inn.recorded("typed")
+        await auntil(lambda: tmux.recorded("typed").endswith(b"\r"), 20)
+        assert b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == tmux.recorded("typed")
 
 
-async def test_a_program_that_takes_each_line_for_a_prompt_gets_one_line_bare_and_several_not_at_all(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed"))
+async def test_a_program_that_takes_each_line_for_a_prompt_gets_one_line_bare_and_several_not_at_all(
+    tmux: TmuxEnv,
+) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed"))
         with pytest.raises(PasteRefusedError, match="each line"):
             await prompted(link, ME, "one\ntwo")
         receipt = await prompted(link, ME, "three\n")
 
-        await auntil(lambda: b"three\r" == inn.recorded("typed"))
+        await auntil(lambda: b"three\r" == tmux.recorded("typed"))
         assert "unverified" in receipt.reason
 
 
-async def test_enter_comes_as_a_key_of_its_own(inn: Inn) -> None:
+async def test_enter_comes_as_a_key_of_its_own(tmux: TmuxEnv) -> None:
     """Some agents take an Enter that comes with the text for a part of it."""
     script = """
 import os, sys, time, tty
 tty.setraw(0); os.write(1, b"ready")
 while data := os.read(0, 65536): open(sys.argv[1], "a").write(f"{time.monotonic()} {data!r}\\n")
 """
-    async with inn.serving() as link:
-        await inn.run(link, ME, *python(script), str(inn.root / "typed"))
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *python(script), str(tmux.root / "typed"))
         await prompted(link, ME, "hello")
-        await auntil(lambda: 2 == inn.recorded("typed").count(b"\n"))
-        (text_at, text), (enter_at, enter) = (line.split(" ") for line in inn.recorded("typed").decode().splitlines())
+        await auntil(lambda: 2 == tmux.recorded("typed").count(b"\n"))
+        (text_at, text), (enter_at, enter) = (line.split(" ") for line in tmux.recorded("typed").decode().splitlines())
 
         assert ("b'hello'", "b'\\r'") == (text, enter)
         # The program may be late to read the text, which eats of the pause; it is never late for nothing.
         assert float(enter_at) - float(text_at) > 0.03
 
 
-async def test_prompts_at_once_do_not_mix(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
+async def test_prompts_at_once_do_not_mix(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         await asyncio.gather(*(prompted(link, ME, letter * 3) for letter in "abcd"))
-        await auntil(lambda: 4 == inn.recorded("typed").count(b"\r"))
-        pieces = inn.recorded("typed").split(b"\r")
+        await auntil(lambda: 4 == tmux.recorded("typed").count(b"\r"))
+        pieces = tmux.recorded("typed").split(b"\r")
 
         assert sorted(b"\x1b[200~" + letter * 3 + b"\x1b[201~" for letter in (b"a", b"b", b"c", b"d")) == sorted(
             pieces[:-1]
         )
 
 
-async def test_a_first_prompt_waits_until_the_program_reads(inn: Inn) -> None:
+async def test_a_first_prompt_waits_until_the_program_reads(tmux: TmuxEnv) -> None:
     """What is typed before a program takes its terminal over may be thrown away by it."""
     script = "import sys, time, tty, termios\ntime.sleep(0.7)\ntty.setraw(0, termios.TCSAFLUSH)\n"
-    async with inn.serving() as link:
-        await inn.run(link, ME, *python(script + RECORD), str(inn.root / "typed"), prompt="hello")
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *python(script + RECORD), str(tmux.root / "typed"), prompt="hello")
 
-        await auntil(lambda: b"hello\r" == inn.recorded("typed"))
-        await auntil(lambda: ["queued", "typed", "submitted"] == states(inn, f"{ME}-r1"))
+        await auntil(lambda: b"hello\r" == tmux.recorded("typed"))
+        await auntil(lambda: ["queued", "typed", "submitted"] == states(tmux, f"{ME}-r1"))
 
 
 RECORD = """
@@ -164,220 +166,222 @@ while data := os.read(0, 65536): open(sys.argv[1], "ab").write(data)
 """
 
 
-async def test_an_empty_prompt_is_no_prompt_and_presses_no_key(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed"))
+async def test_an_empty_prompt_is_no_prompt_and_presses_no_key(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed"))
         for nothing in (" \n", "\x1b[201~\x07"):
             with pytest.raises(UsageError):
                 await prompted(link, ME, nothing)
         await prompted(link, ME, "x")
 
-        await auntil(lambda: b"x\r" == inn.recorded("typed"))
+        await auntil(lambda: b"x\r" == tmux.recorded("typed"))
 
 
 # When it goes
 
 
-async def test_where_nobody_can_tell_that_it_is_idle_a_prompt_for_then_waits_and_says_why(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed"))
-        await inn.until_state(ME, SessionState.UNSURE)
-        await auntil(lambda: inn.recorded("typed") == b"" and inn.facts(ME) is not None)
+async def test_where_nobody_can_tell_that_it_is_idle_a_prompt_for_then_waits_and_says_why(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed"))
+        await tmux.until_state(ME, SessionState.UNSURE)
+        await auntil(lambda: tmux.recorded("typed") == b"" and tmux.facts(ME) is not None)
         first = await prompted(link, ME, "now")
         later = await prompted(link, ME, "later", when="idle")
 
         assert (R.SUBMITTED, R.QUEUED) == (first.state, later.state)
         assert "cannot detect when this program is idle" in later.reason
-        assert "cannot detect when this program is idle" in inn.session(SessionId(ME)).receipts[-1].reason
+        assert "cannot detect when this program is idle" in tmux.session(SessionId(ME)).receipts[-1].reason
 
 
-async def test_a_prompt_for_an_idle_agent_goes_when_its_program_says_so(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_prompt_for_an_idle_agent_goes_when_its_program_says_so(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         await prompted(link, ME, "working")
-        await inn.until_state(ME, SessionState.WORKING)
+        await tmux.until_state(ME, SessionState.WORKING)
         waits = await prompted(link, ME, "later", when="idle")
         assert (R.QUEUED, "") == (waits.state, waits.reason)
         await prompted(link, ME, "idle")
 
-        await auntil(lambda: b"working\ridle\rlater\r" == inn.recorded("typed"))
-        await auntil(lambda: ["queued", "typed", "submitted"] == states(inn, waits.id)[:3])
+        await auntil(lambda: b"working\ridle\rlater\r" == tmux.recorded("typed"))
+        await auntil(lambda: ["queued", "typed", "submitted"] == states(tmux, waits.id)[:3])
 
 
-async def test_a_busy_agent_can_be_left_alone(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_busy_agent_can_be_left_alone(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         await prompted(link, ME, "working")
-        await inn.until_state(ME, SessionState.WORKING)
+        await tmux.until_state(ME, SessionState.WORKING)
         with pytest.raises(SessionBusyError):
             await prompted(link, ME, "no", when="refuse")
         await prompted(link, ME, "yes")
 
-        await auntil(lambda: b"working\ryes\r" == inn.recorded("typed"))
+        await auntil(lambda: b"working\ryes\r" == tmux.recorded("typed"))
 
 
-async def test_nothing_is_typed_into_an_agent_that_asks(inn: Inn) -> None:
+async def test_nothing_is_typed_into_an_agent_that_asks(tmux: TmuxEnv) -> None:
     """The prompt's Enter would answer what it asks."""
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         await prompted(link, ME, "blocked")
-        await inn.until_state(ME, SessionState.ASKING)
+        await tmux.until_state(ME, SessionState.ASKING)
         with pytest.raises(SessionBusyError, match="is asking"):
             await prompted(link, ME, "go on")
 
-        assert b"blocked\r" == inn.recorded("typed")
-        assert R.REFUSED is inn.session(SessionId(ME)).receipts[-1].state
+        assert b"blocked\r" == tmux.recorded("typed")
+        assert R.REFUSED is tmux.session(SessionId(ME)).receipts[-1].state
 
 
-async def test_an_interrupting_prompt_follows_the_key_that_ends_the_turn(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn), agent="claude")
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_an_interrupting_prompt_follows_the_key_that_ends_the_turn(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux), agent="claude")
+        await tmux.until_state(ME, SessionState.IDLE)
         await prompted(link, ME, "working")
-        await inn.until_state(ME, SessionState.WORKING)
+        await tmux.until_state(ME, SessionState.WORKING)
         await prompted(link, ME, "instead", when="interrupt")
 
-        await auntil(lambda: b"working\r\x1binstead\r" == inn.recorded("typed"))
+        await auntil(lambda: b"working\r\x1binstead\r" == tmux.recorded("typed"))
 
 
-async def test_a_turn_that_a_program_reports_moves_the_receipt_on(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_turn_that_a_program_reports_moves_the_receipt_on(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         receipt = await prompted(link, ME, "working")
-        await auntil(lambda: ["typed", "submitted", "started"] == states(inn, receipt.id))
+        await auntil(lambda: ["typed", "submitted", "started"] == states(tmux, receipt.id))
         await prompted(link, ME, "idle")
 
-        await auntil(lambda: "finished" == states(inn, receipt.id)[-1])
+        await auntil(lambda: "finished" == states(tmux, receipt.id)[-1])
 
 
-async def test_a_turn_that_ends_in_an_error_is_failed_and_the_session_says_so_until_its_next_turn(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_turn_that_ends_in_an_error_is_failed_and_the_session_says_so_until_its_next_turn(
+    tmux: TmuxEnv,
+) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         receipt = await prompted(link, ME, "working")
-        await auntil(lambda: "started" == states(inn, receipt.id)[-1])
-        types(inn, "error")
-        await auntil(lambda: "failed" == states(inn, receipt.id)[-1])
-        session = inn.session(SessionId(ME))
+        await auntil(lambda: "started" == states(tmux, receipt.id)[-1])
+        types(tmux, "error")
+        await auntil(lambda: "failed" == states(tmux, receipt.id)[-1])
+        session = tmux.session(SessionId(ME))
         assert (SessionState.IDLE, "error") == (session.state, session.turn_ended)
         assert ["400 bad request"] * 2 == [session.turn_error, session.receipts[0].reason]
 
         again = await prompted(link, ME, "working")
-        await auntil(lambda: "started" == states(inn, again.id)[-1])
-        assert ("", "") == ((now := inn.session(SessionId(ME))).turn_ended, now.turn_error)
+        await auntil(lambda: "started" == states(tmux, again.id)[-1])
+        assert ("", "") == ((now := tmux.session(SessionId(ME))).turn_ended, now.turn_error)
 
 
-async def test_a_turn_that_fails_before_it_was_seen_to_begin_is_that_of_the_prompt_taken_last(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+async def test_a_turn_that_fails_before_it_was_seen_to_begin_is_that_of_the_prompt_taken_last(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         first = await prompted(link, ME, "working")
-        await auntil(lambda: "started" == states(inn, first.id)[-1])
-        types(inn, "idle")
-        await auntil(lambda: "finished" == states(inn, first.id)[-1])
+        await auntil(lambda: "started" == states(tmux, first.id)[-1])
+        types(tmux, "idle")
+        await auntil(lambda: "finished" == states(tmux, first.id)[-1])
         second = await prompted(link, ME, "taken in silence")
-        await auntil(lambda: "submitted" == states(inn, second.id)[-1])
-        types(inn, "error")
+        await auntil(lambda: "submitted" == states(tmux, second.id)[-1])
+        types(tmux, "error")
 
-        await auntil(lambda: "failed" == states(inn, second.id)[-1])
-        session = inn.session(SessionId(ME))
+        await auntil(lambda: "failed" == states(tmux, second.id)[-1])
+        session = tmux.session(SessionId(ME))
         assert [("finished", "alone"), ("failed", "alone")] == [(r.state, r.carried_by) for r in session.receipts]
 
 
 async def test_a_turn_that_may_be_any_of_several_prompts_is_credited_to_none(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         first = await prompted(link, ME, "working")
-        await auntil(lambda: "started" == states(inn, first.id)[-1])
+        await auntil(lambda: "started" == states(tmux, first.id)[-1])
         texts = [await prompted(link, ME, text) for text in ("one", "two")]
         for word, state in (
             ("idle", SessionState.IDLE),
             ("working", SessionState.WORKING),
             ("idle", SessionState.IDLE),
         ):
-            types(inn, word)
-            await inn.until_state(ME, state)
+            types(tmux, word)
+            await tmux.until_state(ME, state)
 
-        await auntil(lambda: [R.UNSURE] * 2 == [r.state for r in inn.session(SessionId(ME)).receipts[1:]])
-        assert "finished" == states(inn, first.id)[-1]
-        assert [typed.SEVERAL] * 2 == [r.reason.partition(";")[0] for r in inn.session(SessionId(ME)).receipts[1:]]
-        assert not [state for receipt in texts for state in states(inn, receipt.id) if state == "finished"]
+        await auntil(lambda: [R.UNSURE] * 2 == [r.state for r in tmux.session(SessionId(ME)).receipts[1:]])
+        assert "finished" == states(tmux, first.id)[-1]
+        assert [typed.SEVERAL] * 2 == [r.reason.partition(";")[0] for r in tmux.session(SessionId(ME)).receipts[1:]]
+        assert not [state for receipt in texts for state in states(tmux, receipt.id) if state == "finished"]
 
 
-async def test_a_turn_that_may_be_a_persons_is_not_credited(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_may_be_a_persons_is_not_credited(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
         receipt = await prompted(link, ME, "nothing comes of this")
         link.tell(SendKeys(session=session, data=b"working\r"))
-        await inn.until_state(ME, SessionState.WORKING)
+        await tmux.until_state(ME, SessionState.WORKING)
         link.tell(SendKeys(session=session, data=b"idle\r"))
 
-        await auntil(lambda: "unsure" == states(inn, receipt.id)[-1])
-        assert typed.TYPED_INTO in inn.session(SessionId(ME)).receipts[-1].reason
+        await auntil(lambda: "unsure" == states(tmux, receipt.id)[-1])
+        assert typed.TYPED_INTO in tmux.session(SessionId(ME)).receipts[-1].reason
 
 
 async def test_nor_is_one_that_a_person_may_have_begun_in_an_attached_terminal(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
-    async with inn.serving() as link:
-        await inn.run(link, ME, *speaker(inn))
-        await inn.until_state(ME, SessionState.IDLE)
-        with attached(inn.server, ME) as keys:
-            await auntil(lambda: (facts := inn.facts(ME)) is not None and facts.attached)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *speaker(tmux))
+        await tmux.until_state(ME, SessionState.IDLE)
+        with attached(tmux.server, ME) as keys:
+            await auntil(lambda: (facts := tmux.facts(ME)) is not None and facts.attached)
             receipt = await prompted(link, ME, "nothing comes of this", when="idle")
-            await auntil(lambda: "submitted" == states(inn, receipt.id)[-1], 10)
+            await auntil(lambda: "submitted" == states(tmux, receipt.id)[-1], 10)
             os.write(keys, b"working\r")
-            await inn.until_state(ME, SessionState.WORKING)
+            await tmux.until_state(ME, SessionState.WORKING)
             os.write(keys, b"idle\r")
 
-            await auntil(lambda: "unsure" == states(inn, receipt.id)[-1])
-        assert typed.TYPED_INTO in inn.session(SessionId(ME)).receipts[-1].reason
-        assert not {"started", "finished"} & {*states(inn, receipt.id)}
+            await auntil(lambda: "unsure" == states(tmux, receipt.id)[-1])
+        assert typed.TYPED_INTO in tmux.session(SessionId(ME)).receipts[-1].reason
+        assert not {"started", "finished"} & {*states(tmux, receipt.id)}
 
 
-async def test_a_prompt_for_an_agent_that_ends_before_it_reads_is_refused(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh("sleep 0.3"))
+async def test_a_prompt_for_an_agent_that_ends_before_it_reads_is_refused(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh("sleep 0.3"))
         with pytest.raises(SessionEndedError):
             await prompted(link, ME, "hello")
 
-        assert () == inn.session(session).receipts
+        assert () == tmux.session(session).receipts
 
 
 # Where it would do harm
 
 
-async def test_nothing_is_pasted_while_somebody_reads_the_history(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *inn.recorder("typed"))
-        await inn.ready(ME)
-        inn.server.run("copy-mode", "-t", f"={ME}:")
+async def test_nothing_is_pasted_while_somebody_reads_the_history(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *tmux.recorder("typed"))
+        await tmux.ready(ME)
+        tmux.server.run("copy-mode", "-t", f"={ME}:")
         with pytest.raises(PasteRefusedError):
             await prompted(link, ME, "q")
 
-        assert b"" == inn.recorded("typed")
-        assert R.REFUSED is inn.session(SessionId(ME)).receipts[-1].state
+        assert b"" == tmux.recorded("typed")
+        assert R.REFUSED is tmux.session(SessionId(ME)).receipts[-1].state
 
 
-async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_server_lives(inn: Inn) -> None:
+async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_server_lives(tmux: TmuxEnv) -> None:
     """A paste into a dead pane kills tmux 3.3a."""
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh("read x; exec sleep 100"))
-        await inn.run(link, "other234", "cat")
-        await inn.ready(ME)
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh("read x; exec sleep 100"))
+        await tmux.run(link, "other234", "cat")
+        await tmux.ready(ME)
         await prompted(link, ME, "x")
-        pid = inn.session(session).pid
+        pid = tmux.session(session).pid
         assert pid
         os.kill(pid, 9)
         results = await asyncio.gather(
@@ -386,16 +390,16 @@ async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_serv
         )
 
         assert all(isinstance(result, Exception) for result in results)
-        assert (await inn.pane(link, "other234")).width
+        assert (await tmux.pane(link, "other234")).width
 
 
 # Beside a person
 
 
-async def test_keys_and_pastes_of_a_person_come_in_their_order(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
-        await inn.shows(ME, "ready")
+async def test_keys_and_pastes_of_a_person_come_in_their_order(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
+        await tmux.shows(ME, "ready")
         for frame in (
             SendKeys(session=session, data=b"a\x1bb"),
             Paste(session=session, text="one\ntwo"),
@@ -406,35 +410,35 @@ async def test_keys_and_pastes_of_a_person_come_in_their_order(inn: Inn) -> None
             link.tell(frame)
 
         expected = b"a\x1bb\x1b[200~one\ntwo\x1b[201~c\x1b[200~xy\x1b[201~\x00\xff\r"
-        await auntil(lambda: len(expected) <= len(inn.recorded("typed")))
-        assert expected == inn.recorded("typed")
+        await auntil(lambda: len(expected) <= len(tmux.recorded("typed")))
+        assert expected == tmux.recorded("typed")
 
 
-async def test_a_prompt_and_a_person_do_not_mix(inn: Inn) -> None:
+async def test_a_prompt_and_a_person_do_not_mix(tmux: TmuxEnv) -> None:
     """What is typed between a prompt's text and its Enter comes behind it; a prompt waits for who types."""
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *inn.recorder("typed", BRACKETED))
-        await inn.shows(ME, "ready")
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
+        await tmux.shows(ME, "ready")
         sending = asyncio.create_task(prompted(link, ME, "prompt"))
         letters = iter("abcdefghijklmnopqrstuvwxyz" * 4)
         while not sending.done():
-            if b"prompt" in inn.recorded("typed") or len(inn.recorded("typed")) < 8:
+            if b"prompt" in tmux.recorded("typed") or len(tmux.recorded("typed")) < 8:
                 link.tell(SendKeys(session=session, data=next(letters).encode()))
             await asyncio.sleep(0.02)
-        typed = len(inn.recorded("typed"))
+        typed = len(tmux.recorded("typed"))
         link.tell(SendKeys(session=session, data=b"!"))
-        await auntil(lambda: inn.recorded("typed").endswith(b"!"))
+        await auntil(lambda: tmux.recorded("typed").endswith(b"!"))
 
-        assert b"\x1b[200~prompt\x1b[201~\r" in inn.recorded("typed")
+        assert b"\x1b[200~prompt\x1b[201~\r" in tmux.recorded("typed")
         assert typed
 
 
-async def test_somebody_who_types_on_is_not_interrupted(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_somebody_who_types_on_is_not_interrupted(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.backends.tmux.input.pane_writer.PATIENCE_S", 0.5)
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *inn.recorder("typed"))
-        await inn.ready(ME)
-        await auntil(lambda: (inn.root / "typed").exists())
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *tmux.recorder("typed"))
+        await tmux.ready(ME)
+        await auntil(lambda: (tmux.root / "typed").exists())
         sending = asyncio.create_task(prompted(link, ME, "prompt"))
         while not sending.done():
             link.tell(SendKeys(session=session, data=b"k"))
@@ -442,16 +446,16 @@ async def test_somebody_who_types_on_is_not_interrupted(inn: Inn, monkeypatch: p
 
         with pytest.raises(SessionBusyError, match="being typed into"):
             await sending
-        assert b"prompt" not in inn.recorded("typed")
+        assert b"prompt" not in tmux.recorded("typed")
 
 
-async def test_what_a_person_types_does_not_make_the_agent_work(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, "cat")
-        await inn.ready(ME)
+async def test_what_a_person_types_does_not_make_the_agent_work(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, "cat")
+        await tmux.ready(ME)
         for typed in range(1, 6):
             link.tell(SendKeys(session=session, data=b"k"))
-            await inn.shows(ME, "k" * typed)
-        await auntil(lambda: "kkkkk" in inn.session(session).last_line)
+            await tmux.shows(ME, "k" * typed)
+        await auntil(lambda: "kkkkk" in tmux.session(session).last_line)
 
-        assert ["quiet"] == [signal.value for signal in inn.only(SignalSeen, session) if signal.source == "output"]
+        assert ["quiet"] == [signal.value for signal in tmux.only(SignalSeen, session) if signal.source == "output"]

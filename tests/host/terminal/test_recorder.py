@@ -11,34 +11,36 @@ from kasmon.host.rpc.frames import ReleasePane, SendKeys
 from kasmon.host.terminal.recorder import Recorder
 from kasmon.model.permission import SessionId
 from kasmon.store.terminal_record import TerminalRecord, everything, numbered, screen
-from tests.host.inn import Inn, sh
-from tests.waiting import auntil
+from tests.support.host.tmux_env import TmuxEnv, sh
+from tests.support.wait import auntil
 
 ME = "abcdefgh"
 ASKS = "while read from to; do seq -f 'line %.0f' $from $to; done"
 """Prints `line N` for all from one number to another, as often as it is told two."""
 
-pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
 class Desk:
     """One pane, and what is recorded of it."""
 
-    def __init__(self, inn: Inn, line: ServerConnection, pane: str) -> None:
-        self.inn, self.line, self.pane = inn, line, pane
-        self.folder = inn.places.record(ME)
+    def __init__(self, tmux: TmuxEnv, line: ServerConnection, pane: str) -> None:
+        self.tmux_env, self.line, self.pane = tmux, line, pane
+        self.folder = tmux.places.record(ME)
         self.recorder = self.made()
 
     def made(self) -> Recorder:
         return Recorder(self.line, self.pane, TerminalRecord(self.folder, 1_000_000), every_s=3600.0)
 
     def run(self, *argv: str) -> None:
-        self.inn.server.run(*argv)
+        self.tmux_env.server.run(*argv)
 
     async def prints(self, first: int, last: int) -> None:
         """Have lines printed, and wait until the last stands on the screen."""
         self.run("send-keys", "-t", self.pane, f"{first} {last}", "Enter")
-        await auntil(lambda: f"line {last}\n".encode() in self.inn.server.run("capture-pane", "-p", "-t", self.pane))
+        await auntil(
+            lambda: f"line {last}\n".encode() in self.tmux_env.server.run("capture-pane", "-p", "-t", self.pane)
+        )
 
     async def looks(self) -> None:
         """Have it looked at, and wait until that is written."""
@@ -59,14 +61,14 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(inn: Inn) -> AsyncIterator[Desk]:
-    inn.places.folder(ME).mkdir(parents=True)
-    line = ServerConnection(inn.server)
+async def cli(tmux: TmuxEnv) -> AsyncIterator[Desk]:
+    tmux.places.folder(ME).mkdir(parents=True)
+    line = ServerConnection(tmux.server)
     await line.open()
-    pane = inn.server.create(ME, argv=list(sh(f"{ASKS}")))
-    desk = Desk(inn, line, pane.pane_id)
-    yield desk
-    desk.recorder.close()
+    pane = tmux.server.create(ME, argv=list(sh(f"{ASKS}")))
+    cli = Desk(tmux, line, pane.pane_id)
+    yield cli
+    cli.recorder.close()
     await line.aclose()
 
 
@@ -74,81 +76,81 @@ def upto(last: int) -> list[str]:
     return [f"line {number}" for number in range(last)]
 
 
-async def test_each_line_is_written_once_when_it_has_left_and_the_screen_beside_them(desk: Desk) -> None:
+async def test_each_line_is_written_once_when_it_has_left_and_the_screen_beside_them(cli: Desk) -> None:
     for first, last in ((0, 9), (10, 99), (100, 119), (120, 320)):
-        await desk.prints(first, last)
-        await desk.looks()
+        await cli.prints(first, last)
+        await cli.looks()
 
-    assert upto(320 - 38) == desk.left[: 320 - 38]
-    assert len(set(desk.left)) == len(desk.left)
-    assert "line 320" == desk.shown[-1]
+    assert upto(320 - 38) == cli.left[: 320 - 38]
+    assert len(set(cli.left)) == len(cli.left)
+    assert "line 320" == cli.shown[-1]
 
 
-async def test_another_width_and_height_write_nothing_twice_and_lose_nothing(desk: Desk) -> None:
-    await desk.prints(0, 199)
-    await desk.looks()
+async def test_another_width_and_height_write_nothing_twice_and_lose_nothing(cli: Desk) -> None:
+    await cli.prints(0, 199)
+    await cli.looks()
     for width, height in ((30, 10), (8, 60), (200, 50)):
-        desk.run("resize-window", "-t", desk.pane, "-x", str(width), "-y", str(height))
-        await desk.looks()
-    await desk.prints(200, 399)
-    await desk.looks()
+        cli.run("resize-window", "-t", cli.pane, "-x", str(width), "-y", str(height))
+        await cli.looks()
+    await cli.prints(200, 399)
+    await cli.looks()
 
-    assert upto(340) == desk.left[:340]
-    assert len(set(desk.left)) == len(desk.left)
-
-
-async def test_a_host_that_comes_next_goes_on_and_a_history_that_was_cleared_is_a_gap(desk: Desk) -> None:
-    await desk.prints(0, 99)
-    await desk.looks()
-    desk.recorder.close()
-    desk.recorder = desk.made()
-    await desk.prints(100, 199)
-    await desk.looks()
-    assert upto(150) == desk.left[:150]
-    desk.run("clear-history", "-t", desk.pane)
-    await desk.prints(200, 299)
-    await desk.looks()
-
-    assert "line 250" in desk.left
-    assert len(set(desk.left)) == len(desk.left)
-    assert [False, False, True] == [printed.gap for printed in everything(desk.folder)][:3]
+    assert upto(340) == cli.left[:340]
+    assert len(set(cli.left)) == len(cli.left)
 
 
-async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(desk: Desk) -> None:
+async def test_a_host_that_comes_next_goes_on_and_a_history_that_was_cleared_is_a_gap(cli: Desk) -> None:
+    await cli.prints(0, 99)
+    await cli.looks()
+    cli.recorder.close()
+    cli.recorder = cli.made()
+    await cli.prints(100, 199)
+    await cli.looks()
+    assert upto(150) == cli.left[:150]
+    cli.run("clear-history", "-t", cli.pane)
+    await cli.prints(200, 299)
+    await cli.looks()
+
+    assert "line 250" in cli.left
+    assert len(set(cli.left)) == len(cli.left)
+    assert [False, False, True] == [printed.gap for printed in everything(cli.folder)][:3]
+
+
+async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(cli: Desk) -> None:
     process_log.learn(["hunter2-of-the-line"])
-    desk.run("send-keys", "-t", desk.pane, "say hunter2-of-the-line", "Enter")
-    await desk.prints(1, 1)
-    await desk.looks()
+    cli.run("send-keys", "-t", cli.pane, "say hunter2-of-the-line", "Enter")
+    await cli.prints(1, 1)
+    await cli.looks()
 
-    assert "say ⟨hidden: 19 characters⟩" in desk.shown
-    await desk.prints(2, 99)
-    await desk.looks()
+    assert "say ⟨hidden: 19 characters⟩" in cli.shown
+    await cli.prints(2, 99)
+    await cli.looks()
 
-    assert "⟨hidden: 19 characters⟩" in "".join(text for _, _, text in numbered(everything(desk.folder)))
-    assert all(b"hunter2" not in path.read_bytes() for path in desk.folder.iterdir())
+    assert "⟨hidden: 19 characters⟩" in "".join(text for _, _, text in numbered(everything(cli.folder)))
+    assert all(b"hunter2" not in path.read_bytes() for path in cli.folder.iterdir())
 
 
 async def test_the_host_records_by_itself_and_forgets_with_the_session(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.05})
-    folder = inn.places.record(ME)
-    async with inn.serving() as link:
-        await inn.run(link, ME, *sh("seq -f 'line %.0f' 200; read x; exit 0"))
+    folder = tmux.places.record(ME)
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *sh("seq -f 'line %.0f' 200; read x; exit 0"))
         await auntil(lambda: (shown := screen(folder)) is not None and "line 200" in shown.lines)
         assert "line 1" in [text for _, _, text in numbered(everything(folder))]
         link.tell(SendKeys(session=SessionId(ME), data=b"\r"))
-        await inn.ended(ME)
+        await tmux.ended(ME)
         await link.ask(ReleasePane(n=0, session=SessionId(ME)))
 
     assert not folder.exists()
 
 
-async def test_where_it_is_turned_off_nothing_is_kept(inn: Inn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_it_is_turned_off_nothing_is_kept(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.01})
-    async with inn.serving(Config(search=SearchConfig(record=False))) as link:
-        await inn.run(link, ME, *sh("seq 200; exec cat"))
-        await inn.shows(ME, "200")
-        await inn.text(link, ME)
+    async with tmux.serving(Config(search=SearchConfig(record=False))) as link:
+        await tmux.run(link, ME, *sh("seq 200; exec cat"))
+        await tmux.shows(ME, "200")
+        await tmux.text(link, ME)
 
-    assert not inn.places.record(ME).exists()
+    assert not tmux.places.record(ME).exists()

@@ -11,7 +11,7 @@ import pytest
 from kasmon.host.terminal.row_styles import StyledRows, alone
 from kasmon.terminal_text.styles import PLAIN
 from kasmon.tmux.server import TmuxServer
-from tests.waiting import until
+from tests.support.wait import until
 
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
 

@@ -21,9 +21,9 @@ from kasmon.model.commands import Answer
 from kasmon.model.events import RequestAnswered, RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.model.session_state import SessionState
-from tests.backends.asker import NO, YES, Asker, dialog
-from tests.host.inn import Inn, prompted
-from tests.waiting import auntil
+from tests.support.agents.menu_agent import NO, YES, MenuAgent, dialog
+from tests.support.host.tmux_env import TmuxEnv, prompted
+from tests.support.wait import auntil
 
 ME = SessionId("abcdefgh")
 
@@ -35,22 +35,22 @@ def _in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def asking(*asks: dict[str, Any], **does: Any) -> AsyncIterator[tuple[Inn, HostLink, Asker]]:
+async def asking(*asks: dict[str, Any], **does: Any) -> AsyncIterator[tuple[TmuxEnv, HostLink, MenuAgent]]:
     """A host in this process, and a fake agent that asks."""
     root = Path(tempfile.mkdtemp(prefix="ka-", dir="/tmp"))
-    inn = await asyncio.to_thread(Inn, root)
-    asker = Asker(root / "bin", *asks, **does)
+    tmux = await asyncio.to_thread(TmuxEnv, root)
+    asker = MenuAgent(root / "bin", *asks, **does)
     try:
-        async with inn.serving() as link:
-            await inn.run(link, ME, *asker.argv, agent="scripted")
-            yield inn, link, asker
+        async with tmux.serving() as link:
+            await tmux.run(link, ME, *asker.argv, agent="scripted")
+            yield tmux, link, asker
     finally:
-        await asyncio.to_thread(inn.close)
+        await asyncio.to_thread(tmux.close)
         shutil.rmtree(root, ignore_errors=True)
 
 
-async def asked(inn: Inn, text: str = "") -> Request:
-    return await auntil(lambda: next((one for one in inn.session(ME).asks if text in one.shown), None), 20, text)
+async def asked(tmux: TmuxEnv, text: str = "") -> Request:
+    return await auntil(lambda: next((one for one in tmux.session(ME).asks if text in one.shown), None), 20, text)
 
 
 async def answer(link: HostLink, request: Request, decision: Decision, **more: Any) -> None:
@@ -59,9 +59,9 @@ async def answer(link: HostLink, request: Request, decision: Decision, **more: A
 
 
 async def test_of_two_dashboards_one_answers_and_the_other_is_told_who() -> None:
-    async with asking(dialog("git push"), dialog("git pull")) as (inn, link, asker):
-        request = await asked(inn)
-        async with inn.client() as other:
+    async with asking(dialog("git push"), dialog("git pull")) as (tmux, link, asker):
+        request = await asked(tmux)
+        async with tmux.client() as other:
             told = await asyncio.gather(
                 answer(link, request, Decision.ALLOW), answer(other, request, Decision.DENY), return_exceptions=True
             )
@@ -74,40 +74,40 @@ async def test_of_two_dashboards_one_answers_and_the_other_is_told_who() -> None
 
 
 async def test_the_log_says_what_was_done_and_nothing_else() -> None:
-    async with asking(dialog("git push"), dialog("git pull")) as (inn, link, asker):
-        first = await asked(inn, "git push")
+    async with asking(dialog("git push"), dialog("git pull")) as (tmux, link, asker):
+        first = await asked(tmux, "git push")
         await answer(link, first, Decision.ALWAYS)
-        second = await asked(inn, "git pull")
+        second = await asked(tmux, "git pull")
         await answer(link, second, Decision.DENY)
-        await inn.until_state(ME, SessionState.IDLE)
+        await tmux.until_state(ME, SessionState.IDLE)
 
-        told = [(fact.request, fact.decision, fact.by) for fact in inn.only(RequestAnswered, ME)]
+        told = [(fact.request, fact.decision, fact.by) for fact in tmux.only(RequestAnswered, ME)]
         assert [(first.id, Decision.ALWAYS, "user"), (second.id, Decision.DENY, "user")] == told
-        assert [] == inn.only(RequestWithdrawn, ME)
-        assert not inn.places.rules.exists()
+        assert [] == tmux.only(RequestWithdrawn, ME)
+        assert not tmux.places.rules.exists()
         assert ("git pull", NO) == asker.taken()[-1]
 
 
 async def test_a_prompt_that_changed_is_another_request_and_no_answer_is_written_down() -> None:
-    async with asking(dialog("git push"), dialog("rm -rf /")) as (inn, link, asker):
-        request = await asked(inn)
-        pid = inn.session(ME).pid
+    async with asking(dialog("git push"), dialog("rm -rf /")) as (tmux, link, asker):
+        request = await asked(tmux)
+        pid = tmux.session(ME).pid
         assert pid
         asker.swap(pid)
-        await inn.shows(ME, "rm -rf")
+        await tmux.shows(ME, "rm -rf")
         with pytest.raises((PromptChangedError, RequestClosedError)):
             await answer(link, request, Decision.ALLOW)
-        again = await asked(inn, "rm -rf /")
+        again = await asked(tmux, "rm -rf /")
 
         assert [] == asker.heard()
-        assert [] == inn.only(RequestAnswered, ME)
-        assert [request.id] == [fact.request for fact in inn.only(RequestWithdrawn, ME)]
+        assert [] == tmux.only(RequestAnswered, ME)
+        assert [request.id] == [fact.request for fact in tmux.only(RequestWithdrawn, ME)]
         assert again.id != request.id
 
 
 async def test_what_cannot_be_said_leaves_the_request_as_it_is() -> None:
-    async with asking(dialog("git push", YES, NO)) as (inn, link, asker):
-        request = await asked(inn)
+    async with asking(dialog("git push", YES, NO)) as (tmux, link, asker):
+        request = await asked(tmux)
         with pytest.raises(RefusedError, match="does not accept"):
             await answer(link, request, Decision.ALWAYS)
         with pytest.raises(UnableError, match="no reason"):
@@ -117,15 +117,15 @@ async def test_what_cannot_be_said_leaves_the_request_as_it_is() -> None:
                 await answer(link, request, Decision.ALLOW, digest=digest)
         await answer(link, request, Decision.LATER)
 
-        assert [True] == [one.later for one in inn.session(ME).asks]
+        assert [True] == [one.later for one in tmux.session(ME).asks]
         assert [] == asker.heard()
-        assert 1 == len(inn.only(RequestOpened, ME))
+        assert 1 == len(tmux.only(RequestOpened, ME))
 
 
 async def test_an_agent_cannot_answer_what_stands_on_its_screen() -> None:
-    async with asking(dialog("git push")) as (inn, _, asker):
-        request = await asked(inn)
-        async with contextlib.aclosing(await HostLink.open(inn.places.tmux_host_socket, as_agent=True)) as link:
+    async with asking(dialog("git push")) as (tmux, _, asker):
+        request = await asked(tmux)
+        async with contextlib.aclosing(await HostLink.open(tmux.places.tmux_host_socket, as_agent=True)) as link:
             with pytest.raises(RefusedError, match="an agent cannot answer"):
                 await answer(link, request, Decision.ALLOW)
 
@@ -134,14 +134,14 @@ async def test_an_agent_cannot_answer_what_stands_on_its_screen() -> None:
 
 @pytest.mark.parametrize("decision", [Decision.ALLOW, Decision.DENY])
 async def test_kasmons_own_scripted_agent_is_answered_on_its_screen(decision: Decision) -> None:
-    async with asking() as (inn, link, _):
+    async with asking() as (tmux, link, _):
         other = SessionId("bcdefghi")
-        await inn.run(link, other, sys.executable, "-P", "-m", "kasmon.scripted", "--speed", "0", agent="scripted")
-        await inn.until_state(other, SessionState.IDLE)
+        await tmux.run(link, other, sys.executable, "-P", "-m", "kasmon.scripted", "--speed", "0", agent="scripted")
+        await tmux.until_state(other, SessionState.IDLE)
         await prompted(link, other, "ask git push")
-        request = await auntil(lambda: next(iter(inn.session(other).asks), None), 20)
+        request = await auntil(lambda: next(iter(tmux.session(other).asks), None), 20)
         wish = Answer(request=request.id, digest=request.digest, decision=decision)
         await link.ask(ExecuteCommand(n=0, session=other, wish=wish), limit_s=20)
 
-        await inn.until_state(other, SessionState.IDLE)
-        assert [decision] == [fact.decision for fact in inn.only(RequestAnswered, other)]
+        await tmux.until_state(other, SessionState.IDLE)
+        assert [decision] == [fact.decision for fact in tmux.only(RequestAnswered, other)]

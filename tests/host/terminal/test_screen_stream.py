@@ -21,23 +21,23 @@ from kasmon.host.rpc.frames import (
     Unwatch,
     Watch,
 )
-from tests.host.inn import Inn, Screen, python, sh
-from tests.tmux.asked import end_window
-from tests.waiting import auntil
+from tests.support.host.tmux_env import Screen, TmuxEnv, python, sh
+from tests.support.tmux.sync_hub import end_window
+from tests.support.wait import auntil
 
 ME = "abcdefgh"
 COUNT = "i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; exec cat"
 
-pytestmark = pytest.mark.usefixtures("as_within_the_inn")
+pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
 # Watching
 
 
-async def test_a_watcher_gets_every_row_first_and_then_those_that_changed(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh(r"printf 'one\ntwo\n'; read x; printf 'three\n'; exec cat"))
-        await inn.ready(ME)
+async def test_a_watcher_gets_every_row_first_and_then_those_that_changed(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh(r"printf 'one\ntwo\n'; read x; printf 'three\n'; exec cat"))
+        await tmux.ready(ME)
         screen = Screen(link, session)
         screen.watch()
         await screen.until_has("two")
@@ -50,10 +50,10 @@ async def test_a_watcher_gets_every_row_first_and_then_those_that_changed(inn: I
         assert ["one", "two", "", "three", ""] == screen.rows[:5]
 
 
-async def test_a_row_is_text_with_whole_styles_and_nothing_else(inn: Inn) -> None:
+async def test_a_row_is_text_with_whole_styles_and_nothing_else(tmux: TmuxEnv) -> None:
     script = r"printf '\033[31mred\nstill\033[0m \033]0;title\007a\342\200\256b \033(0q\033(B\n'; exec cat"
-    async with inn.serving() as link:
-        await inn.run(link, ME, *sh(script))
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *sh(script))
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("still")
@@ -61,9 +61,9 @@ async def test_a_row_is_text_with_whole_styles_and_nothing_else(inn: Inn) -> Non
         assert ["\x1b[0;31mred", "\x1b[0;31mstill\x1b[m ab ─"] == screen.rows[:2]
 
 
-async def test_cursor_and_modes_come_with_the_rows(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *sh(r"printf '\033[?1049h\033[?1h\033[?1002h\033[?1006habc'; exec cat"))
+async def test_cursor_and_modes_come_with_the_rows(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *sh(r"printf '\033[?1049h\033[?1h\033[?1002h\033[?1006habc'; exec cat"))
         screen = Screen(link, ME)
         screen.watch()
         await auntil(lambda: screen.last is not None and screen.last.modes.mouse)
@@ -73,9 +73,9 @@ async def test_cursor_and_modes_come_with_the_rows(inn: Inn) -> None:
         assert TerminalModes(mouse="button", mouse_sgr=True, cursor_keys=True, alternate=True) == screen.last.modes
 
 
-async def test_a_watcher_is_not_told_more_often_than_it_asked_for(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *python("import time\nfor i in range(10**6): print(i, flush=True); time.sleep(0.002)"))
+async def test_a_watcher_is_not_told_more_often_than_it_asked_for(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *python("import time\nfor i in range(10**6): print(i, flush=True); time.sleep(0.002)"))
         screen = Screen(link, ME)
         screen.watch(rate_hz=5.0)
         await auntil(lambda: screen.pushes)
@@ -85,23 +85,23 @@ async def test_a_watcher_is_not_told_more_often_than_it_asked_for(inn: Inn) -> N
         assert time.monotonic() - began > 6 / 5 * 0.7
 
 
-async def test_who_does_not_watch_any_more_is_told_nothing(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, "cat")
+async def test_who_does_not_watch_any_more_is_told_nothing(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, "cat")
         screen = Screen(link, ME)
         screen.watch()
         await auntil(lambda: screen.pushes)
         link.tell(Unwatch(session=session))
         link.tell(SendKeys(session=session, data=b"hello\r"))
-        await auntil(lambda: inn.server.run("capture-pane", "-p", "-t", f"={ME}:").count(b"hello") == 2)
-        await inn.text(link, ME)
+        await auntil(lambda: tmux.server.run("capture-pane", "-p", "-t", f"={ME}:").count(b"hello") == 2)
+        await tmux.text(link, ME)
 
         assert not screen.has("hello")
 
 
-async def test_to_watch_again_is_to_begin_anew(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *sh("echo one; exec cat"))
+async def test_to_watch_again_is_to_begin_anew(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *sh("echo one; exec cat"))
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("one")
@@ -112,10 +112,10 @@ async def test_to_watch_again_is_to_begin_anew(inn: Inn) -> None:
         assert screen.pushes[0].full
 
 
-async def test_a_dead_agents_last_screen_is_still_there(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *sh("echo last words; exit 3"))
-        await inn.ended(ME)
+async def test_a_dead_agents_last_screen_is_still_there(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *sh("echo last words; exit 3"))
+        await tmux.ended(ME)
         screen = Screen(link, ME)
         screen.watch()
 
@@ -124,59 +124,59 @@ async def test_a_dead_agents_last_screen_is_still_there(inn: Inn) -> None:
         assert not screen.last.cursor.visible
 
 
-async def test_who_watches_a_session_without_a_pane_is_told_so_and_sees_it_when_it_starts(inn: Inn) -> None:
-    inn.wants(ME, *sh("echo here; exec cat"))
-    async with inn.serving() as link:
+async def test_who_watches_a_session_without_a_pane_is_told_so_and_sees_it_when_it_starts(tmux: TmuxEnv) -> None:
+    tmux.wants(ME, *sh("echo here; exec cat"))
+    async with tmux.serving() as link:
         screen = Screen(link, ME)
         screen.watch()
         await auntil(lambda: screen.gone)
         assert "its pane no longer exists" == screen.gone
-        await inn.run(link, ME, *sh("echo here; exec cat"))
+        await tmux.run(link, ME, *sh("echo here; exec cat"))
 
         await screen.until_has("here")
 
 
-async def test_who_watches_what_is_no_session_is_told_so(inn: Inn) -> None:
-    async with inn.serving() as link:
+async def test_who_watches_what_is_no_session_is_told_so(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
         screen = Screen(link, "nosuchid")
         screen.watch()
 
         await auntil(lambda: "nosuchid" in screen.gone)
 
 
-async def test_a_pane_that_goes_away_is_said_to_be_gone(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, "cat")
+async def test_a_pane_that_goes_away_is_said_to_be_gone(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, "cat")
         screen = Screen(link, ME)
         screen.watch()
         await auntil(lambda: screen.pushes)
-        facts = inn.facts(ME)
+        facts = tmux.facts(ME)
         assert facts
-        end_window(inn.server, facts.window_id)
+        end_window(tmux.server, facts.window_id)
 
         await auntil(lambda: screen.gone)
 
 
-async def test_a_restarted_agent_is_seen_by_who_watched_before(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh("echo run $$; exit 1"))
-        await inn.ended(ME)
+async def test_a_restarted_agent_is_seen_by_who_watched_before(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh("echo run $$; exit 1"))
+        await tmux.ended(ME)
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("dead")
-        inn.wants(ME, *sh("echo anew; exec cat"))
-        await inn.run(link, ME, *sh("echo anew; exec cat"))
+        tmux.wants(ME, *sh("echo anew; exec cat"))
+        await tmux.run(link, ME, *sh("echo anew; exec cat"))
 
         await screen.until_has("anew")
-        assert inn.session(session).generation == 2
+        assert tmux.session(session).generation == 2
 
 
 # Focus
 
 
-async def test_a_key_is_answered_by_the_row_that_it_changed(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, "cat")
+async def test_a_key_is_answered_by_the_row_that_it_changed(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, "cat")
         screen = Screen(link, ME)
         screen.focus()
         await auntil(lambda: screen.pushes)
@@ -187,22 +187,22 @@ async def test_a_key_is_answered_by_the_row_that_it_changed(inn: Inn) -> None:
         assert 2 == screen.pushes[-1].cursor.x
 
 
-async def test_focus_gives_the_window_its_size_and_blur_leaves_it(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, "cat")
+async def test_focus_gives_the_window_its_size_and_blur_leaves_it(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, "cat")
         screen = Screen(link, ME)
         screen.focus(90, 20)
         await auntil(lambda: screen.last and (screen.last.columns, screen.last.height) == (90, 20))
         link.tell(Blur(session=session))
-        seen = await inn.pane(link, ME)
+        seen = await tmux.pane(link, ME)
 
         assert (90, 20) == (seen.width, seen.height)
-        assert b"" == inn.server.run("show-options", "-w", "-v", "-t", f"={ME}:", "window-size").strip()
+        assert b"" == tmux.server.run("show-options", "-w", "-v", "-t", f"={ME}:", "window-size").strip()
 
 
-async def test_of_many_sizes_in_a_moment_the_last_counts_and_nothing_is_none(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, "cat")
+async def test_of_many_sizes_in_a_moment_the_last_counts_and_nothing_is_none(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, "cat")
         screen = Screen(link, ME)
         began = time.monotonic()
         for columns in range(60, 100):
@@ -215,10 +215,10 @@ async def test_of_many_sizes_in_a_moment_the_last_counts_and_nothing_is_none(inn
         assert len({rows.columns for rows in screen.pushes}) <= took / 0.1 + 3
 
 
-async def test_who_focuses_last_decides_the_size_and_both_see_it(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, "cat")
-        other = await inn.link()
+async def test_who_focuses_last_decides_the_size_and_both_see_it(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, "cat")
+        other = await tmux.link()
         one, two = Screen(link, ME), Screen(other, ME)
         one.focus(100, 30)
         await auntil(lambda: one.last and one.last.columns == 100)
@@ -238,9 +238,9 @@ REPORTS = sh("stty raw -echo; printf 'ready \\033[?1004h'; exec cat -v")
 """A program that asks for focus events, and prints what it reads."""
 
 
-async def test_a_program_that_asks_for_focus_events_is_told_when_a_person_enters_and_leaves(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *REPORTS)
+async def test_a_program_that_asks_for_focus_events_is_told_when_a_person_enters_and_leaves(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *REPORTS)
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("ready ^[[O")
@@ -255,9 +255,9 @@ async def test_a_program_that_asks_for_focus_events_is_told_when_a_person_enters
         assert not screen.has("^[[I^[[I")
 
 
-async def test_a_program_that_asks_for_no_focus_events_reads_none(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh("stty raw -echo; printf 'ready '; exec cat -v"))
+async def test_a_program_that_asks_for_no_focus_events_reads_none(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh("stty raw -echo; printf 'ready '; exec cat -v"))
         screen = Screen(link, ME)
         screen.focus()
         await screen.until_has("ready")
@@ -267,11 +267,11 @@ async def test_a_program_that_asks_for_no_focus_events_reads_none(inn: Inn) -> N
         await screen.until_has("ready end")
 
 
-async def test_a_program_loses_the_focus_with_the_dashboard_and_to_another_session(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *REPORTS)
-        await inn.run(link, "other", *REPORTS)
-        dashboard, another = await inn.link(), await inn.link()
+async def test_a_program_loses_the_focus_with_the_dashboard_and_to_another_session(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *REPORTS)
+        await tmux.run(link, "other", *REPORTS)
+        dashboard, another = await tmux.link(), await tmux.link()
         screen, entered, other = Screen(link, ME), Screen(dashboard, ME), Screen(another, "other")
         screen.watch()
         other.watch()
@@ -288,19 +288,19 @@ async def test_a_program_loses_the_focus_with_the_dashboard_and_to_another_sessi
         await screen.until_has("ready ^[[O^[[I^[[O^[[I^[[O")
 
 
-async def test_after_a_session_that_ended_in_focus_another_gets_the_focus_and_loses_it(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *REPORTS)
-        await inn.run(link, "other", *REPORTS)
-        another = await inn.link()
+async def test_after_a_session_that_ended_in_focus_another_gets_the_focus_and_loses_it(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *REPORTS)
+        await tmux.run(link, "other", *REPORTS)
+        another = await tmux.link()
         ends, other = Screen(link, ME), Screen(another, "other")
         for each in (ends, other):
             each.watch()
             await each.until_has("ready ^[[O")
         ends.focus()
         await ends.until_has("ready ^[[O^[[I")
-        inn.server.run("kill-window", "-t", f"={ME}:")
-        await inn.ended(ME)
+        tmux.server.run("kill-window", "-t", f"={ME}:")
+        await tmux.ended(ME)
         other.focus()
         await other.until_has("ready ^[[O^[[I")
         another.tell(Blur(session=other.session))
@@ -308,9 +308,9 @@ async def test_after_a_session_that_ended_in_focus_another_gets_the_focus_and_lo
         await another.aclose()
 
 
-async def test_a_preview_is_not_resized(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, "cat")
+async def test_a_preview_is_not_resized(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, "cat")
         screen = Screen(link, ME)
         screen.watch()
         await auntil(lambda: screen.pushes)
@@ -319,7 +319,7 @@ async def test_a_preview_is_not_resized(inn: Inn) -> None:
         assert (120, 40) == (screen.last.columns, screen.last.height)
 
 
-async def test_all_of_a_screen_that_changes_at_once_arrives(inn: Inn) -> None:
+async def test_all_of_a_screen_that_changes_at_once_arrives(tmux: TmuxEnv) -> None:
     """The cursor's row comes first; the others follow."""
     script = r"""
 import os, tty
@@ -328,8 +328,8 @@ while os.read(0, 99):
     number += 1
     os.write(1, b"\x1b[H" + b"\r\n".join(b"row %d of %d" % (y, number) for y in range(40)))
 """
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *python(script))
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *python(script))
         screen = Screen(link, ME)
         screen.focus()
         await screen.until_has("ready")
@@ -342,9 +342,9 @@ while os.read(0, 99):
 # History
 
 
-async def test_scrolled_up_a_client_sees_what_stood_there(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh(COUNT))
+async def test_scrolled_up_a_client_sees_what_stood_there(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh(COUNT))
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("line 99")
@@ -359,9 +359,9 @@ async def test_scrolled_up_a_client_sees_what_stood_there(inn: Inn) -> None:
         assert 0 == screen.last.scrolled
 
 
-async def test_no_scrolling_beyond_the_first_line(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh(COUNT))
+async def test_no_scrolling_beyond_the_first_line(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh(COUNT))
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("line 99")
@@ -372,16 +372,16 @@ async def test_no_scrolling_beyond_the_first_line(inn: Inn) -> None:
         assert 61 == screen.last.scrolled
 
 
-async def test_what_is_looked_at_stays_while_new_lines_come(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh(COUNT))
+async def test_what_is_looked_at_stays_while_new_lines_come(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh(COUNT))
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("line 99")
         link.tell(Scroll(session=session, up=20))
         await screen.until_has("line 41")
         assert screen.last
-        inn.server.run("send-keys", "-t", f"={ME}:", "more", "Enter")
+        tmux.server.run("send-keys", "-t", f"={ME}:", "more", "Enter")
         await auntil(lambda: screen.last and screen.last.history == 63)
 
         assert 22 == screen.last.scrolled
@@ -391,9 +391,9 @@ async def test_what_is_looked_at_stays_while_new_lines_come(inn: Inn) -> None:
         assert "line 38" == screen.rows[0]
 
 
-async def test_a_key_leads_back_to_the_bottom(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh(COUNT))
+async def test_a_key_leads_back_to_the_bottom(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh(COUNT))
         screen = Screen(link, ME)
         screen.focus()
         await screen.until_has("line 99")
@@ -406,14 +406,14 @@ async def test_a_key_leads_back_to_the_bottom(inn: Inn) -> None:
         assert 0 == screen.last.scrolled
 
 
-async def test_a_program_that_has_the_whole_screen_has_no_history(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *sh(COUNT.replace("exec cat", r"printf '\033[?1049hfull'; exec cat")))
+async def test_a_program_that_has_the_whole_screen_has_no_history(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *sh(COUNT.replace("exec cat", r"printf '\033[?1049hfull'; exec cat")))
         screen = Screen(link, ME)
         screen.focus()
         await screen.until_has("full")
         link.tell(Scroll(session=session, up=10))
-        await inn.text(link, ME)
+        await tmux.text(link, ME)
 
         assert screen.has("full")
         assert screen.last
@@ -423,17 +423,17 @@ async def test_a_program_that_has_the_whole_screen_has_no_history(inn: Inn) -> N
 # Those who are slow
 
 
-async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows(inn: Inn) -> None:
+async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows(tmux: TmuxEnv) -> None:
     script = (
         "import time\nfor i in range(10**9):\n"
         " print(f'\\033[2J\\033[H', *(f'frame {i} ' + 'x' * 100 for _ in range(38)), sep='\\n', flush=True)\n"
         " time.sleep(0.005)"
     )
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, *python(script))
-        await inn.ready(ME)
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, *python(script))
+        await tmux.ready(ME)
         slow = socket.socket(socket.AF_UNIX)
-        slow.connect(str(inn.places.tmux_host_socket))
+        slow.connect(str(tmux.places.tmux_host_socket))
         slow.sendall(pack(Hello(n=1)) + pack(Watch(session=session, rate_hz=0.0)))
         quick = Screen(link, ME)
         quick.watch(rate_hz=0.0)
@@ -457,9 +457,9 @@ async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows
         assert pushes < len(quick.pushes) / 2
 
 
-async def test_a_flood_that_somebody_watches_is_seen_as_it_goes_on(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *python("i = 0\nwhile True: i += 1; print('flood', i)"))
+async def test_a_flood_that_somebody_watches_is_seen_as_it_goes_on(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *python("i = 0\nwhile True: i += 1; print('flood', i)"))
         screen = Screen(link, ME)
         screen.watch()
 
@@ -471,10 +471,10 @@ async def test_a_flood_that_somebody_watches_is_seen_as_it_goes_on(inn: Inn) -> 
         await auntil(lambda: len(screen.pushes) >= seen + 80, 10, "so many pushes; a pane that nobody sees has pauses")
 
 
-async def test_a_client_that_is_gone_is_forgotten(inn: Inn) -> None:
-    async with inn.serving() as link:
-        session = await inn.run(link, ME, "cat")
-        other = await inn.link()
+async def test_a_client_that_is_gone_is_forgotten(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        session = await tmux.run(link, ME, "cat")
+        other = await tmux.link()
         other.tell(Watch(session=session))
         other.tell(Hello(n=99))
         await other.aclose()
@@ -490,11 +490,11 @@ async def test_a_client_that_is_gone_is_forgotten(inn: Inn) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ended processes are counted in /proc")
-async def test_watching_typing_and_scrolling_start_no_process(inn: Inn) -> None:
-    process = inn.open()
-    link = await inn.link()
-    session = await inn.run(link, ME, *sh(COUNT))
-    await inn.ready(ME)
+async def test_watching_typing_and_scrolling_start_no_process(tmux: TmuxEnv) -> None:
+    process = tmux.open()
+    link = await tmux.link()
+    session = await tmux.run(link, ME, *sh(COUNT))
+    await tmux.ready(ME)
     screen = Screen(link, ME)
     before = used_by_children(process.pid)
     screen.focus()
@@ -502,8 +502,8 @@ async def test_watching_typing_and_scrolling_start_no_process(inn: Inn) -> None:
     for number in range(50):
         link.tell(Scroll(session=session, up=number % 5))
         link.tell(SendKeys(session=session, data=b"k"))
-        await inn.text(link, ME)
-        await inn.pane(link, ME)
+        await tmux.text(link, ME)
+        await tmux.pane(link, ME)
     await screen.until_has("k" * 50)
     assert before == used_by_children(process.pid)
 
@@ -522,14 +522,14 @@ def used_by_children(pid: int) -> int:
 # What tmux keeps to itself
 
 
-async def test_a_text_for_the_clipboard_is_told_to_who_is_in_the_terminal_and_to_nobody_else(inn: Inn) -> None:
+async def test_a_text_for_the_clipboard_is_told_to_who_is_in_the_terminal_and_to_nobody_else(tmux: TmuxEnv) -> None:
     script = r"while read x; do printf '\033]52;c;aGVsbG8=\007%s\n' done-$x; done"
-    async with inn.serving() as link, inn.client() as other:
-        await inn.run(link, ME, *sh(script))
+    async with tmux.serving() as link, tmux.client() as other:
+        await tmux.run(link, ME, *sh(script))
         inside, beside = Screen(link, ME), Screen(other, ME)
         beside.watch()
         inside.focus()
-        await inn.ready(ME)
+        await tmux.ready(ME)
         inside.tell(SendKeys(session=inside.session, data=b"1\r"))
         await inside.until_has("done-1")
         await beside.until_has("done-1")
@@ -538,12 +538,12 @@ async def test_a_text_for_the_clipboard_is_told_to_who_is_in_the_terminal_and_to
         assert (["hello"], []) == (inside.clips, beside.clips)
 
 
-async def test_the_shape_of_the_cursor_is_the_one_that_the_program_asked_for(inn: Inn) -> None:
-    async with inn.serving() as link:
-        await inn.run(link, ME, *sh(r"read x; printf '\033[4 qunder'; read x; printf '\033[6 qbar'; exec cat"))
+async def test_the_shape_of_the_cursor_is_the_one_that_the_program_asked_for(tmux: TmuxEnv) -> None:
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *sh(r"read x; printf '\033[4 qunder'; read x; printf '\033[6 qbar'; exec cat"))
         screen = Screen(link, ME)
         screen.focus()
-        await inn.ready(ME)
+        await tmux.ready(ME)
         for word, shape in (("under", "underline"), ("bar", "bar")):
             screen.tell(SendKeys(session=screen.session, data=b"\r"))
             await screen.until_has(word)

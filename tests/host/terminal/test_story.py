@@ -19,9 +19,9 @@ from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tmux.process_identity import signal as send_signal
-from tests.host.inn import Inn, Screen, prompted, python, sh
-from tests.tmux.asked import end_window, panes_of
-from tests.waiting import auntil, until
+from tests.support.host.tmux_env import Screen, TmuxEnv, prompted, python, sh
+from tests.support.tmux.sync_hub import end_window, panes_of
+from tests.support.wait import auntil, until
 
 pytestmark = pytest.mark.story
 ME = SessionId("abcdefgh")
@@ -43,8 +43,8 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait(10)
 
 
-def kill_server(inn: Inn) -> None:
-    server = inn.server.process()
+def kill_server(tmux: TmuxEnv) -> None:
+    server = tmux.server.process()
     assert server
     send_signal(server, signal.SIGKILL)
 
@@ -52,47 +52,47 @@ def kill_server(inn: Inn) -> None:
 # The host dies
 
 
-async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goes_on_with_them(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *sh(COUNTER))
-        await inn.ready(ME)
+async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goes_on_with_them(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *sh(COUNTER))
+        await tmux.ready(ME)
         kill(host)
-        before = inn.facts(ME)
+        before = tmux.facts(ME)
         assert before
         assert not before.is_dead
-        assert lock_holder(inn.places.host_lock(ME)) is None
+        assert lock_holder(tmux.places.host_lock(ME)) is None
 
-        other = inn.open()
-        async with inn.client() as link:
+        other = tmux.open()
+        async with tmux.client() as link:
             screen = Screen(link, ME)
             screen.watch()
             await screen.until_has("count")
-            after = inn.facts(ME)
+            after = tmux.facts(ME)
 
             assert after
             assert (before.pid, before.pane_id) == (after.pid, after.pane_id)
-            assert 1 == len(inn.only(SessionStarted, ME))
-            assert other.pid == lock_holder(inn.places.host_lock(ME))
-            await inn.until_state(ME, S.WORKING)
+            assert 1 == len(tmux.only(SessionStarted, ME))
+            assert other.pid == lock_holder(tmux.places.host_lock(ME))
+            await tmux.until_state(ME, S.WORKING)
 
 
-async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *sh("read x; exit 7"))
-        await inn.run(link, "killed23", "cat")
-        await inn.run(link, "gone2345", "cat")
+async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *sh("read x; exit 7"))
+        await tmux.run(link, "killed23", "cat")
+        await tmux.run(link, "gone2345", "cat")
         for name in (ME, "killed23", "gone2345"):
-            await inn.ready(name)
+            await tmux.ready(name)
         kill(host)
-        inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
-        os.kill(inn.session(SessionId("killed23")).pid or 0, signal.SIGKILL)
-        gone = inn.facts("gone2345")
+        tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
+        os.kill(tmux.session(SessionId("killed23")).pid or 0, signal.SIGKILL)
+        gone = tmux.facts("gone2345")
         assert gone
-        end_window(inn.server, gone.window_id)
-        inn.open()
-        ended = await inn.ended(ME), await inn.ended("killed23"), await inn.ended("gone2345")
+        end_window(tmux.server, gone.window_id)
+        tmux.open()
+        ended = await tmux.ended(ME), await tmux.ended("killed23"), await tmux.ended("gone2345")
 
         assert [(7, None, ""), (None, "SIGKILL", ""), (None, None, "its pane no longer exists")] == [
             (end.exit_code, end.signal, end.why) for end in ended
@@ -100,118 +100,118 @@ async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(inn: I
 
 
 async def test_a_host_answers_nobody_before_it_has_told_what_ended_while_none_ran(
-    inn: Inn, monkeypatch: pytest.MonkeyPatch
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[S] = []
     start = HostServer.start
 
     async def observed(server: HostServer) -> None:
-        told.append((await asyncio.to_thread(inn.session, ME)).state)
+        told.append((await asyncio.to_thread(tmux.session, ME)).state)
         await start(server)
 
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *sh("read x; exit 7"))
-        await inn.ready(ME)
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *sh("read x; exit 7"))
+        await tmux.ready(ME)
     kill(host)
-    inn.server.run("send-keys", "-t", f"={ME}:", "Enter")
-    await auntil(lambda: all(pane.says_how_it_ended for pane in panes_of(inn.server)))
+    tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
+    await auntil(lambda: all(pane.says_how_it_ended for pane in panes_of(tmux.server)))
     monkeypatch.setattr(HostServer, "start", observed)
-    async with inn.serving():
+    async with tmux.serving():
         assert [S.ENDED] == told
 
 
-async def test_a_queue_survives_its_host(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
-        await inn.until_state(ME, S.IDLE)
+async def test_a_queue_survives_its_host(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *python(REPORTER), str(tmux.root / "typed"))
+        await tmux.until_state(ME, S.IDLE)
         await prompted(link, ME, "go")
-        await inn.until_state(ME, S.WORKING)
+        await tmux.until_state(ME, S.WORKING)
         await prompted(link, ME, "later", when="idle")
         kill(host)
-        inn.open()
-        async with inn.client() as link:
+        tmux.open()
+        async with tmux.client() as link:
             assert [ReceiptState.QUEUED] == [
-                receipt.state for receipt in inn.session(ME).receipts if receipt.text == "later"
+                receipt.state for receipt in tmux.session(ME).receipts if receipt.text == "later"
             ]
-            assert b"go\r" == inn.recorded("typed")
+            assert b"go\r" == tmux.recorded("typed")
 
 
-async def test_a_programs_word_holds_if_it_has_printed_nothing_since(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
-        await inn.until_state(ME, S.IDLE)
+async def test_a_programs_word_holds_if_it_has_printed_nothing_since(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *python(REPORTER), str(tmux.root / "typed"))
+        await tmux.until_state(ME, S.IDLE)
         kill(host)
-        inn.open()
-        async with inn.client() as link:
-            await inn.pane(link, ME)
+        tmux.open()
+        async with tmux.client() as link:
+            await tmux.pane(link, ME)
 
-            assert S.IDLE is inn.session(ME).state
+            assert S.IDLE is tmux.session(ME).state
             await prompted(link, ME, "go", when="idle")
-            await inn.until_state(ME, S.WORKING)
+            await tmux.until_state(ME, S.WORKING)
 
 
-async def test_a_programs_word_is_void_if_it_has_printed_since(inn: Inn) -> None:
+async def test_a_programs_word_is_void_if_it_has_printed_since(tmux: TmuxEnv) -> None:
     """It may have said something that nobody heard: unsure, never idle."""
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
-        await inn.until_state(ME, S.IDLE)
-        said_at = inn.only(SignalSeen, ME)[-1].at
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *python(REPORTER), str(tmux.root / "typed"))
+        await tmux.until_state(ME, S.IDLE)
+        said_at = tmux.only(SignalSeen, ME)[-1].at
         kill(host)
         until(lambda: int(time.time()) > int(said_at))
-        inn.server.run("send-keys", "-t", f"={ME}:", "go")
-        until(lambda: b"go" == inn.recorded("typed"))
-        inn.open()
+        tmux.server.run("send-keys", "-t", f"={ME}:", "go")
+        until(lambda: b"go" == tmux.recorded("typed"))
+        tmux.open()
 
-        await inn.until_state(ME, S.UNSURE)
-        assert "clear" == [signal.value for signal in inn.only(SignalSeen, ME) if signal.source == "program"][-1]
-
-
-async def test_an_agent_that_started_while_its_host_was_killed_is_taken_over_too(inn: Inn) -> None:
-    inn.wants(ME, "cat")
-    inn.server.start()
-    inn.server.create(ME, ["cat"])
-    inn.open()
-
-    assert [1] == [started.generation for started in inn.only(SessionStarted, ME)]
-    assert inn.session(ME).exists
+        await tmux.until_state(ME, S.UNSURE)
+        assert "clear" == [signal.value for signal in tmux.only(SignalSeen, ME) if signal.source == "program"][-1]
 
 
-async def test_many_sessions_are_taken_over_at_once(inn: Inn) -> None:
+async def test_an_agent_that_started_while_its_host_was_killed_is_taken_over_too(tmux: TmuxEnv) -> None:
+    tmux.wants(ME, "cat")
+    tmux.server.start()
+    tmux.server.create(ME, ["cat"])
+    tmux.open()
+
+    assert [1] == [started.generation for started in tmux.only(SessionStarted, ME)]
+    assert tmux.session(ME).exists
+
+
+async def test_many_sessions_are_taken_over_at_once(tmux: TmuxEnv) -> None:
     names = [f"ab{chr(97 + number)}defgh" for number in range(20)]
-    host = inn.open()
-    async with inn.client() as link:
-        await asyncio.gather(*(inn.run(link, name, "cat") for name in names))
+    host = tmux.open()
+    async with tmux.client() as link:
+        await asyncio.gather(*(tmux.run(link, name, "cat") for name in names))
         for name in names:
-            await inn.ready(name)
+            await tmux.ready(name)
         kill(host)
-        other = inn.open()
+        other = tmux.open()
 
-        assert {other.pid} == {lock_holder(inn.places.host_lock(name)) for name in names}
-        assert {S.UNSURE} == {inn.session(SessionId(name)).state for name in names}
+        assert {other.pid} == {lock_holder(tmux.places.host_lock(name)) for name in names}
+        assert {S.UNSURE} == {tmux.session(SessionId(name)).state for name in names}
 
 
-async def test_a_session_that_another_host_holds_is_left_to_it(inn: Inn) -> None:
+async def test_a_session_that_another_host_holds_is_left_to_it(tmux: TmuxEnv) -> None:
     script = "import sys\nfrom pathlib import Path\nfrom kasmon.host.rpc.host_lock import HostLock\n"
     script += "assert HostLock(Path(sys.argv[1])).take(); print('held', flush=True); sys.stdin.read()"
-    inn.wants(ME, "cat")
+    tmux.wants(ME, "cat")
     holder = subprocess.Popen(
-        [sys.executable, "-P", "-c", script, str(inn.places.host_lock(ME))],
+        [sys.executable, "-P", "-c", script, str(tmux.places.host_lock(ME))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     assert holder.stdout
     assert holder.stdin
     assert b"held\n" == holder.stdout.readline()
-    inn.open()
-    async with inn.client() as link:
+    tmux.open()
+    async with tmux.client() as link:
         with pytest.raises(Exception, match="already has a host"):
             await link.ask(StartSession(n=0, session=ME))
 
-        assert not inn.events(ME)
+        assert not tmux.events(ME)
         holder.stdin.close()
         holder.wait(10)
         holder.stdout.close()
@@ -220,90 +220,90 @@ async def test_a_session_that_another_host_holds_is_left_to_it(inn: Inn) -> None
 # The tmux server dies
 
 
-async def test_a_tmux_server_that_was_killed_is_known_within_two_seconds(inn: Inn) -> None:
+async def test_a_tmux_server_that_was_killed_is_known_within_two_seconds(tmux: TmuxEnv) -> None:
     names = [ME, SessionId("other234")]
-    inn.open()
-    async with inn.client() as link:
+    tmux.open()
+    async with tmux.client() as link:
         for name in names:
-            await inn.run(link, name, "cat")
-            await inn.ready(name)
+            await tmux.run(link, name, "cat")
+            await tmux.ready(name)
         screen = Screen(link, ME)
         screen.watch()
         await auntil(lambda: screen.pushes)
         killed_at = time.time()
-        kill_server(inn)
+        kill_server(tmux)
         for name in names:
-            await inn.until_state(name, S.LOST)
+            await tmux.until_state(name, S.LOST)
 
-        assert all(inn.only(ConnectionLost, name)[0].at - killed_at < 2 for name in names)
+        assert all(tmux.only(ConnectionLost, name)[0].at - killed_at < 2 for name in names)
         await auntil(lambda: screen.gone)
-        await auntil(lambda: lock_holder(inn.places.host_lock(ME)) is None)
+        await auntil(lambda: lock_holder(tmux.places.host_lock(ME)) is None)
 
 
-async def test_after_that_a_session_is_started_again_in_a_new_server(inn: Inn) -> None:
-    inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *sh("echo here; exec cat"))
-        await inn.ready(ME)
-        kill_server(inn)
-        await inn.until_state(ME, S.LOST)
+async def test_after_that_a_session_is_started_again_in_a_new_server(tmux: TmuxEnv) -> None:
+    tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *sh("echo here; exec cat"))
+        await tmux.ready(ME)
+        kill_server(tmux)
+        await tmux.until_state(ME, S.LOST)
         await link.ask(StartSession(n=0, session=ME), limit_s=20)
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("here")
 
-        assert [1, 2] == [started.generation for started in inn.only(SessionStarted, ME)]
-        assert inn.session(ME).exists
+        assert [1, 2] == [started.generation for started in tmux.only(SessionStarted, ME)]
+        assert tmux.session(ME).exists
 
 
-async def test_a_server_that_died_while_no_host_ran_is_told_by_the_next(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, "cat")
-        await inn.ready(ME)
+async def test_a_server_that_died_while_no_host_ran_is_told_by_the_next(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, "cat")
+        await tmux.ready(ME)
         kill(host)
-        kill_server(inn)
-        inn.open()
+        kill_server(tmux)
+        tmux.open()
 
-        assert S.LOST is inn.session(ME).state
-        assert not inn.only(SessionEnded, ME)
+        assert S.LOST is tmux.session(ME).state
+        assert not tmux.only(SessionEnded, ME)
 
 
-async def test_another_server_in_its_place_is_not_taken_for_it(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, "cat")
-        await inn.ready(ME)
+async def test_another_server_in_its_place_is_not_taken_for_it(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, "cat")
+        await tmux.ready(ME)
         kill(host)
-        kill_server(inn)
-        until(lambda: inn.server.process() is None)
-        inn.server.start()
-        inn.open()
+        kill_server(tmux)
+        until(lambda: tmux.server.process() is None)
+        tmux.server.start()
+        tmux.open()
 
-        assert S.LOST is inn.session(ME).state
+        assert S.LOST is tmux.session(ME).state
 
 
-async def test_a_socket_that_was_swept_away_is_found_again(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, "cat")
-        await inn.ready(ME)
+async def test_a_socket_that_was_swept_away_is_found_again(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, "cat")
+        await tmux.ready(ME)
         kill(host)
-        inn.places.tmux_socket.unlink()
-        inn.open()
-        async with inn.client() as link:
-            assert (await inn.pane(link, ME)).width == 120
-            assert inn.session(ME).exists
+        tmux.places.tmux_socket.unlink()
+        tmux.open()
+        async with tmux.client() as link:
+            assert (await tmux.pane(link, ME)).width == 120
+            assert tmux.session(ME).exists
 
 
 # Our client dies
 
 
-async def test_a_connection_that_tmux_ended_is_made_again_and_nothing_is_lost(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, "cat")
-        await inn.ready(ME)
+async def test_a_connection_that_tmux_ended_is_made_again_and_nothing_is_lost(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, "cat")
+        await tmux.ready(ME)
         screen = Screen(link, ME)
         screen.focus()
         await auntil(lambda: screen.pushes)
@@ -317,8 +317,8 @@ async def test_a_connection_that_tmux_ended_is_made_again_and_nothing_is_lost(in
             return screen.has("k")
 
         await auntil(typed)
-        assert not inn.only(ConnectionLost, ME)
-        assert inn.session(ME).exists
+        assert not tmux.only(ConnectionLost, ME)
+        assert tmux.session(ME).exists
 
 
 # A dashboard dies
@@ -340,13 +340,13 @@ asyncio.run(main())
 """
 
 
-async def test_a_dashboard_that_was_killed_changes_nothing(inn: Inn) -> None:
-    host = inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *sh(COUNTER))
-        await inn.ready(ME)
+async def test_a_dashboard_that_was_killed_changes_nothing(tmux: TmuxEnv) -> None:
+    host = tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *sh(COUNTER))
+        await tmux.ready(ME)
         dashboard = subprocess.Popen(
-            [sys.executable, "-P", "-c", DASHBOARD, str(inn.places.tmux_host_socket), ME], stdout=subprocess.PIPE
+            [sys.executable, "-P", "-c", DASHBOARD, str(tmux.places.tmux_host_socket), ME], stdout=subprocess.PIPE
         )
         assert dashboard.stdout
         assert b"pushed\n" == await asyncio.to_thread(dashboard.stdout.readline)
@@ -359,24 +359,24 @@ async def test_a_dashboard_that_was_killed_changes_nothing(inn: Inn) -> None:
         await auntil(lambda: screen.rows != first)
 
         assert host.poll() is None
-        assert inn.session(ME).exists
-        assert not inn.only(ConnectionRestored, ME)
+        assert tmux.session(ME).exists
+        assert not tmux.only(ConnectionRestored, ME)
 
 
-async def test_a_queue_waits_for_the_restart_of_an_agent_that_was_lost(inn: Inn) -> None:
-    inn.open()
-    async with inn.client() as link:
-        await inn.run(link, ME, *python(REPORTER), str(inn.root / "typed"))
-        await inn.until_state(ME, S.IDLE)
+async def test_a_queue_waits_for_the_restart_of_an_agent_that_was_lost(tmux: TmuxEnv) -> None:
+    tmux.open()
+    async with tmux.client() as link:
+        await tmux.run(link, ME, *python(REPORTER), str(tmux.root / "typed"))
+        await tmux.until_state(ME, S.IDLE)
         await prompted(link, ME, "go")
-        await inn.until_state(ME, S.WORKING)
+        await tmux.until_state(ME, S.WORKING)
         await prompted(link, ME, "later", when="idle")
-        kill_server(inn)
-        await inn.until_state(ME, S.LOST)
+        kill_server(tmux)
+        await tmux.until_state(ME, S.LOST)
         with pytest.raises(SessionEndedError):
             await prompted(link, ME, "now")
         await link.ask(StartSession(n=0, session=ME), limit_s=20)
 
-        await auntil(lambda: 2 == len(inn.only(SessionStarted, ME)), what="the restart")
-        await inn.until_state(ME, S.IDLE)
-        await auntil(lambda: b"go\rlater\r" == inn.recorded("typed"), what="the prompt that was queued")
+        await auntil(lambda: 2 == len(tmux.only(SessionStarted, ME)), what="the restart")
+        await tmux.until_state(ME, S.IDLE)
+        await auntil(lambda: b"go\rlater\r" == tmux.recorded("typed"), what="the prompt that was queued")

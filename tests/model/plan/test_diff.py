@@ -8,7 +8,7 @@ import pytest
 from kasmon.model.plan.diff import PlanDiff, changes
 from kasmon.model.plan.events import PlanFact
 from kasmon.model.plan.plan import Plan, Task
-from tests.model.plan.plans import began, done, failed, plan, run, steered, task
+from tests.support.sample_plans import began, done, failed, plan, run, steered, task
 
 OLD = plan(task("a", body="x"), task("b", needs=("a",)), task("c", run="make"))
 

@@ -3,7 +3,7 @@
 from kasmon.model.plan import graph
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.plan import Plan
-from tests.model.plan.plans import plan, task
+from tests.support.sample_plans import plan, task
 
 DIAMOND = plan(task("a", run="a"), task("b", needs=("a",)), task("c", needs=("a",)), task("d", needs=("b", "c")))
 

@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.errors import PlanFaultyError
 from kasmon.model.plan.parser import look_at, read
-from tests.model.plan.plans import faults
+from tests.support.sample_plans import faults
 
 ANCESTORS = """# Auth: implementation plan
 

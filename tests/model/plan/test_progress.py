@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kasmon.model.events import UnknownEvent, encode
 from kasmon.model.plan.events import PlanBegan, PlanChanged, PlanEnded, PlanFact, TaskDone, TaskFailed, decode
 from kasmon.model.plan.progress import PlanRun, TaskState, apply
-from tests.model.plan.plans import began, checked, checking, claimed, done, failed, run, steered
+from tests.support.sample_plans import began, checked, checking, claimed, done, failed, run, steered
 
 T = TaskState
 EVERY = (

@@ -7,7 +7,7 @@ from kasmon.model.plan.progress import TaskRun
 from kasmon.model.plan.prompt import LONGEST_RESULT, prompt, result_file, session_name
 from kasmon.scripted_agent.script import parse
 from kasmon.scripted_agent.steps import SayStep
-from tests.model.plan.plans import checked, plan, task
+from tests.support.sample_plans import checked, plan, task
 
 PLAN = plan(
     task("a", title="the store", wave=1, body="Write it.", files=("store/*", "go.mod"), check="go test"),

@@ -11,7 +11,7 @@ from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun
 from kasmon.model.session import HostProbe
 from kasmon.model.session_state import SessionState
-from tests.model.plan.plans import (
+from tests.support.sample_plans import (
     NOW,
     began,
     checked,

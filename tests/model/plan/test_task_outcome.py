@@ -10,7 +10,7 @@ from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.task_outcome import LOST_S, UNFINISHED, TaskOutcome, doubt, word
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from tests.model.plan.plans import FINISHED, NOW, plan, receipt, session, task, turned
+from tests.support.sample_plans import FINISHED, NOW, plan, receipt, session, task, turned
 
 S, R = SessionState, ReceiptState
 PLAN = plan(task("a"), task("b", run="make", inherits=""))

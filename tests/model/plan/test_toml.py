@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.model.plan.parser import look_at, read
 from kasmon.model.plan.toml import PLAN_KEYS, TASK_KEYS
-from tests.model.plan.plans import faults
+from tests.support.sample_plans import faults
 
 FULL = '''name = "tidy"
 goal = "less"

@@ -19,8 +19,8 @@ from kasmon.sandbox.shared.host_folders import jail_owner, may_use
 from kasmon.sandbox.shared.processes import is_inside, tree
 from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sessions import operations
-from tests.cli.line import Line
-from tests.sandbox.inmates import (
+from tests.support.cli.cli_runner import Cli
+from tests.support.sandbox.sandboxed_agents import (
     ACP,
     LIMIT_S,
     facts,
@@ -36,14 +36,14 @@ from tests.sandbox.inmates import (
     started,
     until_state,
 )
-from tests.waiting import until
+from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
-forker = pytest.fixture(scope="module")(forked)
+fork_server = pytest.fixture(scope="module")(forked)
 kasmon, workdir = pytest.fixture(lined), pytest.fixture(folder)
 
 
-def test_a_shell_inside_sees_its_folder_and_no_more_and_says_so_by_proof(kasmon: Line, workdir: Path) -> None:
+def test_a_shell_inside_sees_its_folder_and_no_more_and_says_so_by_proof(kasmon: Cli, workdir: Path) -> None:
     (kasmon.home / "secret").write_text("mine")
     session = started(kasmon, workdir, "--env", "OWN=given")
     found = seen(kasmon, session)
@@ -68,7 +68,7 @@ def test_a_shell_inside_sees_its_folder_and_no_more_and_says_so_by_proof(kasmon:
     assert "XDG_" not in shows(kasmon, session, "then")
 
 
-def test_its_network_is_off(kasmon: Line, workdir: Path) -> None:
+def test_its_network_is_off(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "clear; cat /proc/net/dev | wc -l; (echo > /dev/tcp/192.0.2.1/80) 2>&1; echo th''en")
@@ -77,7 +77,7 @@ def test_its_network_is_off(kasmon: Line, workdir: Path) -> None:
     assert "3" == screen.split()[-3 if "unreachable" not in screen else 0] or "unreachable" in screen
 
 
-def test_ctrl_c_resizing_and_exit_codes_are_as_without_a_jail(kasmon: Line, workdir: Path) -> None:
+def test_ctrl_c_resizing_and_exit_codes_are_as_without_a_jail(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "clear; stty size; sleep 60")
@@ -95,7 +95,7 @@ def test_ctrl_c_resizing_and_exit_codes_are_as_without_a_jail(kasmon: Line, work
 
 
 def test_it_is_found_again_after_its_host_was_killed_and_stopped_with_all_it_started(
-    kasmon: Line, workdir: Path
+    kasmon: Cli, workdir: Path
 ) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
@@ -115,7 +115,7 @@ def test_it_is_found_again_after_its_host_was_killed_and_stopped_with_all_it_sta
     until(lambda: not any(is_running(pid, born) for pid, born in family), LIMIT_S, "the end of all of them")
 
 
-def test_its_home_outlives_it_and_goes_when_it_is_forgotten(kasmon: Line, workdir: Path) -> None:
+def test_its_home_outlives_it_and_goes_when_it_is_forgotten(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "echo kept > ~/note; echo th''en")
@@ -132,7 +132,7 @@ def test_its_home_outlives_it_and_goes_when_it_is_forgotten(kasmon: Line, workdi
     assert not Jail(kasmon.places).ground.of(session).exists()
 
 
-def test_ctx_works_inside_and_says_what_it_waits_for(kasmon: Line, workdir: Path) -> None:
+def test_ctx_works_inside_and_says_what_it_waits_for(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir, "--task", "3", "--wave", "2")
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "clear; kasmon ctx --json; kasmon ctx --waiting 'for tea'; kasmon ls; echo th''en")
@@ -150,7 +150,7 @@ def test_ctx_works_inside_and_says_what_it_waits_for(kasmon: Line, workdir: Path
     assert "Read-only file system" in shows(kasmon, session, "then")
 
 
-def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Line, workdir: Path) -> None:
+def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
@@ -173,7 +173,7 @@ def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Line,
     assert 0 == kasmon("stop", session).code
 
 
-def test_it_runs_on_while_its_host_cannot_use_tmux(kasmon: Line, workdir: Path) -> None:
+def test_it_runs_on_while_its_host_cannot_use_tmux(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     agent = session_of(kasmon, session).pid
@@ -189,7 +189,7 @@ def test_it_runs_on_while_its_host_cannot_use_tmux(kasmon: Line, workdir: Path) 
     assert (agent, True) == (session_of(kasmon, session).pid, is_running(agent, born))
 
 
-def test_what_works_does_not_sleep_and_what_sleeps_is_woken_by_hand(kasmon: Line, workdir: Path) -> None:
+def test_what_works_does_not_sleep_and_what_sleeps_is_woken_by_hand(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 600, "auto_resume = false\n")
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
@@ -208,7 +208,7 @@ def test_what_works_does_not_sleep_and_what_sleeps_is_woken_by_hand(kasmon: Line
     not may_use(Path(sys.base_prefix), jail_owner(Path()), writable=False),
     reason="the Python that kasmon runs on here is not open to the user that jails run as",
 )
-def test_the_scripted_agent_runs_in_its_terminal_and_is_refused_structured(kasmon: Line, workdir: Path) -> None:
+def test_the_scripted_agent_runs_in_its_terminal_and_is_refused_structured(kasmon: Cli, workdir: Path) -> None:
     refused = kasmon("new", "mine", "--agent", "scripted", "--mode", "sdk", "--sandbox", "jail")
     assert (4, True) == (refused.code, "part of its host" in refused.err)
     session = started(kasmon, workdir, agent="scripted")
@@ -218,7 +218,7 @@ def test_the_scripted_agent_runs_in_its_terminal_and_is_refused_structured(kasmo
     shows(kasmon, session, "hello from inside")
 
 
-def test_any_program_runs_inside_and_one_that_is_not_there_is_told(kasmon: Line, workdir: Path) -> None:
+def test_any_program_runs_inside_and_one_that_is_not_there_is_told(kasmon: Cli, workdir: Path) -> None:
     done = kasmon(
         "new", "mine", "--sandbox", "jail", "--dir", str(workdir), "--", "/usr/bin/env", "sh", "-c", "id -u; exit 3"
     )
@@ -228,7 +228,7 @@ def test_any_program_runs_inside_and_one_that_is_not_there_is_told(kasmon: Line,
     assert "1000" in kasmon("read", session).out
 
 
-def test_a_structured_agent_is_inside_and_ends_with_its_host(kasmon: Line, workdir: Path, shared: Path) -> None:
+def test_a_structured_agent_is_inside_and_ends_with_its_host(kasmon: Cli, workdir: Path, shared: Path) -> None:
     agent = shared / "agent.py"
     agent.write_text(ACP)
     agent.chmod(0o644)
@@ -277,7 +277,7 @@ variable = "OUTSIDE"
     assert 0 == kasmon(*words[:1], "other", *words[2:]).code  # what was agreed to once is not asked for again
 
 
-def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmon: Line, workdir: Path) -> None:
+def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmon: Cli, workdir: Path) -> None:
     """Of a log-in, what was renewed there is not lost with it."""
     (kasmon.home / "login").write_text("token-of-a-test")
     (kasmon.home / "tokens").write_text('{"refresh_token": "one"}')
@@ -298,7 +298,7 @@ def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmo
     until(lambda: "which was copied back" in str(facts(kasmon, session, NoticeRaised)), LIMIT_S, "a word of that")
 
 
-def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Line, workdir: Path) -> None:
+def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
@@ -308,7 +308,7 @@ def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Line, workd
     assert SessionState.IDLE is session_of(kasmon, session).state
 
 
-def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Line, workdir: Path, shared: Path) -> None:
+def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Cli, workdir: Path, shared: Path) -> None:
     agent = shared / "agent.py"
     agent.write_text(ACP.replace('result = {"stopReason"', 'open("made", "w").close(); result = {"stopReason"'))
     agent.chmod(0o644)
@@ -331,7 +331,7 @@ def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Line, workdir: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
-def test_rm_names_the_copy_in_which_it_worked_and_leaves_nothing_else_of_it(kasmon: Line, tmp_path: Path) -> None:
+def test_rm_names_the_copy_in_which_it_worked_and_leaves_nothing_else_of_it(kasmon: Cli, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir(mode=0o700)
     session = started(kasmon, tmp_path / "work")
     until_state(kasmon, session, SessionState.IDLE)

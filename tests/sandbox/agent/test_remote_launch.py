@@ -12,17 +12,17 @@ from kasmon.model.session_state import SessionState
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.warm_pool import MEMORY
-from tests.cli.forker import Forker
-from tests.cli.line import Line
-from tests.sandbox.e2b_stage import Served, served
-from tests.sandbox.inmates import ACP, configured, facts, folder, forked, session_of, shows
-from tests.sandbox.lodgers import begun, lodged, put_to_disk, robbed, there, tier_of, until_state
-from tests.sandbox.machines import IMAGE, need_machine, warmed
-from tests.sandbox.required import need_jail
-from tests.waiting import until
+from tests.support.cli.cli_runner import Cli
+from tests.support.cli.fork_server import ForkServer
+from tests.support.e2b.local_service import Served, served
+from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
+from tests.support.sandbox.pausing_agents import begun, lodged, put_to_disk, robbed, there, tier_of, until_state
+from tests.support.sandbox.requirements import need_jail
+from tests.support.sandbox.sandboxed_agents import ACP, configured, facts, folder, forked, session_of, shows
+from tests.support.wait import until
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]  # a machine that begins plays its processor itself
-forker = pytest.fixture(scope="module")(forked)
+fork_server = pytest.fixture(scope="module")(forked)
 workdir = pytest.fixture(folder)
 
 
@@ -32,11 +32,11 @@ class LodgerContract:
     tier: Tier
 
     @pytest.fixture
-    def kasmon(self, forker: Forker) -> Iterator[Line]:
-        yield from lodged(forker, self.tier)
+    def kasmon(self, fork_server: ForkServer) -> Iterator[Cli]:
+        yield from lodged(fork_server, self.tier)
 
     def test_its_conversation_goes_on_after_its_memory_was_on_disk_and_after_all_around_it_was_killed(
-        self, kasmon: Line, workdir: Path
+        self, kasmon: Cli, workdir: Path
     ) -> None:
         session = begun(kasmon, self.tier, workdir)
         assert there(kasmon, session).front
@@ -78,7 +78,7 @@ class TestInE2b(LodgerContract):
     tier: Tier = "e2b"
 
     @pytest.fixture
-    def kasmon(self, kasmon_there: Line) -> Line:
+    def kasmon(self, kasmon_there: Cli) -> Cli:
         return kasmon_there
 
 
@@ -97,18 +97,18 @@ def tier(request: pytest.FixtureRequest) -> Tier:
 
 
 @pytest.fixture
-def kasmon(forker: Forker, tier: Tier, request: pytest.FixtureRequest) -> Iterator[Line]:
+def kasmon(fork_server: ForkServer, tier: Tier, request: pytest.FixtureRequest) -> Iterator[Cli]:
     if tier == "microvm":
         need_machine()
         warmed(MicroVm(image=IMAGE))
-        yield from lodged(forker, tier)
+        yield from lodged(fork_server, tier)
     else:
         yield request.getfixturevalue("kasmon_there")
 
 
 @pytest.fixture
-def kasmon_there(forker: Forker, at_service: Served) -> Iterator[Line]:
-    yield from lodged(forker, "e2b", at_service.access.variables())
+def kasmon_there(fork_server: ForkServer, at_service: Served) -> Iterator[Cli]:
+    yield from lodged(fork_server, "e2b", at_service.access.variables())
 
 
 handed = pytest.mark.parametrize(
@@ -124,7 +124,7 @@ in_both = pytest.mark.parametrize("tier", ["microvm", "e2b"], indirect=True)
 
 @in_both
 def test_a_structured_agent_goes_on_on_its_pipes_after_its_memory_was_on_disk(
-    kasmon: Line, tier: Tier, workdir: Path
+    kasmon: Cli, tier: Tier, workdir: Path
 ) -> None:
     program = workdir / "agent.py"
     program.write_text(ACP)
@@ -140,7 +140,7 @@ def test_a_structured_agent_goes_on_on_its_pipes_after_its_memory_was_on_disk(
 
 
 def test_at_a_service_it_is_paused_once_by_the_clock_and_a_prompt_wakes_it(
-    kasmon_there: Line, at_service: Served, workdir: Path
+    kasmon_there: Cli, at_service: Served, workdir: Path
 ) -> None:
     """Both of the clock's steps are one there: its memory is kept at once."""
     kasmon = kasmon_there
@@ -160,7 +160,7 @@ def test_at_a_service_it_is_paused_once_by_the_clock_and_a_prompt_wakes_it(
 
 
 def test_one_that_the_service_has_no_more_ends_and_says_so_and_its_next_start_has_its_home(
-    kasmon_there: Line, at_service: Served, workdir: Path
+    kasmon_there: Cli, at_service: Served, workdir: Path
 ) -> None:
     kasmon = kasmon_there
     session = begun(kasmon, "e2b", workdir, agent="shell")
@@ -184,7 +184,7 @@ def test_one_that_the_service_has_no_more_ends_and_says_so_and_its_next_start_ha
     assert 7 == session_of(kasmon, session).exit_code
 
 
-def test_a_shell_knows_its_terminal_and_the_output_of_a_short_command_stays(kasmon: Line, workdir: Path) -> None:
+def test_a_shell_knows_its_terminal_and_the_output_of_a_short_command_stays(kasmon: Cli, workdir: Path) -> None:
     """What asks a shell how a command ended takes itself off the screen: a dumb terminal does not wrap it."""
     session = begun(kasmon, "microvm", workdir, agent="shell")
     until_state(kasmon, session, SessionState.IDLE)
@@ -196,7 +196,7 @@ def test_a_shell_knows_its_terminal_and_the_output_of_a_short_command_stays(kasm
     assert "one tmux-256color" in shows(kasmon, session, "two")
 
 
-def test_the_clock_puts_it_to_sleep_and_then_to_disk_and_a_prompt_wakes_it(kasmon: Line, workdir: Path) -> None:
+def test_the_clock_puts_it_to_sleep_and_then_to_disk_and_a_prompt_wakes_it(kasmon: Cli, workdir: Path) -> None:
     configured(kasmon, "[session]\nstandby_after_seconds = 0.5\nidle_timeout_seconds = 3")
     session = begun(kasmon, "microvm", workdir, agent="shell")
     until_state(kasmon, session, SessionState.STANDBY)
@@ -209,7 +209,7 @@ def test_the_clock_puts_it_to_sleep_and_then_to_disk_and_a_prompt_wakes_it(kasmo
 
 
 def test_memory_that_cannot_be_gone_on_from_ends_the_agent_says_so_and_its_next_start_has_its_home(
-    kasmon: Line, workdir: Path
+    kasmon: Cli, workdir: Path
 ) -> None:
     session = begun(kasmon, "microvm", workdir, agent="shell")
     until_state(kasmon, session, SessionState.IDLE)
@@ -236,7 +236,7 @@ def test_memory_that_cannot_be_gone_on_from_ends_the_agent_says_so_and_its_next_
 
 @handed
 def test_one_that_was_handed_secrets_is_not_put_to_disk_and_that_is_told(
-    kasmon: Line, workdir: Path, config: str, words: tuple[str, ...]
+    kasmon: Cli, workdir: Path, config: str, words: tuple[str, ...]
 ) -> None:
     configured(kasmon, f"[agents.shell]\n{config}\n")
     session = begun(kasmon, "microvm", workdir, *words, agent="shell")
@@ -254,7 +254,7 @@ def test_one_that_was_handed_secrets_is_not_put_to_disk_and_that_is_told(
 
 @handed
 def test_one_that_was_handed_secrets_is_never_paused_at_a_service_and_ends_instead(
-    kasmon_there: Line, at_service: Served, workdir: Path, config: str, words: tuple[str, ...]
+    kasmon_there: Cli, at_service: Served, workdir: Path, config: str, words: tuple[str, ...]
 ) -> None:
     kasmon = kasmon_there
     configured(kasmon, f"[session]\nstandby_after_seconds = 0.3\nidle_timeout_seconds = 4\n[agents.shell]\n{config}\n")

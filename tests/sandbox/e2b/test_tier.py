@@ -34,12 +34,12 @@ from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.remote_guest import relay
 from kasmon.sandbox.shared.processes import gone
-from tests.sandbox.e2b_stage import Served, served
-from tests.sandbox.full import full_disk
-from tests.sandbox.interpreter_contract import InterpreterContract
-from tests.sandbox.required import need_jail
-from tests.sandbox.sandbox_contract import SandboxContract
-from tests.waiting import until
+from tests.support.e2b.local_service import Served, served
+from tests.support.sandbox.full_disk import full_disk
+from tests.support.sandbox.interpreter_contract import InterpreterContract
+from tests.support.sandbox.requirements import need_jail
+from tests.support.sandbox.sandbox_contract import SandboxContract
+from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 ME = SessionId("abcdefgh")

@@ -13,7 +13,7 @@ from kasmon.errors import SandboxError
 from kasmon.sandbox.guest.mux import INSIDE, MOST, OUT, OUTSIDE, WINDOW_BYTES, ConnectionMux, to_gate, to_port
 from kasmon.sandbox.guest.mux_frames import CALL, DROP, SAYS, TOOK
 from kasmon.sandbox.network.port_forward import ListenerConnector
-from tests.waiting import until
+from tests.support.wait import until
 
 Record = tuple[int, int, bytes]
 

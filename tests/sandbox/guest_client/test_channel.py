@@ -19,8 +19,8 @@ from kasmon.sandbox.guest_client import channel as channels
 from kasmon.sandbox.guest_client import line_pool
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.guest_client.messages import Pong
-from tests.sandbox.agents import Agent, running
-from tests.waiting import until
+from tests.support.sandbox.guest_agent import Agent, running
+from tests.support.wait import until
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from kasmon.process_identity import fields
 from kasmon.sandbox.jail import cgroup, freeze
 from kasmon.sandbox.shared import processes
 from kasmon.sandbox.shared.processes import children, tree
-from tests.sandbox.conftest import Inmate, command_of, cpu_s
-from tests.sandbox.full import full_disk
-from tests.waiting import until
+from tests.sandbox.conftest import JailedAgent, command_of, cpu_s
+from tests.support.sandbox.full_disk import full_disk
+from tests.support.wait import until
 
-Make = Callable[..., Inmate]
+Make = Callable[..., JailedAgent]
 
 BUSY = "import os, time\n{}\nprint('ready', flush=True)\nwhile True: time.sleep(0.002)"
 BREEDS = """
@@ -202,7 +202,7 @@ def test_children_are_found_also_where_the_kernel_does_not_list_them(
 # In a jail.
 
 
-def counts(one: Inmate) -> None:
+def counts(one: JailedAgent) -> None:
     """Something that counts on inside, in a file."""
     one.run(
         "import os, time\nif os.fork() == 0:\n    os.setsid(); [os.close(each) for each in (0, 1, 2)]\n    number = 0\n"
@@ -212,7 +212,7 @@ def counts(one: Inmate) -> None:
     )
 
 
-def counted(one: Inmate) -> int:
+def counted(one: JailedAgent) -> int:
     path = one.workspace / "count"
     return int(path.read_text()) if path.exists() else 0
 
@@ -220,13 +220,13 @@ def counted(one: Inmate) -> int:
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("grouped", [True, False], ids=["by a group", "by signals"])
 def test_a_jail_sleeps_and_comes_back_with_all_that_it_held(
-    inmate: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool
+    jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool
 ) -> None:
     if not grouped:
         monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
     elif cgroup.find_group("a" * 8) is None:
         pytest.skip("no control group can be made here")
-    one = inmate()
+    one = jailed_agent()
     counts(one)
     until(lambda: counted(one))
     slept = one.jail.pause(one.policy, one.runtime)
@@ -244,10 +244,10 @@ def test_a_jail_sleeps_and_comes_back_with_all_that_it_held(
 
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("grouped", [True, False], ids=["by a group", "by signals"])
-def test_a_jail_that_sleeps_is_destroyed(inmate: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
+def test_a_jail_that_sleeps_is_destroyed(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
     if not grouped:
         monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
-    one = inmate()
+    one = jailed_agent()
     counts(one)
     pids = tree(one.runtime.pid)
     one.jail.pause(one.policy, one.runtime)
@@ -258,10 +258,10 @@ def test_a_jail_that_sleeps_is_destroyed(inmate: Make, monkeypatch: pytest.Monke
 
 
 @pytest.mark.sandboxes
-def test_a_shell_inside_does_not_notice_that_it_slept(inmate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_inside_does_not_notice_that_it_slept(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell with job control would take its child for one that a person stopped."""
     monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
-    one = inmate()
+    one = jailed_agent()
     one.run(
         "import os, subprocess\nif os.fork() == 0:\n    os.setsid(); [os.close(each) for each in (0, 1, 2)]\n"
         "    script = 'set -m; touch began; read line < one; cat two > /dev/null; echo \"done $? $(jobs)\" > ended'\n"

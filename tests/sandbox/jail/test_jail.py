@@ -20,13 +20,13 @@ from kasmon.sandbox.shared import host_folders
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import holder
 from kasmon.sandbox.shared.safe_tree import raze
-from tests.sandbox.conftest import TINY, Inmate, open_to_others, policy
-from tests.sandbox.test_attack import unguarded
-from tests.waiting import until
+from tests.sandbox.conftest import TINY, JailedAgent, open_to_others, policy
+from tests.sandbox.jail.test_attack import unguarded
+from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 
-Make = Callable[..., Inmate]
+Make = Callable[..., JailedAgent]
 IS_ROOT = os.geteuid() == 0
 FALLS = "raise SystemExit(3)"
 
@@ -47,8 +47,8 @@ def left_of(jail: Jail) -> set[str]:
     return {path.name for path in found}
 
 
-def test_a_jail_answers_once_it_is_made_and_is_gone_with_all_of_it_when_it_is_destroyed(inmate: Make) -> None:
-    one = inmate()
+def test_a_jail_answers_once_it_is_made_and_is_gone_with_all_of_it_when_it_is_destroyed(jailed_agent: Make) -> None:
+    one = jailed_agent()
     one.run("open('/workspace/file', 'w').write('kept'); open('/home/sandbox/.note', 'w')")
     assert one.lives()
     assert "2\n" == one.run("print(1 + 1)").out
@@ -62,8 +62,8 @@ def test_a_jail_answers_once_it_is_made_and_is_gone_with_all_of_it_when_it_is_de
     assert set() == left_of(one.jail)
 
 
-def test_its_processes_are_an_ordinary_users_and_do_not_hang_on_ours(inmate: Make) -> None:
-    one = inmate()
+def test_its_processes_are_an_ordinary_users_and_do_not_hang_on_ours(jailed_agent: Make) -> None:
+    one = jailed_agent()
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{one.runtime.pid}/status").read_text().splitlines())
 
     assert {str(one.jail.ground.owner[0])} == set(status["Uid"].split())
@@ -83,7 +83,7 @@ def test_a_jail_outlives_whoever_made_it_and_is_adopted_by_the_next_one(jail: Ja
     assert -signal.SIGKILL == maker.returncode
     assert adopted is not None
     assert int(maker.stdout) == adopted.pid
-    assert "7" == Inmate(jail, policy("a"), adopted).run("print(7)").out.strip()
+    assert "7" == JailedAgent(jail, policy("a"), adopted).run("print(7)").out.strip()
     with pytest.raises(SandboxError, match="it already has a running one"):
         jail.create(policy("a"))
     jail.destroy(policy("a"), None)
@@ -108,18 +108,18 @@ def test_a_maker_that_dies_half_way_leaves_what_the_next_destroy_ends(jail: Jail
     assert set() == left_of(jail)
 
 
-def test_another_process_of_the_same_number_is_not_the_jail(inmate: Make) -> None:
-    one = inmate()
+def test_another_process_of_the_same_number_is_not_the_jail(jailed_agent: Make) -> None:
+    one = jailed_agent()
 
     for other in ({"started": one.runtime.started + 1}, {"boot": "another"}, {"pid": os.getpid()}, {"pid": 0}):
         assert not one.jail.find(one.policy, msgspec.structs.replace(one.runtime, **other))
     assert one.lives()
 
 
-def test_destroying_by_a_note_of_another_time_kills_nobody_else(inmate: Make) -> None:
+def test_destroying_by_a_note_of_another_time_kills_nobody_else(jailed_agent: Make) -> None:
     bystander = subprocess.Popen(["sleep", "60"])
     try:
-        one = inmate()
+        one = jailed_agent()
         stale = msgspec.structs.replace(one.runtime, pid=bystander.pid, started=1.0)
         one.jail.destroy(one.policy, stale)
 
@@ -166,18 +166,18 @@ def test_what_the_agent_prints_for_itself_is_kept_up_to_a_limit(jail: Jail, tmp_
     assert jail.find(policy(), runtime)
 
 
-def test_nothing_of_it_stands_on_a_command_line(inmate: Make, shared: Path) -> None:
+def test_nothing_of_it_stands_on_a_command_line(jailed_agent: Make, shared: Path) -> None:
     project = open_to_others(shared / "secret-project")
-    one = inmate(project=str(project))
+    one = jailed_agent(project=str(project))
 
     assert b"secret-project" not in Path(f"/proc/{one.runtime.pid}/cmdline").read_bytes()
     assert b"" == Path(f"/proc/{one.runtime.pid}/environ").read_bytes()
 
 
-def test_a_jail_sees_what_its_policy_names_and_writes_where_it_may(inmate: Make, shared: Path) -> None:
+def test_a_jail_sees_what_its_policy_names_and_writes_where_it_may(jailed_agent: Make, shared: Path) -> None:
     project, tools, notes = (open_to_others(shared / name) for name in ("project", "tools", "notes"))
     (project / "readme").write_text("here")
-    one = inmate(
+    one = jailed_agent(
         project=str(project),
         mounts=(Mount(source=str(tools)), Mount(source=str(notes), target="/notes", writable=True)),
     )
@@ -194,21 +194,21 @@ def test_a_jail_sees_what_its_policy_names_and_writes_where_it_may(inmate: Make,
     assert "here /workspace /home/sandbox 1000 sandbox" == did.out.splitlines()[-1]
 
 
-def test_the_project_is_writable_only_where_that_was_asked_for(inmate: Make, shared: Path) -> None:
+def test_the_project_is_writable_only_where_that_was_asked_for(jailed_agent: Make, shared: Path) -> None:
     project = open_to_others(shared / "project")
     code = "open('/project/file', 'w')"
 
-    assert "Read-only" in inmate("a", project=str(project)).run(code).err
-    assert 0 == inmate("b", project=str(project), project_writable=True).run(code).code
+    assert "Read-only" in jailed_agent("a", project=str(project)).run(code).err
+    assert 0 == jailed_agent("b", project=str(project), project_writable=True).run(code).code
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")
-def test_a_folder_of_roots_is_copied_and_that_is_said(inmate: Make, tmp_path: Path) -> None:
+def test_a_folder_of_roots_is_copied_and_that_is_said(jailed_agent: Make, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "deep").mkdir(parents=True)
     (work / "deep" / "file").write_text("of root")
     (work / "link").symlink_to("/etc/shadow")
-    one = inmate(workspace=str(work))
+    one = jailed_agent(workspace=str(work))
     did = one.run("print(open('deep/file').read()); open('deep/file', 'w').write('changed')")
 
     assert "of root" == did.out.strip()
@@ -220,11 +220,11 @@ def test_a_folder_of_roots_is_copied_and_that_is_said(inmate: Make, tmp_path: Pa
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")
-def test_a_copy_goes_with_its_session_but_for_one_in_which_somebody_worked(inmate: Make, tmp_path: Path) -> None:
+def test_a_copy_goes_with_its_session_but_for_one_in_which_somebody_worked(jailed_agent: Make, tmp_path: Path) -> None:
     """What differs is somebody's work, and nowhere else: it stays, and is named. All the rest of its ground goes."""
     (tmp_path / "work").mkdir(mode=0o700)
     (tmp_path / "work" / "file").write_text("of root")
-    idle, busy = (inmate(name, workspace=str(tmp_path / "work")) for name in "ab")
+    idle, busy = (jailed_agent(name, workspace=str(tmp_path / "work")) for name in "ab")
     busy.run("open('/workspace/made', 'w').write('of a jail')")
     copied = busy.workspace
 
@@ -264,8 +264,8 @@ def test_folders_that_no_sandbox_may_have_are_refused(jail: Jail, tmp_path: Path
     assert set() == left_of(jail)
 
 
-def test_what_is_proven_is_what_the_kernel_says_from_inside_and_outside(inmate: Make) -> None:
-    one = inmate()
+def test_what_is_proven_is_what_the_kernel_says_from_inside_and_outside(jailed_agent: Make) -> None:
+    one = jailed_agent()
 
     assert (True, ()) == msgspec.structs.astuple(one.jail.prove(one.policy, one.runtime.pid))
     assert (True, ()) == msgspec.structs.astuple(one.jail.prove_inside(policy("b")))
@@ -283,10 +283,10 @@ def test_what_is_proven_is_what_the_kernel_says_from_inside_and_outside(inmate: 
     ids=["net", "ipc", "seccomp", "root", "settings"],
 )
 def test_a_proof_tells_what_is_not_as_it_should_be(
-    inmate: Make, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+    jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
     with unguarded(monkeypatch, words):
-        one = inmate()
+        one = jailed_agent()
     shown = one.jail.prove(one.policy, one.runtime.pid)
 
     assert bool(said) is not shown.ok
@@ -300,8 +300,8 @@ def test_our_own_process_proves_nothing(jail: Jail) -> None:
     assert len(shown.mismatches) >= 9
 
 
-def test_a_jail_keeps_no_memory_on_disk(inmate: Make) -> None:
-    one = inmate()
+def test_a_jail_keeps_no_memory_on_disk(jailed_agent: Make) -> None:
+    one = jailed_agent()
 
     with pytest.raises(UnableError):
         one.jail.pause(one.policy, one.runtime, to_disk=True)

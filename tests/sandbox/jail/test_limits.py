@@ -15,10 +15,10 @@ from kasmon.sandbox.jail.limits import build_limit_prefix
 from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.jail.usage import measure_usage
 from kasmon.sandbox.shared.safe_tree import weigh
-from tests.sandbox.conftest import Inmate, cpu_s
-from tests.waiting import until
+from tests.sandbox.conftest import JailedAgent, cpu_s
+from tests.support.wait import until
 
-Make = Callable[..., Inmate]
+Make = Callable[..., JailedAgent]
 SMALL = SandboxSize(time_s=30, cpus=1, memory_bytes=192 * MIB, disk_bytes=8 * MIB, processes=24)
 
 BOMB = """
@@ -47,10 +47,10 @@ def fill(path):
 
 
 @pytest.fixture
-def small(inmate: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
+def small(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Makes jails that may use little."""
     monkeypatch.setitem(SIZES, "default", SMALL)
-    return inmate
+    return jailed_agent
 
 
 @pytest.mark.sandboxes
@@ -140,8 +140,8 @@ def test_limits_cannot_be_raised_inside(small: Make) -> None:
 
 
 @pytest.mark.sandboxes
-def test_the_meters_show_what_is_used_beside_what_is_allowed(inmate: Make) -> None:
-    one = inmate()
+def test_the_meters_show_what_is_used_beside_what_is_allowed(jailed_agent: Make) -> None:
+    one = jailed_agent()
     before, used_s = one.jail.usage(one.policy, one.runtime), cpu_s(one.runtime.pid)
     one.run(
         "import os, time\n"
@@ -165,8 +165,8 @@ def test_the_meters_show_what_is_used_beside_what_is_allowed(inmate: Make) -> No
 
 
 @pytest.mark.sandboxes
-def test_the_group_of_a_jail_is_there_as_long_as_it(inmate: Make) -> None:
-    one = inmate()
+def test_the_group_of_a_jail_is_there_as_long_as_it(jailed_agent: Make) -> None:
+    one = jailed_agent()
     if (of := JailFiles(one.jail.ground, one.policy.session).group) is None:
         pytest.skip("no control group can be made here")
     assert of.is_there

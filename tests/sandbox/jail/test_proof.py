@@ -8,7 +8,7 @@ import pytest
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.sandbox.guest_client.messages import ConfinementReport
 from kasmon.sandbox.remote_guest.proof import compare, ours, seen
-from tests.sandbox.bare import Bare
+from tests.support.sandbox.unconfined_tier import UnconfinedTier
 
 HERE = ConfinementReport(kernel="6.1.0 #1", boot="here", devices=("lo", "eth0"), user=1000)
 THERE = ConfinementReport(kernel="4.4.0 #1", boot="there", devices=("lo",), user=1000, capabilities="0000000000000000")
@@ -33,7 +33,7 @@ def test_what_is_not_as_it_should_be_is_told(found: dict[str, object], fault: st
 
 def test_an_agent_that_nothing_confines_is_found_out(tmp_path: Path) -> None:
     """The real one, in no sandbox at all."""
-    bare = Bare(tmp_path)
+    bare = UnconfinedTier(tmp_path)
     policy = SandboxPolicy(session="a")  # type: ignore[arg-type]
     runtime = bare.create(policy)
     try:
@@ -48,7 +48,7 @@ def test_an_agent_that_nothing_confines_is_found_out(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_answer_is_not_proven(tmp_path: Path) -> None:
-    bare = Bare(tmp_path)
+    bare = UnconfinedTier(tmp_path)
     policy = SandboxPolicy(session="a")  # type: ignore[arg-type]
     runtime = bare.create(policy)
     bare.destroy(policy, runtime)

@@ -27,7 +27,7 @@ from kasmon.sandbox.shared.processes import holder
 from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter, end_unfinished, unfinished
 from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sandboxes.create import made_known, swept
-from tests.waiting import auntil, until
+from tests.support.wait import auntil, until
 
 LOCKS = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); sys.stdin.read()"
 """Holds a lock as a jail's first process does."""

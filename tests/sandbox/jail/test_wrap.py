@@ -26,8 +26,8 @@ from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.sandbox.shared.processes import tree
 from tests.sandbox.conftest import command_of, open_to_others, policy
-from tests.sandbox.test_attack import NO_FILTER
-from tests.waiting import until
+from tests.sandbox.jail.test_attack import NO_FILTER
+from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 

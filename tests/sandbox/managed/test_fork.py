@@ -21,19 +21,19 @@ from kasmon.sandbox.managed.fork import ForkResult, copied
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.origin import keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
-from tests.sandbox.keeping import CopyingBare
-from tests.sandbox.stage import DiedError, Stage
+from tests.support.sandbox.pausing_tier import CopyingTier
+from tests.support.sandbox.sandbox_process import DiedError, SandboxProcess
 
 OTHER = SandboxPolicy(session=SessionId("otherone"))
 ORIGIN = ForkOrigin(source=SessionId("abcdefgh"), name="lab", at=1.0)
 
 
-class CopyingStage(Stage):
+class CopyingStage(SandboxProcess):
     """Whose tier copies memory."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.tier: CopyingBare = CopyingBare(root)
+        self.tier: CopyingTier = CopyingTier(root)
 
     def host(self) -> ManagedSandbox:
         journal = SandboxJournal(
@@ -166,7 +166,7 @@ def test_a_memory_that_may_not_be_gone_on_from_is_not_copied_nor_is_its_sandbox_
 
 @pytest.mark.sandboxes
 def test_one_whose_tier_copies_no_memory_is_copied_by_a_checkpoint_that_says_so(root: Path) -> None:
-    stage = Stage(root)
+    stage = SandboxProcess(root)
     try:
         box = stage.arrived()
         box.run("python", "x = 42; open('file', 'w').write('kept')")

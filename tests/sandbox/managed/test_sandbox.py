@@ -25,19 +25,19 @@ from kasmon.model.sandbox.policy import (
 )
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.shared.credentials import SETTLED_NS
-from tests.sandbox.bare import Bare
-from tests.sandbox.full import full_disk
-from tests.sandbox.stage import ME, Stage
-from tests.waiting import until
+from tests.support.sandbox.full_disk import full_disk
+from tests.support.sandbox.sandbox_process import ME, SandboxProcess
+from tests.support.sandbox.unconfined_tier import UnconfinedTier
+from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 BEGUN, DONE = "intended", "confirmed"
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage() -> Iterator[SandboxProcess]:
     root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-    built = Stage(root)
+    built = SandboxProcess(root)
     yield built
     built.close()
     shutil.rmtree(root)
@@ -47,7 +47,7 @@ def said(box: ManagedSandbox, code: str, interpreter: str = "bash") -> str:
     return box.run(interpreter, code, variables=box.credentials().values).stdout  # type: ignore[arg-type]
 
 
-def test_a_sandbox_is_made_once_and_its_phases_are_told(stage: Stage) -> None:
+def test_a_sandbox_is_made_once_and_its_phases_are_told(stage: SandboxProcess) -> None:
     box = stage.host()
 
     assert "" == box.arrive()
@@ -60,7 +60,7 @@ def test_a_sandbox_is_made_once_and_its_phases_are_told(stage: Stage) -> None:
     assert "ok\n" == said(box, "echo ok")
 
 
-def test_the_five_phases_of_a_night_are_told_in_order(stage: Stage) -> None:
+def test_the_five_phases_of_a_night_are_told_in_order(stage: SandboxProcess) -> None:
     box = stage.arrived()
     stage.facts.clear()
 
@@ -78,7 +78,9 @@ def test_the_five_phases_of_a_night_are_told_in_order(stage: Stage) -> None:
     assert phases == [phase for phase, _ in stage.moves()]
 
 
-def test_a_shell_that_ended_before_the_sandbox_was_looked_at_is_said_to_have_lost_what_it_held(stage: Stage) -> None:
+def test_a_shell_that_ended_before_the_sandbox_was_looked_at_is_said_to_have_lost_what_it_held(
+    stage: SandboxProcess,
+) -> None:
     """The look runs in a new one, which nobody but the look hears of."""
     box = stage.arrived()
     said(box, "x=42")
@@ -89,7 +91,7 @@ def test_a_shell_that_ended_before_the_sandbox_was_looked_at_is_said_to_have_los
     assert "bash had ended: its variables are lost" == box.wake()
 
 
-def test_what_sleeps_runs_nothing_and_goes_on_with_what_it_held(stage: Stage) -> None:
+def test_what_sleeps_runs_nothing_and_goes_on_with_what_it_held(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
     box.sleep()
@@ -100,7 +102,7 @@ def test_what_sleeps_runs_nothing_and_goes_on_with_what_it_held(stage: Stage) ->
     assert "42\n" == said(box, "echo $x")
 
 
-def test_the_next_host_finds_the_sandbox_of_the_one_that_died(stage: Stage) -> None:
+def test_the_next_host_finds_the_sandbox_of_the_one_that_died(stage: SandboxProcess) -> None:
     said(stage.arrived(), "x=42")
 
     after = stage.host()
@@ -110,7 +112,7 @@ def test_the_next_host_finds_the_sandbox_of_the_one_that_died(stage: Stage) -> N
     assert 1 == stage.living
 
 
-def test_the_next_host_lets_sleep_what_slept(stage: Stage) -> None:
+def test_the_next_host_lets_sleep_what_slept(stage: SandboxProcess) -> None:
     before = stage.arrived()
     said(before, "x=42")
     before.sleep()
@@ -123,7 +125,7 @@ def test_the_next_host_lets_sleep_what_slept(stage: Stage) -> None:
     assert "42\n" == said(after, "echo $x")
 
 
-def test_a_sandbox_that_is_gone_is_made_anew_over_the_same_files_and_that_is_told(stage: Stage) -> None:
+def test_a_sandbox_that_is_gone_is_made_anew_over_the_same_files_and_that_is_told(stage: SandboxProcess) -> None:
     before = stage.arrived()
     said(before, "x=42; echo kept > file")
     stage.tier.made[0].kill()
@@ -137,7 +139,7 @@ def test_a_sandbox_that_is_gone_is_made_anew_over_the_same_files_and_that_is_tol
     assert 2 == after.journal.housing.generation
 
 
-def test_a_sandbox_that_does_not_answer_in_time_is_not_trusted(stage: Stage) -> None:
+def test_a_sandbox_that_does_not_answer_in_time_is_not_trusted(stage: SandboxProcess) -> None:
     before = stage.arrived()
     said(before, "x=42")
     runtime = before.journal.housing.runtime
@@ -153,7 +155,7 @@ def test_a_sandbox_that_does_not_answer_in_time_is_not_trusted(stage: Stage) -> 
     assert 1 == stage.living
 
 
-def test_an_interpreter_that_began_anew_meanwhile_is_told(stage: Stage) -> None:
+def test_an_interpreter_that_began_anew_meanwhile_is_told(stage: SandboxProcess) -> None:
     box = stage.arrived()
     pid = int(said(box, "x=1; echo $$"))
     counted = {"bash": 7}
@@ -166,7 +168,7 @@ def test_an_interpreter_that_began_anew_meanwhile_is_told(stage: Stage) -> None:
     assert "bash was restarted and lost its state" in stage.told()
 
 
-def test_volatile_files_are_written_anew_after_sleep(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volatile_files_are_written_anew_after_sleep(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "hunter2-hunter2")
     path = str(stage.root / "token")
     stage.policy = SandboxPolicy(
@@ -189,7 +191,7 @@ def test_volatile_files_are_written_anew_after_sleep(stage: Stage, monkeypatch: 
     assert ("mode=1\n", 0o644) == (Path(f"{path}.conf").read_text(), Path(f"{path}.conf").stat().st_mode & 0o777)
 
 
-def test_a_failed_pause_is_a_warning_and_the_sandbox_runs_on(stage: Stage) -> None:
+def test_a_failed_pause_is_a_warning_and_the_sandbox_runs_on(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
     stage.tier.fails = "the kernel said no"
@@ -201,7 +203,7 @@ def test_a_failed_pause_is_a_warning_and_the_sandbox_runs_on(stage: Stage) -> No
     assert "42\n" == said(box, "echo $x")
 
 
-def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_what_was_lost_is_said(stage: Stage) -> None:
+def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_what_was_lost_is_said(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
     box.sleep()
@@ -213,7 +215,7 @@ def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_what_was_lost_is_said(
     assert 1 == stage.living
 
 
-def test_a_sandbox_that_cannot_be_made_leaves_nothing(stage: Stage) -> None:
+def test_a_sandbox_that_cannot_be_made_leaves_nothing(stage: SandboxProcess) -> None:
     stage.tier.fails = "there is no room"
 
     with pytest.raises(SandboxError, match="there is no room"):
@@ -223,7 +225,7 @@ def test_a_sandbox_that_cannot_be_made_leaves_nothing(stage: Stage) -> None:
     assert 0 == stage.living
 
 
-def test_the_end_leaves_no_process_and_no_socket(stage: Stage) -> None:
+def test_the_end_leaves_no_process_and_no_socket(stage: SandboxProcess) -> None:
     box = stage.arrived()
     runtime = box.journal.housing.runtime
     said(box, "sleep 1000 & echo kept > file")
@@ -239,7 +241,9 @@ def test_the_end_leaves_no_process_and_no_socket(stage: Stage) -> None:
         box.wake()
 
 
-def test_credentials_reach_a_run_and_no_longer_the_next_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_reach_a_run_and_no_longer_the_next_one(
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MINE", "hunter2-hunter2")
     stage.policy = SandboxPolicy(
         session=ME, credentials=(Credential(name="TOKEN", variable="MINE", aliases=("OTHER",)),)
@@ -253,7 +257,9 @@ def test_credentials_reach_a_run_and_no_longer_the_next_one(stage: Stage, monkey
     assert "none\n" == said(box, "echo ${TOKEN:-none}")
 
 
-def test_no_checkpoint_holds_a_credential_wherever_code_put_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_checkpoint_holds_a_credential_wherever_code_put_it(
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The canary: in an interpreter's names, in a volatile file, in an environment; and one that stays is told."""
     canary = "canary-7f3a91c2e5"
     monkeypatch.setenv("MINE", canary)
@@ -292,7 +298,7 @@ HAS = {
 }
 
 
-def held_outside(stage: Stage, box: ManagedSandbox) -> list[str]:
+def held_outside(stage: SandboxProcess, box: ManagedSandbox) -> list[str]:
     """Where the canary is found by whoever looks at all that the sandbox has from outside."""
     runtime = box.journal.housing.runtime
     assert runtime is not None
@@ -301,7 +307,7 @@ def held_outside(stage: Stage, box: ManagedSandbox) -> list[str]:
     return found + [name for name, environ in environments if CANARY.encode() in environ]
 
 
-def with_canary(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> ManagedSandbox:
+def with_canary(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> ManagedSandbox:
     monkeypatch.setenv("MINE", CANARY)
     stage.policy = SandboxPolicy(
         session=ME,
@@ -312,7 +318,7 @@ def with_canary(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> ManagedSandbox
 
 
 def test_what_sleeps_in_memory_holds_no_credential_in_files_environments_and_interpreters(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also not in what a shell that exited left for the next one; awake it has its volatile files again."""
     box = with_canary(stage, monkeypatch)
@@ -332,7 +338,7 @@ def test_what_sleeps_in_memory_holds_no_credential_in_files_environments_and_int
 
 
 def test_a_shell_that_exits_in_a_run_leaves_no_credential_to_the_next(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = with_canary(stage, monkeypatch)
     said(box, "v=1; exit 3")
@@ -341,7 +347,7 @@ def test_a_shell_that_exits_in_a_run_leaves_no_credential_to_the_next(
 
 
 def test_what_code_left_of_a_credential_beside_its_workspace_is_named_when_it_sleeps(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = with_canary(stage, monkeypatch)
     said(box, "echo $TOKEN > $TMPDIR/mine; sleep 1000 &")
@@ -354,7 +360,7 @@ def test_what_code_left_of_a_credential_beside_its_workspace_is_named_when_it_sl
 
 
 def test_where_a_credential_cannot_be_taken_out_it_does_not_sleep_and_that_is_a_warning(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = with_canary(stage, monkeypatch)
     said(box, "x = 42", "python")
@@ -373,7 +379,7 @@ def refuses(*_: object) -> None:
 
 
 def test_a_host_that_died_before_it_slept_leaves_volatile_files_that_the_next_one_writes_anew(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = with_canary(stage, monkeypatch)
     box.clean()
@@ -385,7 +391,7 @@ def test_a_host_that_died_before_it_slept_leaves_volatile_files_that_the_next_on
 
 
 def test_a_file_that_is_written_to_as_memory_is_looked_into_and_kept_though_its_times_stay(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that waits for the disk takes further writes without a word to anybody."""
     box = with_canary(stage, monkeypatch)
@@ -407,7 +413,9 @@ def test_a_file_that_is_written_to_as_memory_is_looked_into_and_kept_though_its_
     assert CANARY.encode() in (copy / "file").read_bytes()
 
 
-def test_a_file_in_which_code_left_a_credential_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_which_code_left_a_credential_is_named(
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MINE", "hunter2-hunter2")
     stage.policy = SandboxPolicy(session=ME, credentials=(Credential(name="TOKEN", variable="MINE"),))
     box = stage.arrived()
@@ -418,7 +426,7 @@ def test_a_file_in_which_code_left_a_credential_is_named(stage: Stage, monkeypat
     assert "The value of a credential is in config (TOKEN)" in stage.told()
 
 
-def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: Stage) -> None:
+def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 1; open('file', 'w').write('one')")
     first = stage.keeping.keep("asked")
@@ -430,7 +438,7 @@ def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: Stage) -> None
     assert 1 == stage.living
 
 
-def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: Stage) -> None:
+def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "import threading; lock = threading.Lock(); x = 1")
     first = stage.keeping.keep("asked")
@@ -440,7 +448,7 @@ def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: Stage) -
     assert "lock" in lost
 
 
-def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: Stage) -> None:
+def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep()
@@ -453,7 +461,7 @@ def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: Stage) ->
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
-def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on(stage: Stage) -> None:
+def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on(stage: SandboxProcess) -> None:
     box = stage.arrived()
     assert stage.keeping.keep("asked")
     box.run("python", "x = 42")
@@ -465,7 +473,7 @@ def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on
     assert stage.keeping.keep("asked")
 
 
-def test_a_checkpoint_that_is_not_there_changes_nothing(stage: Stage) -> None:
+def test_a_checkpoint_that_is_not_there_changes_nothing(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
 
@@ -475,7 +483,7 @@ def test_a_checkpoint_that_is_not_there_changes_nothing(stage: Stage) -> None:
     assert "42\n" == said(box, "echo $x")
 
 
-def test_an_empty_workspace_can_be_gone_back_to(stage: Stage) -> None:
+def test_an_empty_workspace_can_be_gone_back_to(stage: SandboxProcess) -> None:
     box = stage.arrived()
     first = stage.keeping.keep("asked")
     said(box, "echo 1 > file")
@@ -485,7 +493,7 @@ def test_an_empty_workspace_can_be_gone_back_to(stage: Stage) -> None:
     assert "0\n" == said(box, "ls | wc -l")
 
 
-def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: Stage) -> None:
+def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     stage.keeping.keep("after")
@@ -499,7 +507,7 @@ def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: Stage) -
     assert "42\n" == after.run("python", "print(x)").stdout
 
 
-def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_nothing(stage: Stage) -> None:
+def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_nothing(stage: SandboxProcess) -> None:
     box = stage.arrived()
     steps = ["mkdir -p repo && echo 'all: ; cat src > out' > repo/Makefile", "cd repo", "echo v1 > src"]
     steps += ["[ -e src ] && cat src > out", "cat out", "n=1"] + ["n=$((n+1)); echo $n > n$n"] * 4
@@ -513,7 +521,7 @@ def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_nothing(stage: Stage) -> 
     assert 1 == stage.living
 
 
-def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: Stage) -> None:
+def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: SandboxProcess) -> None:
     port = _free_port()
     start = f"echo $$ > web.pid; exec python3 -m http.server --bind 127.0.0.1 {port}"
     stage.policy = SandboxPolicy(session=ME, services=(ServiceSpec(name="web", port=port, start=start),))
@@ -532,7 +540,7 @@ def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: Sta
     until(lambda: f"'web' responds on port {port}" in stage.told())
 
 
-def _last_move(stage: Stage) -> SandboxMoved:
+def _last_move(stage: SandboxProcess) -> SandboxMoved:
     return next(fact for fact in reversed(stage.facts) if isinstance(fact, SandboxMoved))
 
 
@@ -542,7 +550,7 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-class Copied(Bare):
+class Copied(UnconfinedTier):
     """A tier whose sandboxes have a copy of their folder, into which a person's edits come when they are asked for."""
 
     fault = ""
@@ -554,7 +562,7 @@ class Copied(Bare):
         return ("'f' was changed on both sides.",)
 
 
-def test_what_changed_outside_is_there_before_a_run_and_what_that_brought_is_told(stage: Stage) -> None:
+def test_what_changed_outside_is_there_before_a_run_and_what_that_brought_is_told(stage: SandboxProcess) -> None:
     stage.tier = Copied(stage.root)
     box = stage.arrived()
 

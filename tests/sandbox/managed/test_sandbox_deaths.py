@@ -10,40 +10,40 @@ import pytest
 
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
-from tests.sandbox.stage import DiedError, Stage
+from tests.support.sandbox.sandbox_process import DiedError, SandboxProcess
 
 pytestmark = pytest.mark.sandboxes
 
 
-def arrive(stage: Stage, box: ManagedSandbox) -> None:
+def arrive(stage: SandboxProcess, box: ManagedSandbox) -> None:
     box.arrive()
 
 
-def adopt(stage: Stage, box: ManagedSandbox) -> None:
+def adopt(stage: SandboxProcess, box: ManagedSandbox) -> None:
     stage.host().arrive()
 
 
-def sleep(stage: Stage, box: ManagedSandbox) -> None:
+def sleep(stage: SandboxProcess, box: ManagedSandbox) -> None:
     box.sleep()
 
 
-def wake(stage: Stage, box: ManagedSandbox) -> None:
+def wake(stage: SandboxProcess, box: ManagedSandbox) -> None:
     box.wake()
 
 
-def keep(stage: Stage, box: ManagedSandbox) -> None:
+def keep(stage: SandboxProcess, box: ManagedSandbox) -> None:
     stage.keeping.keep("asked")
 
 
-def restore(stage: Stage, box: ManagedSandbox) -> None:
+def restore(stage: SandboxProcess, box: ManagedSandbox) -> None:
     stage.keeping.restore("c1")
 
 
-def end(stage: Stage, box: ManagedSandbox) -> None:
+def end(stage: SandboxProcess, box: ManagedSandbox) -> None:
     box.end("over")
 
 
-Act = Callable[[Stage, ManagedSandbox], None]
+Act = Callable[[SandboxProcess, ManagedSandbox], None]
 TRANSITIONS: dict[str, tuple[tuple[Act, ...], Act, int]] = {
     "create": ((), arrive, 3),
     "sleep": ((arrive,), sleep, 3),
@@ -57,9 +57,9 @@ TRANSITIONS: dict[str, tuple[tuple[Act, ...], Act, int]] = {
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage() -> Iterator[SandboxProcess]:
     root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
-    built = Stage(root)
+    built = SandboxProcess(root)
     yield built
     built.close()
     shutil.rmtree(root)
@@ -75,7 +75,9 @@ def use(box: ManagedSandbox) -> None:
 @pytest.mark.parametrize(
     ("name", "step"), [(name, step) for name, (_, _, steps) in TRANSITIONS.items() for step in range(1, steps + 1)]
 )
-def test_who_comes_next_finds_the_sandbox_or_says_what_is_lost(stage: Stage, name: str, step: int, after: bool) -> None:
+def test_who_comes_next_finds_the_sandbox_or_says_what_is_lost(
+    stage: SandboxProcess, name: str, step: int, after: bool
+) -> None:
     before, transition, _ = TRANSITIONS[name]
     box = stage.host()
     for act in before:
@@ -102,7 +104,7 @@ def test_who_comes_next_finds_the_sandbox_or_says_what_is_lost(stage: Stage, nam
     assert "42\n" == kept or name in ("create", "restore", "end")
 
 
-def test_a_transition_has_as_many_steps_as_are_tried(stage: Stage) -> None:
+def test_a_transition_has_as_many_steps_as_are_tried(stage: SandboxProcess) -> None:
     """Otherwise some would not be."""
     for before, transition, steps in TRANSITIONS.values():
         stage.close()

@@ -13,17 +13,17 @@ from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
-from tests.sandbox.full import full_disk
-from tests.sandbox.keeping import KeepingBare
-from tests.sandbox.stage import DiedError, Stage
+from tests.support.sandbox.full_disk import full_disk
+from tests.support.sandbox.pausing_tier import PausingTier
+from tests.support.sandbox.sandbox_process import DiedError, SandboxProcess
 
 pytestmark = pytest.mark.sandboxes
 
 
-class KeepingStage(Stage):
+class KeepingStage(SandboxProcess):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.tier: KeepingBare = KeepingBare(root)
+        self.tier: PausingTier = PausingTier(root)
 
     def host(self) -> ManagedSandbox:
         journal = SandboxJournal(

@@ -15,7 +15,7 @@ from kasmon.paths import places
 from kasmon.sandbox.microvm import kvm_trial, qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.qemu_program import CARRIED, EMULATED
-from tests.sandbox.machines import IMAGE, ended, need_machine
+from tests.support.sandbox.machine_image import IMAGE, ended, need_machine
 
 
 def starting(**took_ms: float | None) -> Callable[[str, float | None], float]:

@@ -28,10 +28,10 @@ from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import WarmPool
 from kasmon.sandbox.shared.processes import started_at
 from tests.sandbox.conftest import open_to_others
-from tests.sandbox.interpreter_contract import InterpreterContract
-from tests.sandbox.machines import CACHE, IMAGE, machine
-from tests.sandbox.sandbox_contract import SandboxContract
-from tests.waiting import until
+from tests.support.sandbox.interpreter_contract import InterpreterContract
+from tests.support.sandbox.machine_image import CACHE, IMAGE, machine
+from tests.support.sandbox.sandbox_contract import SandboxContract
+from tests.support.wait import until
 
 pytestmark = [
     pytest.mark.sandboxes,

@@ -17,8 +17,8 @@ from kasmon.sandbox.network import tunnel as passage
 from kasmon.sandbox.network.denials import FULL, Denial, DenialLog, read_denials
 from kasmon.sandbox.network.http_request import UnsupportedRequestError
 from kasmon.sandbox.network.proxy import EgressProxy
-from tests.sandbox.hellos import hello, made, naming
-from tests.waiting import until
+from tests.support.sandbox.tls_hellos import hello, made, naming
+from tests.support.wait import until
 
 HERE = {"shop.example": "127.0.0.1", "other.example": "127.0.0.1", "cloud.example": "169.254.169.254"}
 """Where names lead in these tests."""

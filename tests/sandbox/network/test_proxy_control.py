@@ -13,8 +13,8 @@ import pytest
 
 from kasmon.errors import SandboxError, UsageError
 from kasmon.sandbox.network import proxy_control
-from tests.sandbox.full import full_disk
-from tests.waiting import until
+from tests.support.sandbox.full_disk import full_disk
+from tests.support.wait import until
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.sandbox.network.tls_client_hello import ENCRYPTED, LONGEST, TlsClientHello, read_hello
-from tests.sandbox.hellos import hello, made, naming, record
+from tests.support.sandbox.tls_hellos import hello, made, naming, record
 
 
 def test_a_true_client_names_its_host() -> None:

@@ -17,7 +17,7 @@ from kasmon.sandbox.guest import files
 from kasmon.sandbox.remote_guest import file_transfer, relay
 from kasmon.sandbox.remote_guest.file_transfer import BundledFile, FileBundle
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
-from tests.waiting import until
+from tests.support.wait import until
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def root() -> Iterator[Path]:
 
 
 def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: Path) -> None:
-    runtime = relay.started("tests.sandbox.echo_way", root / "s", {})
+    runtime = relay.started("tests.support.sandbox.echo_relay", root / "s", {})
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(runtime.socket)
         caller.sendall(b"hello")
@@ -45,7 +45,7 @@ def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: P
 
 def test_a_relay_whose_socket_was_taken_away_ends(root: Path) -> None:
     """Whoever started it died before that was noted: nobody knows of it."""
-    runtime = relay.started("tests.sandbox.echo_way", root / "s", {"look_s": 0.05})
+    runtime = relay.started("tests.support.sandbox.echo_relay", root / "s", {"look_s": 0.05})
     Path(runtime.socket).unlink()
 
     until(lambda: not relay.is_there(runtime))

@@ -21,7 +21,7 @@ from kasmon.sandbox.shared.credentials import (
     holders,
     looked_up,
 )
-from tests.waiting import until
+from tests.support.wait import until
 
 SECRET = 's3cr/t "värde" 42'
 HERE = {"PATH": os.environ["PATH"], "MINE": SECRET}

@@ -9,7 +9,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Mount, SandboxPolicy, SandboxRuntime
 from kasmon.sandbox.base import MirrorTier, SandboxTier
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from tests.sandbox.of_tiers import OfAJail, OfAMachine
+from tests.support.sandbox.tier_classes import OfAJail, OfAMachine
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]  # the first machine is started
 

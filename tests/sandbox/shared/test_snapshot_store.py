@@ -14,7 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotVerdict
 from kasmon.sandbox.shared import snapshot_store
 from kasmon.sandbox.shared.snapshot_store import SnapshotStore
-from tests.sandbox.full import full_disk
+from tests.support.sandbox.full_disk import full_disk
 
 ME, OTHER = SessionId("abcdefgh"), SessionId("zyxwvuts")
 MADE_BY = SnapshotMaker(program="qemu 7.2", machine="pc-q35-7.2", cpu="Nehalem", image="1f")

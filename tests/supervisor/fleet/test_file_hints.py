@@ -10,7 +10,7 @@ from kasmon.model.events import TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.supervisor.fleet import file_hints
 from kasmon.supervisor.fleet.file_hints import StopEvent, _by_inotify, _by_watchfiles, _WatchedFolders, hints
-from tests.supervisor.house import NOW, House
+from tests.support.supervisor.env import NOW, Env
 
 ME, OTHER = SessionId("abcdefgh"), SessionId("bbbbbbbb")
 
@@ -23,12 +23,12 @@ def stop() -> Iterator[StopEvent]:
 
 
 @pytest.fixture
-def folders(house: House) -> Iterator[_WatchedFolders]:
+def folders(env: Env) -> Iterator[_WatchedFolders]:
     """One session, whose host is there."""
-    house.has(ME)
-    house.tells(ME, TurnStarted(at=NOW))
-    house.hosts(ME)
-    folders = _WatchedFolders(house.places)
+    env.has(ME)
+    env.tells(ME, TurnStarted(at=NOW))
+    env.hosts(ME)
+    folders = _WatchedFolders(env.places)
     yield folders
     folders.close()
 
@@ -38,73 +38,73 @@ def told(folders: _WatchedFolders) -> tuple[set[SessionId], bool]:
     return folders.changed() if select.select([folders], [], [], 0)[0] else (set(), False)
 
 
-def test_a_log_that_grows_is_a_hint_about_its_session(house: House, folders: _WatchedFolders) -> None:
-    house.tells(ME, TurnStarted(at=NOW))
+def test_a_log_that_grows_is_a_hint_about_its_session(env: Env, folders: _WatchedFolders) -> None:
+    env.tells(ME, TurnStarted(at=NOW))
 
     assert ({ME}, True) == told(folders)
     assert (set(), False) == told(folders)
 
 
-def test_a_host_that_goes_is_a_hint_about_its_session(house: House, folders: _WatchedFolders) -> None:
-    house.host_dies(ME)
+def test_a_host_that_goes_is_a_hint_about_its_session(env: Env, folders: _WatchedFolders) -> None:
+    env.host_dies(ME)
 
     assert ({ME}, True) == told(folders)
 
 
-def test_who_only_looks_wakes_nobody(house: House, folders: _WatchedFolders) -> None:
+def test_who_only_looks_wakes_nobody(env: Env, folders: _WatchedFolders) -> None:
     """Two hundred looks a second would wake the one who looks, and all the others."""
-    assert lock_holder(house.places.host_lock(ME))
-    assert house.places.log(ME).read_bytes()
+    assert lock_holder(env.places.host_lock(ME))
+    assert env.places.log(ME).read_bytes()
 
     assert not select.select([folders], [], [], 0)[0]
 
 
-def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(house: House, folders: _WatchedFolders) -> None:
-    house.has(OTHER)
+def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(env: Env, folders: _WatchedFolders) -> None:
+    env.has(OTHER)
     assert ({OTHER}, True) == told(folders)
-    house.tells(OTHER, TurnStarted(at=NOW))
+    env.tells(OTHER, TurnStarted(at=NOW))
 
     assert ({OTHER}, True) == told(folders)
 
 
-def test_a_session_that_goes_is_heard_no_more(house: House, folders: _WatchedFolders) -> None:
-    house.places.log(ME).unlink()
-    house.places.host_lock(ME).unlink()
-    house.places.folder(ME).rmdir()
+def test_a_session_that_goes_is_heard_no_more(env: Env, folders: _WatchedFolders) -> None:
+    env.places.log(ME).unlink()
+    env.places.host_lock(ME).unlink()
+    env.places.folder(ME).rmdir()
     told(folders)
-    house.places.folder(ME).mkdir()
+    env.places.folder(ME).mkdir()
 
     assert ({ME}, True) == told(folders)
 
 
-def test_the_fleets_log_is_a_hint_about_no_session(house: House, folders: _WatchedFolders) -> None:
-    house.has("cccccccc")
+def test_the_fleets_log_is_a_hint_about_no_session(env: Env, folders: _WatchedFolders) -> None:
+    env.has("cccccccc")
     told(folders)
-    house.says(TurnStarted(at=NOW))
+    env.says(TurnStarted(at=NOW))
 
     assert (set(), True) == told(folders)
 
 
-def test_other_files_of_a_session_are_no_hint(house: House, folders: _WatchedFolders) -> None:
-    house.places.host_log(ME).write_text("so")
+def test_other_files_of_a_session_are_no_hint(env: Env, folders: _WatchedFolders) -> None:
+    env.places.host_log(ME).write_text("so")
 
     assert (set(), False) == told(folders)
 
 
-def test_where_nothing_changes_time_gives_a_hint_about_nothing(house: House, stop: StopEvent) -> None:
-    for given in (_by_inotify(house.places, stop, 0.01), _by_watchfiles(house.places, stop, 0.05)):
+def test_where_nothing_changes_time_gives_a_hint_about_nothing(env: Env, stop: StopEvent) -> None:
+    for given in (_by_inotify(env.places, stop, 0.01), _by_watchfiles(env.places, stop, 0.05)):
         assert set() == next(given)
 
 
-def test_who_is_told_to_stop_waits_for_nothing(house: House, stop: StopEvent) -> None:
+def test_who_is_told_to_stop_waits_for_nothing(env: Env, stop: StopEvent) -> None:
     stop.set()
 
-    assert [] == list(hints(house.places, stop, 3600.0))
-    assert [] == list(_by_watchfiles(house.places, stop, 3600.0))
+    assert [] == list(hints(env.places, stop, 3600.0))
+    assert [] == list(_by_watchfiles(env.places, stop, 3600.0))
 
 
 def test_a_system_that_refuses_every_hint_leaves_time_to_give_them(
-    house: House, stop: StopEvent, monkeypatch: pytest.MonkeyPatch
+    env: Env, stop: StopEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*paths: object, **how: object) -> None:
         raise RuntimeError("no instances left")
@@ -115,6 +115,6 @@ def test_a_system_that_refuses_every_hint_leaves_time_to_give_them(
     monkeypatch.setattr("watchfiles.watch", none)
     monkeypatch.setattr(file_hints, "Inotify", no_inotify)
 
-    assert [] == list(_by_watchfiles(house.places, stop, 3600.0))
-    assert [] == list(_by_inotify(house.places, stop, 3600.0))
-    assert set() == next(hints(house.places, stop, 0.01))
+    assert [] == list(_by_watchfiles(env.places, stop, 3600.0))
+    assert [] == list(_by_inotify(env.places, stop, 3600.0))
+    assert set() == next(hints(env.places, stop, 0.01))

@@ -30,7 +30,7 @@ from kasmon.supervisor.fleet.liveness import (
     Liveness,
     derive,
 )
-from tests.supervisor.house import NOW, ended, launch, started
+from tests.support.supervisor.env import NOW, ended, launch, started
 
 HOSTED = Liveness(host=77)
 NOBODY = Liveness(heard_at=NOW + 5)

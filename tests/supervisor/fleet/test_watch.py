@@ -41,8 +41,8 @@ from kasmon.supervisor.fleet import file_hints, follower
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.liveness import START_S
 from kasmon.supervisor.fleet.watch import TURNS, FleetWatch, look_once
-from tests.supervisor.house import NOW, House, end, ended, started
-from tests.waiting import auntil, until
+from tests.support.supervisor.env import NOW, Env, end, ended, started
+from tests.support.wait import auntil, until
 
 ME = SessionId("abcdefgh")
 SLOW = "ended sessions are looked at in turn"
@@ -64,53 +64,53 @@ def fleets(watch: FleetWatch) -> aclosing[AsyncGenerator[Fleet, None]]:
     return aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes()))
 
 
-def test_where_nothing_ever_was_the_fleet_is_empty(house: House) -> None:
-    shutil.rmtree(house.places.state)
+def test_where_nothing_ever_was_the_fleet_is_empty(env: Env) -> None:
+    shutil.rmtree(env.places.state)
 
-    assert () == look_once(house.places).sessions
-    assert () == FleetWatch(house.places).look().sessions
-    assert not house.places.state.exists()
+    assert () == look_once(env.places).sessions
+    assert () == FleetWatch(env.places).look().sessions
+    assert not env.places.state.exists()
 
 
-def test_a_fleet_shows_every_session_that_is_not_forgotten(house: House) -> None:
+def test_a_fleet_shows_every_session_that_is_not_forgotten(env: Env) -> None:
     for session in ("aaaaaaaa", "bbbbbbbb", "cccccccc"):
-        house.has(session, started(), ended())
-    house.says(
+        env.has(session, started(), ended())
+    env.says(
         SessionRenamed(at=NOW, session=SessionId("bbbbbbbb"), name="docs"),
         SessionForgotten(at=NOW, session=SessionId("aaaaaaaa")),
     )
 
-    for fleet in (look_once(house.places), FleetWatch(house.places).look()):
+    for fleet in (look_once(env.places), FleetWatch(env.places).look()):
         assert {"bbbbbbbb": "docs", "cccccccc": "cccccccc"} == {s.id: s.name for s in fleet.sessions}
 
 
-def test_a_look_brings_what_was_added_since_the_last(house: House) -> None:
-    house.has(ME, started())
-    house.hosts(ME)
-    watch = FleetWatch(house.places)
+def test_a_look_brings_what_was_added_since_the_last(env: Env) -> None:
+    env.has(ME, started())
+    env.hosts(ME)
+    watch = FleetWatch(env.places)
     assert {ME: SessionState.IDLE} == states(watch.look())
 
-    house.tells(ME, TurnStarted(at=NOW), MessageWritten(at=NOW, text="half way"))
-    house.has("bbbbbbbb", started())
-    house.hosts("bbbbbbbb")
+    env.tells(ME, TurnStarted(at=NOW), MessageWritten(at=NOW, text="half way"))
+    env.has("bbbbbbbb", started())
+    env.hosts("bbbbbbbb")
 
     fleet = watch.look()
     assert {ME: SessionState.WORKING, "bbbbbbbb": SessionState.IDLE} == states(fleet)
     assert "half way" == fleet.sessions[0].last_line
-    house.says(SessionForgotten(at=NOW, session=ME))
+    env.says(SessionForgotten(at=NOW, session=ME))
     assert {"bbbbbbbb": SessionState.IDLE} == states(watch.look())
 
 
-def test_what_did_not_change_is_the_same_object(house: House) -> None:
-    house.has("starting", at=time.time())
+def test_what_did_not_change_is_the_same_object(env: Env) -> None:
+    env.has("starting", at=time.time())
     for session in (ME, "bbbbbbbb"):
-        house.has(session, started())
-        house.hosts(session)
-    watch = FleetWatch(house.places)
+        env.has(session, started())
+        env.hosts(session)
+    watch = FleetWatch(env.places)
     before = watch.look()
     assert before.sessions is watch.look().sessions
 
-    house.tells(ME, TurnStarted(at=NOW))
+    env.tells(ME, TurnStarted(at=NOW))
     after = watch.look()
 
     assert after.get(ME) is not before.get(ME)
@@ -118,123 +118,123 @@ def test_what_did_not_change_is_the_same_object(house: House) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
-def test_a_host_that_dies_is_missed_at_the_next_look(house: House, mode: Mode) -> None:
+def test_a_host_that_dies_is_missed_at_the_next_look(env: Env, mode: Mode) -> None:
     agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    house.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
-    house.hosts(ME)
-    watch = FleetWatch(house.places)
+    env.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
+    env.hosts(ME)
+    watch = FleetWatch(env.places)
     shown = watch.look().sessions[0]
     assert shown.host
     assert (os.getpid(), True) == (shown.host.pid, shown.host.alive)
     assert shown.state in (SessionState.IDLE, SessionState.STARTING)
 
-    house.host_dies(ME)
+    env.host_dies(ME)
 
-    assert {ME: SessionState.UNSURE} == states(watch.look()) == states(look_once(house.places))
+    assert {ME: SessionState.UNSURE} == states(watch.look()) == states(look_once(env.places))
     end(agent.pid)
     agent.communicate()
-    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(house.places))
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(env.places))
 
 
 @pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
 def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
-    house: House, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
+    env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
     """The host's last fact and its death may fall between our look at its log and at its lock."""
-    house.has(ME, started())
-    house.hosts(ME)
+    env.has(ME, started())
+    env.hosts(ME)
 
     def ends_now(path: Path) -> int | None:
-        if ME in house.locks:
-            house.tells(ME, ended())
-            house.host_dies(ME)
+        if ME in env.locks:
+            env.tells(ME, ended())
+            env.host_dies(ME)
         return lock_holder(path)
 
     monkeypatch.setattr("kasmon.supervisor.fleet.snapshot.lock_holder", ends_now)
 
-    assert {ME: SessionState.ENDED} == states(look(house.places))
+    assert {ME: SessionState.ENDED} == states(look(env.places))
 
 
 @pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
 def test_a_lost_session_that_is_restarted_while_we_look_runs(
-    house: House, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
+    env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
-    house.has(ME, started())
+    env.has(ME, started())
 
     def starts_later(path: Path) -> int | None:
         holder = lock_holder(path)
-        if ME not in house.locks:
-            house.hosts(ME)
-            house.tells(ME, started(2))
+        if ME not in env.locks:
+            env.hosts(ME)
+            env.tells(ME, started(2))
         return holder
 
     monkeypatch.setattr("kasmon.supervisor.fleet.snapshot.lock_holder", starts_later)
 
-    assert {ME: SessionState.IDLE} == states(look(house.places))
+    assert {ME: SessionState.IDLE} == states(look(env.places))
 
 
-def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(house: House) -> None:
+def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(env: Env) -> None:
     here = started(mode=Mode.TMUX)
     assert here.pid_started is not None
-    house.has(ME, here, mode=Mode.TMUX)
-    house.has("bbbbbbbb", msgspec.structs.replace(here, pid_started=here.pid_started - 1), mode=Mode.TMUX)
+    env.has(ME, here, mode=Mode.TMUX)
+    env.has("bbbbbbbb", msgspec.structs.replace(here, pid_started=here.pid_started - 1), mode=Mode.TMUX)
 
-    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(look_once(house.places))
+    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(look_once(env.places))
 
 
-def test_after_a_reboot_no_process_is_the_agent(house: House) -> None:
+def test_after_a_reboot_no_process_is_the_agent(env: Env) -> None:
     """It may have the id of the agent, and have started as long after the boot."""
     here = started(mode=Mode.TMUX)
-    house.has(ME, msgspec.structs.replace(here, pid_boot="another boot"), mode=Mode.TMUX)
-    house.has("zyxwvuts", msgspec.structs.replace(here, pid_boot=boot()), mode=Mode.TMUX)
+    env.has(ME, msgspec.structs.replace(here, pid_boot="another boot"), mode=Mode.TMUX)
+    env.has("zyxwvuts", msgspec.structs.replace(here, pid_boot=boot()), mode=Mode.TMUX)
 
-    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(look_once(house.places))
+    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(look_once(env.places))
 
 
-def test_a_session_that_nobody_starts_is_lost_in_the_end(house: House) -> None:
-    house.has(ME)
+def test_a_session_that_nobody_starts_is_lost_in_the_end(env: Env) -> None:
+    env.has(ME)
     clock = Clock()
-    watch = FleetWatch(house.places, clock=clock)
+    watch = FleetWatch(env.places, clock=clock)
     assert {ME: SessionState.STARTING} == states(watch.look())
 
     clock.at += START_S
 
-    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(house.places, clock))
-    house.hosts(ME)
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(env.places, clock))
+    env.hosts(ME)
     assert {ME: SessionState.STARTING} == states(watch.look())
 
 
-def test_a_lost_session_comes_back_with_its_next_start(house: House) -> None:
-    house.has(ME, msgspec.structs.replace(started(), pid=None), TurnStarted(at=NOW))
-    watch = FleetWatch(house.places)
+def test_a_lost_session_comes_back_with_its_next_start(env: Env) -> None:
+    env.has(ME, msgspec.structs.replace(started(), pid=None), TurnStarted(at=NOW))
+    watch = FleetWatch(env.places)
     assert {ME: SessionState.LOST} == states(watch.look())
 
-    house.hosts(ME)
-    house.tells(ME, started(2))
+    env.hosts(ME)
+    env.tells(ME, started(2))
 
     assert {ME: SessionState.IDLE} == states(watch.look())
     assert "" == watch.look().sessions[0].end_why
 
 
-def test_an_ended_session_that_somebody_restarts_is_seen(house: House) -> None:
+def test_an_ended_session_that_somebody_restarts_is_seen(env: Env) -> None:
     for number in range(30):
-        house.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started(), ended())
-    house.has(ME, started(), ended())
-    watch = FleetWatch(house.places)
+        env.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started(), ended())
+    env.has(ME, started(), ended())
+    watch = FleetWatch(env.places)
     watch.look()
-    house.tells(ME, started(2))
-    house.hosts(ME)
+    env.tells(ME, started(2))
+    env.hosts(ME)
 
     until(lambda: states(watch.look())[ME] is SessionState.IDLE, what=SLOW)
     assert SessionState.ENDED is states(watch.look())["aaaaaaaa"]
 
 
-def test_a_half_written_line_is_neither_lost_nor_repeated(house: House) -> None:
-    house.has(ME, started())
-    house.hosts(ME)
-    watch = FleetWatch(house.places)
+def test_a_half_written_line_is_neither_lost_nor_repeated(env: Env) -> None:
+    env.has(ME, started())
+    env.hosts(ME)
+    watch = FleetWatch(env.places)
     watch.look()
-    with house.places.log(ME).open("ab") as log:
+    with env.places.log(ME).open("ab") as log:
         log.write(b'{"kind":"turn.started","at":1790000')
         log.flush()
         assert {ME: SessionState.IDLE} == states(watch.look())
@@ -244,23 +244,23 @@ def test_a_half_written_line_is_neither_lost_nor_repeated(house: House) -> None:
     assert 1 == watch.look().sessions[0].turns
 
 
-def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: House) -> None:
-    house.has(ME, started())
-    house.has("bbbbbbbb", started())
-    house.hosts(ME)
-    house.hosts("bbbbbbbb")
-    watch = FleetWatch(house.places)
+def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) -> None:
+    env.has(ME, started())
+    env.has("bbbbbbbb", started())
+    env.hosts(ME)
+    env.hosts("bbbbbbbb")
+    watch = FleetWatch(env.places)
     watch.look()
-    log = house.places.log(ME)
+    log = env.places.log(ME)
     kept = log.rename(log.with_name("kept"))
     log.mkdir()
-    house.tells("bbbbbbbb", TurnStarted(at=NOW))
+    env.tells("bbbbbbbb", TurnStarted(at=NOW))
 
     fleet = watch.look()
 
     assert {ME: SessionState.IDLE, "bbbbbbbb": SessionState.WORKING} == states(fleet)
     assert str(log) in fleet.read_only
-    other = FleetWatch(house.places)
+    other = FleetWatch(env.places)
     assert str(log) in other.look().read_only
     log.rmdir()
     kept.rename(log)
@@ -268,22 +268,22 @@ def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: Hou
         assert ("", SessionState.IDLE) == (again.read_only, states(again)[ME])
 
 
-def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(house: House) -> None:
-    house.has(ME, started())
-    house.hosts(ME)
-    watch = FleetWatch(house.places)
+def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) -> None:
+    env.has(ME, started())
+    env.hosts(ME)
+    watch = FleetWatch(env.places)
     watch.look()
-    kept = house.places.sessions.rename(house.places.state / "kept")
-    house.places.sessions.write_text("no folder")
+    kept = env.places.sessions.rename(env.places.state / "kept")
+    env.places.sessions.write_text("no folder")
 
     fleet = watch.look()
 
     assert {ME: SessionState.IDLE} == states(fleet)
     assert "cannot read" in fleet.read_only
     with pytest.raises(UnavailableError):
-        look_once(house.places)
-    house.places.sessions.unlink()
-    kept.rename(house.places.sessions)
+        look_once(env.places)
+    env.places.sessions.unlink()
+    kept.rename(env.places.sessions)
 
 
 NO_HANDLES = """
@@ -305,12 +305,12 @@ print(fleet.sessions[0].state, fleet.read_only)
 """
 
 
-def test_without_file_handles_nobody_is_said_to_be_lost(house: House) -> None:
-    house.has(ME, started())
-    house.hosts(ME)
+def test_without_file_handles_nobody_is_said_to_be_lost(env: Env) -> None:
+    env.has(ME, started())
+    env.hosts(ME)
 
     told = subprocess.run(
-        [sys.executable, "-c", NO_HANDLES], env=variables(house), capture_output=True, text=True, check=True
+        [sys.executable, "-c", NO_HANDLES], env=variables(env), capture_output=True, text=True, check=True
     )
 
     before, after = told.stdout.splitlines()
@@ -318,52 +318,52 @@ def test_without_file_handles_nobody_is_said_to_be_lost(house: House) -> None:
     assert after.startswith("idle cannot read")
 
 
-def test_a_full_disk_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.has(ME, started(), ended())
-    house.has("bbbbbbbb", started())
-    house.hosts("bbbbbbbb")
-    watch = FleetWatch(house.places)
+def test_a_full_disk_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    env.has(ME, started(), ended())
+    env.has("bbbbbbbb", started())
+    env.hosts("bbbbbbbb")
+    watch = FleetWatch(env.places)
     assert "" == watch.look().read_only
-    room = os.statvfs(house.places.state)
+    room = os.statvfs(env.places.state)
     full = os.statvfs_result((*room[:3], 3, 3, *room[5:]))
     monkeypatch.setattr(os, "statvfs", lambda path: full)
 
-    assert "No space left on device" == watch.look().read_only == look_once(house.places).read_only
+    assert "No space left on device" == watch.look().read_only == look_once(env.places).read_only
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
-    assert states(watch.look()) == states(look_once(house.places))
+    assert states(watch.look()) == states(look_once(env.places))
     monkeypatch.setattr(os, "statvfs", lambda path: room)
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.look())
 
 
-def test_a_read_only_file_system_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_file_system_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has room, and takes nothing."""
-    house.has(ME, started(), ended())
-    house.has("bbbbbbbb", started())
-    house.hosts("bbbbbbbb")
-    room = os.statvfs(house.places.state)
+    env.has(ME, started(), ended())
+    env.has("bbbbbbbb", started())
+    env.hosts("bbbbbbbb")
+    room = os.statvfs(env.places.state)
     read_only = os.statvfs_result((*room[:8], room.f_flag | os.ST_RDONLY, *room[9:]))
     monkeypatch.setattr(os, "statvfs", lambda path: read_only)
-    watch = FleetWatch(house.places)
+    watch = FleetWatch(env.places)
 
-    assert "Read-only file system" == watch.look().read_only == look_once(house.places).read_only
+    assert "Read-only file system" == watch.look().read_only == look_once(env.places).read_only
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
 
 
-def test_a_full_disk_is_said_before_anything_is_on_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = msgspec.structs.replace(house.places, state=house.folder / "not" / "made" / "kasmon")
-    room = os.statvfs(house.folder)
-    rooms = {house.folder: os.statvfs_result((*room[:3], 3, 3, *room[5:]))}
+def test_a_full_disk_is_said_before_anything_is_on_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = msgspec.structs.replace(env.places, state=env.folder / "not" / "made" / "kasmon")
+    room = os.statvfs(env.folder)
+    rooms = {env.folder: os.statvfs_result((*room[:3], 3, 3, *room[5:]))}
     monkeypatch.setattr(os, "statvfs", lambda path: rooms[path] if path in rooms else path.stat())
 
     assert "No space left on device" == look_once(places).read_only
 
 
-def test_events_are_the_facts_behind_a_cursor(house: House) -> None:
-    house.has(ME, started())
-    house.has("bbbbbbbb")
-    watch = FleetWatch(house.places)
+def test_events_are_the_facts_behind_a_cursor(env: Env) -> None:
+    env.has(ME, started())
+    env.has("bbbbbbbb")
+    watch = FleetWatch(env.places)
     known = list(watch.events(ME))
-    house.tells(ME, TurnStarted(at=NOW))
+    env.tells(ME, TurnStarted(at=NOW))
 
     assert ["LogOpened", "SessionStarted"] == [type(event).__name__ for event, _ in known]
     assert ["TurnStarted"] == [type(event).__name__ for event, _ in watch.events(ME, known[-1][1])]
@@ -373,90 +373,90 @@ def test_events_are_the_facts_behind_a_cursor(house: House) -> None:
 # The index.
 
 
-def test_a_watch_goes_on_from_the_index_of_another(house: House) -> None:
-    house.has(ME, started(), TurnStarted(at=NOW), ended())
-    first = FleetWatch(house.places)
+def test_a_watch_goes_on_from_the_index_of_another(env: Env) -> None:
+    env.has(ME, started(), TurnStarted(at=NOW), ended())
+    first = FleetWatch(env.places)
     first.look()
-    assert not house.places.index.exists()
+    assert not env.places.index.exists()
     keeps(first)
     first.look()
-    house.tells(ME, started(2), TurnStarted(at=NOW), ended())
+    env.tells(ME, started(2), TurnStarted(at=NOW), ended())
     until(lambda: 2 == first.look().sessions[0].turns, what=SLOW)
     first.close()
-    size = house.places.log(ME).stat().st_size
-    house.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
+    size = env.places.log(ME).stat().st_size
+    env.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
 
-    for fleet in (look_once(house.places), FleetWatch(house.places).look()):
+    for fleet in (look_once(env.places), FleetWatch(env.places).look()):
         assert (SessionState.ENDED, 2) == (fleet.sessions[0].state, fleet.sessions[0].turns)
 
 
-def grown(house: House, size: int) -> None:
+def grown(env: Env, size: int) -> None:
     """The session's log, longer by *size* bytes at least."""
     line = encode(MessageWritten(at=NOW, text="x" * 10_000)) + b"\n"
-    with house.places.log(ME).open("ab") as log:
+    with env.places.log(ME).open("ab") as log:
         log.write(line * (size // len(line) + 1))
 
 
-def unread(house: House) -> int:
+def unread(env: Env) -> int:
     """How many bytes of the logs a reader would have to fold."""
-    fold = FleetIndex(house.places)
-    remember(house.places.index, fold)
+    fold = FleetIndex(env.places)
+    remember(env.places.index, fold)
     fold.read_fleet()
     fold.read_session(ME)
     return fold.folded_bytes
 
 
-def test_who_lists_once_and_had_to_read_much_writes_the_index(house: House) -> None:
-    house.has(ME, started(), ended())
-    look_once(house.places)
-    assert not house.places.index.exists()
+def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
+    env.has(ME, started(), ended())
+    look_once(env.places)
+    assert not env.places.index.exists()
 
-    grown(house, MUCH_BYTES)
-    before = look_once(house.places)
+    grown(env, MUCH_BYTES)
+    before = look_once(env.places)
 
-    assert 0 == unread(house)
-    lock = HostLock(house.places.fleet_lock)
+    assert 0 == unread(env)
+    lock = HostLock(env.places.fleet_lock)
     assert lock.take(), "it was let go"
     lock.let_go()
-    assert states(before) == states(look_once(house.places))
-    grown(house, MUCH_BYTES // 2)
-    look_once(house.places)
-    assert MUCH_BYTES // 2 <= unread(house) < MUCH_BYTES
+    assert states(before) == states(look_once(env.places))
+    grown(env, MUCH_BYTES // 2)
+    look_once(env.places)
+    assert MUCH_BYTES // 2 <= unread(env) < MUCH_BYTES
 
 
 @pytest.mark.parametrize("blocked", ["index", "fleet_lock"])
-def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(house: House, blocked: str) -> None:
+def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(env: Env, blocked: str) -> None:
     """The system refuses to open the index, or its lock: here a folder of that name."""
-    house.has(ME, started(), ended())
-    expected = states(look_once(house.places))
-    getattr(house.places, blocked).mkdir()
+    env.has(ME, started(), ended())
+    expected = states(look_once(env.places))
+    getattr(env.places, blocked).mkdir()
 
-    grown(house, MUCH_BYTES)
+    grown(env, MUCH_BYTES)
 
-    assert expected == states(look_once(house.places))
+    assert expected == states(look_once(env.places))
 
 
 def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And does not wait for it."""
 
     def wait(seconds: float) -> None:
         raise AssertionError(f"waited {seconds} s")
 
-    house.has(ME, started(), ended())
-    grown(house, MUCH_BYTES)
-    dashboard = HostLock(house.places.fleet_lock)
+    env.has(ME, started(), ended())
+    grown(env, MUCH_BYTES)
+    dashboard = HostLock(env.places.fleet_lock)
     assert dashboard.take()
 
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", wait)
-        look_once(house.places)
+        look_once(env.places)
 
-    assert not house.places.index.exists()
+    assert not env.places.index.exists()
     dashboard.let_go()
-    look_once(house.places)
-    assert 0 == unread(house)
+    look_once(env.places)
+    assert 0 == unread(env)
 
 
 def keeps(watch: FleetWatch) -> FleetCacheWriter:
@@ -465,9 +465,9 @@ def keeps(watch: FleetWatch) -> FleetCacheWriter:
     return keeper
 
 
-def test_a_watch_that_is_suspended_lets_another_one_write_and_writes_again_later(house: House) -> None:
-    house.has(ME, started())
-    first, second = FleetWatch(house.places), FleetWatch(house.places)
+def test_a_watch_that_is_suspended_lets_another_one_write_and_writes_again_later(env: Env) -> None:
+    env.has(ME, started())
+    first, second = FleetWatch(env.places), FleetWatch(env.places)
     keeps(first)
     keeps(second)
     first.look()
@@ -483,31 +483,31 @@ def test_a_watch_that_is_suspended_lets_another_one_write_and_writes_again_later
     first.close()
 
 
-def test_of_two_watches_one_writes_the_index_and_both_see_all(house: House) -> None:
-    house.has(ME, started(), ended())
-    first, second = FleetWatch(house.places), FleetWatch(house.places)
+def test_of_two_watches_one_writes_the_index_and_both_see_all(env: Env) -> None:
+    env.has(ME, started(), ended())
+    first, second = FleetWatch(env.places), FleetWatch(env.places)
     keeps(first), keeps(second)
     assert states(first.look()) == states(second.look())
-    with_one = house.places.index.stat().st_mtime_ns
-    house.has("bbbbbbbb", started(), ended())
+    with_one = env.places.index.stat().st_mtime_ns
+    env.has("bbbbbbbb", started(), ended())
     second.look()
-    assert with_one == house.places.index.stat().st_mtime_ns
+    assert with_one == env.places.index.stat().st_mtime_ns
     assert states(first.look()) == states(second.look())
-    assert with_one < house.places.index.stat().st_mtime_ns
+    assert with_one < env.places.index.stat().st_mtime_ns
 
     first.close()
     first.close()
-    house.has("cccccccc", started(), ended())
+    env.has("cccccccc", started(), ended())
     second.look()
     second.close()
 
-    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(house.places).look()).keys()
-    assert states(look_once(house.places)) == states(FleetWatch(house.places).look())
+    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(env.places).look()).keys()
+    assert states(look_once(env.places)) == states(FleetWatch(env.places).look())
 
 
-def test_two_watches_and_a_busy_fleet_agree_in_the_end(house: House) -> None:
+def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
     """Two dashboards look while sessions come, work and end."""
-    watches = [FleetWatch(house.places), FleetWatch(house.places)]
+    watches = [FleetWatch(env.places), FleetWatch(env.places)]
     for watch in watches:
         keeps(watch)
     stop = threading.Event()
@@ -519,44 +519,44 @@ def test_two_watches_and_a_busy_fleet_agree_in_the_end(house: House) -> None:
     threads = ThreadPoolExecutor(len(watches))
     looking = [threads.submit(look, watch) for watch in watches]
     for number in range(40):
-        session = house.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started())
-        house.tells(session, TurnStarted(at=NOW), *([ended()] if number % 2 else []))
+        session = env.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started())
+        env.tells(session, TurnStarted(at=NOW), *([ended()] if number % 2 else []))
         if number % 5 == 0:
-            house.says(SessionForgotten(at=NOW, session=session))
+            env.says(SessionForgotten(at=NOW, session=session))
     stop.set()
     for task in looking:
         task.result()
     threads.shutdown()
 
-    truth = states(look_once(house.places))
+    truth = states(look_once(env.places))
     assert 32 == len(truth)
     for watch in watches:
         assert truth == states(watch.look())
         watch.close()
 
 
-def test_a_watch_that_does_not_write_leaves_no_file(house: House) -> None:
-    house.has(ME, started(), ended())
-    before = sorted(path.name for path in house.places.state.iterdir())
-    watch = FleetWatch(house.places, writes=False)
+def test_a_watch_that_does_not_write_leaves_no_file(env: Env) -> None:
+    env.has(ME, started(), ended())
+    before = sorted(path.name for path in env.places.state.iterdir())
+    watch = FleetWatch(env.places, writes=False)
     watch.look()
     watch.close()
 
-    assert before == sorted(path.name for path in house.places.state.iterdir())
+    assert before == sorted(path.name for path in env.places.state.iterdir())
 
 
 # Changes.
 
 
 @pytest.fixture
-def hosted(house: House) -> House:
+def hosted(env: Env) -> Env:
     """One session that runs."""
-    house.has(ME, started())
-    house.hosts(ME)
-    return house
+    env.has(ME, started())
+    env.hosts(ME)
+    return env
 
 
-async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: House) -> None:
+async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: Env) -> None:
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
         assert {ME: SessionState.IDLE} == states(await anext(changes))
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
@@ -567,7 +567,7 @@ async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: House) -
         assert {ME, "bbbbbbbb"} == states(await anext(changes)).keys()
 
 
-async def test_changes_come_without_any_hint_too(hosted: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_come_without_any_hint_too(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """inotify may be missing, or drop what it should tell."""
 
     def none(*paths: object, **how: object) -> None:
@@ -581,13 +581,13 @@ async def test_changes_come_without_any_hint_too(hosted: House, monkeypatch: pyt
         assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
-def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(house: House) -> None:
-    sessions = [house.has(f"a{number:07d}", started()) for number in range(240)]
-    watch = FleetWatch(house.places, writes=False)
+def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(env: Env) -> None:
+    sessions = [env.has(f"a{number:07d}", started()) for number in range(240)]
+    watch = FleetWatch(env.places, writes=False)
     watch.look()
     looks: list[int] = []
     for session in sessions:
-        house.tells(session, ended())
+        env.tells(session, ended())
     for _ in range(TURNS):
         before = len([each for each in states(watch.look()).values() if each is SessionState.ENDED])
         looks.append(before)
@@ -595,17 +595,17 @@ def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(house: Ho
     assert [100, 200, 240, 240] == looks
 
 
-def test_whom_time_alone_changes_is_looked_at_when_it_does(house: House) -> None:
+def test_whom_time_alone_changes_is_looked_at_when_it_does(env: Env) -> None:
     """Also where its turn is still to come."""
     clock = [NOW]
     for number in range(150):
-        house.has(f"a{number:07d}", started(mode=Mode.TMUX), mode=Mode.TMUX)
-        house.hosts(f"a{number:07d}")
+        env.has(f"a{number:07d}", started(mode=Mode.TMUX), mode=Mode.TMUX)
+        env.hosts(f"a{number:07d}")
     works = SignalSeen(at=NOW, source="title", value="working")
     silent = SignalSeen(at=NOW, source="output", value="quiet")  # after a while that makes it doubtful
-    for session in house.locks:
-        house.tells(session, works, silent)
-    watch = FleetWatch(house.places, writes=False, clock=lambda: clock[0])
+    for session in env.locks:
+        env.tells(session, works, silent)
+    watch = FleetWatch(env.places, writes=False, clock=lambda: clock[0])
     working = list(states(watch.look()).values()).count(SessionState.WORKING)
     clock[0] += 3600
 
@@ -613,7 +613,7 @@ def test_whom_time_alone_changes_is_looked_at_when_it_does(house: House) -> None
     assert SessionState.WORKING not in states(watch.look()).values()
 
 
-async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: House) -> None:
+async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
     watch = FleetWatch(hosted.places)
 
     def tell() -> None:
@@ -631,7 +631,7 @@ async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: House) -> Non
     assert len(seen) <= 2
 
 
-async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """A word more in a busy fleet may; who has to decide something may not."""
     monkeypatch.setattr(follower, "GAP_S", 3600.0)
     asks = sealed(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
@@ -645,7 +645,7 @@ async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: House, mo
         assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
-async def test_who_stops_listening_leaves_no_thread(hosted: House) -> None:
+async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
@@ -656,8 +656,8 @@ async def test_who_stops_listening_leaves_no_thread(hosted: House) -> None:
     await auntil(lambda: "follows the fleet" not in [thread.name for thread in threading.enumerate()])
 
 
-async def test_what_goes_wrong_in_the_thread_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = FleetWatch(house.places)
+async def test_what_goes_wrong_in_the_thread_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = FleetWatch(env.places)
     monkeypatch.setattr(watch, "look", lambda: 1 / 0)
 
     async with asyncio.timeout(20), fleets(watch) as changes:
@@ -704,20 +704,18 @@ SLOW_TO_IMPORT = {
 }
 
 
-def variables(house: House) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(house.folder), **house.places.environment_variables()}
+def variables(env: Env) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.places.environment_variables()}
 
 
-def test_a_look_imports_nothing_that_takes_long(house: House) -> None:
-    house.has(ME, started(), ended())
-    watch = FleetWatch(house.places)
+def test_a_look_imports_nothing_that_takes_long(env: Env) -> None:
+    env.has(ME, started(), ended())
+    watch = FleetWatch(env.places)
     keeps(watch)
     watch.look()
     watch.close()
 
-    told = subprocess.run(
-        [sys.executable, "-c", LOOK], env=variables(house), capture_output=True, text=True, check=True
-    )
+    told = subprocess.run([sys.executable, "-c", LOOK], env=variables(env), capture_output=True, text=True, check=True)
 
     found, modules = told.stdout.splitlines()
     assert found == ME

@@ -16,12 +16,12 @@ from kasmon.supervisor.plans.base import branches_of
 from kasmon.supervisor.plans.task_folder import TaskFolders
 from kasmon.supervisor.plans.view import see
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, make
-from tests.model.plan.plans import began, plan, run, steered, task
-from tests.model.plan.plans import done as finished
-from tests.supervisor.house import House
 from tests.supervisor.plans.test_runner import CONFIG, Site
-from tests.supervisor.repo import Repo
-from tests.waiting import auntil
+from tests.support.sample_plans import began, plan, run, steered, task
+from tests.support.sample_plans import done as finished
+from tests.support.supervisor.env import Env
+from tests.support.supervisor.git_repo import Repo
+from tests.support.wait import auntil
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 off = asyncio.to_thread
@@ -348,10 +348,10 @@ def tasks(*of: tuple[str, str, str]) -> str:
     )
 
 
-async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_is_resolved(house: House) -> None:
-    repo = await off(Repo, house.folder / "work")
+async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_is_resolved(env: Env) -> None:
+    repo = await off(Repo, env.folder / "work")
     text = tasks(("a", "", commits("x.txt")), ("b", "", commits("x.txt", "two")), ("c", "ab", "grep both x.txt"))
-    site = await off(Site, house, text)
+    site = await off(Site, env, text)
 
     async with site.runs() as now, asyncio.timeout(60):
         await auntil(lambda: now().of("c").state is TaskState.FAILED, 30)
@@ -369,9 +369,9 @@ async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_i
     assert "main" == repo.git("branch", "--show-current")
 
 
-async def test_a_claim_tells_what_those_that_need_it_will_not_have(house: House) -> None:
-    await off(Repo, house.folder / "work")
-    site = await off(Site, house, tasks(("a", "", f"{commits('x.txt')} && touch y.txt"), ("b", "a", "test -e x.txt")))
+async def test_a_claim_tells_what_those_that_need_it_will_not_have(env: Env) -> None:
+    await off(Repo, env.folder / "work")
+    site = await off(Site, env, tasks(("a", "", f"{commits('x.txt')} && touch y.txt"), ("b", "a", "test -e x.txt")))
 
     async with site.runs() as now:
         await auntil(lambda: now().state == "ended", 30)

@@ -23,8 +23,8 @@ from kasmon.supervisor.plans import boards as module
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.boards import PlanBoard, PlanBoards
 from kasmon.supervisor.plans.decisions import steer, take_edit
-from tests.fleets import NOW, fleet, working
-from tests.supervisor.house import House
+from tests.support.sample_fleet import NOW, fleet, working
+from tests.support.supervisor.env import Env
 
 TEXT = "# Tidy\n\n## Wave 1\n\n### Task 1: Sweep\n\nSweep.\n\n## Wave 2\n\n### Task 2: Mop\n\nMop.\n"
 
@@ -32,9 +32,9 @@ TEXT = "# Tidy\n\n## Wave 1\n\n### Task 1: Sweep\n\nSweep.\n\n## Wave 2\n\n### T
 class Desk:
     """A kasmon with plans that nobody runs, whose fleet and config are set by hand."""
 
-    def __init__(self, house: House) -> None:
-        self.places = house.places
-        self.folder = house.folder
+    def __init__(self, env: Env) -> None:
+        self.places = env.places
+        self.folder = env.folder
         self.fleet, self.config = Fleet(), Config()
         self.boards = PlanBoards(self.places, lambda: self.fleet, lambda: self.config)
         self.locks: list[HostLock] = []
@@ -59,10 +59,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def cli(env: Env, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     """Files and locks are looked at with every look."""
     monkeypatch.setattr(module, "SELDOM_S", 0.0)
-    made = Desk(house)
+    made = Desk(env)
     yield made
     for lock in made.locks:
         lock.let_go()
@@ -72,14 +72,14 @@ def began(task: str = "1", session: str = "s1") -> TaskBegan:
     return TaskBegan(at=NOW, task=task, attempt=1, session=session, name=f"tidy-{task}")
 
 
-def test_where_no_plan_was_run_there_is_no_board(desk: Desk) -> None:
-    assert () == desk.look()
+def test_where_no_plan_was_run_there_is_no_board(cli: Desk) -> None:
+    assert () == cli.look()
 
 
-def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(desk: Desk) -> None:
-    book = desk.begin()
+def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(cli: Desk) -> None:
+    book = cli.begin()
     book.add(began())
-    board = desk.only()
+    board = cli.only()
 
     assert ("tidy", "Tidy", True, "") == (board.id, board.plan.name, board.is_run, board.problem)
     assert TaskState.RUNNING is board.run.of("1").state
@@ -87,120 +87,120 @@ def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(desk: Desk) 
     assert ("claude", "ask") == (board.plan.agent, board.plan.advance)
 
 
-def test_what_did_not_change_is_the_same_object(desk: Desk) -> None:
-    first, second = desk.begin(), desk.begin("other.md", TEXT)
-    before = desk.look()
-    assert before is desk.look()
+def test_what_did_not_change_is_the_same_object(cli: Desk) -> None:
+    first, second = cli.begin(), cli.begin("other.md", TEXT)
+    before = cli.look()
+    assert before is cli.look()
 
     first.add(began())
-    after = desk.look()
+    after = cli.look()
     changed = {board.id for board in after if not any(board is one for one in before)}
     assert {first.plan} == changed
     assert second.plan in {board.id for board in after}
 
 
-def test_the_sessions_of_its_tasks_come_with_it_and_only_theirs_make_it_another(desk: Desk) -> None:
-    desk.begin()
+def test_the_sessions_of_its_tasks_come_with_it_and_only_theirs_make_it_another(cli: Desk) -> None:
+    cli.begin()
     mine, other = working("s1", plan="tidy"), working("s2")
-    desk.fleet = fleet(mine, other)
-    before = desk.only()
+    cli.fleet = fleet(mine, other)
+    before = cli.only()
     assert {"s1": mine} == before.sessions
 
-    desk.fleet = fleet(mine, msgspec.structs.replace(other, cost_usd=1.0))
-    assert before is desk.only()
-    desk.fleet = fleet(msgspec.structs.replace(mine, cost_usd=1.0), other)
-    assert 1.0 == desk.only().sessions["s1"].cost_usd
+    cli.fleet = fleet(mine, msgspec.structs.replace(other, cost_usd=1.0))
+    assert before is cli.only()
+    cli.fleet = fleet(msgspec.structs.replace(mine, cost_usd=1.0), other)
+    assert 1.0 == cli.only().sessions["s1"].cost_usd
 
 
-def test_that_nobody_runs_it_any_more_is_seen(desk: Desk) -> None:
-    desk.begin()
-    assert desk.only().is_run
+def test_that_nobody_runs_it_any_more_is_seen(cli: Desk) -> None:
+    cli.begin()
+    assert cli.only().is_run
 
-    desk.locks.pop().let_go()
-    assert not desk.only().is_run
+    cli.locks.pop().let_go()
+    assert not cli.only().is_run
 
 
-def test_plans_that_go_on_stand_before_those_that_are_over_and_the_newest_first(desk: Desk) -> None:
-    first, second, third = desk.begin("a.md"), desk.begin("b.md"), desk.begin("c.md")
+def test_plans_that_go_on_stand_before_those_that_are_over_and_the_newest_first(cli: Desk) -> None:
+    first, second, third = cli.begin("a.md"), cli.begin("b.md"), cli.begin("c.md")
     third.add(PlanEnded(at=NOW, outcome="done"))
-    desk.look()
+    cli.look()
 
-    assert [second.plan, first.plan, third.plan] == [board.id for board in desk.look()]
+    assert [second.plan, first.plan, third.plan] == [board.id for board in cli.look()]
 
 
-def test_an_edited_file_is_shown_as_what_it_changes_and_what_is_agreed_to(desk: Desk) -> None:
-    desk.begin()
-    assert desk.only().edit is None
+def test_an_edited_file_is_shown_as_what_it_changes_and_what_is_agreed_to(cli: Desk) -> None:
+    cli.begin()
+    assert cli.only().edit is None
 
-    (desk.folder / "tidy.md").write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
-    edit = desk.only().edit
+    (cli.folder / "tidy.md").write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
+    edit = cli.only().edit
     assert edit is not None
     assert ("+ task 3: Air",) == edit.lines
     assert "3 tasks in 2 waves" in edit.agreement[0]
 
-    (desk.folder / "tidy.md").write_text(TEXT)
-    assert desk.only().edit is None
+    (cli.folder / "tidy.md").write_text(TEXT)
+    assert cli.only().edit is None
 
 
-def test_an_edit_that_takes_away_what_has_begun_or_cannot_be_read_says_why_it_is_refused(desk: Desk) -> None:
-    desk.begin().add(began("2"))
-    (desk.folder / "tidy.md").write_text(TEXT[: TEXT.index("## Wave 2")])
-    edit = desk.only().edit
+def test_an_edit_that_takes_away_what_has_begun_or_cannot_be_read_says_why_it_is_refused(cli: Desk) -> None:
+    cli.begin().add(began("2"))
+    (cli.folder / "tidy.md").write_text(TEXT[: TEXT.index("## Wave 2")])
+    edit = cli.only().edit
     assert edit is not None
     assert ("task '2' has started, but the file no longer contains it",) == edit.refused
 
-    (desk.folder / "tidy.md").write_text("# Tidy\n\n## Wave 1\n\n## Wave 2\n")
-    edit = desk.only().edit
+    (cli.folder / "tidy.md").write_text("# Tidy\n\n## Wave 1\n\n## Wave 2\n")
+    edit = cli.only().edit
     assert edit is not None
     assert edit.refused[0].startswith("tidy.md:")
 
 
-def test_a_file_that_is_gone_is_no_edit(desk: Desk) -> None:
-    desk.begin()
-    (desk.folder / "tidy.md").unlink()
+def test_a_file_that_is_gone_is_no_edit(cli: Desk) -> None:
+    cli.begin()
+    (cli.folder / "tidy.md").unlink()
 
-    assert desk.only().edit is None
+    assert cli.only().edit is None
 
 
-def test_a_plan_whose_agreed_text_is_gone_says_so_and_the_others_are_shown(desk: Desk) -> None:
-    book = desk.begin()
-    desk.begin("other.md")
+def test_a_plan_whose_agreed_text_is_gone_says_so_and_the_others_are_shown(cli: Desk) -> None:
+    book = cli.begin()
+    cli.begin("other.md")
     book.agreed.unlink()
 
-    problems = {board.id: bool(board.problem) for board in desk.look()}
+    problems = {board.id: bool(board.problem) for board in cli.look()}
     assert {book.plan: True, "tidy-2": False} == problems
 
 
-def test_looking_writes_nothing(desk: Desk) -> None:
-    desk.begin().add(began())
+def test_looking_writes_nothing(cli: Desk) -> None:
+    cli.begin().add(began())
 
     def files() -> list[tuple[Path, int, int]]:
         return sorted(
-            (path, facts.st_mtime_ns, facts.st_size) for path in desk.places.state.rglob("*") for facts in [path.stat()]
+            (path, facts.st_mtime_ns, facts.st_size) for path in cli.places.state.rglob("*") for facts in [path.stat()]
         )
 
     before = files()
-    desk.look()
-    desk.look()
+    cli.look()
+    cli.look()
     assert before == files()
 
 
-def test_a_look_at_plans_that_did_not_change_reads_no_file(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_at_plans_that_did_not_change_reads_no_file(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SELDOM_S", 3600.0)
-    desk.begin().add(began())
-    desk.begin("other.md").add(PlanEnded(at=NOW, outcome="done"))
-    desk.look()
-    desk.look()
+    cli.begin().add(began())
+    cli.begin("other.md").add(PlanEnded(at=NOW, outcome="done"))
+    cli.look()
+    cli.look()
     with monkeypatch.context() as still:
         for owner, name in ((os, "open"), (Path, "open"), (Path, "iterdir")):
             still.setattr(owner, name, lambda *given, **named: pytest.fail(f"opened {given}"))
-        desk.look()
+        cli.look()
 
 
-async def test_the_feed_yields_at_once_and_then_only_what_changed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_feed_yields_at_once_and_then_only_what_changed(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.01)
-    book = await asyncio.to_thread(desk.begin)
-    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", desk.boards.changes())
+    book = await asyncio.to_thread(cli.begin)
+    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", cli.boards.changes())
     (first,) = await anext(feed)
     assert TaskState.WAITING is first.run.of("1").state
 
@@ -211,93 +211,93 @@ async def test_the_feed_yields_at_once_and_then_only_what_changed(desk: Desk, mo
     await feed.aclose()
 
 
-def test_a_decision_is_noted_for_the_runner(desk: Desk) -> None:
-    book = desk.begin()
-    steer(desk.places, desk.config, desk.fleet, book.plan, "skip", "1")
+def test_a_decision_is_noted_for_the_runner(cli: Desk) -> None:
+    book = cli.begin()
+    steer(cli.places, cli.config, cli.fleet, book.plan, "skip", "1")
 
-    assert TaskState.SKIPPED is desk.only().run.of("1").state
+    assert TaskState.SKIPPED is cli.only().run.of("1").state
 
 
-def test_a_decision_that_makes_no_sense_is_refused_and_nothing_is_noted(desk: Desk) -> None:
-    book = desk.begin()
+def test_a_decision_that_makes_no_sense_is_refused_and_nothing_is_noted(cli: Desk) -> None:
+    book = cli.begin()
     size = book.size()
 
     with pytest.raises(RefusedError, match="has not started"):
-        steer(desk.places, desk.config, desk.fleet, book.plan, "retry", "1")
+        steer(cli.places, cli.config, cli.fleet, book.plan, "retry", "1")
     book.add(began())
     size = book.size()
     with pytest.raises(UsageError, match="there is no agent 'nobody'"):
-        steer(desk.places, desk.config, desk.fleet, book.plan, "replace", "1", "nobody")
+        steer(cli.places, cli.config, cli.fleet, book.plan, "replace", "1", "nobody")
     assert size == book.size()
     book.add(PlanEnded(at=NOW, outcome="aborted"))
     with pytest.raises(RefusedError, match="has ended: aborted"):
-        steer(desk.places, desk.config, desk.fleet, book.plan, "pause")
+        steer(cli.places, cli.config, cli.fleet, book.plan, "pause")
     with pytest.raises(PlanNotFoundError):
-        steer(desk.places, desk.config, desk.fleet, "nothing", "pause")
+        steer(cli.places, cli.config, cli.fleet, "nothing", "pause")
 
 
-def test_an_edit_is_taken_over_exactly_as_it_was_shown(desk: Desk) -> None:
-    book = desk.begin()
-    file = desk.folder / "tidy.md"
+def test_an_edit_is_taken_over_exactly_as_it_was_shown(cli: Desk) -> None:
+    book = cli.begin()
+    file = cli.folder / "tidy.md"
     file.write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
-    edit = desk.only().edit
+    edit = cli.only().edit
     assert edit is not None
 
     file.write_text(TEXT + "\n### Task 3: Burn\n\nBurn.\n")
     with pytest.raises(RefusedError, match="has been edited since it was shown"):
-        take_edit(desk.places, desk.config, book.plan, edit.digest)
+        take_edit(cli.places, cli.config, book.plan, edit.digest)
     file.write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
-    take_edit(desk.places, desk.config, book.plan, edit.digest)
+    take_edit(cli.places, cli.config, book.plan, edit.digest)
 
-    board = desk.only()
+    board = cli.only()
     assert (None, ["1", "2", "3"]) == (board.edit, [task.id for task in board.plan.tasks])
 
 
-def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(desk: Desk) -> None:
-    book = desk.begin()
+def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(cli: Desk) -> None:
+    book = cli.begin()
     book.add(began("2"))
     book.add(TaskDone(at=NOW + 1, task="2", attempt=1))
     text = TEXT[: TEXT.index("## Wave 2")]
-    (desk.folder / "tidy.md").write_text(text)
+    (cli.folder / "tidy.md").write_text(text)
 
     with pytest.raises(RefusedError, match="'2' has started, but the file no longer contains it"):
-        take_edit(desk.places, desk.config, book.plan, start.digest(text))
-    (desk.folder / "tidy.md").write_text("nothing")
+        take_edit(cli.places, cli.config, book.plan, start.digest(text))
+    (cli.folder / "tidy.md").write_text("nothing")
     with pytest.raises(PlanFaultyError):
-        take_edit(desk.places, desk.config, book.plan, start.digest("nothing"))
-    assert 2 == len(desk.only().plan.tasks)
+        take_edit(cli.places, cli.config, book.plan, start.digest("nothing"))
+    assert 2 == len(cli.only().plan.tasks)
 
 
-def test_an_edit_of_a_task_that_begins_while_the_edit_is_examined_is_not_taken_over(desk: Desk) -> None:
-    book = desk.begin()
+def test_an_edit_of_a_task_that_begins_while_the_edit_is_examined_is_not_taken_over(cli: Desk) -> None:
+    book = cli.begin()
 
     class Profiles(dict[str, Profile]):
         """The runner begins task 2 while these are read."""
 
         def __iter__(self) -> Iterator[str]:
-            PlanLog(desk.places, book.plan).add(began("2"))
+            PlanLog(cli.places, book.plan).add(began("2"))
             return super().__iter__()
 
     text = TEXT.replace("Mop.", "Burn.")
-    (desk.folder / "tidy.md").write_text(text)
-    config = msgspec.structs.replace(desk.config, agents=Profiles(desk.config.agents))
+    (cli.folder / "tidy.md").write_text(text)
+    config = msgspec.structs.replace(cli.config, agents=Profiles(cli.config.agents))
 
     with pytest.raises(RefusedError, match="task '2' has started, so its body cannot be changed"):
-        take_edit(desk.places, config, book.plan, start.digest(text))
+        take_edit(cli.places, config, book.plan, start.digest(text))
 
 
-def in_folder(desk: Desk, name: str = "new.md", text: str = TEXT) -> Path:
+def in_folder(cli: Desk, name: str = "new.md", text: str = TEXT) -> Path:
     """A plan file in a folder that the config names; nobody has run it."""
-    folder = desk.folder / "plans"
+    folder = cli.folder / "plans"
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text)
-    desk.config = msgspec.structs.replace(Config(), plans=Plans(folders=(str(folder),)))
+    cli.config = msgspec.structs.replace(Config(), plans=Plans(folders=(str(folder),)))
     return folder / name
 
 
-def test_a_plan_in_a_folder_stands_on_the_board_before_anybody_runs_it(desk: Desk) -> None:
-    file = in_folder(desk)
-    board = desk.only()
+def test_a_plan_in_a_folder_stands_on_the_board_before_anybody_runs_it(cli: Desk) -> None:
+    file = in_folder(cli)
+    board = cli.only()
 
     assert (str(file), "Tidy", False) == (board.id, board.plan.name, board.has_begun)
     assert board.edit is not None
@@ -305,29 +305,29 @@ def test_a_plan_in_a_folder_stands_on_the_board_before_anybody_runs_it(desk: Des
     assert any("Plan 'Tidy'" in line for line in board.edit.agreement)
 
 
-def test_its_faults_are_shown_and_a_mended_file_is_seen(desk: Desk) -> None:
-    file = in_folder(desk, text=TEXT.replace("Wave 2", "Wave 3"))
-    assert "new.md:9: found wave 3 where wave 2 was expected." == desk.only().problem
+def test_its_faults_are_shown_and_a_mended_file_is_seen(cli: Desk) -> None:
+    file = in_folder(cli, text=TEXT.replace("Wave 2", "Wave 3"))
+    assert "new.md:9: found wave 3 where wave 2 was expected." == cli.only().problem
     file.write_text(TEXT)
 
-    assert "" == desk.only().problem
+    assert "" == cli.only().problem
 
 
-def test_a_file_that_did_not_change_is_the_same_board(desk: Desk) -> None:
-    in_folder(desk)
+def test_a_file_that_did_not_change_is_the_same_board(cli: Desk) -> None:
+    in_folder(cli)
 
-    assert desk.look() is desk.look()
+    assert cli.look() is cli.look()
 
 
-def test_it_is_run_as_it_was_shown_and_then_stands_there_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/true")  # its runner ends at once
-    file = in_folder(desk)
-    board = desk.only()
+    file = in_folder(cli)
+    board = cli.only()
     assert board.edit is not None
     file.write_text(f"{TEXT}More.\n")
     with pytest.raises(RefusedError, match="edited since"):
-        take_edit(desk.places, desk.config, board.id, board.edit.digest)
+        take_edit(cli.places, cli.config, board.id, board.edit.digest)
     file.write_text(TEXT)
-    take_edit(desk.places, desk.config, board.id, board.edit.digest)
+    take_edit(cli.places, cli.config, board.id, board.edit.digest)
 
-    assert [("tidy", True)] == [(board.id, board.has_begun) for board in desk.look()]
+    assert [("tidy", True)] == [(board.id, board.has_begun) for board in cli.look()]

@@ -14,8 +14,8 @@ from kasmon.model.plan.events import TaskChecked, TaskChecking
 from kasmon.process_identity import started_at
 from kasmon.supervisor.plans.check import KEPT_BYTES, end_orphaned_check, run_check
 from kasmon.supervisor.plans.task_session import variables
-from tests.model.plan.plans import task
-from tests.waiting import auntil
+from tests.support.sample_plans import task
+from tests.support.wait import auntil
 
 noted: list[TaskChecking] = []
 

@@ -46,11 +46,11 @@ from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.move import move
 from kasmon.supervisor.worktrees.git import git
 from kasmon.supervisor.worktrees.worktree import make
-from tests.model.plan.plans import session as session_of
-from tests.supervisor.house import House, ended, started
 from tests.supervisor.plans.test_runner import CONFIG, Site
-from tests.supervisor.repo import Repo
-from tests.waiting import auntil, until
+from tests.support.sample_plans import session as session_of
+from tests.support.supervisor.env import Env, ended, started
+from tests.support.supervisor.git_repo import Repo
+from tests.support.wait import auntil, until
 
 off = asyncio.to_thread
 """git and the log block; the runner under test needs the loop."""
@@ -82,8 +82,8 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(house: House) -> Iterator[Checkout]:
-    checkout = Checkout(house.folder / "work")
+def checkout(env: Env) -> Iterator[Checkout]:
+    checkout = Checkout(env.folder / "work")
     before = checkout.state()
     yield checkout
     assert before == checkout.state()
@@ -94,13 +94,13 @@ def unfinished(site: Site, session: SessionId) -> list[Receipt]:
     return [] if known is None else [one for one in known.receipts if one.state is not ReceiptState.FINISHED]
 
 
-def site_of(house: House, *tasks: str) -> Site:
-    return Site(house, "\n".join(('advance = "auto"', 'worktree = "own"', *(f"[[task]]\n{task}" for task in tasks))))
+def site_of(env: Env, *tasks: str) -> Site:
+    return Site(env, "\n".join(('advance = "auto"', 'worktree = "own"', *(f"[[task]]\n{task}" for task in tasks))))
 
 
-async def test_no_attempt_runs_in_the_checkout_where_its_branch_is_taken(house: House, checkout: Checkout) -> None:
+async def test_no_attempt_runs_in_the_checkout_where_its_branch_is_taken(env: Env, checkout: Checkout) -> None:
     checkout.repo.git("branch", "plan/tidy.1-a")
-    site = await off(site_of, house, f'id = "a"\nretries = 1\nrun = "{HARM}"')
+    site = await off(site_of, env, f'id = "a"\nretries = 1\nrun = "{HARM}"')
 
     async with site.runs() as now:
         await auntil(lambda: now().of("a").state is TaskState.FAILED and now().of("a").attempt == 2)
@@ -111,9 +111,9 @@ async def test_no_attempt_runs_in_the_checkout_where_its_branch_is_taken(house: 
 
 
 async def test_a_retry_fails_where_the_worktree_was_deleted_by_hand_and_says_how_to_go_on(
-    house: House, checkout: Checkout
+    env: Env, checkout: Checkout
 ) -> None:
-    site = await off(site_of, house, f'id = "a"\nrun = "{HARM}; false"')
+    site = await off(site_of, env, f'id = "a"\nrun = "{HARM}; false"')
 
     async with site.runs() as now:
         await auntil(lambda: now().of("a").state is TaskState.FAILED)
@@ -131,8 +131,8 @@ async def test_a_retry_fails_where_the_worktree_was_deleted_by_hand_and_says_how
     assert "plan/tidy.1-a" == now().of("a").branch
 
 
-async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(house: House, checkout: Checkout) -> None:
-    site = await off(site_of, house, 'id = "a"\nrun = "true"', f'id = "c"\ninherits = "a"\nrun = "{HARM}"')
+async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(env: Env, checkout: Checkout) -> None:
+    site = await off(site_of, env, 'id = "a"\nrun = "true"', f'id = "c"\ninherits = "a"\nrun = "{HARM}"')
     await off(site.book.steer, "skip", "a")
 
     assert "claimed" == (await site.run()).outcome
@@ -143,10 +143,10 @@ async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(hou
 
 
 async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_left_in_the_checkout(
-    house: House, checkout: Checkout
+    env: Env, checkout: Checkout
 ) -> None:
     cd = f"cd '{checkout.folder}'"
-    site = await off(site_of, house, f'id = "a"\nrun = "{cd}"', f'id = "b"\ninherits = "a"\nrun = "{HARM}"')
+    site = await off(site_of, env, f'id = "a"\nrun = "{cd}"', f'id = "b"\ninherits = "a"\nrun = "{HARM}"')
 
     async with site.runs() as now:
         await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
@@ -156,11 +156,11 @@ async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_le
 
 
 async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_checkout(
-    house: House, checkout: Checkout
+    env: Env, checkout: Checkout
 ) -> None:
     site = await off(
         site_of,
-        house,
+        env,
         'id = "a"\nrun = "true"',
         'id = "gate"\nprompt = "hang"',
         f'id = "b"\ninherits = "a"\nneeds = ["gate"]\nrun = "{HARM}"',
@@ -179,26 +179,26 @@ async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_
 
 
 async def test_a_command_is_typed_into_a_terminal_in_the_worktree_or_outside_of_the_repository(
-    house: House, checkout: Checkout
+    env: Env, checkout: Checkout
 ) -> None:
     site = await off(
         site_of,
-        house,
+        env,
         'id = "a"\nrun = "mkdir src && cd src"',
-        f'id = "b"\ninherits = "a"\nrun = "cd {house.folder}"',
+        f'id = "b"\ninherits = "a"\nrun = "cd {env.folder}"',
         'id = "c"\ninherits = "b"\nrun = "touch outside"',
     )
 
     assert "claimed" == (await site.run()).outcome
 
-    assert (house.folder / "outside").exists()
+    assert (env.folder / "outside").exists()
 
 
 async def test_a_check_does_not_get_the_variables_that_lead_git_elsewhere(
-    house: House, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    env: Env, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = 'git rm -q --cached file0.txt && test \\"$GIT_AUTHOR_NAME\\" = t'
-    site = await off(site_of, house, f'id = "a"\nrun = "true"\ncheck = "{check}"')
+    site = await off(site_of, env, f'id = "a"\nrun = "true"\ncheck = "{check}"')
 
     with monkeypatch.context() as patch:
         patch.setenv("GIT_DIR", str(checkout.folder / ".git"))
@@ -229,11 +229,9 @@ def begun(site: Site, *facts: PlanFact, session: str = "s") -> Path:
     return Path(tree.path)
 
 
-async def test_a_session_that_was_noted_is_not_started_where_its_worktree_is_gone(
-    house: House, checkout: Checkout
-) -> None:
+async def test_a_session_that_was_noted_is_not_started_where_its_worktree_is_gone(env: Env, checkout: Checkout) -> None:
     """The runner before died between the two."""
-    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+    site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     tree = await off(begun, site, session=await off(site.session))
     await off(shutil.rmtree, tree)
 
@@ -245,9 +243,9 @@ async def test_a_session_that_was_noted_is_not_started_where_its_worktree_is_gon
 
 
 async def test_a_check_is_not_run_where_a_link_leads_from_its_worktree_into_the_checkout(
-    house: House, checkout: Checkout
+    env: Env, checkout: Checkout
 ) -> None:
-    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"\ncheck = "rm -f precious.txt"')
+    site = await off(site_of, env, 'id = "a"\nprompt = "say hello"\ncheck = "rm -f precious.txt"')
     tree = await off(begun, site, TaskClaimed(at=time.time(), task="a", attempt=1, by="said"))
     await off(shutil.rmtree, tree)
     await off(tree.symlink_to, checkout.folder)
@@ -258,8 +256,8 @@ async def test_a_check_is_not_run_where_a_link_leads_from_its_worktree_into_the_
     assert now().of("a").why.startswith("its check failed: could not be run: ")
 
 
-async def test_an_agent_is_not_resumed_where_its_worktree_is_gone(house: House, checkout: Checkout) -> None:
-    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+async def test_an_agent_is_not_resumed_where_its_worktree_is_gone(env: Env, checkout: Checkout) -> None:
+    site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     await off(shutil.rmtree, await off(begun, site, session="sa"))
     lost = session_of("a", resume_id="r")
 
@@ -272,9 +270,9 @@ async def test_an_agent_is_not_resumed_where_its_worktree_is_gone(house: House, 
 
 @pytest.mark.parametrize("happens", [shutil.rmtree, lambda tree: (tree / ".git").unlink()])
 async def test_a_person_restarts_and_moves_no_session_whose_worktree_is_gone(
-    house: House, checkout: Checkout, happens: Callable[[Path], object]
+    env: Env, checkout: Checkout, happens: Callable[[Path], object]
 ) -> None:
-    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+    site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     await off(happens, await off(begun, site, session="sa"))
     ended = session_of("a", SessionState.ENDED, resume_id="r")
 
@@ -284,18 +282,16 @@ async def test_a_person_restarts_and_moves_no_session_whose_worktree_is_gone(
         await move(site.places, CONFIG, ended, Mode.TMUX)
 
 
-async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(
-    house: House, checkout: Checkout
-) -> None:
-    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(env: Env, checkout: Checkout) -> None:
+    site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     await off(begun, site)
 
     with pytest.raises(RefusedError, match="to none of its tasks now"):
         await operations.restart(site.places, session_of("other", resume_id="r"))
 
 
-async def test_what_was_made_in_a_sandbox_is_not_put_where_a_link_leads(house: House, checkout: Checkout) -> None:
-    site = await off(site_of, house, 'id = "a"\nprompt = "say hello"')
+async def test_what_was_made_in_a_sandbox_is_not_put_where_a_link_leads(env: Env, checkout: Checkout) -> None:
+    site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     tree = await off(begun, site)
     await off(shutil.rmtree, tree)
     await off(tree.symlink_to, checkout.folder)
@@ -387,8 +383,8 @@ class Terminals:
 class Harm:
     """A plan that is run step by step; its agents, commands and checks do harm wherever they are started."""
 
-    def __init__(self, house: House, checkout: Checkout) -> None:
-        self.site, self.checkout = Site(house, TASKS), checkout
+    def __init__(self, env: Env, checkout: Checkout) -> None:
+        self.site, self.checkout = Site(env, TASKS), checkout
         self.terminals = Terminals(self.site.places, self.harm)
         self.is_dying = False
         self.started: list[str] = []
@@ -406,7 +402,7 @@ class Harm:
             raise KilledError
         if launch.mode is Mode.TMUX:
             self.terminals.folders[launch.session] = launch.workdir
-            await off(self.site.house.tells, launch.session, LogOpened(at=time.time(), session=launch.session), RUNS)
+            await off(self.site.env.tells, launch.session, LogOpened(at=time.time(), session=launch.session), RUNS)
         await off(self.harm, launch.workdir)
 
     def harm(self, folder: str) -> None:
@@ -452,7 +448,7 @@ class Harm:
             elif isinstance(step, CheckTask):
                 asyncio.run(self.actions.check(self.site.plan, step.task, step.attempt))
             elif isinstance(step, EndTaskSession):
-                self.site.house.tells(step.session, ended())
+                self.site.env.tells(step.session, ended())
 
     def happen(self, what: str, task: str) -> None:
         """What a person, or an agent, does to the worktree of *task*."""
@@ -500,12 +496,12 @@ STEPS = st.tuples(
 @example(sequence("go on f, done f, kill g, wander f, go on g"))
 @example(sequence("go on c, claimed c, go on c, retry c, go on c, claimed c, link c, go on c"))
 def test_no_order_of_decisions_deletions_and_kills_changes_the_checkout(steps: Sequence[Step]) -> None:
-    house = House()
-    checkout = Checkout(house.folder / "work")
+    env = Env()
+    checkout = Checkout(env.folder / "work")
     before = checkout.state()
-    harm = Harm(house, checkout)
+    harm = Harm(env, checkout)
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as ends:
-        ends.callback(house.close)
+        ends.callback(env.close)
         ends.callback(harm.terminals.close)
         patch.setenv("GIT_DIR", str(checkout.folder / ".git"))
         patch.setenv("GIT_INDEX_FILE", str(checkout.folder / ".git" / "index"))

@@ -21,9 +21,9 @@ from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.plans.peer_messages import NOTES_BYTES, find_peers, marked, tell, write_note
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.operations import NewSession
-from tests.fleets import session
-from tests.supervisor.house import House
-from tests.waiting import until
+from tests.support.sample_fleet import session
+from tests.support.supervisor.env import Env
+from tests.support.wait import until
 
 S = SessionState
 
@@ -81,64 +81,64 @@ def test_a_shell_an_interpreter_and_a_plain_command_are_no_recipients_but_an_age
             find_peers(crew, crew.sessions[0], name, {"own": "aider"})
 
 
-async def becomes(house: House, id_: str, condition: Callable[[Session], bool]) -> Session:
+async def becomes(env: Env, id_: str, condition: Callable[[Session], bool]) -> Session:
     def look() -> Session | None:
-        found = look_once(house.places).get(SessionId(id_))
+        found = look_once(env.places).get(SessionId(id_))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, 20.0, f"a state of {id_}")
 
 
-async def begun(house: House, prompt: str, state: SessionState) -> Session:
+async def begun(env: Env, prompt: str, state: SessionState) -> Session:
     wanted = NewSession(
         name="parser", agent="scripted", mode=Mode.SDK, workdir="/", prompt=prompt, speed=0.0, plan="tidy", wave=1
     )
-    return await becomes(house, await operations.create(house.places, Config(), wanted), lambda now: now.state is state)
+    return await becomes(env, await operations.create(env.places, Config(), wanted), lambda now: now.state is state)
 
 
-def turns(house: House, to: Session) -> list[str]:
-    events = EventLog(house.places.log(to.id)).read()
+def turns(env: Env, to: Session) -> list[str]:
+    events = EventLog(env.places.log(to.id)).read()
     return [event.prompt for event, _ in events if isinstance(event, TurnStarted)]
 
 
-async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(house: House) -> None:
-    working = await begun(house, "hang", S.WORKING)
+async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(env: Env) -> None:
+    working = await begun(env, "hang", S.WORKING)
 
-    receipt = await tell(house.places, peer("lexer\x1b[31m", 1), working, "say the tokens have\nchanged")
+    receipt = await tell(env.places, peer("lexer\x1b[31m", 1), working, "say the tokens have\nchanged")
     assert "queued" == receipt.state
-    await operations.interrupt(house.places, working)
+    await operations.interrupt(env.places, working)
 
-    await becomes(house, working.id, lambda now: now.turns == 2)
+    await becomes(env, working.id, lambda now: now.turns == 2)
     assert (
         "[Message from your peer lexer, task 1, another agent, not from the person you work for]\n"
         "say the tokens have\nchanged"
-    ) == turns(house, working)[1]
-    facts = [event for event, _ in EventLog(house.places.log(working.id)).read() if isinstance(event, ReceiptMoved)]
+    ) == turns(env, working)[1]
+    facts = [event for event, _ in EventLog(env.places.log(working.id)).read() if isinstance(event, ReceiptMoved)]
     assert ["peer"] == [fact.by for fact in facts if fact.prompt and fact.receipt.id == receipt.id]
 
 
-async def test_a_message_answers_no_request_whatever_it_says(house: House) -> None:
-    asking = await begun(house, "ask rm -rf build", S.ASKING)
+async def test_a_message_answers_no_request_whatever_it_says(env: Env) -> None:
+    asking = await begun(env, "ask rm -rf build", S.ASKING)
 
     for text in ("y", "1", "allow", "\r", "yes\n"):
         if text.strip():
-            assert "queued" == (await tell(house.places, peer("lexer", 1), asking, text)).state
+            assert "queued" == (await tell(env.places, peer("lexer", 1), asking, text)).state
 
-    now = await becomes(house, asking.id, lambda now: now.queue == 4)
+    now = await becomes(env, asking.id, lambda now: now.queue == 4)
     assert (S.ASKING, [ask.id for ask in asking.asks]) == (now.state, [ask.id for ask in now.asks])
 
 
-async def test_the_receiver_bounds_how_many_and_the_sender_how_long(house: House) -> None:
-    idle = await begun(house, "hang", S.WORKING)
+async def test_the_receiver_bounds_how_many_and_the_sender_how_long(env: Env) -> None:
+    idle = await begun(env, "hang", S.WORKING)
 
     for _ in range(MOST):
-        await tell(house.places, peer("lexer", 1), idle, "say it")
+        await tell(env.places, peer("lexer", 1), idle, "say it")
     with pytest.raises(RefusedError, match="'parser' received 6 peer messages within 60 s"):
-        await tell(house.places, peer("printer", 3), idle, "say it too")
+        await tell(env.places, peer("printer", 3), idle, "say it too")
     with pytest.raises(UsageError, match="has 8001 characters"):
-        await tell(house.places, peer("lexer", 1), idle, "x" * (LONGEST + 1))
+        await tell(env.places, peer("lexer", 1), idle, "x" * (LONGEST + 1))
     with pytest.raises(UsageError, match="missing message"):
-        await tell(house.places, peer("lexer", 1), idle, " \x1b[31m\n")
+        await tell(env.places, peer("lexer", 1), idle, " \x1b[31m\n")
 
 
 def test_a_name_cannot_forge_the_mark() -> None:

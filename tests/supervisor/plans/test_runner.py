@@ -38,20 +38,20 @@ from kasmon.supervisor.plans.runner import PlanRunner
 from kasmon.supervisor.plans.task_actions import TaskActions
 from kasmon.supervisor.plans.task_session import TaskStarter
 from kasmon.supervisor.sessions.create import NewSession, prepare
-from tests.supervisor.house import House
-from tests.supervisor.repo import Repo
-from tests.waiting import auntil, until
+from tests.support.supervisor.env import Env
+from tests.support.supervisor.git_repo import Repo
+from tests.support.wait import auntil, until
 
 TEXT = 'advance = "auto"\nworktree = "folder"\n[[task]]\nid = "a"\nprompt = "say hello"\n'
 CONFIG = Config(default_agent="scripted", plans=Plans(max_load=0, believe=True))
 
 
 class Site:
-    """A plan that somebody agreed to in a house of its own."""
+    """A plan that somebody agreed to in a kasmon of its own."""
 
-    def __init__(self, house: House, text: str = TEXT, *, headless: bool = False) -> None:
-        self.house, self.places = house, house.places
-        self.folder = house.folder / "work"
+    def __init__(self, env: Env, text: str = TEXT, *, headless: bool = False) -> None:
+        self.env, self.places = env, env.places
+        self.folder = env.folder / "work"
         self.folder.mkdir(exist_ok=True)
         self.plan: Plan = read(text, "tidy.toml")
         file = self.folder / "tidy.toml"
@@ -98,19 +98,19 @@ class Site:
 
 
 @pytest.fixture
-def site(house: House) -> Site:
-    return Site(house)
+def site(env: Env) -> Site:
+    return Site(env)
 
 
 @pytest.fixture
-def hanging(house: House) -> Site:
-    return Site(house, TEXT.replace("say hello", "hang"))
+def hanging(env: Env) -> Site:
+    return Site(env, TEXT.replace("say hello", "hang"))
 
 
 @pytest.fixture
-def homeless(house: House) -> Site:
+def homeless(env: Env) -> Site:
     """It wants a worktree, and is in no repository."""
-    return Site(house, TEXT.replace('"folder"', '"own"'))
+    return Site(env, TEXT.replace('"folder"', '"own"'))
 
 
 off = asyncio.to_thread
@@ -214,9 +214,9 @@ CHECKED = 'agent = "scripted"\n' + TEXT + 'check = "touch began; sleep 600"\n'
 
 
 @pytest.fixture
-def checked(house: House) -> Site:
+def checked(env: Env) -> Site:
     """Its check does not end by itself."""
-    return Site(house, CHECKED)
+    return Site(env, CHECKED)
 
 
 def checks(site: Site) -> list[psutil.Process]:
@@ -281,9 +281,9 @@ prompt = "hang"
 
 
 async def test_while_the_machine_is_busy_one_task_runs_and_no_further_one_begins(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = await off(Site, house, TWO.replace('"own"', '"folder"'))
+    site = await off(Site, env, TWO.replace('"own"', '"folder"'))
     busy = msgspec.structs.replace(CONFIG, plans=Plans(max_load=1.0))
     monkeypatch.setattr(os, "getloadavg", lambda: (1e6, 0.0, 0.0))
 
@@ -300,9 +300,9 @@ async def test_while_the_machine_is_busy_one_task_runs_and_no_further_one_begins
         await auntil(lambda: now().of("b").state is TaskState.RUNNING)
 
 
-async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files_that_they_change(house: House) -> None:
-    repo = await off(Repo, house.folder / "work")
-    site = await off(Site, house, TWO)
+async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files_that_they_change(env: Env) -> None:
+    repo = await off(Repo, env.folder / "work")
+    site = await off(Site, env, TWO)
     async with site.runs() as now:
         await auntil(lambda: all(now().of(id_).state is TaskState.RUNNING for id_ in "ab"))
         own = now().of("a")
@@ -321,9 +321,9 @@ async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files
 CLAIMS = TWO.replace("hang", "say done").replace('"own"', '"shared"').replace('"auto"', '"auto"\nlimit = 1')
 
 
-async def test_a_claim_with_nothing_changed_says_so_in_a_shared_worktree_too(house: House) -> None:
-    repo = await off(Repo, house.folder / "work")
-    site = await off(Site, house, CLAIMS)
+async def test_a_claim_with_nothing_changed_says_so_in_a_shared_worktree_too(env: Env) -> None:
+    repo = await off(Repo, env.folder / "work")
+    site = await off(Site, env, CLAIMS)
     asking = msgspec.structs.replace(CONFIG, plans=Plans(max_load=0, believe=False))
     async with site.runs(asking) as now:
         await auntil(lambda: all(now().of(id_).state is TaskState.CLAIMED for id_ in "ab"))
@@ -361,9 +361,9 @@ def kill_tmux_host(site: Site) -> int:
 
 
 @pytest.mark.parametrize("headless", [False, True])
-async def test_a_tmux_host_that_was_killed_is_brought_back_by_the_runner_alone(house: House, headless: bool) -> None:
+async def test_a_tmux_host_that_was_killed_is_brought_back_by_the_runner_alone(env: Env, headless: bool) -> None:
     """No dashboard is open, nor does anybody send a command."""
-    site = await off(partial(Site, house, IN_TERMINAL, headless=headless))
+    site = await off(partial(Site, env, IN_TERMINAL, headless=headless))
     async with site.runs() as now:
         await auntil((site.folder / "began").exists)
         await off(until, lambda: was_submitted(site))

@@ -15,10 +15,10 @@ from kasmon.paths import private_folder
 from kasmon.supervisor.plans.task_folder import lay_out
 from kasmon.supervisor.plans.worktree_removal import CleanResult, clean, find_ignored
 from kasmon.supervisor.worktrees.worktree import make
-from tests.model.plan.plans import session, task
-from tests.supervisor.house import House
 from tests.supervisor.plans.test_runner import Site
-from tests.supervisor.repo import Repo
+from tests.support.sample_plans import session, task
+from tests.support.supervisor.env import Env
+from tests.support.supervisor.git_repo import Repo
 
 FILES = (".env", "notes.local", "build/a.o", "build/deep/b.o")
 
@@ -26,10 +26,10 @@ FILES = (".env", "notes.local", "build/a.o", "build/deep/b.o")
 class Over:
     """A plan that is over, and one worktree of it, in which nothing could be lost."""
 
-    def __init__(self, house: House) -> None:
-        self.repo = Repo(house.folder / "work")
+    def __init__(self, env: Env) -> None:
+        self.repo = Repo(env.folder / "work")
         self.repo.commit(".gitignore", ".env\n*.local\nbuild/\n")
-        self.book = Site(house).book
+        self.book = Site(env).book
         self.book.note(PlanEnded(at=9, outcome="done"))
         self.tree = Path(make(self.repo.folder, self.book.folder / "trees" / "shared", "plan/tidy").path)
 
@@ -50,8 +50,8 @@ class Over:
 
 
 @pytest.fixture
-def over(house: House) -> Over:
-    return Over(house)
+def over(env: Env) -> Over:
+    return Over(env)
 
 
 @contextmanager

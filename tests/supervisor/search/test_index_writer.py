@@ -14,7 +14,7 @@ from kasmon.supervisor.search import index_writer
 from kasmon.supervisor.search.index_writer import SearchIndexWriter
 from kasmon.supervisor.search.search import known
 from tests.supervisor.search.test_search import begun, here, said, settle
-from tests.waiting import until
+from tests.support.wait import until
 
 __all__ = ["here"]
 

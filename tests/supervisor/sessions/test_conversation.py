@@ -36,7 +36,7 @@ from kasmon.model.transcript.layout import Transcript
 from kasmon.paths import write_private
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of, import_turns
-from tests.safety.dash import Home
+from tests.support.tui.dashboard import Home
 
 ID = "01a208b2-ad32-7012-98b0-56a79064848a"
 ME = SessionId("aaaaaaaa")

@@ -33,7 +33,7 @@ from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sandboxes import availability
 from kasmon.supervisor.sessions.claim import claim
 from kasmon.supervisor.sessions.create import NewSession, own_variables, prepare
-from tests.supervisor.house import NOW, House, ended, launch, started
+from tests.support.supervisor.env import NOW, Env, ended, launch, started
 
 PLACED: Any = {"task": 3, "wave": 2, "peers": 4, "plan": "auth"}
 
@@ -83,30 +83,30 @@ def wants(name: str = "docs", **more: object) -> NewSession:
     return msgspec.structs.replace(base, **more)
 
 
-def prepared(house: House, wanted: NewSession, config: Config | None = None) -> Launch:
-    return prepare(house.places, config or Config(), wanted, NOW, CALLER)
+def prepared(env: Env, wanted: NewSession, config: Config | None = None) -> Launch:
+    return prepare(env.places, config or Config(), wanted, NOW, CALLER)
 
 
-def test_a_session_is_in_the_fleet_before_its_agent_runs(house: House) -> None:
-    launch = prepared(house, wants(prompt="say hello", task=1, wave=2, peers=3, plan="auth", seed=7))
+def test_a_session_is_in_the_fleet_before_its_agent_runs(env: Env) -> None:
+    launch = prepared(env, wants(prompt="say hello", task=1, wave=2, peers=3, plan="auth", seed=7))
 
-    [session] = look_once(house.places, lambda: NOW).sessions
+    [session] = look_once(env.places, lambda: NOW).sessions
     assert (launch.session, "docs", SessionState.STARTING) == (session.id, session.name, session.state)
     assert (1, 2, 3, "auth", "/") == (session.task, session.wave, session.peers, session.plan, session.workdir)
-    assert launch == msgspec.json.decode(house.places.launch(launch.session).read_bytes(), type=Launch)
+    assert launch == msgspec.json.decode(env.places.launch(launch.session).read_bytes(), type=Launch)
 
 
-def test_an_id_is_eight_characters_a_letter_first_and_its_folder_ours_alone(house: House) -> None:
-    claimed = [claim(house.places) for _ in range(50)]
+def test_an_id_is_eight_characters_a_letter_first_and_its_folder_ours_alone(env: Env) -> None:
+    claimed = [claim(env.places) for _ in range(50)]
 
     assert 50 == len(set(claimed))
     for session in claimed:
         assert re.fullmatch("[a-z][a-z2-7]{7}", session)
-        assert 0o700 == house.places.folder(session).stat().st_mode & 0o777
+        assert 0o700 == env.places.folder(session).stat().st_mode & 0o777
 
 
 def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_was_given_as_public(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         availability, "must_carry", lambda *_: None
@@ -115,16 +115,16 @@ def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_wa
 
     policies = []
     for each in (wanted, msgspec.structs.replace(wanted, name="open", environment=())):
-        launch = prepared(house, each)
+        launch = prepared(env, each)
         assert ("PORT",) == launch.public_variables
-        policies.append(msgspec.json.decode(house.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy))
+        policies.append(msgspec.json.decode(env.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy))
 
     assert [("TOKEN",), ()] == [policy.secret_variables for policy in policies]
     assert [False, True] == [keeps_memory(policy) for policy in policies]
 
 
 @pytest.mark.parametrize(
-    ("env", "public", "secret"),
+    ("variables", "public", "secret"),
     [
         ({"MY_API_KEY": "s3cret-value", "MODE": "fast"}, (), ("MY_API_KEY",)),
         ({"MY_API_KEY": "s3cret-value"}, ("MY_API_KEY=s3cret-value",), ()),
@@ -133,17 +133,17 @@ def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_wa
     ids=["secret by its name", "said to be public", "no secret"],
 )
 def test_a_profiles_variable_that_is_secret_by_its_name_counts_as_a_credential_too(
-    house: House,
+    env: Env,
     monkeypatch: pytest.MonkeyPatch,
-    env: dict[str, str],
+    variables: dict[str, str],
     public: tuple[str, ...],
     secret: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr(availability, "must_carry", lambda *_: None)
-    config = Config(agents={"scripted": Profile(program="scripted", env=env)})
+    config = Config(agents={"scripted": Profile(program="scripted", env=variables)})
 
-    launch = prepared(house, wants(public_environment=public, sandbox="microvm", mode=None), config)
-    policy = msgspec.json.decode(house.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
+    launch = prepared(env, wants(public_environment=public, sandbox="microvm", mode=None), config)
+    policy = msgspec.json.decode(env.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
 
     assert secret == policy.secret_variables
     assert (not secret) is keeps_memory(policy)
@@ -151,7 +151,7 @@ def test_a_profiles_variable_that_is_secret_by_its_name_counts_as_a_credential_t
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
 def test_a_key_that_a_confined_agent_inherits_counts_as_a_credential_in_either_mode(
-    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: Mode
+    env: Env, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: Mode
 ) -> None:
     monkeypatch.setattr(availability, "must_carry", lambda *_: None)
     monkeypatch.setattr(project_trust, "check", lambda *_: None)
@@ -162,49 +162,49 @@ def test_a_key_that_a_confined_agent_inherits_counts_as_a_credential_in_either_m
     new = wants(agent="claude", sandbox="microvm", mode=mode)
     caller = {"PATH": "/usr/bin:/bin", "ANTHROPIC_API_KEY": "sk-ant-s3cret-value"}
 
-    launch = prepare(house.places, config, new, NOW, caller)
-    policy = msgspec.json.decode(house.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
+    launch = prepare(env.places, config, new, NOW, caller)
+    policy = msgspec.json.decode(env.places.sandbox(launch.session).read_bytes(), type=SandboxPolicy)
 
     assert ("ANTHROPIC_API_KEY",) == policy.secret_variables
     assert not keeps_memory(policy)
 
 
-def test_a_public_variable_is_no_secret_of_its_session(house: House) -> None:
-    launch = prepared(house, wants(environment=("TOKEN",), public_environment=("MODE=developing",)))
+def test_a_public_variable_is_no_secret_of_its_session(env: Env) -> None:
+    launch = prepared(env, wants(environment=("TOKEN",), public_environment=("MODE=developing",)))
 
-    assert {"TOKEN": "s3cret-value", "MODE": "developing"} == given(house.places, launch.session)
-    assert ("s3cret-value",) == secrets_of(house.places, launch.session, variables={})
+    assert {"TOKEN": "s3cret-value", "MODE": "developing"} == given(env.places, launch.session)
+    assert ("s3cret-value",) == secrets_of(env.places, launch.session, variables={})
 
 
-def test_a_variable_is_not_both_secret_and_public(house: House) -> None:
+def test_a_variable_is_not_both_secret_and_public(env: Env) -> None:
     with pytest.raises(UsageError, match="'TOKEN' is given by both --env and --env-public"):
-        prepared(house, wants(environment=("TOKEN",), public_environment=("TOKEN=x",)))
+        prepared(env, wants(environment=("TOKEN",), public_environment=("TOKEN=x",)))
 
 
-def test_the_values_of_variables_stand_in_one_private_file_only(house: House) -> None:
+def test_the_values_of_variables_stand_in_one_private_file_only(env: Env) -> None:
     config = Config(agents={"scripted": Profile(program="scripted", env={"MODE": "profile"})})
 
-    launch = prepared(house, wants(environment=("TOKEN", "PORT=80")), config)
+    launch = prepared(env, wants(environment=("TOKEN", "PORT=80")), config)
 
-    folder = house.places.folder(launch.session)
-    assert b"MODE=profile\0TOKEN=s3cret-value\0PORT=80\0" == house.places.environment(launch.session).read_bytes()
+    folder = env.places.folder(launch.session)
+    assert b"MODE=profile\0TOKEN=s3cret-value\0PORT=80\0" == env.places.environment(launch.session).read_bytes()
     assert {"env", "launch.json"} == {path.name for path in folder.iterdir()}
     assert {0o600} == {path.stat().st_mode & 0o777 for path in folder.iterdir()}
-    assert b"s3cret" not in house.places.launch(launch.session).read_bytes() + house.places.fleet_log.read_bytes()
+    assert b"s3cret" not in env.places.launch(launch.session).read_bytes() + env.places.fleet_log.read_bytes()
 
 
-def test_a_name_is_cleaned_on_the_way_in(house: House) -> None:
-    assert "red docs" == prepared(house, wants("\x1b[31mred\ndocs ")).name
+def test_a_name_is_cleaned_on_the_way_in(env: Env) -> None:
+    assert "red docs" == prepared(env, wants("\x1b[31mred\ndocs ")).name
 
 
 @pytest.mark.parametrize("name", ["docs", " docs", "\x1b[31mdocs"])
-def test_a_taken_name_leaves_nothing_behind(house: House, name: str) -> None:
-    first = prepared(house, wants())
+def test_a_taken_name_leaves_nothing_behind(env: Env, name: str) -> None:
+    first = prepared(env, wants())
 
     with pytest.raises(NameTakenError):
-        prepared(house, wants(name))
+        prepared(env, wants(name))
 
-    assert [first.session] == [path.name for path in house.places.sessions.iterdir()]
+    assert [first.session] == [path.name for path in env.places.sessions.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -225,25 +225,25 @@ def test_a_taken_name_leaves_nothing_behind(house: House, name: str) -> None:
     ids=lambda value: "" if isinstance(value, NewSession) else getattr(value, "__name__", value),
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_left(
-    house: House, wanted: NewSession, error: type[KasmonError], named: str
+    env: Env, wanted: NewSession, error: type[KasmonError], named: str
 ) -> None:
     with pytest.raises(error, match=re.escape(named)):
-        prepared(house, wanted)
+        prepared(env, wanted)
 
-    assert [] == list(house.places.sessions.iterdir())
-    assert () == look_once(house.places).sessions
-
-
-def test_a_folder_is_the_callers_own_if_none_is_given(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(house.folder)
-    (house.folder / "work").mkdir()
-
-    assert str(house.folder) == prepared(house, wants("one", workdir="")).workdir
-    assert str(house.folder / "work") == prepared(house, wants("two", workdir="work")).workdir
+    assert [] == list(env.places.sessions.iterdir())
+    assert () == look_once(env.places).sessions
 
 
-def test_any_program_runs_in_tmux_by_its_path(house: House) -> None:
-    launch = prepared(house, wants(agent="", mode=None, argv=("sh", "-c", "exit 3")))
+def test_a_folder_is_the_callers_own_if_none_is_given(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(env.folder)
+    (env.folder / "work").mkdir()
+
+    assert str(env.folder) == prepared(env, wants("one", workdir="")).workdir
+    assert str(env.folder / "work") == prepared(env, wants("two", workdir="work")).workdir
+
+
+def test_any_program_runs_in_tmux_by_its_path(env: Env) -> None:
+    launch = prepared(env, wants(agent="", mode=None, argv=("sh", "-c", "exit 3")))
 
     assert (Mode.TMUX, "tmux", "sh") == (launch.mode, launch.backend, launch.agent)
     assert ("-c", "exit 3") == launch.argv[1:]
@@ -253,34 +253,34 @@ def test_any_program_runs_in_tmux_by_its_path(house: House) -> None:
 TERMINAL: Any = {"agent": "", "mode": None, "argv": ("sh",)}
 
 
-def test_a_window_is_opened_beside_a_terminal_that_runs_and_nowhere_else(house: House) -> None:
+def test_a_window_is_opened_beside_a_terminal_that_runs_and_nowhere_else(env: Env) -> None:
     beside = {
-        "runs": house.has("aaaaaaaa", started(mode=Mode.TMUX), mode=Mode.TMUX),
-        "ended": house.has("bbbbbbbb", started(mode=Mode.TMUX), ended(), mode=Mode.TMUX),
-        "structured": house.has("cccccccc", started()),
+        "runs": env.has("aaaaaaaa", started(mode=Mode.TMUX), mode=Mode.TMUX),
+        "ended": env.has("bbbbbbbb", started(mode=Mode.TMUX), ended(), mode=Mode.TMUX),
+        "structured": env.has("cccccccc", started()),
     }
-    house.hosts("cccccccc")
+    env.hosts("cccccccc")
 
-    assert "aaaaaaaa" == prepared(house, wants(parent=beside["runs"], **TERMINAL)).parent
+    assert "aaaaaaaa" == prepared(env, wants(parent=beside["runs"], **TERMINAL)).parent
     with pytest.raises(SessionEndedError):
-        prepared(house, wants("two", parent=beside["ended"], **TERMINAL))
+        prepared(env, wants("two", parent=beside["ended"], **TERMINAL))
     with pytest.raises(UnableError):
-        prepared(house, wants("two", parent=beside["structured"], **TERMINAL))
+        prepared(env, wants("two", parent=beside["structured"], **TERMINAL))
     with pytest.raises(UsageError):
-        prepared(house, wants("two", parent=beside["runs"]))
+        prepared(env, wants("two", parent=beside["runs"]))
 
 
-def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(house: House) -> None:
-    house.places.sessions.rmdir()
-    house.places.sessions.write_text("no folder")
+def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(env: Env) -> None:
+    env.places.sessions.rmdir()
+    env.places.sessions.write_text("no folder")
 
     with pytest.raises(KasmonError) as refused:
-        prepared(house, wants())
+        prepared(env, wants())
 
     assert isinstance(refused.value, UnavailableError)
 
 
-def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(house: House, tmp_path: Path) -> None:
+def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.touch(0o700)
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"own": {"command": "touch"}}}')
@@ -288,7 +288,7 @@ def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(house: Hous
     wanted = wants(agent="mine", workdir=str(tmp_path))
 
     with pytest.raises(UntrustedFolderError, match=r"mcpServers \(own\) in \.mcp\.json"):
-        prepared(house, wanted, config)
+        prepared(env, wanted, config)
 
-    assert () == look_once(house.places, lambda: NOW).sessions
-    assert Mode.TMUX is prepared(house, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode
+    assert () == look_once(env.places, lambda: NOW).sessions
+    assert Mode.TMUX is prepared(env, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode

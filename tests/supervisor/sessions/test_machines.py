@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.supervisor.sessions.machines import MOST, config_of, known, used
-from tests.fleets import fleet, session
+from tests.support.sample_fleet import fleet, session
 
 CONFIG = """
 # Host commented

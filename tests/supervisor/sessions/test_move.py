@@ -23,8 +23,8 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
 from kasmon.supervisor.sessions.move import move
 from kasmon.supervisor.sessions.operations import NewSession, create, restart, stop
-from tests.safety.dash import Home
-from tests.waiting import until
+from tests.support.tui.dashboard import Home
+from tests.support.wait import until
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed
 from kasmon.model.permission import SessionId
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sessions.names import WIDTH_CELLS, announce, proper, width_cells
-from tests.supervisor.house import NOW, House, launch
+from tests.support.supervisor.env import NOW, Env, launch
 
 
 @pytest.mark.parametrize(
@@ -49,57 +49,57 @@ def renamed(session: str, name: str) -> SessionRenamed:
     return SessionRenamed(at=NOW, session=SessionId(session), name=name)
 
 
-def names(house: House) -> list[tuple[str, str]]:
+def names(env: Env) -> list[tuple[str, str]]:
     """Each session that was made, and the name that it was made with."""
-    facts = [fact for fact, _ in EventLog(house.places.fleet_log).read()]
+    facts = [fact for fact, _ in EventLog(env.places.fleet_log).read()]
     return [(fact.launch.session, fact.launch.name) for fact in facts if isinstance(fact, SessionCreated)]
 
 
-def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(house: House) -> None:
-    announce(house.places, created("abcdefgh", "docs"))
-    announce(house.places, created("qrstuvwx", "tests"))
-    before = house.places.fleet_log.read_bytes()
+def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(env: Env) -> None:
+    announce(env.places, created("abcdefgh", "docs"))
+    announce(env.places, created("qrstuvwx", "tests"))
+    before = env.places.fleet_log.read_bytes()
 
     for fact in (created("zzzzzzzz", "docs"), renamed("qrstuvwx", "docs"), created("zzzzzzzz", "abcdefgh")):
         with pytest.raises(NameTakenError, match="already exists: abcdefgh"):
-            announce(house.places, fact)
+            announce(env.places, fact)
 
-    assert before == house.places.fleet_log.read_bytes()
-
-
-def test_a_name_is_free_when_its_session_is_renamed_or_forgotten(house: House) -> None:
-    announce(house.places, created("abcdefgh", "docs"))
-    announce(house.places, renamed("abcdefgh", "docs"))
-    announce(house.places, renamed("abcdefgh", "papers"))
-    announce(house.places, created("qrstuvwx", "docs"))
-    house.says(SessionForgotten(at=NOW, session=SessionId("abcdefgh")))
-    announce(house.places, created("zzzzzzzz", "papers"))
-
-    assert [("qrstuvwx", "docs"), ("zzzzzzzz", "papers")] == names(house)[1:]
+    assert before == env.places.fleet_log.read_bytes()
 
 
-def test_names_that_differ_in_case_are_two(house: House) -> None:
-    announce(house.places, created("abcdefgh", "docs"))
-    announce(house.places, created("qrstuvwx", "Docs"))
+def test_a_name_is_free_when_its_session_is_renamed_or_forgotten(env: Env) -> None:
+    announce(env.places, created("abcdefgh", "docs"))
+    announce(env.places, renamed("abcdefgh", "docs"))
+    announce(env.places, renamed("abcdefgh", "papers"))
+    announce(env.places, created("qrstuvwx", "docs"))
+    env.says(SessionForgotten(at=NOW, session=SessionId("abcdefgh")))
+    announce(env.places, created("zzzzzzzz", "papers"))
 
-    assert [("abcdefgh", "docs"), ("qrstuvwx", "Docs")] == names(house)
+    assert [("qrstuvwx", "docs"), ("zzzzzzzz", "papers")] == names(env)[1:]
 
 
-def test_of_many_that_want_one_name_at_once_one_gets_it(house: House) -> None:
+def test_names_that_differ_in_case_are_two(env: Env) -> None:
+    announce(env.places, created("abcdefgh", "docs"))
+    announce(env.places, created("qrstuvwx", "Docs"))
+
+    assert [("abcdefgh", "docs"), ("qrstuvwx", "Docs")] == names(env)
+
+
+def test_of_many_that_want_one_name_at_once_one_gets_it(env: Env) -> None:
     def wants(number: int) -> bool:
         try:
-            announce(house.places, created(f"abcdefg{chr(97 + number)}", "docs"))
+            announce(env.places, created(f"abcdefg{chr(97 + number)}", "docs"))
         except NameTakenError:
             return False
         return True
 
     with ThreadPoolExecutor(16) as crowd:
         assert 1 == sum(crowd.map(wants, range(16)))
-    assert 1 == len(list(EventLog(house.places.fleet_log).read()))
+    assert 1 == len(list(EventLog(env.places.fleet_log).read()))
 
 
-def test_a_fleet_log_that_takes_no_line_is_an_error_that_says_so(house: House) -> None:
-    house.places.fleet_log.mkdir()
+def test_a_fleet_log_that_takes_no_line_is_an_error_that_says_so(env: Env) -> None:
+    env.places.fleet_log.mkdir()
 
     with pytest.raises(UnavailableError, match=r"fleet\.jsonl"):
-        announce(house.places, created("abcdefgh", "docs"))
+        announce(env.places, created("abcdefgh", "docs"))

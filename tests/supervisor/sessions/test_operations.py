@@ -45,8 +45,8 @@ from kasmon.supervisor.sessions.handover import end_orphan
 from kasmon.supervisor.sessions.operations import NewSession
 from kasmon.supervisor.sessions.read import within
 from kasmon.supervisor.sessions.start import begin
-from tests.supervisor.house import NOW, House, ended, launch, started
-from tests.waiting import until
+from tests.support.supervisor.env import NOW, Env, ended, launch, started
+from tests.support.wait import until
 
 
 def wanted(name: str = "docs", prompt: str = "", **more: object) -> NewSession:
@@ -54,194 +54,192 @@ def wanted(name: str = "docs", prompt: str = "", **more: object) -> NewSession:
     return msgspec.structs.replace(base, **more)
 
 
-async def seen(house: House, session: str) -> Session:
+async def seen(env: Env, session: str) -> Session:
     """The session as a look shows it."""
-    found = (await asyncio.to_thread(look_once, house.places)).get(SessionId(session))
+    found = (await asyncio.to_thread(look_once, env.places)).get(SessionId(session))
     assert found is not None
     return found
 
 
-async def becomes(house: House, session: str, condition: Callable[[Session], bool]) -> Session:
+async def becomes(env: Env, session: str, condition: Callable[[Session], bool]) -> Session:
     """The session once *condition* is true of it."""
 
     def look() -> Session | None:
-        found = look_once(house.places).get(SessionId(session))
+        found = look_once(env.places).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
 
 
-async def runs(house: House, name: str = "docs", prompt: str = "", state: SessionState = SessionState.IDLE) -> Session:
-    session = await operations.create(house.places, Config(), wanted(name, prompt))
-    return await becomes(house, session, lambda now: now.state is state)
+async def runs(env: Env, name: str = "docs", prompt: str = "", state: SessionState = SessionState.IDLE) -> Session:
+    session = await operations.create(env.places, Config(), wanted(name, prompt))
+    return await becomes(env, session, lambda now: now.state is state)
 
 
-def facts(house: House, session: str) -> list[object]:
-    return [event for event, _ in EventLog(house.places.log(session)).read()]
+def facts(env: Env, session: str) -> list[object]:
+    return [event for event, _ in EventLog(env.places.log(session)).read()]
 
 
 # Create.
 
 
-async def test_a_created_session_runs_and_takes_its_first_prompt(house: House) -> None:
-    session = await runs(house, prompt="say hello there")
+async def test_a_created_session_runs_and_takes_its_first_prompt(env: Env) -> None:
+    session = await runs(env, prompt="say hello there")
 
     assert ("docs", 1) == (session.name, session.generation)
     assert session.host
-    assert (house.host_of(session.id), True) == (session.host.pid, session.host.alive)
-    said = await becomes(house, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
+    assert (env.host_of(session.id), True) == (session.host.pid, session.host.alive)
+    said = await becomes(env, session.id, lambda now: now.turns == 1 and now.state is SessionState.IDLE)
     assert "hello there" == said.last_line
-    assert "" == (await asyncio.to_thread(launch_of, house.places, session.id)).prompt
+    assert "" == (await asyncio.to_thread(launch_of, env.places, session.id)).prompt
 
 
-async def test_a_session_that_is_over_at_once_was_started_all_the_same(house: House) -> None:
-    session = await operations.create(house.places, Config(), wanted(prompt="crash 7"))
+async def test_a_session_that_is_over_at_once_was_started_all_the_same(env: Env) -> None:
+    session = await operations.create(env.places, Config(), wanted(prompt="crash 7"))
 
-    assert 7 == (await becomes(house, session, lambda now: now.state is SessionState.ENDED)).exit_code
+    assert 7 == (await becomes(env, session, lambda now: now.state is SessionState.ENDED)).exit_code
 
 
-async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_why(house: House) -> None:
-    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(prompt="say hello"), NOW)
+async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_why(env: Env) -> None:
+    ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(prompt="say hello"), NOW)
     broken = msgspec.structs.replace(ready, backend="nobody")
-    await asyncio.to_thread(write_private, house.places.launch(ready.session), msgspec.json.encode(broken))
+    await asyncio.to_thread(write_private, env.places.launch(ready.session), msgspec.json.encode(broken))
 
     with pytest.raises(LaunchError, match="nobody"):
-        await begin(house.places, broken)
+        await begin(env.places, broken)
 
-    session = await seen(house, ready.session)
+    session = await seen(env, ready.session)
     assert SessionState.ENDED is session.state
     assert "nobody" in session.end_why
     with pytest.raises(SessionEndedError):
-        await operations.send(house.places, session, "say hello")
+        await operations.send(env.places, session, "say hello")
 
-    launch = await asyncio.to_thread(launch_of, house.places, session.id)
+    launch = await asyncio.to_thread(launch_of, env.places, session.id)
     assert "say hello" == launch.prompt  # another try needs it
-    await operations.forget(house.places, session)
-    kept = [
-        await asyncio.to_thread(path.read_text) for path in (house.places.launch(session.id), house.places.fleet_log)
-    ]
+    await operations.forget(env.places, session)
+    kept = [await asyncio.to_thread(path.read_text) for path in (env.places.launch(session.id), env.places.fleet_log)]
     assert not [text for text in kept if "hello" in text]
 
 
-async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(house: House) -> None:
-    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(), NOW)
-    await asyncio.to_thread(house.places.socket(ready.session).mkdir)
+async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(env: Env) -> None:
+    ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(), NOW)
+    await asyncio.to_thread(env.places.socket(ready.session).mkdir)
 
     with pytest.raises(LaunchError, match="cannot listen"):
-        await begin(house.places, ready)
+        await begin(env.places, ready)
 
-    assert "cannot listen" in (await seen(house, ready.session)).end_why
+    assert "cannot listen" in (await seen(env, ready.session)).end_why
 
 
 async def test_a_host_that_dies_without_a_word_leaves_an_ended_session_that_says_why(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "no number")
 
     with pytest.raises(HostUnreachableError, match="Python runtime state"):
-        await operations.create(house.places, Config(), wanted())
+        await operations.create(env.places, Config(), wanted())
 
-    [session] = (await asyncio.to_thread(look_once, house.places)).sessions
+    [session] = (await asyncio.to_thread(look_once, env.places)).sessions
     assert SessionState.ENDED is session.state
     assert "Python runtime state" in session.end_why
 
 
-async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(house: House) -> None:
-    ready = await asyncio.to_thread(prepare, house.places, Config(), wanted(), NOW)
-    await asyncio.to_thread(house.places.log(ready.session).mkdir)
+async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(env: Env) -> None:
+    ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(), NOW)
+    await asyncio.to_thread(env.places.log(ready.session).mkdir)
 
     with pytest.raises(UnavailableError):
-        await begin(house.places, ready)
+        await begin(env.places, ready)
 
 
-async def test_two_that_create_one_name_at_once_make_one_session(house: House) -> None:
+async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> None:
     made = await asyncio.gather(
-        *(operations.create(house.places, Config(), wanted()) for _ in range(3)), return_exceptions=True
+        *(operations.create(env.places, Config(), wanted()) for _ in range(3)), return_exceptions=True
     )
 
     assert 2 == sum(isinstance(outcome, NameTakenError) for outcome in made)
-    assert 1 == len((await asyncio.to_thread(look_once, house.places)).sessions)
+    assert 1 == len((await asyncio.to_thread(look_once, env.places)).sessions)
 
 
 # Prompts, answers, interrupts.
 
 
-async def test_a_prompt_is_taken_and_its_receipt_comes_back(house: House) -> None:
-    session = await runs(house)
+async def test_a_prompt_is_taken_and_its_receipt_comes_back(env: Env) -> None:
+    session = await runs(env)
 
-    receipt = await operations.send(house.places, session, "say one more thing")
+    receipt = await operations.send(env.places, session, "say one more thing")
 
     assert (f"{session.id}-r1", session.id) == (receipt.id, receipt.session)
-    await becomes(house, session.id, lambda now: now.last_line == "one more thing")
+    await becomes(env, session.id, lambda now: now.last_line == "one more thing")
 
 
-async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(house: House) -> None:
-    session = await runs(house, prompt="hang", state=SessionState.WORKING)
+async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(env: Env) -> None:
+    session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
     with pytest.raises(SessionBusyError):
-        await operations.send(house.places, session, "say hello", "refuse")
+        await operations.send(env.places, session, "say hello", "refuse")
     with pytest.raises(UsageError):
-        await operations.send(house.places, session, " \n")
+        await operations.send(env.places, session, " \n")
 
 
-async def test_an_answer_reaches_exactly_the_request_that_was_shown(house: House) -> None:
-    session = await runs(house, prompt="ask ls -l", state=SessionState.ASKING)
+async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) -> None:
+    session = await runs(env, prompt="ask ls -l", state=SessionState.ASKING)
     [request] = session.asks
     allow = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
 
     with pytest.raises(StaleRequestError):
-        await operations.answer(house.places, session, msgspec.structs.replace(allow, digest="0" * 64))
-    await operations.answer(house.places, session, allow)
+        await operations.answer(env.places, session, msgspec.structs.replace(allow, digest="0" * 64))
+    await operations.answer(env.places, session, allow)
 
-    now = await becomes(house, session.id, lambda now: not now.asks)
+    now = await becomes(env, session.id, lambda now: not now.asks)
     assert [Decision.ALLOW] == [closed.decision for closed in now.closed]
-    assert [Decision.ALLOW] == [fact.decision for fact in facts(house, session.id) if isinstance(fact, RequestAnswered)]
+    assert [Decision.ALLOW] == [fact.decision for fact in facts(env, session.id) if isinstance(fact, RequestAnswered)]
 
 
-async def test_an_interrupt_ends_the_turn_and_not_the_agent(house: House) -> None:
-    session = await runs(house, prompt="hang", state=SessionState.WORKING)
+async def test_an_interrupt_ends_the_turn_and_not_the_agent(env: Env) -> None:
+    session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
-    await operations.interrupt(house.places, session)
+    await operations.interrupt(env.places, session)
 
-    await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+    await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
 
 
 # Stop, restart, forget.
 
 
-async def test_a_stopped_session_has_ended_when_stop_returns_and_is_no_crash(house: House) -> None:
-    session = await runs(house)
+async def test_a_stopped_session_has_ended_when_stop_returns_and_is_no_crash(env: Env) -> None:
+    session = await runs(env)
 
-    await operations.stop(house.places, session)
+    await operations.stop(env.places, session)
 
-    now = await seen(house, session.id)
+    now = await seen(env, session.id)
     assert (SessionState.ENDED, True, False) == (now.state, now.stopped, now.crashed)
     for act in (operations.stop, operations.interrupt):
         with pytest.raises(SessionEndedError):
-            await act(house.places, now)
+            await act(env.places, now)
 
 
-async def test_a_restart_keeps_id_and_log_and_is_the_next_generation(house: House) -> None:
-    session = await runs(house, prompt="say hello")
-    await operations.stop(house.places, session)
+async def test_a_restart_keeps_id_and_log_and_is_the_next_generation(env: Env) -> None:
+    session = await runs(env, prompt="say hello")
+    await operations.stop(env.places, session)
 
-    await operations.restart(house.places, await seen(house, session.id))
+    await operations.restart(env.places, await seen(env, session.id))
 
-    now = await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+    now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert (session.id, 2, 1) == (now.id, now.generation, now.turns)
-    await operations.send(house.places, now, "say again")
-    await becomes(house, session.id, lambda now: now.last_line == "again")
+    await operations.send(env.places, now, "say again")
+    await becomes(env, session.id, lambda now: now.last_line == "again")
 
 
-async def test_a_running_agent_is_not_restarted_unless_forced(house: House) -> None:
-    session = await runs(house, prompt="hang", state=SessionState.WORKING)
+async def test_a_running_agent_is_not_restarted_unless_forced(env: Env) -> None:
+    session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
     with pytest.raises(RefusedError):
-        await operations.restart(house.places, session)
-    assert house.host_of(session.id) == (await seen(house, session.id)).pid
-    await operations.restart(house.places, session, force=True)
+        await operations.restart(env.places, session)
+    assert env.host_of(session.id) == (await seen(env, session.id)).pid
+    await operations.restart(env.places, session, force=True)
 
-    now = await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+    now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert 2 == now.generation
 
 
@@ -257,141 +255,141 @@ async def test_a_running_agent_is_not_restarted_unless_forced(house: House) -> N
     ],
 )
 async def test_a_restart_keeps_the_mode_that_the_agent_last_reported(
-    house: House, backend: str, argv: str, mode: str, after: str, by_protocol: str, notice: str
+    env: Env, backend: str, argv: str, mode: str, after: str, by_protocol: str, notice: str
 ) -> None:
     """Also one that a person chose since its start; where it cannot be kept, the log says so."""
     facts_before = (SessionStarted(at=NOW), SettingsChanged(at=NOW, permission_mode=mode), ended())
-    session = await asyncio.to_thread(house.has, "abcdefgh", *facts_before)
+    session = await asyncio.to_thread(env.has, "abcdefgh", *facts_before)
     wanted = launch(session, argv=tuple(argv.split()))
     wanted = msgspec.structs.replace(wanted, agent=backend, backend=backend)
-    await asyncio.to_thread(write_private, house.places.launch(session), msgspec.json.encode(wanted))
+    await asyncio.to_thread(write_private, env.places.launch(session), msgspec.json.encode(wanted))
 
     with pytest.raises(LaunchError):
-        await operations.restart(house.places, await seen(house, session))
+        await operations.restart(env.places, await seen(env, session))
 
-    again = await asyncio.to_thread(launch_of, house.places, session)
+    again = await asyncio.to_thread(launch_of, env.places, session)
     assert (after, by_protocol, 2) == (" ".join(again.argv), again.permission_mode, again.generation)
-    notices = [fact.text for fact in await asyncio.to_thread(facts, house, session) if isinstance(fact, NoticeRaised)]
+    notices = [fact.text for fact in await asyncio.to_thread(facts, env, session) if isinstance(fact, NoticeRaised)]
     assert [notice in text for text in notices] == [True] * bool(notice)
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
 async def test_a_key_that_a_confined_agent_inherits_at_a_restart_counts_as_a_credential(
-    house: House, monkeypatch: pytest.MonkeyPatch, mode: Mode
+    env: Env, monkeypatch: pytest.MonkeyPatch, mode: Mode
 ) -> None:
     """Its memory is then never kept; who restarts it may have other keys than who created it."""
-    session = await asyncio.to_thread(house.has, "abcdefgh", SessionStarted(at=NOW, mode=mode), ended(), mode=mode)
+    session = await asyncio.to_thread(env.has, "abcdefgh", SessionStarted(at=NOW, mode=mode), ended(), mode=mode)
     wanted = launch(session, argv=("/none/claude",), mode=mode, sandbox="microvm")
     backend = "claude" if mode is Mode.SDK else "tmux"
     wanted = msgspec.structs.replace(wanted, agent="claude", backend=backend)
     policy = SandboxPolicy(session=session, tier="microvm", secret_variables=("TOKEN",))
-    for path, value in ((house.places.launch(session), wanted), (house.places.sandbox(session), policy)):
+    for path, value in ((env.places.launch(session), wanted), (env.places.sandbox(session), policy)):
         await asyncio.to_thread(write_private, path, msgspec.json.encode(value))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-s3cret-value")
 
     with pytest.raises(LaunchError):
-        await operations.restart(house.places, await seen(house, session))
+        await operations.restart(env.places, await seen(env, session))
 
-    text = await asyncio.to_thread(house.places.sandbox(session).read_bytes)
+    text = await asyncio.to_thread(env.places.sandbox(session).read_bytes)
     assert ("ANTHROPIC_API_KEY", "TOKEN") == msgspec.json.decode(text, type=SandboxPolicy).secret_variables
 
 
-async def test_two_restarts_at_once_start_one_agent(house: House) -> None:
-    session = await runs(house)
-    await operations.stop(house.places, session)
-    gone = await seen(house, session.id)
+async def test_two_restarts_at_once_start_one_agent(env: Env) -> None:
+    session = await runs(env)
+    await operations.stop(env.places, session)
+    gone = await seen(env, session.id)
 
-    await asyncio.gather(operations.restart(house.places, gone), operations.restart(house.places, gone))
-    await operations.restart(house.places, gone)
+    await asyncio.gather(operations.restart(env.places, gone), operations.restart(env.places, gone))
+    await operations.restart(env.places, gone)
 
-    generations = [fact.generation for fact in facts(house, session.id) if isinstance(fact, SessionStarted)]
+    generations = [fact.generation for fact in facts(env, session.id) if isinstance(fact, SessionStarted)]
     assert [1, 2] == generations
 
 
-async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_be_restarted(house: House) -> None:
-    session = await runs(house, prompt="ask rm -r build", state=SessionState.ASKING)
-    await asyncio.to_thread(house.kill_host, session.id)
+async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_be_restarted(env: Env) -> None:
+    session = await runs(env, prompt="ask rm -r build", state=SessionState.ASKING)
+    await asyncio.to_thread(env.kill_host, session.id)
 
-    lost = await seen(house, session.id)
+    lost = await seen(env, session.id)
     assert (SessionState.LOST, ()) == (lost.state, lost.asks)
-    assert not any(isinstance(fact, SessionEnded) for fact in facts(house, session.id))
+    assert not any(isinstance(fact, SessionEnded) for fact in facts(env, session.id))
     with pytest.raises(HostUnreachableError, match="restart"):
-        await operations.send(house.places, lost, "say hello")
-    assert None is await asyncio.to_thread(lock_holder, house.places.host_lock(session.id))
+        await operations.send(env.places, lost, "say hello")
+    assert None is await asyncio.to_thread(lock_holder, env.places.host_lock(session.id))
 
-    await operations.restart(house.places, lost)
+    await operations.restart(env.places, lost)
 
-    now = await becomes(house, session.id, lambda now: now.state is SessionState.IDLE)
+    now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert (2, ()) == (now.generation, now.asks)
 
 
-async def test_a_running_session_is_not_forgotten(house: House) -> None:
-    session = await runs(house)
+async def test_a_running_session_is_not_forgotten(env: Env) -> None:
+    session = await runs(env)
 
     with pytest.raises(RefusedError, match="stop"):
-        await operations.forget(house.places, session)
+        await operations.forget(env.places, session)
 
-    assert session.id == (await seen(house, session.id)).id
+    assert session.id == (await seen(env, session.id)).id
 
 
-async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(house: House) -> None:
-    session = await runs(house)
-    await operations.stop(house.places, session)
+async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(env: Env) -> None:
+    session = await runs(env)
+    await operations.stop(env.places, session)
 
-    await operations.forget(house.places, await seen(house, session.id))
+    await operations.forget(env.places, await seen(env, session.id))
 
-    assert () == (await asyncio.to_thread(look_once, house.places)).sessions
-    assert not house.places.environment(session.id).exists()
-    assert house.places.log(session.id).exists()
-    await runs(house)
+    assert () == (await asyncio.to_thread(look_once, env.places)).sessions
+    assert not env.places.environment(session.id).exists()
+    assert env.places.log(session.id).exists()
+    await runs(env)
 
 
 # Names and looks.
 
 
-async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(house: House) -> None:
+async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: Env) -> None:
     for number in ("aaaaaaaa", "bbbbbbbb"):
-        await asyncio.to_thread(house.has, number, ended(), name=f"name {number[0]}")
-    session = await seen(house, "aaaaaaaa")
+        await asyncio.to_thread(env.has, number, ended(), name=f"name {number[0]}")
+    session = await seen(env, "aaaaaaaa")
 
-    assert "papers" == await operations.rename(house.places, session, " papers\x07 ")
+    assert "papers" == await operations.rename(env.places, session, " papers\x07 ")
     with pytest.raises(NameTakenError):
-        await operations.rename(house.places, session, "name b")
+        await operations.rename(env.places, session, "name b")
 
-    assert "papers" == (await seen(house, "aaaaaaaa")).name
-
-
-async def test_the_new_name_goes_along_with_a_restart(house: House) -> None:
-    session = await runs(house)
-    await operations.stop(house.places, session)
-    await operations.rename(house.places, session, "papers")
-
-    await operations.restart(house.places, await seen(house, session.id))
-
-    assert "papers" == (await asyncio.to_thread(launch_of, house.places, session.id)).name
-    assert "papers" == (await seen(house, session.id)).name
+    assert "papers" == (await seen(env, "aaaaaaaa")).name
 
 
-async def test_a_structured_session_has_no_pane_to_look_at_or_sit_down_at(house: House) -> None:
+async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
+    session = await runs(env)
+    await operations.stop(env.places, session)
+    await operations.rename(env.places, session, "papers")
+
+    await operations.restart(env.places, await seen(env, session.id))
+
+    assert "papers" == (await asyncio.to_thread(launch_of, env.places, session.id)).name
+    assert "papers" == (await seen(env, session.id)).name
+
+
+async def test_a_structured_session_has_no_pane_to_look_at_or_sit_down_at(env: Env) -> None:
     session = Session(id=SessionId("aaaaaaaa"), name="docs", mode=Mode.SDK)
 
     for act in (operations.pane, operations.attach_argv):
         with pytest.raises(InteractiveOnlyError):
-            await act(house.places, session)
+            await act(env.places, session)
 
 
-async def test_a_structured_session_is_read_from_its_log_alone(house: House) -> None:
-    session = await runs(house, prompt="say one\nsay two\nsay three")
-    await becomes(house, session.id, lambda now: now.last_line == "three" and now.state is SessionState.IDLE)
-    await asyncio.to_thread(house.kill_host, session.id)
+async def test_a_structured_session_is_read_from_its_log_alone(env: Env) -> None:
+    session = await runs(env, prompt="say one\nsay two\nsay three")
+    await becomes(env, session.id, lambda now: now.last_line == "three" and now.state is SessionState.IDLE)
+    await asyncio.to_thread(env.kill_host, session.id)
 
-    everything = await operations.read(house.places, session)
+    everything = await operations.read(env.places, session)
 
     assert ["one", "two", "three"] == [line.strip() for line in everything if line.strip() in ("one", "two", "three")]
-    assert everything[-2:] == await operations.read(house.places, session, lines=2)
-    assert everything[1:3] == await operations.read(house.places, session, 1, 2)
-    assert everything[-3:] == await operations.read(house.places, session, -3)
-    assert [] == await operations.read(house.places, Session(id=SessionId("nolognow"), mode=Mode.SDK))
+    assert everything[-2:] == await operations.read(env.places, session, lines=2)
+    assert everything[1:3] == await operations.read(env.places, session, 1, 2)
+    assert everything[-3:] == await operations.read(env.places, session, -3)
+    assert [] == await operations.read(env.places, Session(id=SessionId("nolognow"), mode=Mode.SDK))
 
 
 @pytest.mark.parametrize(
@@ -419,64 +417,64 @@ def test_a_range_counts_from_the_first_line_or_from_the_last(start: int | None, 
 # Waiting.
 
 
-async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(house: House) -> None:
-    working = await runs(house, "one", "hang", SessionState.WORKING)
-    idle = await runs(house, "two")
+async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(env: Env) -> None:
+    working = await runs(env, "one", "hang", SessionState.WORKING)
+    idle = await runs(env, "two")
     goal = [SessionState.IDLE]
 
-    there = await operations.wait_for(house.places, [working.id, idle.id], goal, any=True, timeout_s=20)
+    there = await operations.wait_for(env.places, [working.id, idle.id], goal, any=True, timeout_s=20)
     assert [idle.id] == [session.id for session in there]
-    both = asyncio.ensure_future(operations.wait_for(house.places, [working.id, idle.id], goal, timeout_s=20))
-    await operations.interrupt(house.places, working)
+    both = asyncio.ensure_future(operations.wait_for(env.places, [working.id, idle.id], goal, timeout_s=20))
+    await operations.interrupt(env.places, working)
     assert [working.id, idle.id] == [session.id for session in await both]
 
 
-async def test_waiting_for_what_cannot_come_true_any_more_ends(house: House) -> None:
-    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
+async def test_waiting_for_what_cannot_come_true_any_more_ends(env: Env) -> None:
+    await asyncio.to_thread(env.has, "aaaaaaaa", ended())
     gone = SessionId("aaaaaaaa")
 
     with pytest.raises(SessionEndedError):
-        await operations.wait_for(house.places, [gone], [SessionState.IDLE], timeout_s=20)
-    assert await operations.wait_for(house.places, [gone], [SessionState.ENDED], timeout_s=20)
+        await operations.wait_for(env.places, [gone], [SessionState.IDLE], timeout_s=20)
+    assert await operations.wait_for(env.places, [gone], [SessionState.ENDED], timeout_s=20)
     with pytest.raises(SessionNotFoundError):
-        await operations.wait_for(house.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
+        await operations.wait_for(env.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
 
 
-async def test_waiting_for_a_lost_session_says_that_it_is_lost(house: House) -> None:
-    await asyncio.to_thread(house.has, "aaaaaaaa", SessionStarted(at=NOW))
+async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None:
+    await asyncio.to_thread(env.has, "aaaaaaaa", SessionStarted(at=NOW))
     lost = SessionId("aaaaaaaa")
 
     with pytest.raises(RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
-        await operations.wait_for(house.places, [lost], [SessionState.IDLE], timeout_s=20)
+        await operations.wait_for(env.places, [lost], [SessionState.IDLE], timeout_s=20)
     assert not isinstance(refusal.value, SessionEndedError)
     assert [lost] == [
-        session.id for session in await operations.wait_for(house.places, [lost], [SessionState.LOST], timeout_s=20)
+        session.id for session in await operations.wait_for(env.places, [lost], [SessionState.LOST], timeout_s=20)
     ]
 
 
-async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_not_for_any(house: House) -> None:
-    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
-    working = await runs(house, "one", "hang", SessionState.WORKING)
+async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_not_for_any(env: Env) -> None:
+    await asyncio.to_thread(env.has, "aaaaaaaa", ended())
+    working = await runs(env, "one", "hang", SessionState.WORKING)
     both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
 
     with pytest.raises(SessionEndedError):
-        await operations.wait_for(house.places, both, goal, timeout_s=20)
-    either = asyncio.ensure_future(operations.wait_for(house.places, both, goal, any=True, timeout_s=20))
-    await operations.interrupt(house.places, working)
+        await operations.wait_for(env.places, both, goal, timeout_s=20)
+    either = asyncio.ensure_future(operations.wait_for(env.places, both, goal, any=True, timeout_s=20))
+    await operations.interrupt(env.places, working)
     assert [working.id] == [session.id for session in await either]
 
 
-async def test_what_is_so_already_needs_no_time(house: House) -> None:
-    await asyncio.to_thread(house.has, "aaaaaaaa", ended())
+async def test_what_is_so_already_needs_no_time(env: Env) -> None:
+    await asyncio.to_thread(env.has, "aaaaaaaa", ended())
 
-    assert await operations.wait_for(house.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
+    assert await operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
 
 
-async def test_waiting_has_an_end(house: House) -> None:
-    await asyncio.to_thread(house.has, "aaaaaaaa")
-    await asyncio.to_thread(house.hosts, "aaaaaaaa")
+async def test_waiting_has_an_end(env: Env) -> None:
+    await asyncio.to_thread(env.has, "aaaaaaaa")
+    await asyncio.to_thread(env.hosts, "aaaaaaaa")
     with pytest.raises(TimedOutError):
-        await operations.wait_for(house.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
+        await operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
 
 
 # Agents that outlive their host.
@@ -514,21 +512,21 @@ def test_a_process_that_is_not_the_agent_is_left_alone() -> None:
     assert 0 == other.returncode
 
 
-async def test_a_restart_ends_the_agent_that_lost_its_host(house: House) -> None:
+async def test_a_restart_ends_the_agent_that_lost_its_host(env: Env) -> None:
     agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     session = SessionId("aaaaaaaa")
 
     def stage() -> None:
-        house.has(session, started(pid=agent.pid))
-        write_private(house.places.launch(session), msgspec.json.encode(launch(session)))
+        env.has(session, started(pid=agent.pid))
+        write_private(env.places.launch(session), msgspec.json.encode(launch(session)))
 
     await asyncio.to_thread(stage)
 
-    await operations.restart(house.places, await seen(house, session))
+    await operations.restart(env.places, await seen(env, session))
 
     agent.communicate()
     assert -signal.SIGTERM == agent.returncode
-    assert 2 == (await becomes(house, session, lambda now: now.state is SessionState.IDLE)).generation
+    assert 2 == (await becomes(env, session, lambda now: now.state is SessionState.IDLE)).generation
 
 
 def remains(mark: str) -> subprocess.Popen[bytes]:
@@ -537,20 +535,20 @@ def remains(mark: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(argv, stdin=subprocess.PIPE, env=environment, start_new_session=True)
 
 
-async def test_a_restart_ends_what_an_agent_left_that_died_with_its_host(house: House) -> None:
+async def test_a_restart_ends_what_an_agent_left_that_died_with_its_host(env: Env) -> None:
     agent = subprocess.Popen([sys.executable, "-c", ""])
     session = SessionId("aaaaaaaa")
 
     def stage() -> None:
-        house.has(session, started(pid=agent.pid))
-        write_private(house.places.launch(session), msgspec.json.encode(launch(session)))
+        env.has(session, started(pid=agent.pid))
+        write_private(env.places.launch(session), msgspec.json.encode(launch(session)))
         agent.wait()
 
     await asyncio.to_thread(stage)
-    assert SessionState.LOST is (await seen(house, session)).state
+    assert SessionState.LOST is (await seen(env, session)).state
     left, other = remains("aaaaaaaa.1"), remains("bbbbbbbb.1")
 
-    await operations.restart(house.places, await seen(house, session))
+    await operations.restart(env.places, await seen(env, session))
 
     left.communicate()
     assert -signal.SIGKILL == left.returncode
@@ -558,22 +556,22 @@ async def test_a_restart_ends_what_an_agent_left_that_died_with_its_host(house: 
     other.communicate(b"\n")
 
 
-async def test_a_restart_ends_the_agent_whose_host_was_killed_before_it_logged_its_start(house: House) -> None:
+async def test_a_restart_ends_the_agent_whose_host_was_killed_before_it_logged_its_start(env: Env) -> None:
     session = SessionId("aaaaaaaa")
     daemon = remains("aaaaaaaa.1")
 
     def stage() -> None:
-        house.has(session, started(), ended())
-        write_private(house.places.launch(session), msgspec.json.encode(launch(session, generation=2)))
+        env.has(session, started(), ended())
+        write_private(env.places.launch(session), msgspec.json.encode(launch(session, generation=2)))
         born = started_at(daemon.pid)
         assert born is not None
         written = epoch_of(born) + 0.1
-        os.utime(house.places.launch(session), (written, written))
+        os.utime(env.places.launch(session), (written, written))
         until(lambda: time.time() > written)
 
     await asyncio.to_thread(stage)
     left = remains("aaaaaaaa.2")
-    await operations.restart(house.places, await seen(house, session))
+    await operations.restart(env.places, await seen(env, session))
 
     left.communicate()
     assert -signal.SIGKILL == left.returncode
@@ -587,25 +585,25 @@ CHILD_OF_ITS_OWN = (
 )
 
 
-async def test_a_stop_ends_the_agent_that_lost_its_host_with_what_it_started(house: House) -> None:
+async def test_a_stop_ends_the_agent_that_lost_its_host_with_what_it_started(env: Env) -> None:
     agent = subprocess.Popen(
         [sys.executable, "-c", CHILD_OF_ITS_OWN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert agent.stdout
     child = int(await asyncio.to_thread(agent.stdout.readline))
     session = SessionId("aaaaaaaa")
-    await asyncio.to_thread(lambda: house.has(session, started(pid=agent.pid)))
-    before = await seen(house, session)
+    await asyncio.to_thread(lambda: env.has(session, started(pid=agent.pid)))
+    before = await seen(env, session)
     assert (SessionState.UNSURE, True) == (before.state, before.is_orphaned)
     with pytest.raises(
         HostUnreachableError, match=r"its agent still runs \(pid \d+\); `kasmon stop aaaaaaaa` stops it"
     ):
-        await operations.send(house.places, before, "hello")
+        await operations.send(env.places, before, "hello")
 
-    await operations.stop(house.places, before)
+    await operations.stop(env.places, before)
 
     agent.communicate()
     assert -signal.SIGTERM == agent.returncode
     assert await asyncio.to_thread(started_at, child) is None
-    after = await seen(house, session)
+    after = await seen(env, session)
     assert (SessionState.ENDED, True, False) == (after.state, after.stopped, after.crashed)

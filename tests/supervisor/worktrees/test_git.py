@@ -9,7 +9,7 @@ from kasmon.supervisor.worktrees.changes import changed, diff, state, touched_si
 from kasmon.supervisor.worktrees.git import git, head, repository, where
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
 from kasmon.supervisor.worktrees.worktree import make
-from tests.supervisor.repo import Repo
+from tests.support.supervisor.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 

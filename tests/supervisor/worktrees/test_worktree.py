@@ -7,7 +7,7 @@ import pytest
 from kasmon.errors import GitError, RefusedError, UsageError
 from kasmon.supervisor.worktrees import worktree
 from kasmon.supervisor.worktrees.git import head
-from tests.supervisor.repo import Repo
+from tests.support.supervisor.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 

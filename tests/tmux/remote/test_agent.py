@@ -14,7 +14,7 @@ from kasmon.tmux.process_identity import identify
 from kasmon.tmux.remote import agent
 from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, build_marker, saw_marker
 from kasmon.tmux.remote.ssh import RemoteMachine
-from tests.waiting import until
+from tests.support.wait import until
 
 SSH = """#!/bin/sh
 echo "$*" >>"$HOME/ssh-calls"

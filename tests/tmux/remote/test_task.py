@@ -10,8 +10,8 @@ import pytest
 from kasmon.errors import RemoteLaunchError
 from kasmon.tmux.remote import task
 from kasmon.tmux.remote.agent import RemoteOutcome
+from tests.support.wait import until
 from tests.tmux.remote.test_agent import There, there
-from tests.waiting import until
 
 __all__ = ["there"]
 

@@ -20,9 +20,9 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.transcript.code_box import CodeBox
 from kasmon.tui.transcript.prompt_box import PromptBox
-from tests.fleets import StillClock, crew, idle, request
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import text_of
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import StillClock, crew, idle, request
+from tests.support.tui.fake_gateway import text_of
 
 LOOK, KEYS = ThemeStyles(shipped(DEFAULT)), KeyMap()
 BY_THE_APP = {

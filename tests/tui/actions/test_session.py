@@ -15,10 +15,10 @@ from kasmon.supervisor.fleet.liveness import AGENT_LEFT, HOST_GONE
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import RestartSession, SendToAgent, UserCommand
 from kasmon.tui.theme.look import news
-from tests.fleets import NOW, StillClock, fleet, session
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import NOW, StillClock, fleet, session
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)", host=HostProbe(pid=None, alive=False))
 
@@ -32,7 +32,7 @@ async def shown(one: Session) -> AsyncIterator[Pilot[None]]:
 
 
 async def wished(pilot: Pilot[Any]) -> list[UserCommand]:
-    world = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+    world = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
     await auntil(lambda: world.wished, what="a command")
     return world.wished
 

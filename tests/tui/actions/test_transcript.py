@@ -35,11 +35,11 @@ from kasmon.tui.theme.theme import DEFAULT, contrast
 from kasmon.tui.transcript.file_completion import fitting, mention, written
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
-from tests.fleets import NOW, fleet, idle, working
-from tests.scenes import kasmon, settled
-from tests.talks import long_talk
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import NOW, fleet, idle, working
+from tests.support.sample_transcripts import long_talk
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 README = SessionId("readme")
 CODE = "Do this:\n\n```python\ndef f():\n    return 1\n```\nand no more."
@@ -59,7 +59,7 @@ class Desk:
     def __init__(self, pilot: Pilot[None]) -> None:
         self.pilot = pilot
         self.app = cast(Kasmon, pilot.app)
-        self.gateway = cast(StillWorld, self.app.gateway)
+        self.gateway = cast(FakeGateway, self.app.gateway)
 
     @property
     def view(self) -> SessionView:

@@ -12,10 +12,10 @@ from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.adopt import ROWS
 from kasmon.tui.gateway.protocol import AdoptPane, RemoveSession
-from tests.fleets import StillClock, fleet, idle
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import StillClock, fleet, idle
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 
 def pane(number: int, session: str, **fields: Any) -> AdoptablePane:
@@ -27,8 +27,8 @@ def pane(number: int, session: str, **fields: Any) -> AdoptablePane:
     return AdoptablePane(**{**base, **fields})
 
 
-def world_of(app: Kasmon) -> StillWorld:
-    return cast(StillWorld, app.gateway)
+def world_of(app: Kasmon) -> FakeGateway:
+    return cast(FakeGateway, app.gateway)
 
 
 async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:

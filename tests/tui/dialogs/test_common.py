@@ -38,13 +38,13 @@ from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
-from tests.fleets import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.model.transcript.test_file_changes import DIFF
-from tests.sandboxed import interpreters
-from tests.scenes import kasmon, settled
-from tests.talks import talk
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import StillClock, asking, crew, ended, fleet, idle, session, working
+from tests.support.sample_sandboxes import interpreters
+from tests.support.sample_transcripts import talk
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 README = SessionId("readme")
 
@@ -53,8 +53,8 @@ def app_of(pilot: Pilot[None]) -> Kasmon:
     return cast(Kasmon, pilot.app)
 
 
-def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, app_of(pilot).gateway)
+def world_of(pilot: Pilot[None]) -> FakeGateway:
+    return cast(FakeGateway, app_of(pilot).gateway)
 
 
 def wished(pilot: Pilot[None]) -> list[UserCommand]:
@@ -77,7 +77,7 @@ async def closed(pilot: Pilot[None]) -> None:
 
 async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it() -> None:
     app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
-    gateway = cast(StillWorld, app.gateway)
+    gateway = cast(FakeGateway, app.gateway)
     gateway.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -341,7 +341,7 @@ async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
 
 async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_and_in_an_empty_list_nothing() -> None:
     app = kasmon(fleet())
-    gateway = cast(StillWorld, app.gateway)
+    gateway = cast(FakeGateway, app.gateway)
     gateway.offering = UnavailableError("a system call failed '/etc/kasmon': Input/output error.", hint="Look there.")
     async with app.run_test(size=(120, 40)) as pilot:
         await hurried(pilot)
@@ -953,7 +953,7 @@ async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first
 )
 async def test_over_what_a_session_shows_the_help_has_those_keys_first(shown: Session, key: str, first: str) -> None:
     app = kasmon(fleet(shown))
-    cast(StillWorld, app.gateway).diffs = {"web": DIFF}
+    cast(FakeGateway, app.gateway).diffs = {"web": DIFF}
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, key)
         screen = app.screen
@@ -993,7 +993,7 @@ async def test_every_dialog_fits_a_small_window_and_closes_by_esc(key: str) -> N
 # A dialog that is through, and what lies over it.
 
 
-class SlowWorld(StillWorld):
+class SlowWorld(FakeGateway):
     """Carries a wish out only once it is let."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ from kasmon.errors import UnavailableError
 from kasmon.model.permission import SessionId
 from kasmon.tui.gateway.notification_delivery import NotificationDelivery
 from kasmon.tui.notifications.alerts import Alert
-from tests.waiting import until
+from tests.support.wait import until
 
 ALERT = Alert(kind="asking", title="docs asks; $(id)", text="Bash `make`", sessions=(SessionId("a"), SessionId("b")))
 WRITES = "import json, os, sys; json.dump([dict(os.environ), sys.stdin.read(), sys.argv[1:]], open(sys.argv[1], 'w'))"

@@ -11,9 +11,9 @@ from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, NotifyPerson
 from kasmon.tui.notifications.alerts import AGAIN_S, GATHER_S, STORM_S, Alert, Alerts
-from tests.fleets import StillClock, asking, command, ended, fleet, idle, session, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import StillClock, asking, command, ended, fleet, idle, session, working
+from tests.support.tui.fake_gateway import FakeGateway
 
 
 class Watch:
@@ -178,7 +178,7 @@ def test_the_text_is_one_clean_line_without_a_token_of_known_shape() -> None:
 
 
 def called(app: Kasmon) -> list[Alert]:
-    return [wish.alert for wish in cast(StillWorld, app.gateway).wished if isinstance(wish, NotifyPerson)]
+    return [wish.alert for wish in cast(FakeGateway, app.gateway).wished if isinstance(wish, NotifyPerson)]
 
 
 async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:

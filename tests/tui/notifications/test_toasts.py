@@ -8,10 +8,10 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.notifications.toasts import toasts
-from tests.fleets import asking, command, ended, fleet, idle, session, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import asking, command, ended, fleet, idle, session, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 
 def told(before: Session, after: Session) -> list[str]:
@@ -71,7 +71,7 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        gateway = cast(StillWorld, app.gateway)
+        gateway = cast(FakeGateway, app.gateway)
         gateway.fleets.put_nowait(fleet(ended("x", 3), idle("y")))
         await auntil(lambda: "x crashed" in text_of(app))
         gateway.fleets.put_nowait(fleet(ended("x", 3, last_line="again"), idle("y")))
@@ -121,7 +121,7 @@ async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_co
     app = kasmon(fleet(*(working(name) for name in names), working("x")), settings=DashboardSettings(popup=True))
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        gateway = cast(StillWorld, app.gateway)
+        gateway = cast(FakeGateway, app.gateway)
         gateway.fleets.put_nowait(fleet(*(asking(name) for name in names), ended("x", 3)))
         await auntil(lambda: "x crashed" in text_of(app))
 

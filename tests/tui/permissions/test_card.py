@@ -21,17 +21,30 @@ from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.request_text import sheet
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
-from tests.fleets import NOW, StillClock, asking, change, command, fleet, idle, login, plan, question, request, working
-from tests.scenes import HIDDEN, RISKY, armed, kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import HIDDEN, RISKY, armed, kasmon, settled
+from tests.support.sample_fleet import (
+    NOW,
+    StillClock,
+    asking,
+    change,
+    command,
+    fleet,
+    idle,
+    login,
+    plan,
+    question,
+    request,
+    working,
+)
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 FIRST = RequestId("fix-auth-1")
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 
-def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+def world_of(pilot: Pilot[None]) -> FakeGateway:
+    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
 
 
 def clock_of(pilot: Pilot[None]) -> StillClock:

@@ -10,11 +10,11 @@ from kasmon.model.permission import Decision, Request
 from kasmon.model.request_groups import alike
 from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
-from tests.fleets import asking, change, command, fleet, idle, question
-from tests.scenes import HIDDEN, armed, kasmon
+from tests.support.dashboard_scenes import HIDDEN, armed, kasmon
+from tests.support.sample_fleet import asking, change, command, fleet, idle, question
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 from tests.tui.permissions.test_card import answers, opened, show
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
 
 RULE = "Bash(git push:*)"
 
@@ -164,11 +164,11 @@ async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_ther
     app = kasmon(crowd(ONE))
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
-        cast(StillWorld, app.gateway).holding_secrets = True
+        cast(FakeGateway, app.gateway).holding_secrets = True
         await show(pilot, crowd(ONE, TWO))
         assert "similar" not in text_of(pilot.app)
 
-        cast(StillWorld, app.gateway).let_secrets_go()
+        cast(FakeGateway, app.gateway).let_secrets_go()
         await auntil(lambda: "2 similar" in text_of(pilot.app), what="two")
 
 

@@ -11,11 +11,11 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
-from tests.fleets import asking, fleet, idle, request, working
-from tests.scenes import armed, kasmon
+from tests.support.dashboard_scenes import armed, kasmon
+from tests.support.sample_fleet import asking, fleet, idle, request, working
+from tests.support.tui.fake_gateway import text_of
+from tests.support.wait import auntil
 from tests.tui.permissions.test_card import answers, show, world_of
-from tests.tui.worlds import text_of
-from tests.waiting import auntil
 
 RULE = "Yes, and don't ask again for: Bash(git push:*)"
 

@@ -6,10 +6,10 @@ from textual.widgets import TextArea
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision
 from kasmon.tui.permissions.rule_scopes import following, reaches
-from tests.fleets import command, idle
-from tests.scenes import armed, kasmon
+from tests.support.dashboard_scenes import armed, kasmon
+from tests.support.sample_fleet import command, idle
+from tests.support.tui.fake_gateway import text_of
 from tests.tui.permissions.test_card import KEY, answers, asks, opened
-from tests.tui.worlds import text_of
 
 PUSH = command("fix-auth", "git push origin main", rule="Bash(git push:*)")
 

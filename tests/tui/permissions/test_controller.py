@@ -17,13 +17,13 @@ from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox
-from tests.boards import RUNNING, board
-from tests.fleets import StillClock, asking, command, crew, fleet, idle, login, working
 from tests.model.transcript.test_file_changes import DIFF
-from tests.scenes import armed, kasmon, planned, settled
-from tests.searched import WORDS, finds
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import armed, kasmon, planned, settled
+from tests.support.sample_boards import RUNNING, board
+from tests.support.sample_fleet import StillClock, asking, command, crew, fleet, idle, login, working
+from tests.support.sample_search import WORDS, finds
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 QUIET = fleet(working("docs"), idle("readme"))
 QUIET_ALONE = fleet(working("docs"))
@@ -264,7 +264,7 @@ async def test_on_a_task_without_a_session_the_oldest_opens_as_another_sessions(
 async def test_in_the_search_the_key_opens_the_request_of_the_matchs_session(key: str) -> None:
     asks = fleet(asking("old", ago=900), asking("fix-auth", command("fix-auth", "make", ago=5), ago=5))
     app = kasmon(asks)
-    world = cast(StillWorld, app.gateway)
+    world = cast(FakeGateway, app.gateway)
     world.finds, world.is_searchable = {WORDS: finds()}, True
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
@@ -279,7 +279,7 @@ async def test_in_the_search_the_key_opens_the_request_of_the_matchs_session(key
 @pytest.mark.parametrize("key", ["f2", "f4"])
 async def test_over_a_diff_the_key_opens_the_request_of_the_session_that_changed_the_files(key: str) -> None:
     app = kasmon(fleet(asking("old", ago=900), asking("young", command("young", "make", ago=5), ago=5)))
-    cast(StillWorld, app.gateway).diffs = {"young": DIFF}
+    cast(FakeGateway, app.gateway).diffs = {"young": DIFF}
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app.main_view.table.select(SessionId("young"))
@@ -494,7 +494,7 @@ async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
 
 async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
     app = kasmon(ASKS, settings=POPUP)
-    gateway = cast(StillWorld, app.gateway)
+    gateway = cast(FakeGateway, app.gateway)
     gateway.holding_secrets = True
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
@@ -514,7 +514,7 @@ async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_anot
     key: str, opens: bool
 ) -> None:
     app = kasmon(ASKS)
-    gateway = cast(StillWorld, app.gateway)
+    gateway = cast(FakeGateway, app.gateway)
     gateway.holding_secrets = True
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
@@ -545,7 +545,7 @@ async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_t
 
 async def test_secrets_that_come_when_their_session_is_gone_are_not_kept() -> None:
     app = kasmon(ASKS, secrets=["hunter2hunter2"])
-    gateway = cast(StillWorld, app.gateway)
+    gateway = cast(FakeGateway, app.gateway)
     gateway.holding_secrets = True
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)

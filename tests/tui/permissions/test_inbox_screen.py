@@ -16,12 +16,24 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen
 from kasmon.tui.permissions.inbox_state import ANSWERED_S
-from tests.fleets import NOW, StillClock, asking, change, command, fleet, idle, login, plan, question, working
 from tests.safety.test_markup import WORST, Stage
-from tests.scenes import HIDDEN, armed, desk_of_asks, kasmon, settled
+from tests.support.dashboard_scenes import HIDDEN, armed, desk_of_asks, kasmon, settled
+from tests.support.sample_fleet import (
+    NOW,
+    StillClock,
+    asking,
+    change,
+    command,
+    fleet,
+    idle,
+    login,
+    plan,
+    question,
+    working,
+)
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 from tests.tui.permissions.test_card import KEY, answers, clock_of, show, world_of
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
 
 RULE = "Bash(git push:*)"
 
@@ -459,13 +471,13 @@ async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> Non
 
 async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_known() -> None:
     app = kasmon(crowd(command("a", f"curl -H 'Bearer {KEY}' --user hunter2hunter2")), secrets=["hunter2hunter2"])
-    cast(StillWorld, app.gateway).holding_secrets = True
+    cast(FakeGateway, app.gateway).holding_secrets = True
     async with app.run_test(size=(160, 50)) as pilot:
         await settled(pilot)
         await pilot.press("I")
         await pilot.pause()
         assert "curl" not in text_of(app)
-        cast(StillWorld, app.gateway).let_secrets_go()
+        cast(FakeGateway, app.gateway).let_secrets_go()
         await armed(pilot)
         text = text_of(app)
 

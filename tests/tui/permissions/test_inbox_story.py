@@ -14,8 +14,8 @@ from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.sessions import operations
 from kasmon.tui.permissions.queue import DEAF_S
-from tests.safety.dash import LIMIT_S, Dashboard, Home
-from tests.waiting import until
+from tests.support.tui.dashboard import LIMIT_S, Dashboard, Home
+from tests.support.wait import until
 
 FIVE = {
     "docs": "ask git push origin docs",

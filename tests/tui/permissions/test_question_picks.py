@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.model.permission import Request
 from kasmon.tui.permissions.question_picks import QuestionPicks, labels, pressed, row_count, worded, words
-from tests.fleets import command, question
+from tests.support.sample_fleet import command, question
 
 ONE, MANY = question("x", free_text=True), question("x", free_text=True, many=True)
 

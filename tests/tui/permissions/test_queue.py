@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.tui.permissions.queue import DEAF_S, SILENCE_S, InputGuard, PermissionQueue, place_in
-from tests.fleets import asking, command, idle, login, question
+from tests.support.sample_fleet import asking, command, idle, login, question
 
 
 def arms(arming: InputGuard, now: float) -> bool:

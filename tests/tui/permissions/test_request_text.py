@@ -18,7 +18,7 @@ from kasmon.tui.permissions.request_edit import (
     without_secrets,
 )
 from kasmon.tui.permissions.request_text import BREAK, sheet, split_command
-from tests.fleets import DIFF, change, command, plan, question, request
+from tests.support.sample_fleet import DIFF, change, command, plan, question, request
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 HOSTILE = (

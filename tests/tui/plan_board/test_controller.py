@@ -29,15 +29,15 @@ from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.plan_board.task_details import task_rows
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
-from tests import boards
-from tests.boards import DONE, PLAN, RUNNING, T, at, board, task
-from tests.fleets import NOW, StillClock, fleet, idle, session
 from tests.safety.test_markup import WORST, Stage
-from tests.scenes import planned, settled, waves
-from tests.supervisor.house import House
 from tests.supervisor.plans.test_boards import Desk
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support import sample_boards
+from tests.support.dashboard_scenes import planned, settled, waves
+from tests.support.sample_boards import DONE, PLAN, RUNNING, T, at, board, task
+from tests.support.sample_fleet import NOW, StillClock, fleet, idle, session
+from tests.support.supervisor.env import Env
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 BOARD = {
     "board": ("B", "e review changes   ⏎ open"),
@@ -57,8 +57,8 @@ def screen_of(pilot: Pilot[None]) -> PlanBoardScreen:
     return screen
 
 
-def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+def world_of(pilot: Pilot[None]) -> FakeGateway:
+    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
 
 
 def wished(pilot: Pilot[None]) -> list[UserCommand]:
@@ -105,7 +105,7 @@ def test_a_card_has_the_state_of_its_task_and_while_that_runs_of_its_session(
 
 
 def test_a_claim_that_nothing_checks_needs_a_person_and_one_that_is_checked_does_not() -> None:
-    assert ("claimed", True) == standing(boards.claimed(), PLAN.task("2"))
+    assert ("claimed", True) == standing(sample_boards.claimed(), PLAN.task("2"))
     assert ("checking", False) == standing(board({"1": at(T.CLAIMED)}, gate=1), PLAN.task("1"))
 
 
@@ -152,7 +152,7 @@ def test_a_card_names_state_time_agent_cost_peers_its_check_and_what_holds_it_up
 
 
 def test_that_a_claim_changed_nothing_stands_on_its_card() -> None:
-    assert rows(boards.claimed(), "2")[3].endswith("nothing changed  2/3")
+    assert rows(sample_boards.claimed(), "2")[3].endswith("nothing changed  2/3")
 
 
 def test_a_cards_rows_are_as_wide_as_they_are_told() -> None:
@@ -242,9 +242,9 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
     into = ("task_open", "task_diff")
     assert (*into, "task_retry", "task_replace", "task_skip", *end) == offered(shown, PLAN.task("5"))
     assert (*into, *end) == offered(shown, PLAN.task("3"))
-    assert ("plan_advance", *into, *end) == offered(boards.asked(), PLAN.task("1"))
-    assert "task_accept" in offered(boards.claimed(), PLAN.task("2"))
-    assert () == offered(boards.over(), PLAN.task("1"))
+    assert ("plan_advance", *into, *end) == offered(sample_boards.asked(), PLAN.task("1"))
+    assert "task_accept" in offered(sample_boards.claimed(), PLAN.task("2"))
+    assert () == offered(sample_boards.over(), PLAN.task("1"))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
         (board(), "1", "task_skip", "Task '1' is already done."),
         (board(gate=3), "1", "plan_advance", "Wave 3 is the last one."),
         (board(), "1", "plan_advance", "Wave 2 is not done."),
-        (boards.over(), "1", "task_retry", "This plan has ended: done."),
+        (sample_boards.over(), "1", "task_retry", "This plan has ended: done."),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(
@@ -268,7 +268,7 @@ def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> N
     assert resolve_action(board(), PLAN.task("3"), "task_retry").asks
     assert resolve_action(board(), PLAN.task("6"), "task_skip").asks
     assert resolve_action(board(), PLAN.task("6"), "plan_abort").asks
-    assert () == resolve_action(boards.asked(), PLAN.task("6"), "plan_advance").asks
+    assert () == resolve_action(sample_boards.asked(), PLAN.task("6"), "plan_advance").asks
     assert () == resolve_action(board(), PLAN.task("5"), "task_retry").asks
 
 
@@ -280,7 +280,7 @@ def test_pause_means_go_on_where_the_plan_stands_still() -> None:
 
 
 def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
-    shown = msgspec.structs.replace(boards.edited(), is_run=False, problem="cannot read it")
+    shown = msgspec.structs.replace(sample_boards.edited(), is_run=False, problem="cannot read it")
     lines = ["".join(text for text, _ in line.left).strip() for line in notice_lines(shown, KeyMap(), LOOK, 100)]
 
     assert lines == [
@@ -305,7 +305,7 @@ async def test_a_plan_that_a_signal_stopped_says_so_on_the_board_and_which_key_b
 
 
 async def test_the_board_shows_the_waves_and_leaves_again() -> None:
-    app = planned(board(), boards.other(), shown=boards.crew())
+    app = planned(board(), sample_boards.other(), shown=sample_boards.crew())
     async with app.run_test(size=(120, 40)) as pilot:
         await waves(plans=2)(pilot)
         text = text_of(app)
@@ -318,7 +318,7 @@ async def test_the_board_shows_the_waves_and_leaves_again() -> None:
 
 
 async def test_the_cursor_begins_where_a_person_is_needed_and_w_goes_on_to_the_next() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
         assert "4" == cursor(pilot)
 
@@ -329,7 +329,7 @@ async def test_the_cursor_begins_where_a_person_is_needed_and_w_goes_on_to_the_n
 
 
 async def test_arrows_move_between_cards_and_waves() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("g")(pilot)
         seen = []
         for key in ("down", "right", "down", "l", "k", "G", "h"):
@@ -351,7 +351,7 @@ async def test_a_board_that_is_larger_than_the_window_scrolls_both_ways_with_the
 
 
 async def test_every_plan_keeps_its_own_cursor() -> None:
-    async with planned(board(), boards.other(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), sample_boards.other(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("g", "right", "tab", plans=2)(pilot)
         assert "docs" in text_of(pilot.app)
         assert "1" == cursor(pilot)
@@ -361,7 +361,7 @@ async def test_every_plan_keeps_its_own_cursor() -> None:
 
 
 async def test_enter_goes_into_the_tasks_session_and_f5_comes_back_to_where_the_board_was() -> None:
-    async with planned(board(), boards.other(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), sample_boards.other(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await waves("g", "right", "enter", plans=2)(pilot)
         assert app.main_view.focused_inside
@@ -373,7 +373,7 @@ async def test_enter_goes_into_the_tasks_session_and_f5_comes_back_to_where_the_
 
 
 async def test_the_board_that_is_opened_again_is_as_it_was_left() -> None:
-    async with planned(board(), boards.other(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), sample_boards.other(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("G", "tab", "escape", "B", plans=2)(pilot)
         assert "docs" == screen_of(pilot).plan
 
@@ -382,17 +382,17 @@ async def test_the_board_that_is_opened_again_is_as_it_was_left() -> None:
 
 
 async def test_the_board_opens_at_the_task_of_the_session_under_the_cursor() -> None:
-    async with planned(boards.other(), board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(sample_boards.other(), board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         app = cast(Kasmon, pilot.app)
-        app.main_view.table.select(boards.SESSIONS[2].id)
+        app.main_view.table.select(sample_boards.SESSIONS[2].id)
         await waves(plans=2)(pilot)
 
         assert ("parser", "3") == (screen_of(pilot).plan, cursor(pilot))
 
 
 async def test_a_task_without_a_session_has_nothing_to_open() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40), notifications=True) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40), notifications=True) as pilot:
         await waves("G", "enter")(pilot)
 
         await auntil(lambda: "Task 7 has no session yet." in text_of(pilot.app), what="the word")
@@ -400,8 +400,8 @@ async def test_a_task_without_a_session_has_nothing_to_open() -> None:
 
 DECIDED = (
     (board(), ("w", "r"), DecideOnPlan(plan="parser", deed="retry", task="5")),
-    (boards.claimed(), ("w", "a"), DecideOnPlan(plan="parser", deed="accept", task="2")),
-    (boards.asked(), ("A",), DecideOnPlan(plan="parser", deed="advance")),
+    (sample_boards.claimed(), ("w", "a"), DecideOnPlan(plan="parser", deed="accept", task="2")),
+    (sample_boards.asked(), ("A",), DecideOnPlan(plan="parser", deed="advance")),
     (board(), ("p",), DecideOnPlan(plan="parser", deed="pause")),
     (board(state="paused"), ("p",), DecideOnPlan(plan="parser", deed="resume")),
 )
@@ -474,7 +474,7 @@ async def test_a_refusal_is_said_and_the_board_stays() -> None:
 
 
 async def test_an_edited_plan_is_taken_over_as_it_was_shown_by_a_key_after_the_agreement() -> None:
-    async with planned(boards.edited(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+    async with planned(sample_boards.edited(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("e")(pilot)
         text = text_of(pilot.app)
         assert "+ task 8: Measure it" in text
@@ -488,7 +488,7 @@ async def test_an_edited_plan_is_taken_over_as_it_was_shown_by_a_key_after_the_a
 
 
 async def test_an_edit_that_is_longer_than_the_window_is_read_to_its_end_before_it_is_taken_over() -> None:
-    shown = boards.edited()
+    shown = sample_boards.edited()
     assert shown.edit is not None
     edit = msgspec.structs.replace(shown.edit, lines=tuple(f"+ task {n}: t" for n in range(90)))
     shown = msgspec.structs.replace(shown, edit=edit)
@@ -504,7 +504,7 @@ async def test_an_edit_that_is_longer_than_the_window_is_read_to_its_end_before_
 
 
 async def test_an_edit_that_takes_away_what_has_begun_is_shown_and_not_taken_over() -> None:
-    shown = boards.edited("task '3' has started, but the file no longer contains it")
+    shown = sample_boards.edited("task '3' has started, but the file no longer contains it")
     async with planned(shown, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("e")(pilot)
         assert "has started, but the file no longer contains it" in text_of(pilot.app)
@@ -533,7 +533,7 @@ def test_only_of_a_scripted_agent_the_script_is_not_what_a_person_reads(agent: s
 
 
 async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_cursor() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("G")(pilot)
         world_of(pilot).planned.put_nowait((board(RUNNING | {"5": at(T.SKIPPED, why="skipped by user")}),))
         await auntil(lambda: "3/7 done" in text_of(pilot.app), what="the change")
@@ -542,7 +542,7 @@ async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_curs
 
 
 async def test_a_collision_that_is_seen_while_the_board_is_open_is_marked() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(160, 40)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(160, 40)) as pilot:
         await waves("g", "right")(pilot)
         cast(Kasmon, pilot.app).plan_board.mark(HITS)
         await pilot.pause()
@@ -551,7 +551,7 @@ async def test_a_collision_that_is_seen_while_the_board_is_open_is_marked() -> N
 
 
 async def test_a_plan_that_asks_is_told_of_in_the_list_and_its_key_shows_it() -> None:
-    async with planned(boards.asked(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+    async with planned(sample_boards.asked(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
         await auntil(lambda: app.main_view.banner.notice, what="the line")
@@ -563,7 +563,7 @@ async def test_a_plan_that_asks_is_told_of_in_the_list_and_its_key_shows_it() ->
 
 
 async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_while_a_plan_asks() -> None:
-    async with planned(boards.asked(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(sample_boards.asked(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
         app.permissions.close(ask.id for ask in app.permissions.queue.waiting)
@@ -575,8 +575,8 @@ async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_whil
 
 
 async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_counted() -> None:
-    other = msgspec.structs.replace(boards.asked(), id="other")
-    async with planned(boards.asked(), other, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+    other = msgspec.structs.replace(sample_boards.asked(), id="other")
+    async with planned(sample_boards.asked(), other, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
         await auntil(lambda: app.main_view.banner.notice, what="the line")
@@ -589,11 +589,17 @@ def calls(pilot: Pilot[None]) -> list[str]:
 
 
 async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what_was_so_at_the_start_does_not() -> None:
-    async with planned(boards.claimed(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
+    async with planned(sample_boards.claimed(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
         await auntil(lambda: app.plan_board.boards, what="the plan")
-        for shown in (board(DONE, gate=2), boards.asked(), boards.asked(), board(DONE, gate=2), boards.over()):
+        for shown in (
+            board(DONE, gate=2),
+            sample_boards.asked(),
+            sample_boards.asked(),
+            board(DONE, gate=2),
+            sample_boards.over(),
+        ):
             app.plan_board.take((shown,))
         await pilot.pause()
 
@@ -603,14 +609,14 @@ async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what
 async def test_who_looks_at_the_plan_is_not_called() -> None:
     async with planned(board(DONE, gate=2), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
-        cast(Kasmon, pilot.app).plan_board.take((boards.asked(),))
+        cast(Kasmon, pilot.app).plan_board.take((sample_boards.asked(),))
         await pilot.pause()
 
         assert [] == calls(pilot)
 
 
 async def test_a_request_that_waits_is_told_of_on_the_board_and_i_answers_it_there() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
         assert "1 pending request" in text_of(pilot.app)
 
@@ -619,7 +625,7 @@ async def test_a_request_that_waits_is_told_of_on_the_board_and_i_answers_it_the
 
 
 async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(120, 40)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("G")(pilot)
         view = screen_of(pilot).view
         place = view.room.place("3")
@@ -635,7 +641,7 @@ async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
 
 
 async def test_in_a_narrow_window_the_waves_stand_below_each_other_and_scroll() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(60, 16)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(60, 16)) as pilot:
         await waves("g")(pilot)
         assert "wave 1" in text_of(pilot.app)
 
@@ -645,7 +651,7 @@ async def test_in_a_narrow_window_the_waves_stand_below_each_other_and_scroll() 
 
 
 async def test_a_window_that_changes_its_size_keeps_the_cursors_card_in_sight() -> None:
-    async with planned(board(), shown=boards.crew()).run_test(size=(160, 50)) as pilot:
+    async with planned(board(), shown=sample_boards.crew()).run_test(size=(160, 50)) as pilot:
         await waves("G")(pilot)
         await pilot.resize_terminal(60, 16)
         await pilot.pause()
@@ -660,7 +666,7 @@ async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
     plan = Plan(name=WORST, goal=WORST, agent=WORST, tasks=(hostile, other), limit=1)
     run = at(TaskState.FAILED, why=WORST, failures=(WORST,), session="a", name=WORST, branch=WORST, tries=1)
     evil = board({WORST: run, other.id: run}, plan, gate=1, problem=WORST)
-    edit = msgspec.structs.replace(boards.edited(WORST), run=evil.run, plan=plan)
+    edit = msgspec.structs.replace(sample_boards.edited(WORST), run=evil.run, plan=plan)
     sessions = {"a": session("a", agent=WORST, mode=Mode.SDK, last_line=WORST)}
     stage = Stage(WORST, asks=False)
     stage.gateway.planned.put_nowait((msgspec.structs.replace(evil, edit=edit.edit, sessions=sessions),))
@@ -673,17 +679,17 @@ async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
-    house = House()
-    yield house
-    house.close()
+def env() -> Iterator[Env]:
+    env = Env()
+    yield env
+    env.close()
 
 
-async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(house: House) -> None:
+async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: Env) -> None:
     """Its runner's lock is held by this process, so that none is started."""
-    main_view = Desk(house)
+    main_view = Desk(env)
     book = await asyncio.to_thread(main_view.begin)
-    gateway = LiveGateway(house.places)
+    gateway = LiveGateway(env.places)
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", gateway.boards())
     async with asyncio.timeout(10):
         (first,) = await anext(feed)
@@ -697,11 +703,11 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(house:
     assert [T.WAITING, T.SKIPPED] == [each.run.of("1").state for each in (first, second)]
 
 
-async def test_a_plan_that_is_begun_later_is_told_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_that_is_begun_later_is_told_too(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until there is one, what reads plans is not even loaded."""
     monkeypatch.setattr(live, "RECONCILE_S", 0.01)
-    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(house.places).boards())
-    main_view = Desk(house)
+    feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(env.places).boards())
+    main_view = Desk(env)
     async with asyncio.timeout(10):
         assert () == await anext(feed)
         waits = asyncio.ensure_future(anext(feed))

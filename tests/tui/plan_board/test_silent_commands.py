@@ -13,9 +13,9 @@ from kasmon.model.events import SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
 from kasmon.supervisor.fleet.snapshot import look_once
-from tests.safety.dash import KASMON, LIMIT_S, Home
-from tests.tui.outer import Outer
-from tests.waiting import until
+from tests.support.tui.dashboard import KASMON, LIMIT_S, Home
+from tests.support.tui.outer_tmux import Outer
+from tests.support.wait import until
 
 PLAN = """
 limit = 3

@@ -11,7 +11,7 @@ from kasmon.tmux.server import TmuxServer
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.keymap import DETACHES
 from kasmon.tui.session_pane import HOW_TO_COME_BACK
-from tests.tui.ptys import OnTerminal
+from tests.support.tui.pty_program import OnTerminal
 
 
 @pytest.fixture

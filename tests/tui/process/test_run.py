@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from tests.tui.ptys import OnTerminal, program
+from tests.support.tui.pty_program import OnTerminal, program
 
 
 def test_an_interrupt_before_the_dashboard_handles_signals_ends_it(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from kasmon.tui.process.terminal_guard import DASH, RESTORE
-from tests.tui.ptys import OnTerminal, program
-from tests.waiting import until
+from tests.support.tui.pty_program import OnTerminal, program
+from tests.support.wait import until
 
 BASH = shutil.which("bash")
 TOLD = b"kasmon: the dashboard was killed (signal 9); your sessions are still running - run kasmon again"
@@ -161,7 +161,7 @@ def test_where_the_program_was_removed_meanwhile_a_shell_tidies_up(tmp_path: Pat
     """As an upgrade does it, say: the guard that sleeps cannot become what it was."""
     code = (
         f"import kasmon.tui.process.terminal_guard as g; g.__file__ = {str(tmp_path / 'gone')!r}; "
-        "import tests.tui.programs.guarded as p"
+        "import tests.support.tui.programs.guarded as p"
     )
     run = "g.run_guarded(p.dashboard, asleep=True)"
     argv = [sys.executable, "-P", "-c", f"{code}; {run}", str(tmp_path / "notes"), "run", "0"]

@@ -26,8 +26,8 @@ from kasmon.tui.session_list.order import SessionFilter, SessionRow
 from kasmon.tui.session_list.row import RowContent, columns, moments, row
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
-from tests.fleets import NOW, asking, session, working
-from tests.sandboxed import LEAK, house, housing, interpreters, machine, machines
+from tests.support.sample_fleet import NOW, asking, session, working
+from tests.support.sample_sandboxes import LEAK, housing, interpreters, machine, machines, sandboxes
 
 LOOK = ThemeStyles(shipped(DEFAULT))
 PLAIN = ThemeStyles(shipped(DEFAULT), utf8=False)
@@ -43,7 +43,7 @@ def words(shown: Session) -> str:
 
 
 @pytest.mark.parametrize("width", [40, 60, 78, 80, 99, 100, 120, 160])
-@pytest.mark.parametrize("shown", house().sessions, ids=lambda shown: shown.id)
+@pytest.mark.parametrize("shown", sandboxes().sessions, ids=lambda shown: shown.id)
 def test_a_row_with_a_sandbox_is_exactly_as_wide_as_the_list(width: int, shown: Session) -> None:
     assert width == row(RowContent(shown, SessionRow(shown.id), columns(width, 10, 12), width), NOW, LOOK).cell_length
 
@@ -210,7 +210,7 @@ def test_a_meter_without_a_limit_says_what_is_used_and_promises_nothing() -> Non
 
 
 @pytest.mark.parametrize("width", [38, 60, 80, 116, 120, 160])
-@pytest.mark.parametrize("shown", house().sessions, ids=lambda shown: shown.id)
+@pytest.mark.parametrize("shown", sandboxes().sessions, ids=lambda shown: shown.id)
 def test_the_panel_has_at_most_three_lines(shown: Session, width: int) -> None:
     assert len(panel(shown, LOOK, NOW, width)) <= 3
 

@@ -22,10 +22,10 @@ from kasmon.tui.gateway.protocol import ExportSession, MarkViewed, RecordedText
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
-from tests.fleets import NOW, fleet, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import NOW, fleet, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 TALK = (
     TurnStarted(at=NOW - 500, prompt="look for the needle"),
@@ -62,8 +62,8 @@ NEEDLES = (
 )
 
 
-def world_of(pilot: Pilot[None]) -> StillWorld:
-    return cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+def world_of(pilot: Pilot[None]) -> FakeGateway:
+    return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
 
 
 @asynccontextmanager
@@ -71,7 +71,7 @@ async def searching(
     words: str = "needle", found: tuple[SessionHits, ...] = NEEDLES, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(PARSER, DOCS), transcripts={"parser": TALK}, panes={"docs": ()})
-    gateway = cast(StillWorld, app.gateway)
+    gateway = cast(FakeGateway, app.gateway)
     gateway.finds = {words: found}
     gateway.records = {"docs": RecordedText(lines=PRINTED, here=120)}
     async with app.run_test(size=size) as pilot:

@@ -18,7 +18,7 @@ from kasmon.tui.session_list.order import (
     WaveHeading,
     difference,
 )
-from tests.fleets import asking, crew, ended, fleet, idle, spent, working
+from tests.support.sample_fleet import asking, crew, ended, fleet, idle, spent, working
 
 
 def arranged(shown: Fleet, view: ListSettings) -> list[Item]:

@@ -17,7 +17,7 @@ from kasmon.tui.session_list.order import SessionRow, SortOrder
 from kasmon.tui.session_list.row import GAP, RowContent, columns, empty_columns, header, moments, row
 from kasmon.tui.theme.look import MARKS, ThemeStyles, age, count, ending, evidence, money, news, state_name
 from kasmon.tui.theme.theme import DEFAULT
-from tests.fleets import NOW, asking, command, crew, ended, idle, question, session, spent, working
+from tests.support.sample_fleet import NOW, asking, command, crew, ended, idle, question, session, spent, working
 
 LOOK = ThemeStyles(shipped(DEFAULT))
 PLAIN = ThemeStyles(shipped(DEFAULT), utf8=False)

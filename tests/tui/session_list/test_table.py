@@ -20,10 +20,10 @@ from kasmon.tui.gateway.protocol import DashboardSettings, MarkViewed
 from kasmon.tui.session_list.order import ListSettings, SortOrder, WaveHeading
 from kasmon.tui.session_list.table import SessionTable
 from kasmon.tui.textual_ext.repaint import RowsUpdate
-from tests.fleets import NOW, StillClock, asking, crew, ended, fleet, idle, session, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import NOW, StillClock, asking, crew, ended, fleet, idle, session, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 
 def clock_of(app: Kasmon) -> StillClock:
@@ -578,7 +578,7 @@ async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() ->
         ProfileOffer(name="shell", modes=(Mode.TMUX,)),
         ProfileOffer(name="claude", modes=(), problem="'claude' is not installed."),
     )
-    gateway = StillWorld(fleet())
+    gateway = FakeGateway(fleet())
     gateway.offered = offered
     async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
         await settled(pilot)
@@ -597,7 +597,7 @@ async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() ->
 
 
 async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
-    gateway = StillWorld(fleet())
+    gateway = FakeGateway(fleet())
     gateway.offered = (ProfileOffer(name="shell", modes=(Mode.TMUX,)),)
     async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
         await settled(pilot)
@@ -605,7 +605,7 @@ async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
 
 
 async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() -> None:
-    gateway = StillWorld(fleet())
+    gateway = FakeGateway(fleet())
     gateway.offered = (
         ProfileOffer(name="claude", modes=()),
         ProfileOffer(name="codex", modes=()),
@@ -631,7 +631,7 @@ async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
 async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_is_opened() -> None:
     shown = fleet(working("docs"), idle("web", finished_at=NOW - 5), idle("seen", finished_at=NOW - 9, viewed_at=NOW))
     async with kasmon(shown).run_test(size=(120, 40)) as pilot:
-        app, gateway = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        app, gateway = cast(Kasmon, pilot.app), cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
         await settled(pilot)
         rows = text_of(app).splitlines()
         assert "✦ 1 finished" in rows[0]
@@ -653,7 +653,7 @@ async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
         await pilot.press("L", "L")
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] == cast(StillWorld, cast(Kasmon, pilot.app).gateway).wished
+        assert [MarkViewed(session=SessionId("web"))] == cast(FakeGateway, cast(Kasmon, pilot.app).gateway).wished
         assert not cast(Kasmon, pilot.app).main_view.focused_inside
 
 
@@ -663,7 +663,7 @@ async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(k
     async with kasmon(shown).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         await pilot.press(key)
-        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
         await auntil(lambda: gateway.wished, what="the mark")
 
         assert [MarkViewed(session=SessionId("web"))] == gateway.wished
@@ -672,7 +672,7 @@ async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(k
 async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
     async with kasmon(fleet(idle("web", finished_at=NOW - 5))).run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
         gateway.refusing = UnavailableError("the disk is full.")
         await pilot.press("L")
         await auntil(lambda: len(pilot.app._notifications), what="the refusal")
@@ -685,7 +685,7 @@ async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
 
 async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
     async with kasmon(fleet(working("web"))).run_test(size=(120, 40)) as pilot:
-        app, gateway = cast(Kasmon, pilot.app), cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        app, gateway = cast(Kasmon, pilot.app), cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
         await settled(pilot)
         await pilot.press("enter")
         await pilot.pause()

@@ -11,11 +11,11 @@ import pytest
 
 from kasmon.model.commands import Mode
 from kasmon.tmux.server import TmuxServer
-from tests.safety.dash import Home
-from tests.tmux.asked import panes_of
-from tests.tui.outer import Cell, Outer, Tmux, read
-from tests.tui.ptys import program
-from tests.waiting import until
+from tests.support.tmux.sync_hub import panes_of
+from tests.support.tui.dashboard import Home
+from tests.support.tui.outer_tmux import Cell, Outer, Tmux, read
+from tests.support.tui.pty_program import program
+from tests.support.wait import until
 
 SKINS = frozenset(map(chr, range(0x1F3FB, 0x1F400)))
 HALVES = frozenset(map(chr, range(0x1F1E6, 0x1F200)))

@@ -16,10 +16,10 @@ from kasmon.tui.gateway.protocol import CopyText, OpenLink
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.terminal.view import FocusView
-from tests.fleets import StillClock, fleet, working
-from tests.scenes import kasmon, settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import StillClock, fleet, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 LINES = (
     *(f"line {number}" for number in range(200)),
@@ -35,12 +35,12 @@ def view_of(pilot: Pilot[None]) -> ScrollbackView:
 
 
 def copied(pilot: Pilot[None]) -> list[str]:
-    gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+    gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
     return [wanted.text for wanted in gateway.wished if isinstance(wanted, CopyText)]
 
 
 def opened(pilot: Pilot[None]) -> list[str]:
-    gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+    gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
     return [wanted.address for wanted in gateway.wished if isinstance(wanted, OpenLink)]
 
 
@@ -87,14 +87,14 @@ async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_in
         assert view.is_live
         assert view.terminal.has_focus
         await pilot.press("z")
-        link = cast(StillWorld, app.gateway).link
+        link = cast(FakeGateway, app.gateway).link
         assert [b"z"] == [wish.data for wish in link.told if isinstance(wish, SendKeys)]
 
 
 async def test_the_program_gets_no_key_of_it() -> None:
     async with reading() as pilot:
         await pilot.press("j", "k", "g", "x", "a", "enter")
-        gateway = cast(StillWorld, cast(Kasmon, pilot.app).gateway)
+        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
 
         assert not [wish for wish in gateway.link.told if isinstance(wish, SendKeys)]
 
@@ -234,7 +234,7 @@ async def test_why_a_terminal_cannot_be_read_is_said() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
     async with app.run_test(size=(100, 24), notifications=True) as pilot:
         await settled(pilot)
-        cast(StillWorld, app.gateway).refusing = UnavailableError("its pane is gone.")
+        cast(FakeGateway, app.gateway).refusing = UnavailableError("its pane is gone.")
         await pilot.press("v")
         await pilot.pause()
         await pilot.pause()

@@ -14,7 +14,7 @@ from rich.style import Style
 
 from kasmon.tui.terminal import sgr
 from kasmon.tui.terminal.sgr import strip_of
-from tests.waiting import until
+from tests.support.wait import until
 
 FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]")
 

@@ -14,8 +14,8 @@ from kasmon.model.permission import SessionId
 from kasmon.tui.terminal.input_sender import KEYS_BYTES, InputSender
 from kasmon.tui.terminal.link import TerminalCommand
 from kasmon.tui.terminal.view import RESIZE_S, FocusView
+from tests.support.wait import auntil
 from tests.tui.terminal.test_widget import pushed
-from tests.waiting import auntil
 
 SESSION = SessionId("abcdefgh")
 

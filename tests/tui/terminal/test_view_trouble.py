@@ -12,9 +12,9 @@ import pytest
 
 from kasmon.model.commands import Mode
 from kasmon.tmux.server import TmuxServer
-from tests.safety.dash import Dashboard, Home
-from tests.tmux.asked import panes_of
-from tests.waiting import until
+from tests.support.tmux.sync_hub import panes_of
+from tests.support.tui.dashboard import Dashboard, Home
+from tests.support.wait import until
 
 LEAVE = b"\x1d"
 

@@ -17,7 +17,7 @@ from kasmon.tui.terminal import widget as module
 from kasmon.tui.terminal.sgr import strip_of
 from kasmon.tui.terminal.widget import TerminalWidget
 from kasmon.tui.textual_ext.repaint import ImmediatePainter, RowsUpdate
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 
 class Room(App[None]):

@@ -8,9 +8,9 @@ from kasmon.model.formatting import GLYPHS
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.textual_ext.ascii_shapes import AsciiFilter
 from kasmon.tui.theme.look import MARKS
-from tests.fleets import asking, fleet
-from tests.scenes import kasmon, keys
-from tests.tui.worlds import text_of
+from tests.support.dashboard_scenes import kasmon, keys
+from tests.support.sample_fleet import asking, fleet
+from tests.support.tui.fake_gateway import text_of
 
 
 def drawn(text: str) -> str:

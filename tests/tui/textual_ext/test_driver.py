@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kasmon.tui.textual_ext.driver import TerminalOutput
-from tests.tui.ptys import OnTerminal, program
+from tests.support.tui.pty_program import OnTerminal, program
+from tests.support.wait import until
 from tests.tui.textual_ext.test_driver_tap import FOR_TEXTUAL, PLAIN_KEYS, REPLIES
-from tests.waiting import until
 
 
 def test_a_whole_screen_is_one_call() -> None:
@@ -58,7 +58,7 @@ def test_a_terminal_that_is_gone_is_told() -> None:
 
 
 class Dashboard:
-    """`tests.tui.programs.tapped` at work: its terminal, and what its session was told."""
+    """`tests.support.tui.programs.tapped` at work: its terminal, and what its session was told."""
 
     def __init__(self, terminal: OnTerminal, notes: Path) -> None:
         self.terminal, self._path = terminal, notes

@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from tests.syntax import modules, nodes
+from tests.support.syntax_trees import modules, nodes
 
 HOME: Final = "kasmon/tui/textual_ext/"
 

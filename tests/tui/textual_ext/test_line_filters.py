@@ -28,11 +28,23 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, NotifyPerson
 from kasmon.tui.key_names import textual_key
 from kasmon.tui.textual_ext.line_filters import ControlCharacterFilter, MonochromeFilter, trace_of
-from tests.fleets import NOW, StillClock, asking, command, crew, ended, fleet, idle, question, session, working
-from tests.scenes import SCENES, armed, settled
-from tests.scenes import kasmon as dashboard
-from tests.syntax import nodes, parsed
-from tests.tui.worlds import StillWorld, text_of
+from tests.support.dashboard_scenes import SCENES, armed, settled
+from tests.support.dashboard_scenes import kasmon as dashboard
+from tests.support.sample_fleet import (
+    NOW,
+    StillClock,
+    asking,
+    command,
+    crew,
+    ended,
+    fleet,
+    idle,
+    question,
+    session,
+    working,
+)
+from tests.support.syntax_trees import nodes, parsed
+from tests.support.tui.fake_gateway import FakeGateway, text_of
 
 ACTS = "\x1b]52;c;AAAA\x07\x1b[6n\x9b2J\x05\u202e\x1b]0;title\x07"
 """Sets a clipboard, asks the terminal to type, clears it, turns the text round, renames the window."""
@@ -138,7 +150,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
 
         assert not [screen for screen in screens if FORBIDDEN.search(screen.replace("\n", ""))]
         assert not clickable(app)
-        assert not [wish for wish in cast(StillWorld, app.gateway).wished if not isinstance(wish, NotifyPerson)]
+        assert not [wish for wish in cast(FakeGateway, app.gateway).wished if not isinstance(wish, NotifyPerson)]
 
 
 async def test_markup_stands_literally_in_the_list() -> None:
@@ -391,7 +403,7 @@ async def test_a_push_about_nobody_is_no_error() -> None:
     app = dashboard(fleet(working("docs", mode=Mode.TMUX)))
     async with app.run_test() as pilot:
         await settled(pilot)
-        cast(StillWorld, app.gateway).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
+        cast(FakeGateway, app.gateway).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
         await pilot.pause()
 
         assert app.is_running

@@ -12,11 +12,11 @@ from kasmon.model.transcript.rows import RowPosition
 from kasmon.tui.app import Kasmon
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
-from tests.fleets import asking, fleet, idle, working
-from tests.scenes import armed, kasmon, settled
-from tests.talks import MAKE, long_talk
-from tests.tui.worlds import StillWorld
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import armed, kasmon, settled
+from tests.support.sample_fleet import asking, fleet, idle, working
+from tests.support.sample_transcripts import MAKE, long_talk
+from tests.support.tui.fake_gateway import FakeGateway
+from tests.support.wait import auntil
 
 ENTER, BACK, HOME, TAB, ESC = "\r", "\x7f", "\x01", "\t", "\x1b"
 NAMES = {"/": "slash", ENTER: "enter", " ": "space", BACK: "backspace", HOME: "ctrl+a", TAB: "tab", ESC: "escape"}
@@ -31,7 +31,7 @@ async def at_once(pilot: Pilot[None], text: str) -> None:
 
 
 def wished(pilot: Pilot[None]) -> list[object]:
-    return list(cast(StillWorld, cast(Kasmon, pilot.app).gateway).wished)
+    return list(cast(FakeGateway, cast(Kasmon, pilot.app).gateway).wished)
 
 
 async def test_what_follows_the_filters_key_is_the_filter() -> None:
@@ -77,7 +77,7 @@ async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> No
 
         assert 1 == len(app.screen_stack)
         assert [] == wished(pilot)
-        told = b"".join(wish.data for wish in cast(StillWorld, app.gateway).link.told if isinstance(wish, SendKeys))
+        told = b"".join(wish.data for wish in cast(FakeGateway, app.gateway).link.told if isinstance(wish, SendKeys))
         assert b"xyq".endswith(told)
 
 

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kasmon.tui.textual_ext.screen import MainScreen
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 
 class Counting(Widget):

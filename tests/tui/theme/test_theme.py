@@ -18,11 +18,11 @@ from kasmon.tui.gateway.theme_library import ThemeLibrary, shipped, shipped_name
 from kasmon.tui.theme.few_colours import in_256_colours, shown
 from kasmon.tui.theme.look import TOKENS, Background, ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, contrast, mix, parse, readable, variables
-from tests.fleets import crew
-from tests.scenes import kasmon as dashboard
-from tests.scenes import settled
-from tests.tui.worlds import StillWorld, text_of
-from tests.waiting import auntil
+from tests.support.dashboard_scenes import kasmon as dashboard
+from tests.support.dashboard_scenes import settled
+from tests.support.sample_fleet import crew
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
 
 GROUNDS = ("background", "surface", "raised", "selected", "line")
 MOON = (Path(kasmon.__file__).parent / "themes" / "rose-pine-moon.toml").read_text("utf-8")
@@ -250,7 +250,7 @@ async def test_a_theme_that_is_edited_shows_at_once() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
         edited = MOON.replace('background = "#232136"', 'background = "#101010"')
-        gateway = cast(StillWorld, app.gateway)
+        gateway = cast(FakeGateway, app.gateway)
         gateway.kept.put_nowait(DashboardSettings(theme="own", theme_files=(("/c/own.toml", edited),)))
         await auntil(lambda: app.look.colour("background") == "#101010")
         await pilot.pause()
@@ -265,7 +265,7 @@ async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
     app = dashboard(crew())
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        cast(StillWorld, app.gateway).kept.put_nowait(DashboardSettings(theme="nord"))
+        cast(FakeGateway, app.gateway).kept.put_nowait(DashboardSettings(theme="nord"))
         await auntil(lambda: app.theme == "nord")
 
         assert shipped("nord").colors.text == app.look.colour("text")
@@ -286,7 +286,7 @@ async def test_the_sheet_is_read_once_for_the_first_picture_and_the_settings_tha
     app = dashboard(crew())
     async with app.run_test() as pilot:
         await settled(pilot)
-        gateway = cast(StillWorld, app.gateway)
+        gateway = cast(FakeGateway, app.gateway)
         await auntil(gateway.kept.empty)
         await settled(pilot)
         assert DEFAULT == app.theme
@@ -306,7 +306,7 @@ async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
         before = app.look.colour("background")
-        cast(StillWorld, app.gateway).kept.put_nowait(
+        cast(FakeGateway, app.gateway).kept.put_nowait(
             DashboardSettings(theme="own", theme_files=(("/c/own.toml", "x = 1"),))
         )
         await auntil(lambda: "no such key" in " ".join(text_of(app).split()))
@@ -330,7 +330,7 @@ async def test_a_broken_config_is_told_once() -> None:
     app = dashboard(crew())
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await settled(pilot)
-        gateway = cast(StillWorld, app.gateway)
+        gateway = cast(FakeGateway, app.gateway)
         for _ in range(3):
             gateway.kept.put_nowait(DashboardSettings(problems=("config.toml:3 at 'ui.bel': no such key.",)))
         await auntil(lambda: gateway.kept.empty())

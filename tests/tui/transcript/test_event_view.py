@@ -20,7 +20,7 @@ from kasmon.sanitize import clean_block
 from kasmon.tui.transcript.event_view import EventView
 from kasmon.tui.transcript.pyte_screen import PyteBuffer
 from kasmon.tui.transcript.virtual_screen import VirtualScreen
-from tests.waiting import auntil
+from tests.support.wait import auntil
 
 PLAIN = Style()
 

@@ -12,7 +12,7 @@ from kasmon.backends.tmux.evidence import claude_registry
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.model.permission import RequestKind
 from kasmon.process_identity import variables_of
-from tests.waiting import until
+from tests.support.wait import until
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from kasmon.model.events import RequestOpened, RequestWithdrawn, SignalSeen
 from kasmon.model.evidence import StateVerdict
 from kasmon.model.permission import NO_PLAN, Decision, RequestKind, SessionId
 from kasmon.model.session_state import SessionState
-from tests.detection.expected import reading_of
-from tests.detection.golden import FOLDER, load
-from tests.waiting import until
+from tests.support.detection.expected import reading_of
+from tests.support.detection.golden import FOLDER, load
+from tests.support.wait import until
 
 ASKING = StateVerdict(state=SessionState.ASKING, source="screen", asking=RequestKind.PERMISSION)
 WORKING = StateVerdict(state=SessionState.WORKING, source="registry")

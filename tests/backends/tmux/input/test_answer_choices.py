@@ -21,7 +21,7 @@ from kasmon.model.events import RequestOpened
 from kasmon.model.evidence import StateVerdict
 from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session_state import SessionState
-from tests.detection.golden import shipped_rules
+from tests.support.detection.golden import shipped_rules
 
 ME: Final = SessionId("abcdefgh")
 DOWN, TAB, ENTER = b"\x1b[B", b"\t", b"\r"

@@ -25,9 +25,9 @@ from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.tmux.server import TmuxServer
-from tests.backends.asker import ALWAYS, NO, YES, Asker, dialog
-from tests.backends.backend_contract import LIMIT_S, Heard
-from tests.waiting import auntil
+from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.agents.menu_agent import ALWAYS, NO, YES, MenuAgent, dialog
+from tests.support.wait import auntil
 
 ME = SessionId("abcdefgh")
 
@@ -66,7 +66,7 @@ def _in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 class Stage:
     """A fake terminal agent in a pane, heard."""
 
-    def __init__(self, asker: Asker, heard: Heard) -> None:
+    def __init__(self, asker: MenuAgent, heard: Heard) -> None:
         assert isinstance(heard.agent, TmuxAgent)
         self.asker, self.heard, self.agent = asker, heard, heard.agent
 
@@ -110,7 +110,7 @@ class Stage:
 async def staged(room: Room, *asks: dict[str, Any], **does: Any) -> AsyncIterator[Stage]:
     here, folder = room
     backend = TmuxBackend(here)
-    asker = Asker(folder, *asks, **does)
+    asker = MenuAgent(folder, *asks, **does)
     launch = Launch(
         session=ME, name="w", agent="scripted", mode=Mode.TMUX, backend="tmux", argv=asker.argv, workdir=str(folder)
     )

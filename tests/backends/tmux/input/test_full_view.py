@@ -22,14 +22,14 @@ from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, Request
 from kasmon.paths import write_private
 from kasmon.tmux.server import TmuxServer
-from tests.backends.backend_contract import LIMIT_S, Heard
 from tests.backends.tmux.evidence.test_tool_calls import recorded
 from tests.backends.tmux.input import test_answer_delivery
 from tests.backends.tmux.input.test_answer_delivery import ME, Room
-from tests.detection.golden import FOLDER, load
-from tests.detection.scenes.studio import steps as recorded_steps
-from tests.tmux.attached import attached
-from tests.waiting import auntil, until
+from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.detection.golden import FOLDER, load
+from tests.support.detection.scenes.studio import steps as recorded_steps
+from tests.support.tmux.attached_terminal import attached
+from tests.support.wait import auntil, until
 
 room = test_answer_delivery.room
 ALLOW, DENY = Decision.ALLOW, Decision.DENY

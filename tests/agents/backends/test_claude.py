@@ -1,0 +1,503 @@
+"""The real Claude Code, driven by its backend against the model stub."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from kasmon.backends.claude import backend
+from kasmon.backends.common import child_process
+from kasmon.errors import LaunchError
+from kasmon.model.commands import Configure, Interrupt, Launch, Stop
+from kasmon.model.events import (
+    Event,
+    MessageWritten,
+    NoticeRaised,
+    PlanUpdated,
+    RequestOpened,
+    RequestWithdrawn,
+    SessionEnded,
+    SettingsChanged,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    UnknownMessageSeen,
+    UsageReported,
+)
+from kasmon.model.permission import Decision, Request, RequestKind
+from kasmon.model.session_state import SessionState
+from tests.support.agents import mcp_server
+from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.agents.real_agent import RealAgent, family
+from tests.support.model_stub import ModelStub
+from tests.support.wait import auntil
+
+pytestmark = pytest.mark.agents
+Fact = TypeVar("Fact", bound=Event)
+SLEEP = "python3 -c 'import time;time.sleep(60)'"
+"""A command that lasts; the agent refuses `sleep` alone."""
+
+
+class Talk(Heard):
+    """What the agent says, and shorter ways to answer it."""
+
+    async def turn(self, prompt: str, *decisions: Decision, **more: Any) -> TurnEnded:
+        """Give *prompt*, answer what is asked in turn, and wait for the end of the turn."""
+        ended = len(self.of(TurnEnded))
+        await self.prompt(prompt)
+        for decision in decisions:
+            request = await self.asked()
+            await self.answer(request, decision, **more)
+        return await self.ended(ended)
+
+    async def ended(self, before: int) -> TurnEnded:
+        """The last end of a turn, once there are more than *before*."""
+        await auntil(lambda: len(self.of(TurnEnded)) > before, LIMIT_S, "the end of the turn")
+        return self.of(TurnEnded)[-1]
+
+    async def asked(self) -> Request:
+        """The oldest request that nobody answered yet."""
+        await auntil(lambda: self.session.asks, LIMIT_S, "a request")
+        return self.session.asks[0]
+
+    def of(self, kind: type[Fact]) -> list[Fact]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    async def until_true(self, condition: Callable[[Event], bool], what: str) -> None:
+        await auntil(lambda: any(condition(fact) for fact in self.facts), LIMIT_S, what)
+
+
+@contextlib.asynccontextmanager
+async def talking(claude: RealAgent, *flags: str, **more: Any) -> AsyncIterator[Talk]:
+    """A talk with the agent, idle at first; *flags* are the user's, *more* goes into the launch."""
+    launch = await launched(claude, *flags, **more)
+    agent = await backend.open(launch)
+    talk = Talk(agent, launch)
+    listening = asyncio.create_task(talk.listen())
+    try:
+        await talk.until(SessionState.IDLE)
+        yield talk
+    finally:
+        await agent.aclose()
+        async with asyncio.timeout(LIMIT_S):
+            await listening
+
+
+async def launched(claude: RealAgent, *flags: str, **more: Any) -> Launch:
+    return await asyncio.to_thread(lambda: claude.launch(argv=(str(claude.program), *flags), **more))
+
+
+async def test_a_turn_with_text_thinking_and_figures(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        ended = await talk.turn("go %% think hm so %% say hello there")
+
+        assert "done" == ended.reason
+        assert ["hello there"] == [fact.text for fact in talk.of(MessageWritten)]
+        assert ["hm so"] == [fact.text for fact in talk.of(ThoughtWritten)]
+        assert ["go %% think hm so %% say hello there"] == [fact.prompt for fact in talk.of(TurnStarted)]
+        usage = talk.of(UsageReported)[-1]
+        assert min(usage.input, usage.output, usage.context, usage.limit, usage.cost_usd or 0) > 0
+        assert talk.session.model.startswith("claude-")
+        assert [] == talk.of(UnknownMessageSeen)
+
+
+async def test_it_offers_models_and_permission_modes(claude: RealAgent, stub: ModelStub) -> None:
+    stub.must_be_called = False
+    async with talking(claude) as talk:
+        assert {"sonnet", "opus"} <= set(talk.session.models)
+        assert {"default", "plan", "acceptEdits"} <= set(talk.session.permission_modes)
+        assert "bypassPermissions" not in talk.session.permission_modes
+        assert "default" == talk.session.permission_mode
+
+
+async def test_allowed_a_command_runs(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.turn("go %% bash touch yes.txt %% say done", Decision.ALLOW)
+
+        assert (claude.workdir / "yes.txt").exists()
+        assert ["done"] == [fact.text for fact in talk.of(MessageWritten)]
+
+
+async def test_denied_it_does_not_run_and_the_agent_knows_why(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        ended = await talk.turn("go %% bash touch no.txt %% say after", Decision.DENY, reason="not on a Sunday")
+
+        assert not (claude.workdir / "no.txt").exists()
+        assert [(False, "not on a Sunday")] == [(fact.ok, fact.output) for fact in talk.of(ToolFinished)]
+        assert "done" == ended.reason
+
+
+async def test_edited_it_runs_what_the_person_wrote(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        edited = {"command": "touch mine.txt"}
+        await talk.turn("go %% bash touch its.txt %% say done", Decision.EDIT, input=edited)
+
+        assert ["mine.txt"] == [file.name for file in claude.workdir.iterdir()]
+
+
+async def test_cancelled_its_turn_ends(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        ended = await talk.turn("go %% bash touch no.txt %% say after", Decision.CANCEL)
+
+        assert "interrupted" == ended.reason
+        assert [] == talk.of(MessageWritten)
+        assert not (claude.workdir / "no.txt").exists()
+
+
+async def test_a_change_is_asked_for_and_told_as_a_diff(claude: RealAgent) -> None:
+    (claude.workdir / "f.txt").write_text("one\ntwo\nthree\n")
+    async with talking(claude) as talk:
+        await talk.prompt("go %% read f.txt %% edit f.txt|two|TWO %% say done")
+        request = await talk.asked()
+        await talk.answer(request, Decision.ALLOW)
+        await talk.ended(0)
+
+        assert request.is_diff
+        assert "@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three" in request.shown
+        assert "-two\n+TWO" in talk.of(ToolFinished)[-1].diff
+
+
+async def test_questions_are_answered_together(claude: RealAgent) -> None:
+    options = [{"label": "red", "description": "like blood"}, {"label": "blue", "description": "like the sky"}]
+    one = {"question": "Colour?", "header": "C", "options": options, "multiSelect": False}
+    asked = {"questions": [one, {**one, "question": "Which?", "multiSelect": True}]}
+    async with talking(claude) as talk:
+        await talk.prompt(f"go %% tool AskUserQuestion {json.dumps(asked)} %% say done")
+        await auntil(lambda: len(talk.session.asks) == 2, LIMIT_S)
+        colour, which = talk.session.asks
+        await talk.answer(which, Decision.CHOOSE, labels=("red", "blue"))
+        await talk.answer(colour, Decision.CHOOSE, labels=("neither of them",))
+        await talk.ended(0)
+
+        assert (("red", "blue"), ("like blood", "like the sky"), True) == (
+            which.options,
+            which.option_notes,
+            which.many,
+        )
+        assert RequestKind.QUESTION is colour.kind
+        told = talk.of(ToolFinished)[-1].output
+        assert '"Colour?"="neither of them"' in told
+        assert '"Which?"="red, blue"' in told
+
+
+def with_server() -> tuple[str, str]:
+    server = {"command": sys.executable, "args": [str(Path(mcp_server.__file__))]}
+    return "--mcp-config", json.dumps({"mcpServers": {"demo": server}})
+
+
+async def test_the_form_of_an_mcp_server_is_filled_in(claude: RealAgent) -> None:
+    async with talking(claude, *with_server()) as talk:
+        await talk.prompt("go %% tool mcp__demo__greet {} %% say greeted")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        colour, count, sure = await auntil(lambda: talk.session.asks[2:] and talk.session.asks, LIMIT_S, "the form")
+        await talk.answer(sure, Decision.CHOOSE, labels=("(leave out)",))
+        await talk.answer(colour, Decision.CHOOSE, labels=("blue",))
+        await talk.answer(count, Decision.CHOOSE, labels=("3",))
+        await talk.ended(0)
+
+        assert (RequestKind.QUESTION, "demo: Colour", ("red", "blue")) == (colour.kind, colour.title, colour.options)
+        assert '{"action": "accept", "content": {"colour": "blue", "count": 3}}' == talk.of(ToolFinished)[-1].output
+        assert [] == talk.of(UnknownMessageSeen)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "decision", "told"),
+    [
+        ("", RequestKind.QUESTION, Decision.DENY, '{"action": "decline"}'),
+        ("plain", RequestKind.PERMISSION, Decision.ALLOW, '{"action": "accept", "content": {}}'),
+        ("url", RequestKind.AUTH, Decision.ALLOW, '{"action": "accept"'),
+        ("url", RequestKind.AUTH, Decision.DENY, '{"action": "decline"}'),
+    ],
+)
+async def test_what_an_mcp_server_wants_is_allowed_or_declined(
+    claude: RealAgent, how: str, kind: RequestKind, decision: Decision, told: str
+) -> None:
+    async with talking(claude, *with_server()) as talk:
+        await talk.prompt(f"go %% tool mcp__demo__greet {json.dumps({'how': how})} %% say greeted")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        await auntil(lambda: talk.session.asks, LIMIT_S, "its request")
+        request = await talk.asked()
+        await talk.answer(request, decision)
+        await talk.ended(0)
+
+        assert kind is request.kind
+        assert () == talk.session.asks
+        assert talk.of(ToolFinished)[-1].output.startswith(told)
+
+
+async def test_an_interrupt_while_an_mcp_server_waits_withdraws_its_questions(claude: RealAgent) -> None:
+    async with talking(claude, *with_server()) as talk:
+        await talk.prompt("go %% tool mcp__demo__greet {} %% say greeted")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        await auntil(lambda: talk.session.asks[2:], LIMIT_S, "the form")
+        await talk.agent.send(Interrupt())
+        await talk.ended(0)
+
+        await auntil(lambda: not talk.session.asks, LIMIT_S, "nothing is asked")
+        assert 3 == len(talk.of(RequestWithdrawn))
+
+
+async def test_a_denied_question_is_answered_with_the_reason(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.turn("go %% ask What?|a|b %% say done", Decision.DENY, reason="find out by yourself")
+
+        assert "find out by yourself" == talk.of(ToolFinished)[-1].output
+
+
+async def test_a_plan_is_denied_with_a_reason_and_then_approved(claude: RealAgent) -> None:
+    async with talking(claude, "--permission-mode", "plan") as talk:
+        await talk.turn("go %% plan # My plan %% say after", Decision.DENY, reason="shorter")
+        assert "shorter" == talk.of(ToolFinished)[-1].output
+        assert "plan" == talk.session.permission_mode
+
+        await talk.prompt("go %% plan # My plan %% say after")
+        request = await talk.asked()
+        await talk.answer(request, Decision.ALLOW)
+        await talk.ended(1)
+
+        assert (RequestKind.PLAN, "# My plan") == (request.kind, request.shown)
+        assert "plan" != talk.session.permission_mode
+
+
+async def test_the_users_flags_hold(claude: RealAgent) -> None:
+    flags = ("--permission-mode", "bypassPermissions", "--model", "haiku", "--add-dir", str(claude.home))
+    async with talking(claude, *flags, bypassing=True, variables={"IS_SANDBOX": "1"}) as talk:
+        await talk.turn("go %% bash touch unasked.txt %% say done")
+
+        assert (claude.workdir / "unasked.txt").exists()
+        assert [] == talk.of(RequestOpened)
+        assert "haiku" in talk.session.model
+        assert "bypassPermissions" == talk.session.permission_mode
+
+
+async def test_the_to_do_list_is_told(claude: RealAgent) -> None:
+    update = 'tool TaskUpdate {"taskId": "1", "status": "in_progress"}'
+    script = f'go %% tool TaskCreate {{"subject": "first", "description": "d"}} %% {update} %% say done'
+    async with talking(claude, variables={"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}) as talk:
+        await talk.turn(script)
+
+        (item,) = talk.of(PlanUpdated)[-1].items
+        assert ("first", "doing") == (item.text, item.state)
+
+
+async def test_a_prompt_while_it_writes_is_the_next_turn(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.prompt("go %% slow 1 word")
+        await auntil(lambda: talk.all[-1] not in talk.facts, LIMIT_S, "text")
+        await talk.prompt("next %% say second")
+        await talk.until_true(
+            lambda fact: isinstance(fact, MessageWritten) and fact.text == "second", "the second text"
+        )
+        await talk.until(SessionState.IDLE)
+
+        assert ["go %% slow 1 word", "next %% say second"] == [fact.prompt for fact in talk.of(TurnStarted)]
+        assert 2 == len(talk.of(TurnEnded))
+
+
+async def test_a_prompt_while_a_tool_waits_goes_into_the_running_turn(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.prompt("go %% bash touch x.txt %% say done")
+        request = await talk.asked()
+        await talk.prompt("mind this too")
+        await talk.answer(request, Decision.ALLOW)
+        await talk.ended(0)
+        await talk.until(SessionState.IDLE)
+
+        assert "mind this too" == talk.of(TurnStarted)[-1].prompt
+        assert 1 == len(talk.of(TurnEnded))
+
+
+@pytest.mark.parametrize("moment", ["text", "command", "permission"])
+async def test_an_interrupt_ends_the_turn_and_closes_its_requests(claude: RealAgent, moment: str) -> None:
+    async with talking(claude) as talk:
+        await talk.prompt("go %% slow 60 word" if moment == "text" else f"go %% bash {SLEEP} %% say done")
+        if moment == "text":
+            await auntil(lambda: talk.all[-1] not in talk.facts, LIMIT_S, "text")
+        else:
+            request = await talk.asked()
+            if moment == "command":
+                await talk.answer(request, Decision.ALLOW)
+                await auntil(lambda: any("time.sleep" in line for line in commands(claude)), LIMIT_S, "the command")
+        await talk.agent.send(Interrupt())
+        ended = await talk.ended(0)
+
+        assert "interrupted" == ended.reason
+        assert () == talk.session.asks
+        assert (moment == "permission") == bool(talk.of(RequestWithdrawn))
+        assert not [line for line in commands(claude) if "time.sleep" in line]
+        await talk.turn("go %% say alive")
+        assert "alive" == talk.of(MessageWritten)[-1].text
+
+
+def commands(claude: RealAgent) -> list[str]:
+    """The commands that the agent runs at the moment."""
+    return lines_of(family(claude.home))
+
+
+def lines_of(processes: Sequence[psutil.Process]) -> list[str]:
+    lines = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            lines.append(" ".join(process.cmdline()))
+    return lines
+
+
+async def test_a_background_agent_works_within_its_call_and_wakes_its_own_turn(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.prompt("go %% task sub :: say inner :: bash touch inner.txt :: say inner done %% say main done")
+        request = await talk.asked()
+        await talk.answer(request, Decision.ALLOW)
+        await talk.until_true(lambda fact: isinstance(fact, TurnStarted) and fact.by == "agent", "its own turn")
+        await talk.until(SessionState.IDLE)
+
+        call = next(fact.call for fact in talk.of(ToolStarted) if fact.tool in ("Agent", "Task"))
+        assert {"inner", "inner done"} <= {fact.text for fact in talk.of(MessageWritten) if fact.within == call}
+        assert [call] == [fact.within for fact in talk.of(ToolStarted) if fact.tool == "Bash"]
+        assert len(talk.of(TurnStarted)) == len(talk.of(TurnEnded))
+
+
+async def test_model_and_permission_mode_change_while_it_runs(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.agent.send(Configure(model="haiku", permission_mode="acceptEdits"))
+        await auntil(lambda: talk.session.permission_mode == "acceptEdits", LIMIT_S)
+        model = talk.session.model
+        await talk.turn("go %% write f.txt|text %% say done")
+
+        assert "haiku" in model
+        assert model == talk.session.model
+        assert (claude.workdir / "f.txt").exists()
+        assert [] == talk.of(RequestOpened)
+        assert 1 == sum(bool(fact.model) for fact in talk.of(SettingsChanged))
+
+
+async def test_an_error_of_the_provider_ends_the_turn_and_says_so(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        ended = await talk.turn("go %% fail 529")
+
+        assert "error" == ended.reason
+        assert "529" in ended.error
+        assert "529 (overloaded); trying again" in talk.of(NoticeRaised)[0].text
+
+
+async def test_what_fails_once_is_tried_again(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        ended = await talk.turn("go %% fail 500 1 %% say recovered")
+
+        assert "done" == ended.reason
+        assert "recovered" == talk.of(MessageWritten)[-1].text
+
+
+async def test_too_many_requests_are_a_limit(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        ended = await talk.turn("go %% fail 429")
+        assert "limit" == ended.reason
+        await talk.until(SessionState.LIMITED)
+
+        assert "done" == (await talk.turn("go %% say again")).reason
+        await talk.until(SessionState.IDLE)
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+async def test_a_conversation_goes_on_after_its_process(claude: RealAgent, how: str) -> None:
+    async with talking(claude) as talk:
+        await talk.turn("remember %% say one")
+        name = talk.session.resume_id
+        if how == "killed":
+            os.kill(pid_of(talk), signal.SIGKILL)
+            await talk.until_over()
+    async with talking(claude, generation=2, resume=name, remembers="remember %% say one") as talk:
+        await talk.turn("go %% say two")
+
+        assert name == talk.session.resume_id
+        assert "its transcript ends with the last prompt" in talk.session.proof
+        assert [] == [fact for fact in talk.of(NoticeRaised) if fact.level != "info"]
+
+
+def pid_of(talk: Talk) -> int:
+    assert talk.session.pid is not None
+    return talk.session.pid
+
+
+async def test_a_conversation_in_which_nothing_was_said_begins_again_under_its_id(
+    claude: RealAgent, stub: ModelStub
+) -> None:
+    stub.must_be_called = False
+    async with talking(claude) as talk:
+        name = talk.session.resume_id
+    async with talking(claude, generation=2, resume=name) as talk:
+        assert (name, "") == (talk.session.resume_id, talk.session.proof)
+
+
+async def test_a_cleared_conversation_is_resumed_by_its_new_id(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.turn("go %% say one")
+        before = talk.session.resume_id
+        await talk.turn("/clear")
+        await talk.turn("anew %% say two")
+        name = talk.session.resume_id
+    assert before != name
+    async with talking(claude, generation=2, resume=name, remembers="anew %% say two") as talk:
+        assert "its transcript ends with" in talk.session.proof
+
+
+async def test_a_conversation_that_is_gone_is_said_to_be(claude: RealAgent, stub: ModelStub) -> None:
+    stub.must_be_called = False
+    gone = "0b7c1f2e-0000-4000-8000-000000000001"
+
+    with pytest.raises(LaunchError, match=f"No conversation found with session ID: {gone}"):
+        await backend.open(await launched(claude, generation=2, resume=gone, remembers="hello"))
+
+
+async def test_a_missing_login_is_named_with_its_fix(claude: RealAgent, stub: ModelStub) -> None:
+    stub.must_be_called = False
+
+    with pytest.raises(LaunchError, match=r"no login and no key.*/login"):
+        await backend.open(await launched(claude, variables={"ANTHROPIC_API_KEY": ""}))
+
+
+async def test_a_flag_that_it_does_not_know_is_said_in_its_words(claude: RealAgent, stub: ModelStub) -> None:
+    stub.must_be_called = False
+
+    with pytest.raises(LaunchError, match="unknown option '--no-such-flag'"):
+        await backend.open(await launched(claude, "--no-such-flag"))
+
+
+async def test_killed_it_ends_with_its_signal_and_all_that_it_had_just_started(
+    claude: RealAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commands lead sessions of their own, and nobody has seen this one yet."""
+    monkeypatch.setattr(child_process, "LOOK_S", 600.0)
+    async with talking(claude) as talk:
+        await talk.prompt(f"go %% bash {SLEEP} %% say done")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        await auntil(lambda: any("time.sleep" in line for line in commands(claude)), LIMIT_S, "the command")
+        os.kill(pid_of(talk), signal.SIGKILL)
+        *_, ended = await talk.until_over()
+
+        assert isinstance(ended, SessionEnded)
+        assert ("SIGKILL", None) == (ended.signal, ended.exit_code)
+        await auntil(lambda: not family(claude.home), LIMIT_S, "nobody of its family")
+
+
+async def test_stopped_in_a_command_it_ends_cleanly_and_leaves_nothing(claude: RealAgent) -> None:
+    async with talking(claude) as talk:
+        await talk.prompt(f"go %% bash {SLEEP} %% say done")
+        await talk.answer(await talk.asked(), Decision.ALLOW)
+        await auntil(lambda: any("time.sleep" in line for line in commands(claude)), LIMIT_S, "the command")
+        await talk.agent.send(Stop(grace_s=LIMIT_S))
+        *_, ended = await talk.until_over()
+
+        assert isinstance(ended, SessionEnded)
+        assert ("stopped", None) == (ended.why, ended.signal)
+        assert "interrupted" == talk.of(TurnEnded)[-1].reason
+        assert not family(claude.home)

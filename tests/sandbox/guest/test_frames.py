@@ -1,0 +1,266 @@
+"""What the agent inside answers, frame by frame: first exactly as the seed says, then to those who send nonsense."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, packed
+from kasmon.sandbox.guest.truncation import TruncatingBuffer
+from tests.support.sandbox.guest_agent import Agent, Raw
+from tests.support.sandbox.tier_agents import TierAgents
+from tests.support.wait import until
+
+
+@pytest.fixture
+def client(agent: Agent) -> Raw:
+    return agent.connect()
+
+
+@pytest.fixture(autouse=True)
+def _hang_up(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "agent" in request.fixturenames:
+        request.getfixturevalue("agent").hang_up()
+
+
+@pytest.mark.core
+def test_the_seeds_request_gets_the_seeds_answer(client: Raw) -> None:
+    said = client.ask(id="req-123", type="execute", interpreter="python", code="x = 42\nprint(x)")
+
+    assert {"id": "req-123", "stdout": "42\n", "stderr": "", "exit_code": 0}.items() <= said.items()
+
+
+def test_a_second_request_on_the_same_connection_finds_what_the_first_one_left(client: Raw) -> None:
+    client.ask(id="1", type="execute", interpreter="python", code="seen = 7")
+
+    assert "7\n" == client.ask(id="2", type="execute", interpreter="python", code="print(seen)")["stdout"]
+
+
+def test_without_a_type_it_is_run_and_without_an_interpreter_by_bash(client: Raw) -> None:
+    assert "GNU" in client.ask(id="1", code="set -o posix 2>&1; echo GNU $BASH_VERSION")["stdout"]
+
+
+def test_an_interpreter_that_is_not_known_is_the_seeds_error(client: Raw) -> None:
+    said = client.ask(id="9", type="execute", interpreter="cobol", code="x")
+
+    assert ("9", "", "Unknown interpreter: cobol", 1) == tuple(
+        said[key] for key in ("id", "stdout", "stderr", "exit_code")
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b"", b"\xff\xfe", b"[1]", b"null", b'"x"', b"[" * 100_000],
+    ids=["half", "empty", "no text", "a list", "null", "a text", "deep"],
+)
+def test_what_is_no_json_object_is_answered_in_the_seeds_shape_and_the_connection_goes_on(
+    client: Raw, data: bytes
+) -> None:
+    client.send_bytes(data)
+    said = client.receive()
+
+    assert ("", 1) == (said["stdout"], said["exit_code"])
+    assert said["stderr"]
+    assert "ok\n" == client.ask(id="1", code="echo ok")["stdout"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"interpreter": "python"},
+        {"interpreter": "python", "code": 3},
+        {"interpreter": ["python"], "code": "1"},
+        {"interpreter": "python", "code": "1", "variables": {"A=B": "x"}},
+        {"interpreter": "python", "code": "1", "variables": {"A": 3}},
+        {"interpreter": "python", "code": "1", "variables": {"A": "\0"}},
+        {"interpreter": "python", "code": "1", "timeout_s": -1},
+        {"interpreter": "python", "code": "1", "timeout_s": True},
+        {"type": "no such"},
+        {"type": {}},
+        {"type": "write_volatile", "path": "here", "data": ""},
+        {"type": "write_volatile", "path": "/proc/none/x", "data": ""},
+        {"type": "write_volatile", "path": "/tmp/x", "data": "!"},
+        {"type": "probe", "port": 70000},
+        {"type": "spawn"},
+        {"type": "load_state"},
+        {"type": "forget", "names": ["a b"], "values": []},
+        {"type": "interrupt"},
+    ],
+    ids=str,
+)
+def test_a_request_that_makes_no_sense_is_refused_and_nothing_else_happens(
+    client: Raw, request_: dict[str, object]
+) -> None:
+    said = client.ask(id="5", **request_)
+
+    assert ("5", 1, True) == (said["id"], said["exit_code"], bool(said["stderr"]))
+    assert "ok\n" == client.ask(id="6", code="echo ok")["stdout"]
+
+
+@pytest.mark.core
+def test_a_frame_that_is_too_large_is_refused_before_it_comes_and_ends_that_connection_alone(agent: Agent) -> None:
+    client = agent.connect()
+    client.socket.sendall((LIMIT_BYTES + 1).to_bytes(4, "big") + b"x")
+    said = client.receive()
+
+    assert "too large" in said["stderr"]
+    assert b"" == client.socket.recv(1)
+    assert "ok\n" == agent.connect().ask(code="echo ok")["stdout"]
+
+
+def test_half_a_frame_of_one_client_keeps_nobody_waiting(agent: Agent) -> None:
+    half = agent.connect()
+    half.socket.sendall(b"\0\0")
+    other = agent.connect()
+
+    assert "ok\n" == other.ask(code="echo ok")["stdout"]
+
+    half.socket.sendall(b"\0\x14" + b'{"code": ')
+    half.socket.shutdown(socket.SHUT_WR)
+    assert b"" == half.socket.recv(1)
+
+
+def test_a_frame_that_comes_byte_by_byte_is_a_frame(client: Raw) -> None:
+    data = b'{"id": "1", "code": "echo slow"}'
+    for byte in len(data).to_bytes(4, "big") + data:
+        client.socket.sendall(bytes([byte]))
+
+    assert "slow\n" == client.receive()["stdout"]
+
+
+@pytest.mark.core
+def test_twenty_clients_get_their_own_answers(agent: Agent) -> None:
+    clients = [agent.connect() for _ in range(20)]
+    for number, client in enumerate(clients):
+        client.send({"id": str(number), "interpreter": ("python", "bash")[number % 2], "code": f"echo = {number}"})
+        client.send({"id": f"+{number}", "interpreter": "python", "code": f"print({number})"})
+    said = [{each["id"]: each["stdout"] for each in (client.receive(), client.receive())} for client in clients]
+
+    assert [f"{number}\n" for number in range(20)] == [answers[f"+{number}"] for number, answers in enumerate(said)]
+
+
+def test_who_leaves_during_a_run_is_not_missed_and_the_run_goes_on_to_its_end(agent: Agent) -> None:
+    leaving, staying = agent.connect(), agent.connect()
+    leaving.send({"id": "1", "interpreter": "bash", "code": "sleep 0.2; left=behind", "began": True})
+    assert "began" == leaving.receive()["type"]
+    leaving.close()
+
+    assert "behind\n" == staying.ask(id="2", interpreter="bash", code="echo $left")["stdout"]
+
+
+@pytest.mark.core
+def test_who_does_not_read_keeps_nobody_waiting_and_gets_the_answer_when_it_does(agent: Agent) -> None:
+    slow, quick = agent.connect(), agent.connect()
+    code = "head -c 20000000 /dev/zero; left=1"
+    slow.send({"id": "1", "interpreter": "bash", "code": code, "stream": True, "cap": 100, "began": True})
+    assert "began" == slow.receive()["type"]
+    said = quick.ask(id="2", interpreter="bash", code="echo $left")
+
+    assert "1\n" == said["stdout"]
+    live = 0
+    while (message := slow.receive())["type"] == "stream":
+        live += len(message["data"])
+    assert 20_000_000 - 100 == message["omitted"]
+    assert 0 < live < 5_000_000
+
+
+def test_bash_runs_while_python_is_busy(agent: Agent) -> None:
+    busy, free = agent.connect(), agent.connect()
+    busy.send({"id": "1", "interpreter": "python", "code": "import time; time.sleep(0.5); print('python')"})
+
+    assert "bash\n" == free.ask(id="2", interpreter="bash", code="echo bash")["stdout"]
+    busy.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        busy.socket.recv(1)
+    busy.socket.settimeout(5)
+    assert "python\n" == busy.receive()["stdout"]
+
+
+def test_one_client_too_many_finds_the_door_closed_and_the_others_are_served(inside: TierAgents) -> None:
+    with inside.spare() as agent:
+        crowd = [connected(agent) for _ in range(300)]
+        for client in crowd[:3]:
+            assert "ok\n" == client.ask(code="echo ok")["stdout"]
+        assert b"" == crowd[-1].socket.recv(1)
+        crowd[5].close()
+
+        until(lambda: gets_in(agent))
+
+
+def connected(agent: Agent) -> Raw:
+    """A client, as soon as the agent has taken enough of those that wait before it."""
+
+    def connect() -> Raw | None:
+        try:
+            return agent.connect()
+        except BlockingIOError:
+            return None
+
+    return until(connect)
+
+
+def gets_in(agent: Agent) -> bool:
+    try:
+        return bool(agent.connect().ask(code="echo ok")["stdout"] == "ok\n")
+    except (AssertionError, OSError):
+        return False
+
+
+def test_runs_of_one_interpreter_wait_for_each_other_in_their_order(client: Raw) -> None:
+    client.ask(interpreter="python", code="order = []")
+    for number in range(5):
+        code = f"import time; time.sleep({0.02 * (5 - number)}); order.append({number})"
+        client.send({"id": number, "interpreter": "python", "code": code})
+
+    assert [0, 1, 2, 3, 4] == [client.receive()["id"] for _ in range(5)]
+    assert "[0, 1, 2, 3, 4]\n" == client.ask(interpreter="python", code="order")["stdout"]
+
+
+@pytest.mark.core
+def test_a_run_too_many_is_refused_and_says_why(agent: Agent) -> None:
+    client = agent.connect()
+    client.send({"id": "first", "interpreter": "bash", "code": "sleep 0.3"})
+    for number in range(70):
+        client.send({"id": number, "interpreter": "bash", "code": ":"})
+    said = [client.receive() for _ in range(71)]
+
+    refused = [each for each in said if each["exit_code"]]
+    assert [64, 65, 66, 67, 68, 69] == [each["id"] for each in refused]
+    assert "busy" in refused[0]["stderr"]
+
+
+def test_what_comes_is_cut_into_frames_wherever_it_was_cut_before() -> None:
+    frames, data, whole = FrameReader(), packed({"a": 1}) + packed({}) + packed({"b": "ä"}), list[bytes]()
+    for at in range(0, len(data), 3):
+        whole += frames.feed(data[at : at + 3])
+
+    assert [b'{"a":1}', b"{}", b'{"b":"\\u00e4"}'] == whole
+
+
+def test_nothing_that_is_too_large_is_packed() -> None:
+    with pytest.raises(FrameTooLargeError):
+        packed({"a": "x" * LIMIT_BYTES})
+
+
+@pytest.mark.parametrize("step", [1, 7, 100_000])
+def test_the_count_of_what_is_left_out_is_exact_and_no_character_is_cut(step: int) -> None:
+    data = ("€" * 5_000 + "ü" + "x" * 33).encode()
+    keep = TruncatingBuffer(1000)
+    for at in range(0, len(data), step):
+        keep.add(data[at : at + step])
+    text, omitted = keep.text()
+    head, gap, tail = text.split("\n")
+
+    assert "\N{REPLACEMENT CHARACTER}" not in text
+    assert len(data) == len(head.encode()) + omitted + len(tail.encode())
+    assert f"[... {omitted} bytes omitted here ...]" == gap
+    assert 990 < len(head.encode()) + len(tail.encode()) <= 1000
+
+
+def test_output_that_fits_is_whole_also_where_it_is_no_text() -> None:
+    keep = TruncatingBuffer(10)
+    keep.add(b"\xff\xe2\x82")
+    keep.add(b"\xac12345")
+
+    assert ("\N{REPLACEMENT CHARACTER}€12345", 0) == keep.text()

@@ -1,0 +1,93 @@
+"""On a sandbox's way to disk and back its host is killed, or what plays it, before each step and after the last.
+
+The last memory that was kept is whole, there are never two of one sandbox, and what is lost is said to be.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.paths import places
+from kasmon.sandbox.microvm.machine import MicroVm
+from kasmon.sandbox.microvm.warm_pool import MEMORY
+from kasmon.sandbox.shared.safe_tree import raze
+from tests.support.sandbox.crash_sandbox import CrashSandbox, Step, judged, killed, tried
+from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
+
+pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]
+VM_SLEEP: Final[tuple[Step, ...]] = (
+    ("send_request", "call"),
+    ("write_memory", "call"),
+    ("remove_credentials", "call"),
+    ("SnapshotStore._place", "call"),
+    ("SnapshotStore._write", "call"),
+    ("VmFiles.end", "call"),
+    ("VmFiles.end", "return"),
+)
+VM_WAKE: Final[tuple[Step, ...]] = (
+    ("start_host_end", "call"),
+    ("QmpClient.wait_for_migration", "call"),
+    ("SnapshotStore.mark_used", "call"),
+    ("SnapshotStore.advance_generation", "call"),
+    ("greet", "call"),
+    ("greet", "return"),
+)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
+    yield folder
+    raze(folder)
+
+
+@pytest.fixture
+def vm(root: Path) -> Iterator[CrashSandbox]:
+    need_machine()
+    warmed(MicroVm(places(), image=IMAGE))
+    sandbox = CrashSandbox(lambda: MicroVm(places(), image=IMAGE), root)
+    yield sandbox
+    sandbox.forget()
+
+
+def test_a_microvm_whose_host_dies_on_the_way_to_disk_loses_nothing(vm: CrashSandbox) -> None:
+    tried(vm, "sleep", VM_SLEEP, os.getpid, ())
+
+
+def test_a_microvm_whose_host_dies_on_the_way_back_loses_nothing(vm: CrashSandbox) -> None:
+    tried(vm, "wake", VM_WAKE, os.getpid, ())
+
+
+def test_a_microvm_that_is_killed_on_the_way_to_disk_goes_on_from_what_was_kept_or_is_said_to_be_lost(
+    vm: CrashSandbox,
+) -> None:
+    """Once its memory counts, its end takes nothing."""
+    tried(vm, "sleep", VM_SLEEP[1:6:2], vm.player, VM_SLEEP[:5])
+
+
+def test_a_microvm_whose_memory_on_disk_is_not_what_was_written_goes_on_and_is_not_said_to_be_paused(
+    vm: CrashSandbox,
+) -> None:
+    """It is read back before the machine ends."""
+    told = vm.before("sleep")
+
+    def truncate() -> int:
+        [part] = vm.tier.ground.of(vm.policy.session).glob(f"memory/*/{MEMORY}")
+        os.truncate(part, 10)
+        return 0
+
+    assert killed(vm, "sleep", ("SnapshotStore.confirmed", "return"), truncate)
+    housing = vm.housing()
+    assert housing is not None
+    assert SandboxPhase.RUNNING is housing.phase
+    assert vm.told() > told
+    judged(vm, told, may_be_lost=False)
+
+
+def test_a_microvm_that_is_killed_on_the_way_back_is_said_to_be_lost(vm: CrashSandbox) -> None:
+    tried(vm, "wake", VM_WAKE[1:5:2], vm.player, None)

@@ -1,0 +1,355 @@
+"""What every backend promises. A backend's test file inherits `BackendContract` and one contract for each ability.
+
+The agent on the other side is always the scripted one, in this process or in a terminal: so a prompt is a script.
+Whatever a backend says is folded as a host would fold it; where that is enough, a test asks for the state only.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kasmon.backends.base import Agent, Backend, Chunk, SecretsLearned
+from kasmon.errors import RequestClosedError, SessionEndedError, StaleRequestError
+from kasmon.model.commands import Answer, Interrupt, Launch, Mode, Prompt, Stop
+from kasmon.model.events import (
+    Event,
+    MessageWritten,
+    RequestAnswered,
+    RequestWithdrawn,
+    SessionEnded,
+    SessionStarted,
+    ToolFinished,
+    ToolStarted,
+    decode,
+    encode,
+)
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of
+from kasmon.model.reducers.apply import apply
+from kasmon.model.session import Session, created
+from kasmon.model.session_state import SessionState
+from tests.support.wait import auntil
+
+LIMIT_S = 20.0
+"""A net under an agent that hangs, no expectation."""
+
+
+class Heard:
+    """All that an agent has said so far, and the session it adds up to."""
+
+    def __init__(self, agent: Agent, launch: Launch) -> None:
+        self.agent = agent
+        self.session: Session = created(launch, time.time())
+        self.facts: list[Event] = []
+        self.states: list[SessionState] = []
+        self.all: list[Event | Chunk] = []
+        self.is_over = False
+
+    async def listen(self) -> None:
+        async for said in self.agent.events():
+            if isinstance(said, SecretsLearned):
+                continue
+            self.all.append(said)
+            if not isinstance(said, Chunk):
+                self.facts.append(said)
+                self.session = apply(self.session, said)
+                self.states.append(self.session.state)
+        self.is_over = True
+
+    async def until(self, state: SessionState) -> Session:
+        await auntil(lambda: self.session.state is state, LIMIT_S, f"the state {state}")
+        return self.session
+
+    async def until_been(self, state: SessionState) -> None:
+        """Until it was in *state* once, however shortly."""
+        await auntil(lambda: state in self.states, LIMIT_S, f"the state {state}")
+
+    async def until_said(self, kind: type[Event]) -> Event:
+        return await auntil(lambda: next((f for f in self.facts if type(f) is kind), None), LIMIT_S, kind.__name__)
+
+    async def until_text(self) -> str:
+        """What it said last, once it has said anything."""
+        await self.until_said(MessageWritten)
+        return [fact.text for fact in self.facts if isinstance(fact, MessageWritten)][-1]
+
+    async def until_over(self) -> list[Event]:
+        await auntil(lambda: self.is_over, LIMIT_S, "the end of its events")
+        return self.facts
+
+    async def until_asked(self) -> Request:
+        await auntil(lambda: self.session.asks, LIMIT_S, "a request")
+        return self.session.asks[-1]
+
+    async def prompt(self, text: str) -> None:
+        await self.agent.send(Prompt(text=text))
+
+    async def answer(self, request: Request, decision: Decision, **more: object) -> None:
+        answer = Answer(request=request.id, digest=request.digest, decision=decision, **more)  # type: ignore[arg-type]
+        await self.agent.send(answer)
+        fact = RequestAnswered(at=time.time(), request=request.id, decision=decision)
+        self.session = apply(self.session, fact)  # as the host notes it
+
+
+class Contract:
+    backend: Backend
+
+    def launch(self, generation: int = 1, resume: str | None = None) -> Launch:
+        """How the agent of a test is started; a terminal's backend gives the program, too."""
+        return Launch(
+            session=SessionId("contract"),
+            name="contract",
+            agent="scripted",
+            mode=Mode.SDK,
+            backend=self.backend.name,
+            speed=0.0,
+            generation=generation,
+            resume=resume,
+        )
+
+    @asynccontextmanager
+    async def opened(self, launch: Launch | None = None) -> AsyncIterator[Heard]:
+        """An agent that is idle, and is ended whatever happens."""
+        launch = launch or self.launch()
+        agent = await self.backend.open(launch)
+        heard = Heard(agent, launch)
+        listening = asyncio.create_task(heard.listen())
+        try:
+            await heard.until(SessionState.IDLE)
+            yield heard
+        finally:
+            await agent.aclose()
+            async with asyncio.timeout(LIMIT_S):
+                await listening
+
+
+class StreamingContract(Contract):
+    """`streams`"""
+
+    async def test_it_shows_a_message_while_it_is_written(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("say one two\n  three")
+            message = await heard.until_said(MessageWritten)
+
+            before = heard.all[: heard.all.index(message)]
+            assert "one two\nthree" == "".join(said.text for said in before if isinstance(said, Chunk))
+
+
+class AskingContract(Contract):
+    """`asks`"""
+
+    leaves_digest_to_host = False
+    """Whether its requests come unsealed, and no two of them have the same id."""
+
+    async def test_a_request_carries_the_digest_of_what_it_shows(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            request = await heard.until_asked()
+
+            assert ("" if self.leaves_digest_to_host else digest_of(request)) == request.digest
+            assert {"command": "git push"} == request.input
+
+    async def test_allowed_it_goes_on(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            await heard.answer(await heard.until_asked(), Decision.ALLOW)
+
+            await heard.until_said(ToolFinished)
+
+    async def test_denied_it_does_not_do_it(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push\nsay after")
+            await heard.answer(await heard.until_asked(), Decision.DENY, reason="not now")
+            await auntil(lambda: [f for f in heard.facts if isinstance(f, MessageWritten) and f.text == "after"])
+
+            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted)]
+
+    async def test_an_answer_to_another_text_is_refused(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            request = await heard.until_asked()
+            unsealed = self.leaves_digest_to_host
+            name = RequestId("another") if unsealed else request.id
+
+            with pytest.raises(RequestClosedError if unsealed else StaleRequestError):
+                await heard.agent.send(Answer(request=name, digest="0" * 64, decision=Decision.ALLOW))
+
+    async def test_a_request_is_answered_once(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push\nhang")
+            request = await heard.until_asked()
+            await heard.answer(request, Decision.ALLOW)
+
+            with pytest.raises(RequestClosedError):
+                await heard.answer(request, Decision.ALLOW)
+
+    async def test_its_death_withdraws_what_it_asked_before_its_end_is_told(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            request = await heard.until_asked()
+            await self.die(heard)
+            *before, ended = await heard.until_over()
+
+            assert isinstance(ended, SessionEnded)
+            assert [request.id] == [fact.request for fact in before if isinstance(fact, RequestWithdrawn)]
+
+    async def die(self, heard: Heard) -> None:
+        """Kill its process; one that lives in ours is closed."""
+        if heard.session.pid in (None, os.getpid()):
+            await heard.agent.aclose()
+        else:
+            os.kill(heard.session.pid, signal.SIGKILL)
+
+    async def test_no_answer_means_that_it_waits(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            await heard.until_asked()
+            await heard.prompt("say I am next")
+            await heard.until(SessionState.ASKING)
+
+            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageWritten)]
+
+
+class EditingContract(Contract):
+    """`edits_input`"""
+
+    async def test_it_uses_the_edited_input(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask rm -r /")
+            await heard.answer(await heard.until_asked(), Decision.EDIT, input={"command": "rm -r build"})
+            tool = await heard.until_said(ToolStarted)
+
+            assert isinstance(tool, ToolStarted)
+            assert "rm -r build" in tool.input
+
+
+class InterruptingContract(Contract):
+    """`interrupts`"""
+
+    async def test_an_interrupt_ends_the_turn(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("hang")
+            await heard.until(SessionState.WORKING)
+            await heard.agent.send(Interrupt())
+
+            await heard.until(SessionState.IDLE)
+
+    async def test_an_interrupt_withdraws_what_was_asked(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            await heard.until(SessionState.ASKING)
+            await heard.agent.send(Interrupt())
+            session = await heard.until(SessionState.IDLE)
+
+            assert () == session.asks
+
+
+class ResumingContract(Contract):
+    """`resumes`"""
+
+    async def test_it_goes_on_with_the_conversation_it_is_given(self) -> None:
+        async with self.opened() as heard:
+            name = heard.session.resume_id
+        async with self.opened(self.launch(generation=2, resume=name)) as again:
+            assert name
+            assert (name, 2) == (again.session.resume_id, again.session.generation)
+
+
+CONTRACTS = {
+    "streams": StreamingContract,
+    "asks": AskingContract,
+    "edits_input": EditingContract,
+    "interrupts": InterruptingContract,
+    "resumes": ResumingContract,
+}
+
+
+class BackendContract(Contract):
+    """What holds for every agent, whatever its abilities."""
+
+    def test_each_ability_has_its_contract_here(self) -> None:
+        inherited = {ability for ability, contract in CONTRACTS.items() if issubclass(type(self), contract)}
+
+        assert {ability for ability in CONTRACTS if getattr(self.backend.abilities, ability)} == inherited
+
+    async def test_it_says_first_that_it_runs(self) -> None:
+        async with self.opened() as heard:
+            started = heard.facts[0]
+
+            assert isinstance(started, SessionStarted)
+            assert (1, self.backend.name) == (started.generation, started.backend)
+            assert heard.session.exists
+
+    async def test_a_prompt_makes_it_work(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("hang")
+
+            await heard.until(SessionState.WORKING)
+
+    async def test_it_waits_for_a_person_where_it_asks(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            session = await heard.until(SessionState.ASKING)
+
+            assert RequestKind.PERMISSION is session.asking
+
+    @pytest.mark.parametrize(
+        ("script", "code", "signal"), [("crash 3", 3, None), ("crash 0", 0, None), ("crash SIGKILL", None, "SIGKILL")]
+    )
+    async def test_its_end_says_how_it_ended(self, script: str, code: int | None, signal: str | None) -> None:
+        async with self.opened() as heard:
+            await heard.prompt(script)
+            ended = (await heard.until_over())[-1]
+
+            assert isinstance(ended, SessionEnded)
+            assert (code, signal) == (ended.exit_code, ended.signal)
+            assert heard.session.crashed is bool(code or signal)
+
+    async def test_an_end_leaves_no_request_open(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("ask git push")
+            await heard.until(SessionState.ASKING)
+            await heard.agent.send(Stop(grace_s=0.0))
+            await heard.until_over()
+
+            assert () == heard.session.asks
+
+    async def test_it_stops_when_it_is_told_to(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt("hang")
+            await heard.until(SessionState.WORKING)
+            await heard.agent.send(Stop(grace_s=0.0))
+            await heard.until_over()
+
+            assert SessionState.ENDED is heard.session.state
+            assert not heard.session.crashed
+
+    async def test_closing_twice_ends_the_session_once(self) -> None:
+        """A host that dies may close what is already closed."""
+        async with self.opened() as heard:
+            await heard.agent.aclose()
+            await heard.agent.aclose()
+            facts = await heard.until_over()
+
+            assert 1 == sum(isinstance(fact, SessionEnded) for fact in facts)
+            assert isinstance(facts[-1], SessionEnded)
+
+    async def test_an_ended_agent_takes_no_wish(self) -> None:
+        async with self.opened() as heard:
+            await heard.agent.aclose()
+            await heard.until_over()
+
+            with pytest.raises(SessionEndedError):
+                await heard.prompt("say hello")
+
+    async def test_all_that_it_says_can_be_written_down_in_order(self) -> None:
+        async with self.opened() as heard:
+            await heard.prompt('say a\ntool Bash {"command": "ls"} => b\nask git push')
+            await heard.until(SessionState.ASKING)
+
+            assert heard.facts == [decode(encode(fact)) for fact in heard.facts]
+            times = [fact.at for fact in heard.facts if not isinstance(fact, RequestWithdrawn)]
+            assert sorted(times) == times

@@ -1,0 +1,52 @@
+"""Record the golden screens anew: `python -m tests.support.detection.record [AGENT[/SCENE] ...]`; without words, all.
+
+The agents that `make agents` installed are driven through their states against a model server on loopback, in a tmux
+of their own. Folders of other versions stay as they are. What is to be read on a new screen is filled in from what is
+read there now, where the state is the expected one: look at it before it is kept. `--learn` only does that.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kasmon.detection.reader import build_reading_table
+from tests.support.agents.real_agent import pinned_version
+from tests.support.detection import derived_screens
+from tests.support.detection.expected import reading_of
+from tests.support.detection.golden import Case, cases, save
+from tests.support.detection.scenes.studio import Studio, studio
+
+AGENTS: Final = ("claude", "codex", "gemini", "opencode", "scripted", "shell")
+KNOWN: Final = ("state", "reads", "asking", "made")
+"""What a person says of a screen."""
+ALWAYS: Final = {"scripted": "any", "shell": "any"}
+"""Those that are on every machine: their version is of no account."""
+
+
+def main(words: Sequence[str]) -> None:
+    for word in [] if "--learn" in words else words or AGENTS:
+        agent, _, scene = word.partition("/")
+        scenes = importlib.import_module(f"tests.support.detection.scenes.{agent}")
+        take: Callable[[Studio], None] = getattr(scenes, f"_{scene}" if scene else "take")
+        with studio(agent, ALWAYS.get(agent) or pinned_version(agent)) as room:
+            take(room)
+    derived_screens.main()
+    for case in cases():
+        _learn(case)
+
+
+def _learn(case: Case) -> None:
+    """Fill in what is to be read on a screen of which so far only the state is known."""
+    known = {key: value for key, value in case.expected.items() if key in KNOWN}
+    if known != case.expected:
+        return
+    reading = reading_of(case)
+    if reading.state != known.get("reads", known["state"]):
+        print(f"  {case.id}: {known['state']} was expected, and {reading.state} is read ({reading.rule or 'no rule'})")
+        return
+    save(case.agent, case.version, case.name, case.shot, {**known, **build_reading_table(reading)})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,162 @@
+"""A kasmon of its own for one test: places, sessions, hosts in this process or in their own."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import psutil
+
+from kasmon.backends.base import Backend
+from kasmon.config import Limits
+from kasmon.errors import HostUnreachableError
+from kasmon.host.journal.process_log import opened
+from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
+from kasmon.host.rpc.host_lock import HostLock, lock_holder
+from kasmon.host.structured.host import StructuredHost
+from kasmon.model.commands import AgentCommand, Launch, Mode, Prompt, Requeue, SandboxCommand
+from kasmon.model.events import Event
+from kasmon.model.permission import SessionId
+from kasmon.model.reducers.apply import apply
+from kasmon.model.session import Session, created
+from kasmon.paths import Paths, places, write_private
+from kasmon.process_identity import is_running, started_at
+from kasmon.store.event_log import EventLog
+from tests.support.wait import auntil, until
+
+EventT = TypeVar("EventT")
+ME = SessionId("abcdefgh")
+
+
+class Env:
+    """One kasmon under a folder of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("KASM", "XDG_"))}
+        for name, folder in (("STATE_HOME", "s"), ("RUNTIME_DIR", "r"), ("CONFIG_HOME", "c")):
+            (root / folder).mkdir(mode=0o700)
+            self.environment[f"XDG_{name}"] = str(root / folder)
+        self.places: Paths = places(self.environment)
+        self.places.make()
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def wants(self, session: SessionId = ME, **more: Any) -> Launch:
+        """Write how *session* is to be started."""
+        fields: dict[str, Any] = {"name": "docs", "agent": "scripted", "mode": Mode.SDK, "backend": "scripted"}
+        launch = Launch(session=session, **({"speed": 0.0} | fields | more))
+        self.places.folder(session).mkdir(mode=0o700, exist_ok=True)
+        write_private(self.places.launch(session), msgspec.json.encode(launch))
+        return launch
+
+    # What the log says
+
+    def events(self, session: SessionId = ME) -> list[Event]:
+        log = EventLog(self.places.log(session))
+        return [event for event, _ in log.read()] if log.path.exists() else []
+
+    def only(self, kind: type[EventT], session: SessionId = ME) -> list[EventT]:
+        return [event for event in self.events(session) if isinstance(event, kind)]
+
+    def session(self, session: SessionId = ME) -> Session:
+        now = created(self.wanted(session), 0.0)
+        for event in self.events(session):
+            now = apply(now, event)
+        return now
+
+    def wanted(self, session: SessionId = ME) -> Launch:
+        return msgspec.json.decode(self.places.launch(session).read_bytes(), type=Launch)
+
+    def receipts(self, session: SessionId = ME) -> list[tuple[str, str]]:
+        return [(receipt.text, str(receipt.state)) for receipt in self.session(session).receipts]
+
+    # A host in this process
+
+    @contextlib.asynccontextmanager
+    async def hosting(
+        self, backend: Backend, launch: Launch | None = None, limits: Limits | None = None
+    ) -> AsyncIterator[StructuredHost]:
+        """A host with an agent of the test's own; ended at the end, if it is not by then."""
+        launch = launch or self.wants(backend="fake")
+        lock = HostLock(self.places.host_lock(launch.session))
+        assert lock.take()
+        host = StructuredHost(self.places, launch, backend, limits)
+        running = asyncio.create_task(host.run())
+        try:
+            await auntil(lambda: running.done() or self.places.socket(launch.session).exists())
+            yield host
+        finally:
+            host.end("the test is over")
+            host.end("the test is over")
+            await asyncio.wait([running], timeout=20)
+            lock.let_go()
+        await running
+
+    async def linked(self, session: SessionId = ME) -> HostLink:
+        """A link to the host that is there, or about to be."""
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return await HostLink.open(self.places.socket(session))
+            except HostUnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.01)
+
+    # A host in a process of its own
+
+    def start(self, session: SessionId = ME) -> subprocess.Popen[bytes]:
+        """Start the host of *session* and wait until it listens or has ended."""
+        with opened(self.places.host_log(session)) as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kasmon", "host", session],
+                env=self.environment,
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        self.processes.append(process)
+        until(lambda: process.poll() is not None or self.places.socket(session).is_socket(), 20, "the host's start")
+        return process
+
+    def pid(self, session: SessionId = ME) -> int | None:
+        """The pid of the session's host; None if it has none."""
+        return lock_holder(self.places.host_lock(session))
+
+    def close(self) -> None:
+        """End every host of this kasmon, by the pid in its lock."""
+        for session in self.places.sessions.iterdir():
+            pid = lock_holder(session / "host.lock")
+            born = started_at(pid) if pid else None
+            if pid and born and pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
+                until(lambda pid=pid, born=born: not is_running(pid, born))  # type: ignore[misc]
+        for process in self.processes:
+            process.kill()
+            process.wait(10)
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                if child.environ().get("XDG_STATE_HOME") == self.environment["XDG_STATE_HOME"]:
+                    child.kill()
+                    child.wait(10)
+
+
+async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:
+    answer = await link.ask(ExecuteCommand(n=0, session=session, wish=wish), limit_s=25)
+    assert isinstance(answer, CommandResult)
+    return answer
+
+
+async def prompt(link: HostLink, text: str, **more: Any) -> str:
+    """Prompt, and say how far it came at once."""
+    receipt = (await do(link, Prompt(text=text, **more))).receipt
+    assert receipt is not None
+    return str(receipt.state)

@@ -1,0 +1,124 @@
+"""The reference tables in `docs/`: `make pages` writes them from the key table, the config schema and the commands."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from cyclopts import App
+
+from kasmon.cli.app import app
+from kasmon.config.explain import explain
+from kasmon.config.schema import Config, Profile, SandboxConfig
+from kasmon.paths import Paths, places
+from kasmon.tui.action import KeyContext
+from kasmon.tui.keymap import ACTIONS, KeyMap
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+
+
+def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table; a `|` in a cell is escaped."""
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def code(text: str) -> str:
+    """*text* as inline code, also where it contains a backtick."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def key_tables() -> str:
+    """One table for each place in the dashboard."""
+    keys, parts = KeyMap(), []
+    for place in KeyContext:
+        rows = (
+            (
+                " ".join(map(code, keys.all_shown(action.id).split())) or "palette only",
+                code(action.id),
+                action.label,
+                action.help,
+            )
+            for action in ACTIONS
+            if action.where is place
+        )
+        heading = f"{place.value[0].upper()}{place.value[1:]}"
+        parts.append(f"## {heading}\n\n{table(('key', 'id', 'label', 'action'), rows)}")
+    return "\n".join(parts)
+
+
+def command_tables() -> str:
+    """All commands, then those of `plan` and `sandbox`."""
+    parts = [table(("command", "what it does"), command_rows(app, "kasmon"))]
+    for name in ("plan", "sandbox"):
+        rows = command_rows(app[name], f"kasmon {name}")
+        parts.append(f"### kasmon {name}\n\n{table(('command', 'what it does'), rows)}")
+    return "\n".join(parts)
+
+
+def command_rows(group: App, prefix: str) -> list[tuple[str, str]]:
+    """The commands of *group* with the first sentence of their help, in alphabetical order."""
+    names = sorted(name for name in group if not name.startswith("-"))
+    return [(code(f"{prefix} {name}"), " ".join(group[name].help.strip().split("\n\n")[0].split())) for name in names]
+
+
+def setting_tables() -> str:
+    """A table for each table of the config; of profiles and sandboxes one that holds for all of them."""
+    with tempfile.TemporaryDirectory() as empty:
+        where = msgspec.structs.replace(places(), config=Path(empty))
+        single = [field.name for field in msgspec.structs.fields(Config) if not is_table(getattr(Config(), field.name))]
+        parts = [setting_table("Top level", where, single, "")]
+        for field in msgspec.structs.fields(Config):
+            if isinstance(value := getattr(Config(), field.name), msgspec.Struct):
+                names = [inner.name for inner in msgspec.structs.fields(type(value))]
+                parts.append(setting_table(f"[{field.name}]", where, names, f"{field.name}."))
+        names = [inner.name for inner in msgspec.structs.fields(Profile) if inner.name != "confined"]
+        parts.append(setting_table("[agents.NAME]", where, names, "agents.new-profile."))
+    confined = ", ".join(code(inner.name) for inner in msgspec.structs.fields(SandboxConfig))
+    parts.append(
+        f"### [agents.NAME.confined]\n\nThe same settings as `[sandbox]`, for the sandbox of this agent: {confined}.\n"
+    )
+    return "\n".join(parts)
+
+
+def is_table(value: Any) -> bool:
+    return isinstance(value, msgspec.Struct | dict)
+
+
+def setting_table(heading: str, where: Paths, names: Iterable[str], prefix: str) -> str:
+    """The settings called *prefix* and one of *names*, with default, possible values and meaning."""
+    rows = []
+    for name in names:
+        setting = explain(where, prefix + name)
+        allowed = ", ".join(code(value) for value in setting.allowed if value) if setting.allowed else ""
+        rows.append((code(name), code(msgspec.json.encode(setting.default).decode()), allowed, setting.sentence))
+    return f"### {heading}\n\n{table(('key', 'default', 'values', 'meaning'), rows)}"
+
+
+TABLES: Final[dict[str, Callable[[], str]]] = {
+    "keys": key_tables,
+    "commands": command_tables,
+    "settings": setting_tables,
+}
+"""The name in a page's marker -> what is written below it."""
+MARKED: Final = re.compile(r"(<!-- (\w+): written by `make pages` -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def written(page: str) -> str:
+    """*page* with its marked parts as they are now."""
+    return MARKED.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", page)
+
+
+def main() -> None:
+    """Write all of them."""
+    for path in sorted(DOCS.glob("*.md")):
+        before = path.read_text("utf-8")
+        if (after := written(before)) != before:
+            path.write_text(after, "utf-8")
+            print(f"docs/{path.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""A sandbox with its facts, as its host has it: for tests of its life, in which any process may die at any moment."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kasmon.model.events import Event, NoticeRaised, SandboxMoved
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
+from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.sandbox import ManagedSandbox
+from tests.support.sandbox.unconfined_tier import UnconfinedTier
+
+ME = SessionId("abcdefgh")
+
+
+class DiedError(BaseException):
+    """The process that kept the sandbox was killed here."""
+
+
+class SandboxProcess:
+    """One session's sandbox below *root*; `host()` is a process that keeps it, as far as a sandbox can tell."""
+
+    def __init__(self, root: Path, policy: SandboxPolicy | None = None, session: SessionId = ME) -> None:
+        self.root = root
+        self.tier = UnconfinedTier(root)
+        self.policy = policy or SandboxPolicy(session=session)
+        self.facts: list[Event] = []
+        self.dies_at: tuple[int, bool] | None = None
+        """At which fact from now the one who writes dies: before it is written (False), or after (True)."""
+        self.terms = LifetimeTerms()
+        self.clock: Callable[[], float] = time.time
+        self.boxes: list[ManagedSandbox] = []
+
+    def host(self) -> ManagedSandbox:
+        """A process that knows nothing but the facts."""
+        journal = SandboxJournal(
+            self.housing(), self._write, tier="jail", keeps_memory=False, terms=self.terms, clock=self.clock
+        )
+        box = ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
+        self.keeping = SandboxCheckpoints(box, CheckpointStore(self.root / "points"), self.root / "inherited")
+        self.boxes.append(box)
+        return box
+
+    def housing(self) -> SandboxState | None:
+        known: SandboxState | None = None
+        for fact in self.facts:
+            known = housed(known, fact)
+        return known
+
+    def arrived(self) -> ManagedSandbox:
+        box = self.host()
+        box.arrive()
+        return box
+
+    def moves(self) -> list[tuple[SandboxPhase, str]]:
+        return [(fact.phase, fact.step) for fact in self.facts if isinstance(fact, SandboxMoved)]
+
+    def told(self) -> str:
+        """All that people were told."""
+        notices = [fact.text for fact in self.facts if isinstance(fact, NoticeRaised)]
+        return "\n".join(
+            [*notices, *(fact.lost for fact in self.facts if isinstance(fact, SandboxMoved) and fact.lost)]
+        )
+
+    @property
+    def living(self) -> int:
+        """How many agents of this stage run."""
+        return sum(child.poll() is None for child in self.tier.made)
+
+    def close(self) -> None:
+        for box in self.boxes:
+            if box.within is not None:
+                box.within.close()
+        runtimes = [fact.runtime for fact in self.facts if isinstance(fact, SandboxMoved) and fact.runtime]
+        for runtime in (*runtimes, None):
+            self.tier.destroy(self.policy, runtime)
+
+    def _write(self, event: Event) -> None:
+        if self.dies_at is None:
+            self.facts.append(event)
+            return
+        left, after = self.dies_at
+        self.dies_at = (left - 1, after)
+        if left > 1:
+            self.facts.append(event)
+            return
+        if after and left == 1:
+            self.facts.append(event)
+        raise DiedError

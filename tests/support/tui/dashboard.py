@@ -1,0 +1,173 @@
+"""A kasmon in a folder of its own, and its whole dashboard on a terminal: raw bytes, the screen, keys, clicks."""
+
+import asyncio
+import fcntl
+import os
+import re
+import struct
+import sys
+import tempfile
+import termios
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import psutil
+import pyte
+
+from kasmon.config import Config
+from kasmon.demo.scratch import clear
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.paths import Paths, places
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.sessions.operations import NewSession, create, send
+from tests.support.tui.pty_program import OnTerminal
+from tests.support.wait import until
+
+KASMON = (sys.executable, "-P", "-m", "kasmon")
+LIMIT_S = 20.0
+UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;:]*\$?[a-zA-Z]|\x1b\[[0-9;]* q|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+"""What a newer terminal takes and pyte would print: modes, the cursor's and the pointer's shape."""
+LONGEST_BYTES = 64
+"""So long is an escape sequence of the dashboard's own at most."""
+
+FactT = TypeVar("FactT", bound=Event)
+
+
+class Home:
+    """One kasmon in a 0700 folder; at the end everything that runs for it is ended, and the folder gone."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="kss-", dir="/tmp"))
+        for name in ("s", "r", "c"):
+            (self.path / name).mkdir(mode=0o700)
+        self.variables = {
+            "HOME": str(self.path),
+            "XDG_STATE_HOME": str(self.path / "s"),
+            "XDG_RUNTIME_DIR": str(self.path / "r"),
+            "XDG_CONFIG_HOME": str(self.path / "c"),
+        }
+        self.places: Paths = places(self.variables)
+        self.places.make()
+
+    def start(self, name: str, prompt: str = "", **more: Any) -> SessionId:
+        """A real session: structured and scripted unless *more* says otherwise."""
+        fields: dict[str, Any] = {"agent": "scripted", "mode": Mode.SDK, "workdir": "/", "speed": 0.0, "prompt": prompt}
+        return asyncio.run(create(self.places, Config(), NewSession(name=name, **(fields | more))))
+
+    def prompt(self, session: SessionId, text: str) -> None:
+        asyncio.run(send(self.places, self.session(session), text))
+
+    def session(self, session: SessionId) -> Session:
+        """The session as `kasmon ls` would show it."""
+        seen = look_once(self.places).get(session)
+        assert seen is not None
+        return seen
+
+    def facts(self, kind: type[FactT], session: SessionId) -> list[FactT]:
+        return [event for event, _ in EventLog(self.places.log(session)).read() if isinstance(event, kind)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        clear(self.path)
+
+
+class Dashboard(OnTerminal):
+    """`kasmon` over the places of *home*, on a terminal of *columns* x *rows*."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        argv: Sequence[str] = KASMON,
+        environment: Mapping[str, str] | None = None,
+        columns: int = 150,
+        rows: int = 40,
+    ) -> None:
+        self._screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self._screen)
+        self._fed = 0
+        variables = {**home.variables, "COLORTERM": "truecolor", **(environment or {})}
+        super().__init__(argv, home.path, environment=variables, columns=columns, rows=rows)
+
+    @property
+    def screen(self) -> str:
+        """What a person sees now."""
+        ready = len(self.seen)
+        if (begun := self.seen.rfind(b"\x1b", max(self._fed, ready - LONGEST_BYTES))) >= 0:
+            ready = begun
+        self._stream.feed(UNKNOWN_TO_PYTE.sub(b"", self.seen[self._fed : ready]))
+        self._fed = ready
+        rows, cells = range(self._screen.lines), range(self._screen.columns)
+        # not `Screen.display`, which fails where the first half of a wide character was written over
+        return "\n".join("".join(self._screen.buffer[row][cell].data for cell in cells) for row in rows)
+
+    def shows(self, *texts: str, limit_s: float = LIMIT_S) -> str:
+        """Wait until all *texts* are on the screen at once, and return it."""
+
+        def all_there() -> str:
+            seen = self.screen
+            return seen if all(text in seen for text in texts) else ""
+
+        try:
+            return until(all_there, limit_s)
+        except TimeoutError:
+            raise AssertionError(f"no {texts}; {self.is_up=}; the screen is:\n{self.screen}") from None
+
+    def hides(self, text: str, limit_s: float = LIMIT_S) -> None:
+        """Wait until *text* is not on the screen."""
+        try:
+            until(lambda: text not in self.screen, limit_s)
+        except TimeoutError:
+            raise AssertionError(f"{text!r} stays; the screen is:\n{self.screen}") from None
+
+    def type(self, keys: str) -> None:
+        """Press *keys*, each after the dashboard has read the one before."""
+        for key in keys:
+            self.send(key.encode())
+            until(lambda: not self.unread)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of what was typed the dashboard has not read yet."""
+        return int(struct.unpack("i", fcntl.ioctl(self.terminal, termios.FIONREAD, b"\0" * 4))[0])
+
+    def resize(self, columns: int, rows: int) -> None:
+        super().resize(columns, rows)
+        self._screen.resize(rows, columns)
+
+    def ground(self, column: int, row: int) -> str:
+        """The colour behind a cell, counted from 0, as rrggbb."""
+        return str(self._screen.buffer[row][column].bg) if self.screen else ""
+
+    def click(self, text: str) -> None:
+        """Click on the first place that shows *text*."""
+        row, line = next((n, line) for n, line in enumerate(self.screen.split("\n"), 1) if text in line)
+        self.click_at(line.index(text) + 1, row)
+
+    def click_at(self, column: int, row: int) -> None:
+        """Click on a cell, counted from 1."""
+        self.send(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m".encode())
+
+    def quit(self) -> int:
+        """Leave it as a person does; the exit code."""
+        self.send(b"q")
+        return self.ended()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it still runs."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    @property
+    def process(self) -> psutil.Process:
+        """The dashboard itself, below its guard."""
+        [child] = until(lambda: psutil.Process(self.pid).children())
+        return child

@@ -1,0 +1,278 @@
+"""A world that stands still: it gives what it was given, and remembers what was wanted of it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from textual.app import App
+
+from kasmon.config.profile import ProfileOffer
+from kasmon.errors import KasmonError
+from kasmon.host.rpc.frames import Cursor as PaneCursor
+from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.commands import Mode
+from kasmon.model.events import Event
+from kasmon.model.fleet import Fleet
+from kasmon.model.pane_candidate import AdoptablePane
+from kasmon.model.permission import SessionId
+from kasmon.store.event_log import START, Cursor
+from kasmon.supervisor.plans.boards import PlanBoard
+from kasmon.supervisor.sandboxes.history import SandboxHistory
+from kasmon.supervisor.search.search import SessionHits
+from kasmon.tui.gateway.protocol import (
+    DashboardSettings,
+    EventBatch,
+    RecordedText,
+    SandboxChoices,
+    SandboxPreview,
+    TierOffer,
+    TranscriptUpdate,
+    UserCommand,
+)
+from kasmon.tui.terminal.link import TerminalCommand, TerminalLink
+
+OFFERS = (
+    ProfileOffer(name="claude", modes=(Mode.TMUX, Mode.SDK)),
+    ProfileOffer(name="shell", modes=(Mode.TMUX,)),
+    ProfileOffer(name="scripted", modes=(Mode.SDK, Mode.TMUX)),
+    ProfileOffer(name="gemini", modes=(), problem="'gemini' is not on PATH"),
+)
+JAILED = (
+    ProfileOffer(name="claude", modes=(Mode.TMUX, Mode.SDK), confines=(Mode.TMUX, Mode.SDK), sandbox="jail"),
+    ProfileOffer(name="shell", modes=(Mode.TMUX,), confines=(Mode.TMUX,)),
+    ProfileOffer(name="scripted", modes=(Mode.SDK, Mode.TMUX), confines=(Mode.TMUX,)),
+    ProfileOffer(name="interpreters", modes=(Mode.INTERPRETER,), confines=(Mode.INTERPRETER,), sandbox="jail"),
+)
+GETS = SandboxPreview(
+    lines=(
+        "It sees '/home/you/project', the programs of this machine, and a home folder of its own; it may reach"
+        " api.example.com.",
+        "It may use 512 MB of memory where a control group is ours, and 256 processes.",
+        "It gets copies of ~/.agent/login.json, which are deleted when it ends.",
+    ),
+    is_agreed=False,
+)
+
+
+class FakeLink:
+    """Remembers what terminals were told; answers a `Watch` with the rows it was given."""
+
+    def __init__(self, gateway: "FakeGateway") -> None:
+        self.gateway = gateway
+        self.told: list[TerminalCommand] = []
+
+    def tell(self, wish: TerminalCommand, /) -> None:
+        self.told.append(wish)
+        if isinstance(wish, Watch) and wish.session in self.gateway.panes:
+            self.gateway.push(rows(wish.session, self.gateway.panes[wish.session]))
+
+
+class FakeGateway:
+    """Implements `Gateway` from values."""
+
+    def __init__(
+        self,
+        fleet: Fleet | None = None,
+        *,
+        transcripts: Mapping[str, Sequence[Event]] = {},
+        written: Mapping[str, str] = {},
+        panes: Mapping[str, Sequence[str]] = {},
+        settings: DashboardSettings | None = None,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self.fleets: asyncio.Queue[Fleet] = asyncio.Queue()
+        self.kept: asyncio.Queue[DashboardSettings] = asyncio.Queue()
+        self.planned: asyncio.Queue[tuple[PlanBoard, ...]] = asyncio.Queue()
+        if fleet is not None:
+            self.fleets.put_nowait(fleet)
+        self.kept.put_nowait(settings or DashboardSettings())
+        self.transcripts, self.written = transcripts, written
+        self.panes = {SessionId(name): lines for name, lines in panes.items()}
+        self.known = tuple(secrets)
+        self.listed: Sequence[str] = ()
+        self.diffs: Mapping[str, str] = {}
+        self.pasts: Mapping[str, SandboxHistory] = {}
+        self.asked_turns: list[int] = []
+        self.confinement = SandboxPreview()
+        self.confinement_in: Mapping[str, SandboxPreview] = {}
+        """By folder, where it is another one."""
+        self.confining: list[tuple[str, str]] = []
+        self.may_be = SandboxChoices(tiers=(TierOffer(tier="jail"),))
+        self.offered: Sequence[ProfileOffer] = OFFERS
+        self.collided: asyncio.Queue[Mapping[SessionId, CollisionSummary]] = asyncio.Queue()
+        self.foreign: Sequence[AdoptablePane] = ()
+        self.hosts: Sequence[str] = ()
+        self.finds: Mapping[str, Sequence[SessionHits]] = {}
+        self.searched: list[str] = []
+        self.records: Mapping[str, RecordedText] = {}
+        self.is_searchable = False
+        self.wished: list[UserCommand] = []
+        self.folders_here: Sequence[str] = ()
+        self.refusing: KasmonError | None = None
+        self.refusing_for: dict[str, KasmonError] = {}
+        self.offering: KasmonError | None = None
+        """Why it cannot find out what a new session may be."""
+        self.word = ""
+        self.heard: Callable[[FromTerminal], None] = lambda push: None
+        self.link = FakeLink(self)
+        self.has_tmux = True
+        self.holding_secrets = False
+        self.notices: dict[str, str] = {}
+        self._secrets_go = asyncio.Event()
+        self.knows = asyncio.Event()
+        """Cleared while it looks for agents, for what a sandbox gets, and for what changed."""
+        self.knows.set()
+
+    @property
+    def terminals(self) -> TerminalLink | None:
+        return self.link if self.has_tmux else None
+
+    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
+        self.heard = heard
+
+    def push(self, push: FromTerminal) -> None:
+        asyncio.get_running_loop().call_soon(self.heard, push)
+
+    async def changes(self) -> AsyncIterator[Fleet]:
+        while True:
+            yield await self.fleets.get()
+
+    async def boards(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
+        while True:
+            yield await self.planned.get()
+
+    async def settings(self) -> AsyncIterator[DashboardSettings]:
+        while True:
+            yield await self.kept.get()
+
+    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
+        events = tuple(self.transcripts.get(session, ()))
+        yield EventBatch(events[since:], Cursor(len(events)))
+        if session in self.written:
+            yield TextDelta(session=session, text=self.written[session])
+        await asyncio.Event().wait()
+
+    async def execute(self, wanted: UserCommand, /) -> str:
+        self.wished.append(wanted)
+        if self.refusing is not None:
+            raise self.refusing
+        if (error := self.refusing_for.get(getattr(wanted, "session", ""))) is not None:
+            raise error
+        return self.word
+
+    async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
+        await self.knows.wait()
+        if self.offering is not None:
+            raise self.offering
+        return self.offered
+
+    async def folder_notice(self, folder: str, /) -> str:
+        if self.offering is not None:
+            raise self.offering
+        return self.notices.get(folder, "")
+
+    async def sandboxes(self) -> SandboxChoices:
+        return self.may_be
+
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
+        self.confining.append((agent, tier))
+        await self.knows.wait()
+        return self.confinement_in.get(workdir, self.confinement)
+
+    async def machines(self) -> Sequence[str]:
+        return self.hosts
+
+    async def foreign_panes(self) -> Sequence[AdoptablePane]:
+        if self.refusing is not None:
+            raise self.refusing
+        return self.foreign
+
+    async def files(self, session: SessionId, /) -> Sequence[str]:
+        return self.listed
+
+    async def folders(self, written: str, /) -> Sequence[str]:
+        return [folder for folder in self.folders_here if folder.startswith(written)]
+
+    async def printed(self, session: SessionId, /) -> Sequence[str]:
+        if self.refusing is not None:
+            raise self.refusing
+        return self.panes.get(session, ())
+
+    async def search(self, words: str, /) -> AsyncGenerator[SessionHits, None]:
+        self.searched.append(words)
+        if self.refusing is not None:
+            raise self.refusing
+        for found in self.finds.get(words, ()):
+            yield found
+
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
+        return self.records.get(session, RecordedText())
+
+    async def fact(self, session: SessionId, place: int, /) -> Event | None:
+        events = self.transcripts.get(session, ())
+        return events[place] if place < len(events) else None
+
+    async def keep_searchable(self) -> None:
+        self.is_searchable = True
+
+    async def explained(self, session: SessionId, /) -> Sequence[str]:
+        if self.refusing is not None:
+            raise self.refusing
+        return ("working, says its title", "  screen    says idle; disagrees, lower priority")
+
+    async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
+        while True:
+            yield await self.collided.get()
+
+    async def diff(self, session: SessionId, /) -> str:
+        await self.knows.wait()
+        if self.refusing is not None:
+            raise self.refusing
+        return self.diffs.get(session, "")
+
+    async def sandbox(self, session: SessionId, /) -> SandboxHistory:
+        if self.refusing is not None:
+            raise self.refusing
+        return self.pasts.get(session, SandboxHistory())
+
+    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
+        self.asked_turns.append(turn)
+        return await self.diff(session)
+
+    async def secrets(self, session: SessionId, /) -> Sequence[str]:
+        if self.holding_secrets:
+            await self._secrets_go.wait()
+        return self.known
+
+    async def project(self, session: SessionId, /) -> str:
+        return "/home/you/project"
+
+    def let_secrets_go(self) -> None:
+        """Answer those who asked for secrets while they were held."""
+        self._secrets_go.set()
+
+    async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
+        return ("true",)
+
+
+def rows(session: SessionId, lines: Sequence[str], columns: int = 120, height: int = 40) -> TerminalRows:
+    """A whole screen that shows *lines* from its top."""
+    shown = [*lines, *[""] * height][:height]
+    cursor = PaneCursor(x=2, y=max(0, len(lines) - 1), visible=True)
+    changed = tuple(enumerate(shown))
+    return TerminalRows(
+        session=session,
+        columns=columns,
+        height=height,
+        changed=changed,
+        cursor=cursor,
+        modes=TerminalModes(),
+        full=True,
+    )
+
+
+def text_of(app: App[Any]) -> str:
+    """What the screen shows, as text."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)

@@ -1,0 +1,477 @@
+"""Sandboxes on the dashboard: keys, the box for code, what ran and was kept, and what a new one gets."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+from textual.pilot import Pilot
+
+from kasmon.errors import UnableError
+from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, Run
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.sandboxes.history import SandboxHistory
+from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
+from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs.new_session import NewSessionDialog
+from kasmon.tui.diff_screen import DiffScreen
+from kasmon.tui.gateway.protocol import (
+    CreateSession,
+    DashboardSettings,
+    ForkSandbox,
+    ReplaySandbox,
+    SandboxChoices,
+    SandboxPreview,
+    SendToAgent,
+    TierOffer,
+    UserCommand,
+)
+from kasmon.tui.sandbox.screen import SandboxScreen
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.transcript.code_box import CodeBox
+from tests.model.transcript.test_file_changes import DIFF
+from tests.support.dashboard_scenes import history, kasmon, settled
+from tests.support.sample_fleet import StillClock, fleet, idle, working
+from tests.support.sample_sandboxes import housing, interpreters, machine, machines, past, remembered, sandboxes
+from tests.support.tui.fake_gateway import GETS, JAILED, FakeGateway, text_of
+from tests.support.wait import auntil
+
+NUMBERS = SessionId("numbers")
+ASLEEP = interpreters("numbers", SessionState.STANDBY, housing=housing(phase=SandboxPhase.PAUSED, held=True))
+
+
+@asynccontextmanager
+async def shown(over: Fleet | None = None, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[None]]:
+    app = kasmon(
+        over or fleet(interpreters("numbers"), working("docs")), settings=DashboardSettings(workdir="/home/you")
+    )
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await settled(pilot)
+        yield pilot
+
+
+def app_of(pilot: Pilot[None]) -> Kasmon:
+    return cast(Kasmon, pilot.app)
+
+
+def world_of(pilot: Pilot[None]) -> FakeGateway:
+    return cast(FakeGateway, app_of(pilot).gateway)
+
+
+def told(pilot: Pilot[None], *wishes: object) -> Sequence[UserCommand]:
+    return [SendToAgent(session=NUMBERS, wish=wish) for wish in wishes]  # type: ignore[arg-type]
+
+
+async def wished(pilot: Pilot[None], count: int) -> list[UserCommand]:
+    gateway = world_of(pilot)
+    await auntil(lambda: len(gateway.wished) >= count, what="the wishes")
+    return gateway.wished
+
+
+def footer(pilot: Pilot[None]) -> str:
+    return text_of(pilot.app).splitlines()[-1]
+
+
+async def sure(pilot: Pilot[None]) -> None:
+    """Say yes once the question takes it."""
+    await pilot.pause()
+    cast(StillClock, app_of(pilot).clock).ticked += 1.0
+    await pilot.press("y")
+    await pilot.pause()
+
+
+async def test_a_sandbox_is_frozen_and_kept_by_a_key_each() -> None:
+    async with shown() as pilot:
+        assert "z pause   s checkpoint   H history" in footer(pilot)
+        assert "resume" not in footer(pilot)
+        await pilot.press("z", "s")
+
+        assert told(pilot, Pause(), Checkpoint()) == await wished(pilot, 2)
+
+
+async def test_one_that_sleeps_is_woken_and_not_frozen_again() -> None:
+    async with shown(fleet(ASLEEP)) as pilot:
+        assert "u resume" in footer(pilot)
+        assert "z pause" not in footer(pilot)
+        await pilot.press("u")
+
+        assert told(pilot, Resume()) == await wished(pilot, 1)
+
+
+async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere() -> None:
+    confined = idle("docs", sandbox="jail", housing=housing(), ago=1)
+    async with shown(fleet(idle("readme"), confined)) as pilot:
+        assert "z pause" not in footer(pilot)
+        await pilot.press("z")
+        await auntil(lambda: "readme has no sandbox." in text_of(pilot.app))
+        await pilot.press("j", "f", "s")
+        await auntil(lambda: "docs is a sandboxed agent" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        assert "checkpoint" not in footer(pilot)
+        assert "z pause" in footer(pilot)
+        await pilot.press("z")
+
+        assert [SendToAgent(session=SessionId("docs"), wish=Pause())] == await wished(pilot, 1)
+
+
+async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None:
+    async with shown(sandboxes()) as pilot:
+        await pilot.press("Z")
+        await auntil(lambda: "Pause 4 sandboxes? They resume on next use." in text_of(pilot.app))
+        assert "1 is in a turn and will pause when it ends." in text_of(pilot.app)
+        await pilot.press("y")  # too soon: it was typed for something else
+        await auntil(lambda: "This key came before the question could be read." in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        frozen = {wanted.session for wanted in await wished(pilot, 4) if isinstance(wanted, SendToAgent)}
+        assert {"numbers", "import-csv", "scratch", "nightly"} == frozen
+
+
+async def test_enter_runs_the_code_by_the_interpreter_that_tab_chose() -> None:
+    async with shown() as pilot:
+        await pilot.press("enter")
+        await auntil(lambda: pilot.app.query(CodeBox), what="the box")
+        await pilot.press(*"a=1", "ctrl+j", *"a", "enter", "tab", *"ls", "enter", "tab", "tab", *"b", "enter")
+        await pilot.pause()
+
+        assert told(
+            pilot,
+            Run(interpreter="python", code="a=1\na"),
+            Run(interpreter="bash", code="ls"),
+            Run(interpreter="python", code="b"),
+        ) == await wished(pilot, 3)
+        assert "⏎ run   tab interpreter   shift+tab read" in footer(pilot)
+
+
+async def test_what_ran_comes_back_into_the_box_by_up_and_is_given_back_when_it_could_not_run() -> None:
+    async with shown() as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("up")
+        await auntil(lambda: "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2], what="what ran")
+        world_of(pilot).refusing = UnableError("it is paused, and is not resumed on use.")
+        await pilot.press("enter")
+        await auntil(lambda: "It is paused, and is not resumed" in text_of(pilot.app))
+
+        assert "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2]
+
+
+async def test_shift_tab_reads_and_the_transcript_shows_the_code_and_what_was_lost() -> None:
+    async with shown() as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("shift+tab")
+        await pilot.pause()
+
+        assert "next turn" in footer(pilot) or "prev turn" in footer(pilot)
+        assert "print(len(rows)" in text_of(pilot.app)
+        assert "interpreter state lost" in text_of(pilot.app)
+
+
+async def test_the_history_shows_runs_checkpoints_and_refusals_newest_first() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        rows = text_of(pilot.app).splitlines()
+        words = ("c6 ", "frame = ", "c4 ", "blocked", "c1 ")
+        at = [next(number for number, row in enumerate(rows) if word in row) for word in words]
+
+        assert sorted(at) == at
+        assert "exit 6" in text_of(pilot.app)
+        assert "c3  " not in text_of(pilot.app)  # before a turn, with nothing changed since the one after the last
+        assert "network pypi" in text_of(pilot.app)
+        assert "processes 6 of 256" in text_of(pilot.app)
+
+
+async def test_a_turns_diff_is_shown_and_escape_leads_back_to_the_history() -> None:
+    async with shown() as pilot:
+        world_of(pilot).diffs = {"numbers": DIFF}
+        await history(pilot)
+        await pilot.press("j", "j", "D")
+        await auntil(lambda: isinstance(pilot.app.screen, DiffScreen))
+        await pilot.press("escape")
+        await pilot.pause()
+
+        assert [3] == world_of(pilot).asked_turns
+        assert isinstance(pilot.app.screen, SandboxScreen)
+
+
+async def test_going_back_to_a_checkpoint_is_asked_for_first() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("j", "j", "j", "r")
+        await auntil(lambda: "Restore numbers to c4?" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        assert told(pilot, Restore(checkpoint="c4")) == await wished(pilot, 1)
+
+
+async def test_a_fork_without_a_name_gets_the_first_that_is_free() -> None:
+    async with shown(fleet(MACHINE, working("numbers-2"))) as pilot:
+        await pilot.press("f")
+        await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
+        await pilot.press("ctrl+u", "enter")
+
+        assert [ForkSandbox(session=NUMBERS, name="numbers-3")] == await wished(pilot, 1)
+
+
+async def test_a_fork_and_a_replay_begin_at_the_entry_that_is_chosen() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("j", "j", "j", "f", "enter")
+        await pilot.pause()
+        await pilot.press("p")
+        await auntil(lambda: "Side effects outside the sandbox will be repeated" in text_of(pilot.app))
+        await pilot.press("enter")
+
+        assert [
+            ForkSandbox(session=NUMBERS, name="numbers-2", checkpoint="c4"),
+            ReplaySandbox(session=NUMBERS, name="numbers-2", checkpoint="c4"),
+        ] == await wished(pilot, 2)
+
+
+async def test_a_host_that_was_refused_is_allowed_from_there_and_only_after_a_question() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("a")  # not on this entry
+        await pilot.press("G", "k", "k", "a")
+        await auntil(lambda: "to reach example.org:443?" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        assert told(pilot, Allow(hosts=("example.org:443",))) == await wished(pilot, 1)
+
+
+async def test_the_history_of_a_sandbox_in_which_nothing_ran_says_so() -> None:
+    async with shown(fleet(interpreters("new"))) as pilot:
+        await history(pilot)
+
+        assert "Nothing ran here yet." in text_of(pilot.app)
+        await pilot.press("r", "f", "p", "D")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, SandboxScreen)
+
+
+async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stays() -> None:
+    async with shown() as pilot:
+        await history(pilot)
+        await pilot.press("j", "j")
+        more = past().checkpoints[-1]
+        world_of(pilot).pasts = {"numbers": past()}
+        moved = interpreters("numbers", housing=housing(checkpoints_counted=7, phase=SandboxPhase.PAUSED, held=True))
+        world_of(pilot).fleets.put_nowait(fleet(moved, working("docs")))
+        await auntil(lambda: "paused in RAM" in text_of(pilot.app))
+        await pilot.pause()
+
+        assert "▌ 14:10:18  python" in text_of(pilot.app)
+        assert "u resume" in footer(pilot)
+        assert more.id in text_of(pilot.app)
+
+
+async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_person_agreed() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        await pilot.press("n")
+        await auntil(lambda: "login.json" in text_of(pilot.app))
+        await pilot.press(*"x", "enter")
+        await auntil(lambda: "agree and start" in text_of(pilot.app))
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        made = CreateSession(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail", agrees=True)
+        assert [made] == await wished(pilot, 1)
+
+
+async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_all_the_same() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        world_of(pilot).knows.clear()
+        await pilot.press("n")
+        await auntil(lambda: "New session" in text_of(pilot.app))
+        await pilot.press(*"x", "enter")
+        await auntil(lambda: "Starts as soon as" in text_of(pilot.app))
+        world_of(pilot).knows.set()
+        await auntil(lambda: "agree and start" in text_of(pilot.app))
+
+        assert [] == world_of(pilot).wished
+
+
+async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_then() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        world_of(pilot).confinement_in = {"/other": SandboxPreview(lines=("It sees '/other'.",), is_agreed=False)}
+        await pilot.press("n")
+        await auntil(lambda: "login.json" in text_of(pilot.app))
+        dialog = cast(NewSessionDialog, pilot.app.screen)
+        dialog.query_one("#name", LineInput).value = "x"
+        dialog.folder.focus()
+        dialog.folder.value = "/other"
+        await pilot.press("enter")
+        await auntil(lambda: "agree and start" in text_of(pilot.app))
+
+        assert "It sees '/other'." in text_of(pilot.app)
+        assert "login.json" not in text_of(pilot.app)
+
+
+async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).confinement = JAILED, GETS
+        await pilot.press("n")
+        await auntil(lambda: "login.json" in text_of(pilot.app))
+        await pilot.press(*"x", *TO_SANDBOX, "left", "enter")
+        await auntil(lambda: len(pilot.app.screen_stack) == 1)
+        await pilot.press("n")
+        await auntil(lambda: "interpreters" in text_of(pilot.app))
+        await pilot.press(*"y", "tab", "left", "tab", "tab", "enter")
+
+        assert [
+            CreateSession(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox=""),
+            CreateSession(name="y", agent="interpreters", mode=Mode.INTERPRETER),
+        ] == await wished(pilot, 2)
+
+
+TO_SANDBOX = ["tab"] * 6
+"""From the name by agent, mode, folder, prompt and *more*, which is open where a sandbox is meant."""
+HAD = SandboxChoices(
+    tiers=(
+        TierOffer(tier="jail"),
+        TierOffer(
+            tier="microvm",
+            why_not="A microvm sandbox is unavailable: there is no image. Build it: `kasmon sandbox image build`.",
+        ),
+        TierOffer(tier="e2b", has_agents=False),
+    ),
+    sizes=("default", "build", "max"),
+    size="build",
+    hosts=("pypi",),
+)
+
+
+async def test_every_tier_is_offered_and_one_that_cannot_be_had_says_why_and_is_not_started() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).may_be = JAILED, HAD
+        await pilot.press("n")
+        await auntil(lambda: all(each.tier in text_of(pilot.app) for each in HAD.tiers))
+        await pilot.press(*"x", *TO_SANDBOX, "right")
+        await auntil(lambda: "there is no image" in text_of(pilot.app))
+        await pilot.press("tab", "enter")
+        await auntil(lambda: "Choose another sandbox." in text_of(pilot.app))
+        await pilot.press("left", "left")
+        await auntil(lambda: "unavailable: microvm, e2b" in text_of(pilot.app))
+        assert "Choose another sandbox." not in text_of(pilot.app)
+        assert [] == world_of(pilot).wished
+        await pilot.press("left")
+        await auntil(lambda: "This version of kasmon runs only interpreters" in text_of(pilot.app))
+        await pilot.press("left", "left", "tab", "enter")
+
+        made = CreateSession(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail")
+        assert [made] == await wished(pilot, 1)
+        assert [("claude", "jail")] == world_of(pilot).confining[-1:]
+
+
+async def test_interpreters_have_the_tier_the_size_and_the_hosts_of_the_config_unless_others_are_chosen() -> None:
+    async with shown() as pilot:
+        world_of(pilot).offered, world_of(pilot).may_be = JAILED[-1:], HAD
+        for keys in ([*"x", *TO_SANDBOX, "tab"], [*"y", *TO_SANDBOX, "left", "tab"]):
+            await pilot.press("n")
+            await auntil(lambda: "Network" in text_of(pilot.app))
+            await pilot.press(*keys)
+            if "y" in keys:
+                await auntil(lambda: "Size" not in text_of(pilot.app))
+                await pilot.press("end", *", a.example")
+            else:
+                await pilot.press("right", "tab")
+            await pilot.press("enter")
+            await auntil(lambda: len(pilot.app.screen_stack) == 1)
+
+        usual = CreateSession(name="x", agent="interpreters", mode=Mode.INTERPRETER, sandbox="jail", size="max")
+        reaches = ("pypi", "a.example")
+        other = CreateSession(name="y", agent="interpreters", mode=Mode.INTERPRETER, sandbox="e2b", hosts=reaches)
+        assert [usual, other] == await wished(pilot, 2)
+
+
+MACHINE = machine("numbers")
+ON_DISK = next(each for each in machines().sessions if each.name == "numbers")
+TRUNCATED = "it is truncated: memory has 4096 bytes of 91226112"
+
+
+async def test_its_memory_is_put_on_disk_by_a_key_where_its_tier_keeps_it_there_and_elsewhere_it_says_why_not() -> None:
+    async with shown(fleet(MACHINE)) as pilot:
+        assert "z pause   P pause to disk" in footer(pilot)
+        await pilot.press("P")
+
+        assert told(pilot, Pause(to_disk=True)) == await wished(pilot, 1)
+    async with shown() as pilot:
+        assert "P pause" not in footer(pilot)
+        await pilot.press("P")
+        await auntil(lambda: "A jail sandbox cannot pause to disk" in text_of(pilot.app))
+
+        assert [] == world_of(pilot).wished
+
+
+async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> None:
+    async with shown(fleet(ON_DISK)) as pilot:
+        world_of(pilot).pasts = {"numbers": remembered()}
+        assert "P pause" not in footer(pilot)
+        await pilot.press("u")
+
+        assert told(pilot, Resume()) == await wished(pilot, 1)
+
+
+@pytest.mark.parametrize(
+    "there", [remembered(TRUNCATED), SandboxHistory(remembered=StoredSnapshots(missing=TRUNCATED))]
+)
+async def test_where_its_memory_cannot_be_used_a_person_says_first_that_it_goes_on_without(
+    there: SandboxHistory,
+) -> None:
+    async with shown(fleet(ON_DISK)) as pilot:
+        world_of(pilot).pasts = {"numbers": there}
+        await pilot.press("u")
+        await auntil(lambda: "The memory snapshot of numbers cannot be used: it is truncated" in text_of(pilot.app))
+        assert "Resuming keeps the files. Interpreter state" in text_of(pilot.app)
+        assert [] == world_of(pilot).wished
+        await sure(pilot)
+
+        assert told(pilot, Resume()) == await wished(pilot, 1)
+
+
+async def test_a_fork_takes_all_memory_where_that_can_be_copied_and_the_dialog_says_what_is_done_for_that() -> None:
+    async with shown(fleet(MACHINE)) as pilot:
+        await pilot.press("f")
+        await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
+        assert "is paused to disk, then resumes at once" in text_of(pilot.app)
+        await pilot.press("enter")
+
+        assert [ForkSandbox(session=NUMBERS, name="numbers-2")] == await wished(pilot, 1)
+    async with shown() as pilot:
+        await pilot.press("f")
+        await auntil(lambda: "are not copied" in text_of(pilot.app))
+
+
+async def test_the_history_lists_its_memory_with_size_and_age_and_why_it_cannot_be_used() -> None:
+    async with shown(fleet(ON_DISK), (160, 40)) as pilot:
+        await history(pilot, remembered(TRUNCATED))
+
+        assert "forked from base, with its memory" in text_of(pilot.app)
+        assert f"! the memory snapshot cannot be used: {TRUNCATED}" in text_of(pilot.app)
+        [row] = [row for row in text_of(pilot.app).splitlines() if "snapshot   cannot be used" in row]
+        assert " 2m  87 MiB" in row
+        assert "1m  71 MiB" in text_of(pilot.app)
+
+
+async def test_in_the_history_a_fork_is_of_the_checkpoint_chosen_or_of_now_with_its_memory() -> None:
+    async with shown(fleet(MACHINE)) as pilot:
+        await history(pilot, remembered())
+        assert "P pause" in footer(pilot)
+        await pilot.press("f")
+        await auntil(lambda: "Fork numbers at c6" in text_of(pilot.app))
+        await pilot.press("escape", "F")
+        await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
+        await pilot.press("escape")
+        await pilot.press("P")
+
+        assert told(pilot, Pause(to_disk=True)) == await wished(pilot, 1)

@@ -1,0 +1,60 @@
+"""Two sessions whose worktrees change one file: both rows say so."""
+
+import re
+from typing import cast
+
+from kasmon.model.collisions import CollisionSummary, FileCollision, summed
+from kasmon.model.permission import SessionId
+from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.sample_fleet import asking, command, fleet, idle, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
+
+API = CollisionSummary("web changes src/app.py too", False)
+WEB = CollisionSummary("api changes the same lines of src/app.py too", True)
+
+
+def row_of(text: str, name: str) -> str:
+    return next(row for row in text.splitlines() if re.match(rf"\W+\w+ +{name}\b", row))
+
+
+async def test_both_rows_are_marked_and_say_with_whom_and_what() -> None:
+    app = kasmon(fleet(working("api"), working("web"), idle("docs")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        cast(FakeGateway, app.gateway).collided.put_nowait({SessionId("api"): API, SessionId("web"): WEB})
+        await auntil(lambda: "⇄" in text_of(app))
+
+        assert "api ⇄" in row_of(text_of(app), "api")
+        assert "web changes src/app.py too" in row_of(text_of(app), "api")
+        assert "api changes the same lines" in row_of(text_of(app), "web")
+        assert "⇄" not in row_of(text_of(app), "docs")
+
+
+async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
+    ask = command("api", "git push")
+    app = kasmon(fleet(asking("api", ask)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        cast(FakeGateway, app.gateway).collided.put_nowait({SessionId("api"): WEB})
+        await auntil(lambda: "api ⇄" in text_of(app))
+
+        assert "git push" in row_of(text_of(app), "api")
+
+
+async def test_the_mark_goes_with_the_collision() -> None:
+    app = kasmon(fleet(working("api")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        collided = cast(FakeGateway, app.gateway).collided
+        collided.put_nowait({SessionId("api"): WEB})
+        await auntil(lambda: "⇄" in text_of(app))
+        collided.put_nowait({})
+
+        await auntil(lambda: "⇄" not in text_of(app))
+
+
+def test_of_several_the_worst_is_told_and_how_many_more_there_are() -> None:
+    named = [("web", FileCollision("w", "a.py", False)), ("docs", FileCollision("d", "b.py", True))]
+
+    assert CollisionSummary("docs changes the same lines of b.py too (+1)", True) == summed(named)
