@@ -25,8 +25,8 @@ from tests.support.agents.backend_contract import (
     AskingContract,
     BackendContract,
     EditingContract,
-    Heard,
     InterruptingContract,
+    Listener,
     ResumingContract,
     StreamingContract,
 )
@@ -84,7 +84,7 @@ class TestScripted(
     async def test_it_takes_as_long_to_start_as_its_script_says(self) -> None:
         launch = msgspec.structs.replace(self.launch(), speed=1000.0, prompt="boot 10000000\nsay never")
         agent = await self.backend.open(launch)
-        heard = Heard(agent, launch)
+        heard = Listener(agent, launch)
         listening = asyncio.create_task(heard.listen())
         await agent.send(Stop())
         await listening

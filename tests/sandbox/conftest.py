@@ -93,7 +93,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     `make test-sandboxes` runs them in jails, and those marked `core` in every tier; `make test-interpreters` runs all.
     """
-    if "inside" not in metafunc.fixturenames or metafunc.definition.path.parent.name != "guest":
+    if "agents" not in metafunc.fixturenames or metafunc.definition.path.parent.name != "guest":
         return
     is_core, is_patient = (metafunc.definition.get_closest_marker(name) is not None for name in ("core", "patient"))
     often = {ALONE: is_patient, "jail": not is_patient}
@@ -101,20 +101,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for kind in KINDS:
         marks = [] if kind == ALONE else [pytest.mark.tiers]
         kinds.append(pytest.param(kind, marks=[*marks, pytest.mark.sandboxes] if often.get(kind, is_core) else marks))
-    metafunc.parametrize("inside", kinds, indirect=True, scope="session")
+    metafunc.parametrize("agents", kinds, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def inside(request: pytest.FixtureRequest) -> Iterator[TierAgents]:
+def agents(request: pytest.FixtureRequest) -> Iterator[TierAgents]:
     """Where the agents of the tests are."""
-    with of_kind(getattr(request, "param", ALONE)) as inside:
-        yield inside
+    with of_kind(getattr(request, "param", ALONE)) as agents:
+        yield agents
 
 
 @pytest.fixture(scope="module")
-def agent(inside: TierAgents) -> Iterator[Agent]:
+def agent(agents: TierAgents) -> Iterator[Agent]:
     """The agent of a sandbox, for all tests of a module."""
-    with inside.agent("first") as agent:
+    with agents.agent("first") as agent:
         yield agent
 
 

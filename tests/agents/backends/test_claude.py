@@ -37,7 +37,7 @@ from kasmon.model.events import (
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.model.session_state import SessionState
 from tests.support.agents import mcp_server
-from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.agents.real_agent import RealAgent, family
 from tests.support.model_stub import ModelStub
 from tests.support.wait import auntil
@@ -48,7 +48,7 @@ SLEEP = "python3 -c 'import time;time.sleep(60)'"
 """A command that lasts; the agent refuses `sleep` alone."""
 
 
-class Talk(Heard):
+class Conversation(Listener):
     """What the agent says, and shorter ways to answer it."""
 
     async def turn(self, prompt: str, *decisions: Decision, **more: Any) -> TurnEnded:
@@ -78,11 +78,11 @@ class Talk(Heard):
 
 
 @contextlib.asynccontextmanager
-async def talking(claude: RealAgent, *flags: str, **more: Any) -> AsyncIterator[Talk]:
+async def talking(claude: RealAgent, *flags: str, **more: Any) -> AsyncIterator[Conversation]:
     """A talk with the agent, idle at first; *flags* are the user's, *more* goes into the launch."""
     launch = await launched(claude, *flags, **more)
     agent = await backend.open(launch)
-    talk = Talk(agent, launch)
+    talk = Conversation(agent, launch)
     listening = asyncio.create_task(talk.listen())
     try:
         await talk.until(SessionState.IDLE)
@@ -423,7 +423,7 @@ async def test_a_conversation_goes_on_after_its_process(claude: RealAgent, how: 
         assert [] == [fact for fact in talk.of(NoticeRaised) if fact.level != "info"]
 
 
-def pid_of(talk: Talk) -> int:
+def pid_of(talk: Conversation) -> int:
     assert talk.session.pid is not None
     return talk.session.pid
 

@@ -40,7 +40,7 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.session_state import SessionState
-from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.agents.real_agent import RealAgent, family, native_codex
 from tests.support.codex.record import SERVER, with_greet
 from tests.support.codex.replay import launch
@@ -71,10 +71,10 @@ def asking(codex: RealAgent, *flags: str) -> Wanted:
 
 
 @asynccontextmanager
-async def opened(wanted: Wanted) -> AsyncIterator[Heard]:
+async def opened(wanted: Wanted) -> AsyncIterator[Listener]:
     how = await asyncio.to_thread(wanted)
     agent = await backend.open(how)
-    heard = Heard(agent, how)
+    heard = Listener(agent, how)
     listening = asyncio.create_task(heard.listen())
     try:
         await heard.until(SessionState.IDLE)
@@ -93,16 +93,16 @@ async def not_opened(wanted: Wanted) -> str:
     return str(caught.value)
 
 
-def of(heard: Heard, *kinds: type[Any]) -> list[Any]:
+def of(heard: Listener, *kinds: type[Any]) -> list[Any]:
     return [fact for fact in heard.facts if isinstance(fact, kinds)]
 
 
-async def ended(heard: Heard, count: int = 1) -> TurnEnded:
+async def ended(heard: Listener, count: int = 1) -> TurnEnded:
     turns: list[TurnEnded] = await auntil(lambda: of(heard, TurnEnded)[count - 1 :], LIMIT_S, "the end of a turn")
     return turns[0]
 
 
-def said(heard: Heard) -> list[str]:
+def said(heard: Listener) -> list[str]:
     return [fact.text for fact in of(heard, MessageWritten)]
 
 

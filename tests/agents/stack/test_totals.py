@@ -10,7 +10,7 @@ import pytest
 
 from kasmon.model.commands import ConversationUsage, Prompt, Stop
 from kasmon.model.events import SessionStarted, TurnEnded, UsageReported
-from tests.support.agents.backend_contract import Heard
+from tests.support.agents.backend_contract import Listener
 from tests.support.agents.real_agent import BACKENDS, MODEL, RealAgent
 from tests.support.wait import auntil
 
@@ -36,7 +36,7 @@ class Life:
         launch = await asyncio.to_thread(lambda: self._agent.launch(generation=self._generation, **more))
         room = await asyncio.to_thread(import_module, f"kasmon.backends.{BACKENDS[self._agent.name]}")
         agent = await room.backend.open(launch)
-        heard = Heard(agent, launch)
+        heard = Listener(agent, launch)
         listening = asyncio.create_task(heard.listen())
         try:
             await heard.until_said(SessionStarted)

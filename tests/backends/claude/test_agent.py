@@ -41,8 +41,8 @@ from tests.support.agents.backend_contract import (
     AskingContract,
     BackendContract,
     EditingContract,
-    Heard,
     InterruptingContract,
+    Listener,
     ResumingContract,
     StreamingContract,
 )
@@ -77,9 +77,9 @@ class Opening:
     """What the tests below share."""
 
     @contextlib.asynccontextmanager
-    async def opened_with(self, misdeed: str = "none", **more: Any) -> AsyncIterator[Heard]:
+    async def opened_with(self, misdeed: str = "none", **more: Any) -> AsyncIterator[Listener]:
         agent = await backend.open(wanted := launch(misdeed, **more))
-        heard = Heard(agent, wanted)
+        heard = Listener(agent, wanted)
         listening = asyncio.create_task(heard.listen())
         try:
             await heard.until(SessionState.IDLE)

@@ -29,7 +29,7 @@ from kasmon.model.events import (
 )
 from kasmon.model.permission import Decision
 from kasmon.model.session_state import SessionState
-from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.codex.odd_codex import ODD, program
 from tests.support.codex.replay import launch
 from tests.support.wait import auntil
@@ -50,9 +50,9 @@ def odd(tmp_path: Path) -> Open:
 
 
 @asynccontextmanager
-async def opened(wanted: Launch) -> AsyncIterator[Heard]:
+async def opened(wanted: Launch) -> AsyncIterator[Listener]:
     agent = await backend.open(wanted)
-    heard = Heard(agent, wanted)
+    heard = Listener(agent, wanted)
     listening = asyncio.create_task(heard.listen())
     try:
         await heard.until_said(SessionStarted)
@@ -71,7 +71,7 @@ async def not_opened(wanted: Launch) -> str:
     return str(caught.value)
 
 
-def of(heard: Heard, kind: type[Any]) -> list[Any]:
+def of(heard: Listener, kind: type[Any]) -> list[Any]:
     return [fact for fact in heard.facts if isinstance(fact, kind)]
 
 

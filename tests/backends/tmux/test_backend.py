@@ -18,7 +18,7 @@ from kasmon.model.permission import Decision, RequestId
 from kasmon.paths import places
 from kasmon.tmux import requests as ask
 from kasmon.tmux.server import TmuxServer
-from tests.support.agents.backend_contract import LIMIT_S, BackendContract, Heard, InterruptingContract
+from tests.support.agents.backend_contract import LIMIT_S, BackendContract, InterruptingContract, Listener
 from tests.support.wait import auntil
 
 
@@ -38,7 +38,7 @@ class TestTmux(BackendContract, InterruptingContract):
         return msgspec.structs.replace(launch, mode=Mode.TMUX, argv=argv, workdir=str(self.here.state))
 
     @asynccontextmanager
-    async def opened(self, launch: Launch | None = None) -> AsyncIterator[Heard]:
+    async def opened(self, launch: Launch | None = None) -> AsyncIterator[Listener]:
         try:
             async with super().opened(launch) as heard:
                 yield heard

@@ -177,8 +177,8 @@ def test_bash_runs_while_python_is_busy(agent: Agent) -> None:
     assert "python\n" == busy.receive()["stdout"]
 
 
-def test_one_client_too_many_finds_the_door_closed_and_the_others_are_served(inside: TierAgents) -> None:
-    with inside.spare() as agent:
+def test_one_client_too_many_finds_the_door_closed_and_the_others_are_served(agents: TierAgents) -> None:
+    with agents.spare() as agent:
         crowd = [connected(agent) for _ in range(300)]
         for client in crowd[:3]:
             assert "ok\n" == client.ask(code="echo ok")["stdout"]

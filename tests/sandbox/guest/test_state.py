@@ -25,8 +25,8 @@ def channel(agent: Agent) -> Iterator[GuestChannel]:
 
 
 @pytest.fixture(scope="module")
-def other(inside: TierAgents) -> Iterator[GuestChannel]:
-    with inside.agent("other") as agent:
+def other(agents: TierAgents) -> Iterator[GuestChannel]:
+    with agents.agent("other") as agent:
         channel = agent.channel()
         yield channel
         channel.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.sandbox.connection_contract import OverTheLine, WayContract, echo, server
+from tests.support.sandbox.connection_contract import ConnectionContract, OverTheLine, echo, server
 from tests.support.sandbox.tier_classes import OfAJail, OfAMachine
 
 __all__ = ["echo", "server"]  # fixtures
@@ -10,7 +10,7 @@ __all__ = ["echo", "server"]  # fixtures
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]  # the first machine is started
 
 
-class TestOfAJail(OfAJail, WayContract):
+class TestOfAJail(OfAJail, ConnectionContract):
     pass
 
 

@@ -12,7 +12,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import Event, MessageWritten, TurnEnded
 from kasmon.model.permission import SessionId
 from kasmon.paths import places, write_private
-from tests.support.agents.backend_contract import LIMIT_S, Contract, Heard
+from tests.support.agents.backend_contract import LIMIT_S, Contract, Listener
 from tests.support.wait import auntil
 
 SESSION = SessionId("odd")
@@ -48,11 +48,11 @@ class OddSession(Contract):
         self.workdir = workdir
 
     @asynccontextmanager
-    async def agent(self, name: str, **more: Any) -> AsyncIterator[Heard]:
+    async def agent(self, name: str, **more: Any) -> AsyncIterator[Listener]:
         async with self.opened(launch(name, self.workdir, **more)) as heard:
             yield heard
 
-    async def turn(self, name: str, text: str = "go", **more: Any) -> Heard:
+    async def turn(self, name: str, text: str = "go", **more: Any) -> Listener:
         """All that is heard of one turn of the odd agent *name*."""
         async with self.agent(name, **more) as heard:
             await heard.prompt(text)
@@ -60,7 +60,7 @@ class OddSession(Contract):
             return heard
 
 
-async def messages(heard: Heard, count: int = 1) -> list[str]:
+async def messages(heard: Listener, count: int = 1) -> list[str]:
     """What the agent said, when it has said *count* messages."""
 
     def said() -> list[str]:
@@ -69,5 +69,5 @@ async def messages(heard: Heard, count: int = 1) -> list[str]:
     return await auntil(lambda: said() if len(said()) >= count else None, LIMIT_S, f"{count} messages")
 
 
-def only(heard: Heard, kind: type[Event]) -> list[Any]:
+def only(heard: Listener, kind: type[Event]) -> list[Any]:
     return [fact for fact in heard.facts if isinstance(fact, kind)]

@@ -28,7 +28,7 @@ from kasmon.model.events import (
     TurnEnded,
 )
 from kasmon.model.permission import Decision, Request
-from tests.support.agents.backend_contract import Contract, Heard
+from tests.support.agents.backend_contract import Contract, Listener
 from tests.support.agents.real_agent import RealAgent
 from tests.support.model_stub import ModelStub
 from tests.support.wait import auntil
@@ -38,10 +38,10 @@ LIMIT_S = 45.0
 LONG = "touch began; exec python3 -c 'import time; time.sleep(600)'"
 
 
-class Talk:
+class Conversation:
     """A real agent that is listened to."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: Listener) -> None:
         self.heard = heard
 
     def only(self, kind: type[Event]) -> list[Any]:
@@ -87,9 +87,9 @@ class RealContract(Contract):
         raise NotImplementedError
 
     @asynccontextmanager
-    async def talk(self, agent: RealAgent, **more: Any) -> AsyncIterator[Talk]:
+    async def talk(self, agent: RealAgent, **more: Any) -> AsyncIterator[Conversation]:
         async with self.opened(await started(agent, **more)) as heard:
-            yield Talk(heard)
+            yield Conversation(heard)
 
     async def test_it_says_thinks_and_asks_before_it_does_anything(self, agent: RealAgent) -> None:
         async with self.talk(agent) as talk:

@@ -38,7 +38,7 @@ LIMIT_S = 20.0
 """A net under an agent that hangs, no expectation."""
 
 
-class Heard:
+class Listener:
     """All that an agent has said so far, and the session it adds up to."""
 
     def __init__(self, agent: Agent, launch: Launch) -> None:
@@ -111,11 +111,11 @@ class Contract:
         )
 
     @asynccontextmanager
-    async def opened(self, launch: Launch | None = None) -> AsyncIterator[Heard]:
+    async def opened(self, launch: Launch | None = None) -> AsyncIterator[Listener]:
         """An agent that is idle, and is ended whatever happens."""
         launch = launch or self.launch()
         agent = await self.backend.open(launch)
-        heard = Heard(agent, launch)
+        heard = Listener(agent, launch)
         listening = asyncio.create_task(heard.listen())
         try:
             await heard.until(SessionState.IDLE)
@@ -196,7 +196,7 @@ class AskingContract(Contract):
             assert isinstance(ended, SessionEnded)
             assert [request.id] == [fact.request for fact in before if isinstance(fact, RequestWithdrawn)]
 
-    async def die(self, heard: Heard) -> None:
+    async def die(self, heard: Listener) -> None:
         """Kill its process; one that lives in ours is closed."""
         if heard.session.pid in (None, os.getpid()):
             await heard.agent.aclose()

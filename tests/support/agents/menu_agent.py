@@ -79,7 +79,7 @@ def dialog(ask: str, *choices: str, **more: Any) -> dict[str, Any]:
     return {"ask": ask, "choices": list(choices or (YES, ALWAYS, NO)), **more}
 
 
-class Said(NamedTuple):
+class Entry(NamedTuple):
     what: str
     ask: str
     key: str
@@ -96,9 +96,9 @@ class MenuAgent:
         program.chmod(0o755)
         self.argv = (str(program), json.dumps({"asks": asks, **does}), str(self.log))
 
-    def said(self) -> Sequence[Said]:
+    def said(self) -> Sequence[Entry]:
         """All that it noted so far."""
-        return [Said(*json.loads(line)) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        return [Entry(*json.loads(line)) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def taken(self) -> list[tuple[str, str]]:
         """What was answered, and with which label."""

@@ -19,7 +19,7 @@ import msgspec
 from tests.support.agents import mcp_server
 from tests.support.agents.real_agent import native_codex, settled
 from tests.support.model_stub import ModelStub, responses
-from tests.support.model_stub.asked import Asked, Tool
+from tests.support.model_stub.model_request import Asked, Tool
 
 
 def options(**described: str) -> list[dict[str, str]]:

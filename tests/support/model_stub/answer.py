@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from tests.support.model_stub.asked import TITLE, Asked, example
+from tests.support.model_stub.model_request import TITLE, Asked, example
 from tests.support.model_stub.piece import Break, Pause, Piece, Text, text
 from tests.support.model_stub.script import TOOL_VERBS, ScriptError, Step, Turn, new_lines, next_turn
 from tests.support.model_stub.vocabulary import done

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from tests.support.model_stub.asked import Asked, Tool, text_of
+from tests.support.model_stub.model_request import Asked, Tool, text_of
 from tests.support.model_stub.piece import (
     CACHED_TOKENS,
     INPUT_TOKENS,
@@ -19,7 +19,7 @@ from tests.support.model_stub.piece import (
     played,
     words,
 )
-from tests.support.model_stub.script import By, Said
+from tests.support.model_stub.script import By, Message
 
 API = "anthropic"
 SIGNATURE = "c3R1Yg=="
@@ -63,18 +63,20 @@ def _plan_file(body: dict[str, Any]) -> str:
     return found[0] if found else ""
 
 
-def _said(message: dict[str, Any]) -> list[Said]:
+def _said(message: dict[str, Any]) -> list[Message]:
     content = message.get("content") or ()
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts = [block["text"] for block in blocks if block.get("type") == "text"]
     if message.get("role") == "system":
         return []
     if message.get("role") == "assistant":
-        calls = [Said(By.CALL, block["name"]) for block in blocks if block.get("type") == "tool_use"]
-        return [Said(By.MODEL, text) for text in texts] + calls
+        calls = [Message(By.CALL, block["name"]) for block in blocks if block.get("type") == "tool_use"]
+        return [Message(By.MODEL, text) for text in texts] + calls
     results = [block for block in blocks if block.get("type") == "tool_result"]
     own = [text for text in texts if not text.lstrip().startswith("<system-reminder>")]
-    return [Said(By.RESULT, text_of(block.get("content"))) for block in results] + [Said(By.USER, text) for text in own]
+    return [Message(By.RESULT, text_of(block.get("content"))) for block in results] + [
+        Message(By.USER, text) for text in own
+    ]
 
 
 async def stream(asked: Asked, pieces: Sequence[Piece], gap_s: float) -> AsyncIterator[bytes]:

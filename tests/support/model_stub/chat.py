@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-from tests.support.model_stub.asked import Asked, Tool, text_of
+from tests.support.model_stub.model_request import Asked, Tool, text_of
 from tests.support.model_stub.piece import (
     CACHED_TOKENS,
     INPUT_TOKENS,
@@ -19,7 +19,7 @@ from tests.support.model_stub.piece import (
     played,
     words,
 )
-from tests.support.model_stub.script import By, Said
+from tests.support.model_stub.script import By, Message
 
 API = "chat"
 USAGE = {
@@ -52,17 +52,17 @@ def _schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
     return schema if str(wanted.get("type", "")).startswith("json") else None
 
 
-def _said(message: dict[str, Any]) -> list[Said]:
+def _said(message: dict[str, Any]) -> list[Message]:
     text = text_of(message.get("content"))
     match message.get("role"):
         case "user":
             own = REMINDER.sub("", text)
-            return [Said(By.USER, own)] if own or not text else []
+            return [Message(By.USER, own)] if own or not text else []
         case "tool":
-            return [Said(By.RESULT, text)]
+            return [Message(By.RESULT, text)]
         case "assistant":
-            calls = [Said(By.CALL, call["function"]["name"]) for call in message.get("tool_calls") or ()]
-            return [Said(By.MODEL, text)] * bool(text) + calls
+            calls = [Message(By.CALL, call["function"]["name"]) for call in message.get("tool_calls") or ()]
+            return [Message(By.MODEL, text)] * bool(text) + calls
     return []
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from tests.support.model_stub.asked import Asked, Tool
+from tests.support.model_stub.model_request import Asked, Tool
 from tests.support.model_stub.piece import (
     CACHED_TOKENS,
     INPUT_TOKENS,
@@ -18,7 +18,7 @@ from tests.support.model_stub.piece import (
     played,
     words,
 )
-from tests.support.model_stub.script import By, Said
+from tests.support.model_stub.script import By, Message
 
 API = "gemini"
 SIGNATURE = "c3R1Yg=="
@@ -57,16 +57,16 @@ def _schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
     return schema if schema or wanted.get("responseMimeType") == "application/json" else None
 
 
-def _said(turn: dict[str, Any]) -> list[Said]:
+def _said(turn: dict[str, Any]) -> list[Message]:
     speaker = By.USER if turn.get("role", "user") == "user" else By.MODEL
     said = []
     for part in turn.get("parts") or ():
         if "functionCall" in part:
-            said.append(Said(By.CALL, part["functionCall"]["name"]))
+            said.append(Message(By.CALL, part["functionCall"]["name"]))
         elif "functionResponse" in part:
-            said.append(Said(By.RESULT, json.dumps(part["functionResponse"].get("response"))))
+            said.append(Message(By.RESULT, json.dumps(part["functionResponse"].get("response"))))
         elif part.get("text"):
-            said.append(Said(speaker, part["text"]))
+            said.append(Message(speaker, part["text"]))
     return said
 
 

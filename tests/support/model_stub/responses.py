@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from tests.support.model_stub.asked import Asked, Tool, text_of
+from tests.support.model_stub.model_request import Asked, Tool, text_of
 from tests.support.model_stub.piece import (
     CACHED_TOKENS,
     INPUT_TOKENS,
@@ -20,7 +20,7 @@ from tests.support.model_stub.piece import (
     played,
     words,
 )
-from tests.support.model_stub.script import By, Said
+from tests.support.model_stub.script import By, Message
 
 API = "responses"
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
@@ -61,15 +61,15 @@ def _tools(body: dict[str, Any], items: Sequence[dict[str, Any]]) -> Iterator[tu
             yield tool.get("name") or kind, Tool(kind == "custom")
 
 
-def _said(item: dict[str, Any]) -> list[Said]:
+def _said(item: dict[str, Any]) -> list[Message]:
     kind = item.get("type", "message")
     if kind == "message" and item.get("role") in SPEAKERS:
-        return [Said(SPEAKERS[item["role"]], text_of(item.get("content")))]
+        return [Message(SPEAKERS[item["role"]], text_of(item.get("content")))]
     if kind in CALLS:
-        return [Said(By.CALL, item.get("name", kind))]
+        return [Message(By.CALL, item.get("name", kind))]
     if kind in OUTPUTS:
         output = item.get("output")
-        return [Said(By.RESULT, output if isinstance(output, str) else json.dumps(output))]
+        return [Message(By.RESULT, output if isinstance(output, str) else json.dumps(output))]
     return []
 
 

@@ -66,14 +66,14 @@ class By(StrEnum):
     RESULT = "result"
 
 
-class Said(NamedTuple):
+class Message(NamedTuple):
     """A piece of a conversation: a text, a call of a tool (its name), or the result of one."""
 
     by: By
     text: str
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a conversation stands in its latest script."""
 
     script: str | None
@@ -109,7 +109,7 @@ def turns(script: str) -> list[Turn]:
     return [tuple(turn) for turn in done]
 
 
-def place(talk: Sequence[Said]) -> Place:
+def place(talk: Sequence[Message]) -> Position:
     """Where *talk*, oldest first, stands.
 
     A prompt without a script makes an end of the one before, unless it comes between a tool and the model's next turn:
@@ -134,10 +134,10 @@ def place(talk: Sequence[Said]) -> Place:
         elif by is By.RESULT:
             results.append(text)
         before = by
-    return Place(script, turns_done, prompt, tuple(results))
+    return Position(script, turns_done, prompt, tuple(results))
 
 
-def next_turn(at: Place) -> Turn:
+def next_turn(at: Position) -> Turn:
     """What the model does now.
 
     Raises:

@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 
 from tests.support.model_stub import anthropic, chat, gemini, responses
 from tests.support.model_stub.answer import pieces, steps_for
-from tests.support.model_stub.asked import Asked
 from tests.support.model_stub.http import Request, begin_stream, receive, send_chunk, send_json
+from tests.support.model_stub.model_request import Asked
 from tests.support.model_stub.piece import INPUT_TOKENS, BrokenOffError, spoken
 from tests.support.model_stub.record import Record
 from tests.support.model_stub.script import PLAIN, ScriptError, Turn

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support.model_stub.script import OVER, PLAIN, By, Said, ScriptError, Step, next_turn, place, turns
+from tests.support.model_stub.script import OVER, PLAIN, By, Message, ScriptError, Step, next_turn, place, turns
 
 SCRIPT = "label %% say one %% bash touch x %% say two"
-PROMPT = Said(By.USER, SCRIPT)
-CALL, RESULT, SPOKEN = Said(By.CALL, "Bash"), Said(By.RESULT, "out"), Said(By.MODEL, "one")
+PROMPT = Message(By.USER, SCRIPT)
+CALL, RESULT, SPOKEN = Message(By.CALL, "Bash"), Message(By.RESULT, "out"), Message(By.MODEL, "one")
 
 
 def test_a_tool_ends_a_turn() -> None:
@@ -27,7 +27,7 @@ def test_a_verb_that_does_not_exist_is_an_error() -> None:
 
 
 def test_a_prompt_without_a_script_gets_a_plain_answer() -> None:
-    assert PLAIN == next_turn(place([Said(By.USER, "hello")]))
+    assert PLAIN == next_turn(place([Message(By.USER, "hello")]))
 
 
 def test_the_result_of_a_tool_brings_the_next_turn() -> None:
@@ -35,29 +35,29 @@ def test_the_result_of_a_tool_brings_the_next_turn() -> None:
 
 
 def test_parallel_calls_are_one_turn() -> None:
-    both = Said(By.USER, "x %% bash a %% +bash b %% say c")
+    both = Message(By.USER, "x %% bash a %% +bash b %% say c")
 
     assert (Step("say", "c"),) == next_turn(place([both, CALL, CALL, RESULT, RESULT]))
     assert ("out", "out") == place([both, CALL, CALL, RESULT, RESULT]).results
 
 
 def test_a_script_that_ends_with_a_tool_says_that_it_is_over() -> None:
-    assert OVER == next_turn(place([Said(By.USER, "x %% bash a"), CALL, RESULT]))
+    assert OVER == next_turn(place([Message(By.USER, "x %% bash a"), CALL, RESULT]))
 
 
 def test_the_latest_script_counts() -> None:
-    at = place([PROMPT, SPOKEN, CALL, RESULT, SPOKEN, Said(By.USER, "again %% say three")])
+    at = place([PROMPT, SPOKEN, CALL, RESULT, SPOKEN, Message(By.USER, "again %% say three")])
 
     assert (Step("say", "three"),) == next_turn(at)
     assert () == at.results
 
 
 def test_a_prompt_without_a_script_ends_the_script_before() -> None:
-    assert PLAIN == next_turn(place([PROMPT, SPOKEN, CALL, RESULT, SPOKEN, Said(By.USER, "thanks")]))
+    assert PLAIN == next_turn(place([PROMPT, SPOKEN, CALL, RESULT, SPOKEN, Message(By.USER, "thanks")]))
 
 
 def test_a_prompt_that_was_steered_into_a_turn_lets_the_script_go_on() -> None:
-    at = place([PROMPT, SPOKEN, CALL, RESULT, Said(By.USER, "hurry")])
+    at = place([PROMPT, SPOKEN, CALL, RESULT, Message(By.USER, "hurry")])
 
     assert (Step("say", "two"),) == next_turn(at)
     assert "hurry" == at.prompt
@@ -65,10 +65,10 @@ def test_a_prompt_that_was_steered_into_a_turn_lets_the_script_go_on() -> None:
 
 @pytest.mark.parametrize("note", ["[Request interrupted by user for tool use]", "<turn_aborted> it was"])
 def test_an_interrupt_ends_the_script(note: str) -> None:
-    talk = [PROMPT, SPOKEN, CALL, RESULT, Said(By.USER, note), Said(By.USER, "go on")]
+    talk = [PROMPT, SPOKEN, CALL, RESULT, Message(By.USER, note), Message(By.USER, "go on")]
 
     assert PLAIN == next_turn(place(talk))
 
 
 def test_what_a_client_says_in_the_users_name_is_no_prompt() -> None:
-    assert SCRIPT == place([PROMPT, Said(By.USER, "<environment_context>root</environment_context>")]).prompt
+    assert SCRIPT == place([PROMPT, Message(By.USER, "<environment_context>root</environment_context>")]).prompt

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.support.model_stub.asked import Asked
+from tests.support.model_stub.model_request import Asked
 from tests.support.model_stub.piece import Call, Spoken, text
 from tests.support.model_stub.script import ScriptError, Step, nested, new_lines
 

@@ -156,7 +156,7 @@ def echo() -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-class WayContract:
+class ConnectionContract:
     """A subclass gives a fixture `tier`."""
 
     ways_of_node: tuple[str, ...] = ("http", "fetch")
@@ -258,7 +258,7 @@ class WayContract:
                     way.connect(port)
 
 
-class OverTheLine(WayContract):
+class OverTheLine(ConnectionContract):
     """Of a tier whose way out is no socket that those inside see."""
 
     def test_one_that_had_no_way_out_gets_one_while_it_lives(self, home: Callable[..., Home], server: int) -> None:

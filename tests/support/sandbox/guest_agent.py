@@ -135,7 +135,7 @@ class Raw:
         self.socket.close()
 
 
-class Housed(Agent):
+class TierAgent(Agent):
     """One in a sandbox of a tier: what needs the agent's own process or variables cannot be asked of it."""
 
     def __init__(self, tier: SandboxTier, session: str) -> None:

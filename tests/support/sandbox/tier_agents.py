@@ -16,7 +16,7 @@ from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.shared.safe_tree import raze
 from kasmon.sandbox.tiers import TIERS
 from tests.support.e2b.local_service import served
-from tests.support.sandbox.guest_agent import Agent, Housed, running
+from tests.support.sandbox.guest_agent import Agent, TierAgent, running
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 from tests.support.sandbox.requirements import need_jail
 
@@ -29,7 +29,7 @@ class TierAgents:
 
     def __init__(self, tier: SandboxTier | None, ends: ExitStack) -> None:
         self.tier, self._ends = tier, ends
-        self._made: dict[str, Housed] = {}
+        self._made: dict[str, TierAgent] = {}
 
     @contextmanager
     def agent(self, name: str) -> Iterator[Agent]:
@@ -39,7 +39,7 @@ class TierAgents:
                 yield agent
             return
         if name not in self._made:
-            self._made[name] = Housed(self.tier, f"inside-{name}")
+            self._made[name] = TierAgent(self.tier, f"inside-{name}")
             self._ends.callback(self._made[name].end)
         else:
             self._made[name].begin_anew()
@@ -52,7 +52,7 @@ class TierAgents:
             with running() as agent:
                 yield agent
             return
-        agent = Housed(self.tier, "inside-spare")
+        agent = TierAgent(self.tier, "inside-spare")
         try:
             yield agent
         finally:

@@ -34,7 +34,7 @@ class Cell(NamedTuple):
     attributes: frozenset[str] = frozenset()
 
 
-class Pen:
+class CellStyle:
     """The style that the next character has; it goes on from row to row."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Pen:
 
 def read(captured: bytes, columns: int) -> list[list[Cell]]:
     """The cells of what `capture-pane -p -e -N` printed."""
-    pen, rows, drawing = Pen(), [], False
+    pen, rows, drawing = CellStyle(), [], False
     for line in captured.decode().removesuffix("\n").split("\n"):
         row: list[Cell] = []
         at = 0

@@ -25,7 +25,7 @@ from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.tmux.server import TmuxServer
-from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.agents.menu_agent import ALWAYS, NO, YES, MenuAgent, dialog
 from tests.support.wait import auntil
 
@@ -66,7 +66,7 @@ def _in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 class Stage:
     """A fake terminal agent in a pane, heard."""
 
-    def __init__(self, asker: MenuAgent, heard: Heard) -> None:
+    def __init__(self, asker: MenuAgent, heard: Listener) -> None:
         assert isinstance(heard.agent, TmuxAgent)
         self.asker, self.heard, self.agent = asker, heard, heard.agent
 
@@ -116,7 +116,7 @@ async def staged(room: Room, *asks: dict[str, Any], **does: Any) -> AsyncIterato
     )
     try:
         agent = await backend.open(launch)
-        heard = Heard(agent, launch)
+        heard = Listener(agent, launch)
         listening = asyncio.create_task(heard.listen())
         try:
             yield Stage(asker, heard)

@@ -25,7 +25,7 @@ from kasmon.tmux.server import TmuxServer
 from tests.backends.tmux.evidence.test_tool_calls import recorded
 from tests.backends.tmux.input import test_answer_delivery
 from tests.backends.tmux.input.test_answer_delivery import ME, Room
-from tests.support.agents.backend_contract import LIMIT_S, Heard
+from tests.support.agents.backend_contract import LIMIT_S, Listener
 from tests.support.detection.golden import FOLDER, load
 from tests.support.detection.scenes.studio import steps as recorded_steps
 from tests.support.tmux.attached_terminal import attached
@@ -127,7 +127,7 @@ def steps(end: str, count: int = 6) -> list[str]:
 class Stage:
     """A fake agent that shows three rows of what it asks, heard."""
 
-    def __init__(self, room: Room, heard: Heard) -> None:
+    def __init__(self, room: Room, heard: Listener) -> None:
         assert isinstance(heard.agent, TmuxAgent)
         self.room, self.log, self.heard, self.agent = room, room.folder / "log", heard, heard.agent
 
@@ -173,7 +173,7 @@ async def staged(room: Room, *asks: list[str], watched: bool = False, rules: str
     try:
         agent = await backend.open(launch)
         agent.is_watched = lambda: watched
-        heard = Heard(agent, launch)
+        heard = Listener(agent, launch)
         listening = asyncio.create_task(heard.listen())
         try:
             yield Stage(room, heard)
@@ -417,7 +417,7 @@ async def played(
     try:
         agent = await backend.open(launch)
         assert isinstance(agent, TmuxAgent)
-        heard = Heard(agent, launch)
+        heard = Listener(agent, launch)
         listening = asyncio.create_task(heard.listen())
         try:
             size = ("resize-window", "-t", agent.pane, "-x", "120", "-y", "40")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from tests.support.model_stub.script import By, Place, Said, place
+from tests.support.model_stub.script import By, Message, Position, place
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Asked:
     model: str
     streams: bool
     tools: Mapping[str, Tool]
-    talk: tuple[Said, ...]
+    talk: tuple[Message, ...]
     schema: Mapping[str, Any] | None = field(default=None, repr=False)
     """The answer must be JSON of this schema (which may be empty)."""
     plan_file: str = ""
@@ -37,7 +37,7 @@ class Asked:
         return not self.tools or self.schema is not None
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> Position:
         return place(self.talk)
 
     @property

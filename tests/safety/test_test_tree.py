@@ -1,0 +1,87 @@
+"""The tree of the tests, as CONTRIBUTING has it: it mirrors the product's, and its helpers are in `tests/support`."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.safety.test_names import BANNED, FILES
+from tests.support.syntax_trees import ROOT
+
+TESTS: Final = ROOT / "tests"
+METAPHORS: Final = BANNED | {
+    *(
+        "ears",
+        "forker",
+        "heir",
+        "housed",
+        "inmate",
+        "inmates",
+        "inn",
+        "lodger",
+        "lodgers",
+        "lodging",
+        "lodgings",
+        "night",
+    ),
+    *("nights", "paper", "papers", "puppet", "seen", "shelf", "talk", "talks", "tenant", "world", "worlds"),
+}
+"""Words with a private meaning, some of which helpers had as a name."""
+NOT_MIRRORED: Final = {
+    "agents": "real agents, which every package is part of",
+    "chaos": "a program that drives all of kasmon",
+    "detection/golden": "recorded screens",
+    "safety": "rules for every package",
+    "support": "helpers",
+}
+"""Folders that have no counterpart in `kasmon`, with all below them."""
+
+
+def modules(folder: Path = TESTS) -> list[Path]:
+    return [path.relative_to(TESTS) for path in sorted(folder.rglob("*.py")) if path.name != "__init__.py"]
+
+
+def is_test(path: Path) -> bool:
+    return path.name.startswith("test_") or path.name in {"conftest.py", "__main__.py"}
+
+
+def names(path: Path) -> Iterator[str]:
+    """The module's own name, its classes, and its fixtures."""
+    if not is_test(path):
+        yield path.stem
+    for node in ast.walk(ast.parse((TESTS / path).read_text("utf-8"))):
+        if isinstance(node, ast.ClassDef) and not is_test(path):
+            yield node.name
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and path.name == "conftest.py":
+            yield from [node.name for each in node.decorator_list if "fixture" in ast.unparse(each)]
+
+
+def test_a_folder_has_at_most_twenty_modules() -> None:
+    flat = [path.parent for path in modules()]
+
+    assert [] == [str(folder) for folder in sorted(set(flat)) if flat.count(folder) > FILES]
+
+
+def test_each_folder_of_tests_is_named_as_the_folder_that_they_test() -> None:
+    folders = {path.parent.as_posix() for path in modules()}
+    mirrored = {folder for folder in folders if not any(f"{folder}/".startswith(f"{each}/") for each in NOT_MIRRORED)}
+
+    assert 40 < len(mirrored)
+    assert [] == sorted(folder for folder in mirrored if not (ROOT / "kasmon" / folder).is_dir())
+    assert [] == [folder for folder in NOT_MIRRORED if not (TESTS / folder).is_dir()]
+
+
+def test_what_is_no_test_is_in_support() -> None:
+    assert [] == [str(path) for path in modules() if not is_test(path) and path.parts[0] != "support"]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if not is_test(path) or path.name == "conftest.py"], ids=str
+)
+def test_a_helper_has_a_plain_name(path: Path) -> None:
+    words = {name: set(re.findall("[A-Z]?[a-z]+", name)) for name in names(path)}
+
+    assert {} == {name: found for name, each in words.items() if (found := {word.lower() for word in each} & METAPHORS)}
