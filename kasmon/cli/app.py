@@ -1,4 +1,4 @@
-"""The command line application. Each command's docstring is its help and names what it calls.
+"""The commands as cyclopts shows, checks and completes them: for help, errors and what `arguments` does not parse.
 
 `--help` changes nothing and starts nothing. What a command needs is imported when it is called.
 """
@@ -6,16 +6,16 @@
 import io
 import sys
 import textwrap
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter, validators
 from cyclopts.help.formatters import PlainFormatter
 
 from kasmon import __version__
-from kasmon.cli.options import kasmon, look, plan, sandbox, sessions, talk
-from kasmon.cli.output.console import guarded
+from kasmon.cli.arguments import Arg
+from kasmon.cli.commands import COMMANDS, DEFAULT, GROUPS, HELP, load
 from kasmon.errors import UsageError
 
 ZSH_USE: Final = """
@@ -26,28 +26,8 @@ else
 fi
 """
 """Calls the function that the zsh script only defines: as `_kasmon` in a folder of `fpath`, or when sourced."""
-COMPLETE: Final = "__complete"
-"""The command that the completion scripts call; cyclopts implements it."""
 UNWRAPPED: Final = 10_000
 """A width that no help text has."""
-COMMANDS: Final = (
-    *(
-        sessions.new,
-        sessions.adopt,
-        sessions.restart,
-        sessions.move,
-        sessions.rename,
-        sessions.mark,
-        sessions.stop,
-        sessions.rm,
-    ),
-    *(look.ls, look.show, look.read, look.wait, look.explain, look.grep, look.export),
-    *(talk.send, talk.interrupt, talk.fg, talk.inbox, talk.answer, talk.rules, talk.ctx),
-    *(kasmon.attach, kasmon.demo, kasmon.config, kasmon.trust, kasmon.doctor, kasmon.bench, kasmon.mcp, kasmon.web),
-    *(plan.app, plan.recover),
-    sandbox.app,
-)
-"""Each command has its function's name; `plan.app` and `sandbox.app` have commands of their own."""
 
 
 class HelpFormatter(PlainFormatter):
@@ -63,49 +43,69 @@ class HelpFormatter(PlainFormatter):
             console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-app = App(
-    name="kasmon",
-    help="A live dashboard and runtime for many coding agents. Without a command, opens the dashboard.",
-    help_formatter=HelpFormatter(),
-    version=f"kasmon {__version__}",
-    version_flags=["--version"],
-    result_action="return_value",
-    exit_on_error=False,
-    print_error=False,
-    help_on_error=False,
-)
-app.default(kasmon.dashboard)
-for _command in COMMANDS:
-    app.command(_command)
-app.command(talk.tell_peer, name="tell")
+def build(verb: str = "") -> App:
+    """Return the application with all commands, or with only those that begin with *verb*, which loads less."""
+    app = App(
+        name="kasmon",
+        help=HELP,
+        help_formatter=HelpFormatter(),
+        version=f"kasmon {__version__}",
+        version_flags=["--version"],
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+        help_on_error=False,
+    )
+    app.default(_for_cyclopts(load(DEFAULT)))
+    groups = {"": app}
+    for name, text in GROUPS.items():
+        if not verb or name.partition(" ")[0] == verb:
+            above, _, last = name.rpartition(" ")
+            groups[name] = App(name=last, help=text)
+            groups[above].command(groups[name])
+    for name, function in COMMANDS.items():
+        if not verb or name.partition(" ")[0] == verb:
+            above, _, last = name.rpartition(" ")
+            groups[above].command(_for_cyclopts(load(function)), name=last)
+    return app
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Execute *arguments* and return the exit code."""
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return guarded(partial(_run, list(arguments)), wants_json="--json" in options)
+def _for_cyclopts(command: FunctionType) -> Callable[..., int | None]:
+    """Return a copy of *command* that describes its arguments in cyclopts' own terms."""
+    copy = FunctionType(command.__code__, command.__globals__, command.__name__, command.__defaults__)
+    copy.__kwdefaults__, copy.__doc__, copy.__module__ = command.__kwdefaults__, command.__doc__, command.__module__
+    copy.__annotations__ = {name: _hint(hint) for name, hint in command.__annotations__.items()}
+    return copy
 
 
-def _run(arguments: list[str]) -> int | None:
-    verb = next((word for word in arguments[:1] if not word.startswith("-")), "")
-    if verb and verb != COMPLETE and verb not in app:
-        from difflib import get_close_matches  # only for mistyped commands: the import is slow
+def _hint(hint: Any) -> Any:
+    arg = hint.__metadata__[0] if get_origin(hint) is Annotated else Arg()
+    number = validators.Number(gte=arg.at_least, lte=arg.at_most, gt=arg.above)
+    parameter = Parameter(
+        name=arg.flags or None,
+        help=arg.help or None,
+        negative=(),
+        completer=(lambda context: ()) if arg.completer else None,  # `completion` answers instead
+        allow_leading_hyphen=arg.hyphen,
+        show=arg.is_shown,
+        validator=number if (arg.at_least, arg.at_most, arg.above) != (None, None, None) else None,
+    )
+    return Annotated[get_args(hint)[0] if get_origin(hint) is Annotated else hint, parameter]
 
-        near = get_close_matches(verb, app, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "See `kasmon --help`."
-        raise UsageError(f"unknown command {verb!r}.", hint=hint)
-    if verb == "ctx":
-        from kasmon.cli.ctx import with_word
 
-        arguments = with_word(arguments)
+def run(arguments: Sequence[str], verb: str) -> int | None:
+    """Execute *arguments*, whose command begins with *verb*.
+
+    Raises:
+        UsageError: if they are invalid.
+    """
     try:
-        code: int | None = app(arguments)
+        code: int | None = build(verb)(list(arguments))
     except CycloptsError as error:
         raise UsageError(" ".join(str(error).split()), hint=f"See `{f'kasmon {verb}'.strip()} --help`.") from error
     return code
 
 
-@app.command
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the completion script of a shell: bash, zsh or fish."""
-    sys.stdout.write(app.generate_completion(prog_name="kasmon", shell=shell) + (ZSH_USE if shell == "zsh" else ""))
+    sys.stdout.write(build().generate_completion(prog_name="kasmon", shell=shell) + (ZSH_USE if shell == "zsh" else ""))

@@ -1,10 +1,10 @@
 """Completion candidates: sessions, agents, settings and their values, plans, requests.
 
 The shell scripts call `kasmon __complete WORD...` on a key press: it loads little, starts nothing and reports no
-errors. The shell filters by the typed prefix. In unambiguous cases `answer` works without importing cyclopts, which
-takes as long as everything else together.
+errors. The shell filters by the typed prefix.
 """
 
+import contextlib
 import os
 from collections.abc import Sequence
 from itertools import islice
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import kasmon
+from kasmon.cli.arguments import assign, signature_of
+from kasmon.cli.commands import COMMANDS, find, load
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
 
@@ -20,32 +22,58 @@ MOST: Final = 200
 """At most this many entries of a folder are read."""
 HEAD: Final = 64 * 1024
 """At most this many characters of a file are read."""
-SESSION_FIRST: Final = frozenset(
-    [
-        *("show", "read", "wait", "export", "explain", "attach", "send", "interrupt", "fg", "ctx"),
-        *("restart", "move", "rename", "mark", "stop", "rm"),
-    ]
-)
-"""The commands whose first word is a session, as in their parameters."""
+CURSOR: Final = "\x00"
+"""A word that a shell cannot pass: it takes the position of the typed word."""
 
 
-def answer(words: Sequence[str]) -> bool:
-    """Print the candidates for the last of *words* if it clearly is a session or an agent; return whether it is."""
-    match words:
-        case [command, *_, "--agent", typed] if command == "new" and "--" not in words:
-            kind = agents
-        case [command, typed] if command in SESSION_FIRST and not typed.startswith("-"):
-            kind = sessions
-        case _:
-            return False
+def complete(words: Sequence[str]) -> int:
+    """Print the candidates for the last of *words*, and return the exit code."""
+    offered: Completions = {}
+    with contextlib.suppress(Exception):  # an error must not disturb the line that the user is typing
+        offered = _candidates(_joined(words))
     print("\n\x1fbegin")
-    try:
-        offered = kind(typed)
-    except Exception:  # noqa: BLE001 - an error must not disturb the line that the user is typing
-        return True
     for candidate, what in offered.items():
         print(f"{clean_line(candidate)}\t{clean_line(what)}")
-    return True
+    return 0
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return *words* with `--option=value` as one word, which bash splits."""
+    result: list[str] = []
+    for word in words:
+        is_split = result and result[-1].startswith("-") and (word == "=" or result[-1].endswith("="))
+        result[-1:] = [result[-1] + word] if is_split else [*result[-1:], word]
+    return result
+
+
+def _candidates(words: Sequence[str]) -> Completions:
+    name, words = find(words)
+    if not name or not words:
+        return {}
+    flag, is_option, typed = words[-1].partition("=")
+    is_option = is_option if flag.startswith("-") and "--" not in words else ""
+    typed = typed if is_option else words[-1]
+    *before, (parameter, _) = assign(
+        signature_of(load(COMMANDS[name])), [*words[:-1], f"{flag}=" * bool(is_option) + CURSOR]
+    )
+    match parameter.arg.completer:
+        case "sessions":
+            return sessions(typed)
+        case "sandboxes":
+            return sessions(typed, sandboxed=True)
+        case "agents":
+            return agents()
+        case "requests":
+            return requests()
+        case "settings":
+            return settings()
+        case "values":
+            return values(before[0][1])
+        case "plans":
+            return plans(typed)
+        case "plan_files":
+            return plan_files(typed)
+    return {}
 
 
 def sessions(typed: str, *, sandboxed: bool = False) -> Completions:
@@ -63,7 +91,7 @@ def sessions(typed: str, *, sandboxed: bool = False) -> Completions:
     return names | ids
 
 
-def agents(typed: str) -> Completions:
+def agents() -> Completions:
     """Return the enabled profiles."""
     from kasmon.config import load
 
@@ -71,7 +99,7 @@ def agents(typed: str) -> Completions:
     return {name: profile.program for name, profile in enabled.items()}
 
 
-def requests(typed: str) -> Completions:
+def requests() -> Completions:
     """Return the open requests, oldest first."""
     from kasmon.model.fleet import requests
     from kasmon.supervisor.fleet.snapshot import look_once
@@ -79,7 +107,7 @@ def requests(typed: str) -> Completions:
     return {request.id: f"{request.tool} {request.title}".strip() for request in requests(look_once(places()))}
 
 
-def settings(typed: str) -> Completions:
+def settings() -> Completions:
     """Return the settings."""
     from kasmon.config import load
     from kasmon.config.explain import settings
@@ -94,7 +122,7 @@ def values(key: str) -> Completions:
     if key == "ui.theme":
         return themes(places())
     if key == "default_agent":
-        return agents("")
+        return agents()
     return {value.strip('"'): "" for value in allowed_values(field_type(key.split(".")))}
 
 

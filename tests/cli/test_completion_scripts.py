@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.cli.app import app
-from kasmon.cli.completion import SESSION_FIRST
-from kasmon.cli.parameters import sessions
 from tests.support.cli.cli_runner import KASMON, Cli
 from tests.support.detection.terminal import Terminal
 
@@ -75,6 +72,9 @@ def test_what_tab_offers_is_what_the_command_takes(kasmon: Cli) -> None:
     assert ["fix-auth"] == offered("show", "")
     assert ["fix-auth", session] == offered("show", session[:2])
     assert ["fix-auth"] == offered("new", "more", "--in", "")
+    assert ["fix-auth"] == offered("new", "more", "--in", "=", "fi") == offered("new", "more", "--in=fi")
+    assert ["fix-auth"] == offered("wait", "--for", "idle", "fix-auth", "")
+    assert [] == offered("wait", "--for", "") == offered("new", "more", "--", "")
     assert [] == offered("sandbox", "run", "")
     assert {"claude", "shell", "scripted"} < set(offered("new", "more", "--agent", ""))
     assert {"nord", "monochrome"} < set(offered("config", "ui.theme", ""))
@@ -92,16 +92,3 @@ def test_where_nothing_can_be_read_tab_offers_nothing_and_says_nothing(kasmon: C
     done = kasmon("__complete", *words)
 
     assert (0, "", "\n\x1fbegin\n") == (done.code, done.err, done.out)
-
-
-def test_the_short_way_and_the_library_know_the_same_commands_by_their_first_word() -> None:
-    """They do the same; only one of them loads the library."""
-    told = {
-        name
-        for name in app
-        if not name.startswith("-") and name not in ("plan", "sandbox")
-        for first in app[name].assemble_argument_collection()[:1]
-        if first.parameter.completer is sessions
-    }
-
-    assert SESSION_FIRST == told

@@ -1,6 +1,7 @@
 """Every command in the documents parses, word by word; the README's first session is run."""
 
 import contextlib
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 from cyclopts import MissingArgumentError
 
-from kasmon.cli.app import app
+from kasmon.cli.app import build
+from kasmon.cli.arguments import parse
+from kasmon.cli.commands import COMMANDS, DEFAULT, find, load
 from tests.support.cli.cli_runner import Cli
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +23,7 @@ NAMED = re.compile(r"`(kasmon [a-z][^`|]*)`")
 FORM = re.compile(r"[A-Z]{2,}|…|\.\.\.|/|\[")
 """What is left open in a command that is only named."""
 
+app = build()
 OURS = ("kasmon host --tmux",)
 """What nobody types: how kasmon starts itself."""
 
@@ -41,7 +45,11 @@ def test_every_command_in_the_papers_is_understood(said: str) -> None:
     words = shlex.split(said.replace("…", "0"))[1:]
 
     with contextlib.suppress(MissingArgumentError):  # where it is only named
-        app.parse_args(words, exit_on_error=False, print_error=False)
+        _, library, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        name, rest = find(words)
+        command = load(COMMANDS.get(name, DEFAULT))
+        if name and (parsed := parse(command, rest)) is not None:
+            assert library.arguments == inspect.signature(command).bind(*parsed[0], **parsed[1]).arguments
     assert words[0] in app
 
 

@@ -1,12 +1,18 @@
 """How a kasmon process begins: quickly, without Textual's variables, and never with a screen where there is none."""
 
+import inspect
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from kasmon.__main__ import forget_textual, plain_grep, plain_ls, plain_run
+from kasmon.__main__ import forget_textual
+from kasmon.cli.app import build
+from kasmon.cli.arguments import parse
+from kasmon.cli.commands import COMMANDS, find, load
 from tests.support.cli.cli_runner import Cli
+from tests.support.reference_pages import HELP_FILE, command_help
 
 HEAVY = ["textual", "rich", "libtmux", "psutil", "watchfiles", "asyncio", "cyclopts", "pyte", "tomlkit"]
 
@@ -63,91 +69,78 @@ def test_daily_commands_load_no_terminal_and_look_at_no_process() -> None:
     assert set() == heavy & set(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        ("", (None, None, False)),
-        ("--json", (None, None, True)),
-        ("--state asking,idle --wave 2", ("asking,idle", 2, False)),
-        ("--wave=2 --state=asking --json", ("asking", 2, True)),
-        ("--watch", None),
-        ("--help", None),
-        ("--state", None),
-        ("--state --json", None),
-        ("--wave -2", None),
-        ("--wave=", None),
-        ("--json=true", None),
-        ("x", None),
-    ],
-)
-def test_whatever_is_not_written_plainly_is_left_to_the_library(words: str, meant: object) -> None:
-    assert meant == plain_ls(words.split())
+PLAIN = {
+    "ls": {},
+    "ls --json": {"json": True},
+    "ls --state asking,idle --wave 2": {"state": "asking,idle", "wave": 2},
+    "ls --wave=2 --state=asking --json": {"state": "asking", "wave": 2, "json": True},
+    "ls --watch": {"watch": True},
+    "ls --": {},
+    "grep word": {"pattern": "word"},
+    "grep --json word": {"pattern": "word", "json": True},
+    "grep -i --max=3 word": {"pattern": "word", "max": 3, "ignore_case": True},
+    "grep word -m 3 --ignore-case": {"pattern": "word", "max": 3, "ignore_case": True},
+    "grep -- -word": {"pattern": "-word"},
+    "grep word --session a --session b": {"pattern": "word", "session": ["a", "b"]},
+    "sandbox run lab true": {"session": "lab", "code": "true"},
+    "sandbox run lab - --lang python": {"session": "lab", "code": "-", "lang": "python"},
+    "sandbox run lab - --env python": {"session": "lab", "code": "-", "env": "python"},
+    "sandbox run --lang=node lab --json 1": {"session": "lab", "code": "1", "lang": "node", "json": True},
+    "sandbox run --env=node lab --json 1": {"session": "lab", "code": "1", "env": "node", "json": True},
+    "sandbox run lab 'a=b --json' --timeout 0.5": {"session": "lab", "code": "a=b --json", "timeout": 0.5},
+    "sandbox forward lab 8080 --at 0": {"session": "lab", "port": 8080, "at": 0},
+    "sandbox image build --size max": {"size": ["max"]},
+    "new x --env A --env B=c --in=y -- sh -c true": {
+        "name": "x",
+        "argv": ("sh", "-c", "true"),
+        "env": ["A", "B=c"],
+        "in_": "y",
+    },
+    "wait a b --for idle,ended --timeout 5 --any": {
+        "sessions": ("a", "b"),
+        "for_": "idle,ended",
+        "timeout": 5.0,
+        "any": True,
+    },
+    "send a - --when idle": {"session": "a", "text": "-", "when": "idle"},
+    "plan clean p --ignored x": {"plan": "p", "ignored": ["x"]},
+}
+"""Commands as they are mostly written, and the arguments that their function gets."""
 
 
-@pytest.mark.parametrize("words", ["--wave 2", "--state asking", "--wave=2 --json", "--json --state=asking"])
-def test_both_ways_of_reading_an_ls_say_the_same(kasmon: Cli, words: str) -> None:
-    """`--no-such=` would be an error to both; an empty `--` only sends it the long way."""
-    assert plain_ls(words.split()) is not None
-    assert plain_ls([*words.split(), "--"]) is None
-    assert kasmon("ls", *words.split()) == kasmon("ls", *words.split(), "--")
+@pytest.mark.parametrize("line", PLAIN)
+def test_both_ways_of_reading_a_command_say_the_same(line: str) -> None:
+    name, words = find(shlex.split(line))
+    command = load(COMMANDS[name])
+    parsed = parse(command, words)
+    _, library, _ = build(name.partition(" ")[0]).parse_args(shlex.split(line), exit_on_error=False, print_error=False)
 
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        ("word", ("word", None, False, False)),
-        ("--json word", ("word", None, False, True)),
-        ("-i --max=3 word", ("word", 3, True, False)),
-        ("word -m 3 --ignore-case", ("word", 3, True, False)),
-        ("", None),
-        ("two words", None),
-        ("-- word", None),
-        ("-E word", None),
-        ("word --session fix-auth", None),
-        ("word -C 2", None),
-        ("word --max", None),
-        ("word --max -1", None),
-        ("word --max 1 --max 2", None),
-        (f"word --max {'9' * 5000}", None),
-        ("word --json=true", None),
-        ("--help", None),
-    ],
-)
-def test_a_grep_that_is_not_written_plainly_is_left_to_the_library(words: str, meant: object) -> None:
-    assert meant == plain_grep(words.split())
-
-
-@pytest.mark.parametrize("words", ["nothing", "--json nothing", "--max 0 nothing"])
-def test_both_ways_of_reading_a_grep_say_the_same(kasmon: Cli, words: str) -> None:
-    assert plain_grep(words.split()) is not None
-    assert plain_grep(["--context=1", *words.split()]) is None
-    assert kasmon("grep", *words.split()) == kasmon("grep", "--context=1", *words.split())
+    assert parsed is not None
+    assert PLAIN[line] == inspect.signature(command).bind(*parsed[0], **parsed[1]).arguments
+    assert PLAIN[line] == library.arguments
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    "line",
     [
-        ("lab true", ("lab", "true", "bash", False)),
-        ("lab - --lang python", ("lab", "-", "python", False)),
-        ("lab - --env python", ("lab", "-", "python", False)),
-        ("--lang=node lab --json 1", ("lab", "1", "node", True)),
-        ("--env=node lab --json 1", ("lab", "1", "node", True)),
-        ("lab", None),
-        ("lab true more", None),
-        ("lab -c", None),
-        ("lab -- -c", None),
-        ("- true", None),
-        ("lab true --lang ruby", None),
-        ("lab true --env ruby", None),
-        ("lab true --lang python --env python", None),
-        ("lab true --env", None),
-        ("lab true --timeout 5", None),
-        ("lab true --json=true", None),
-        ("--help", None),
+        *("ls --help", "ls --state", "ls --state --json", "ls --wave -2", "ls --wave=", "ls --json=true", "ls x"),
+        *("ls --wave 1 --wave 2", "grep", "grep two words", "grep word --max", "grep word --max -1", "grep --help"),
+        *("grep word --max 1 --max 2", "grep word --json=true", f"grep word --max {'9' * 5000}", "grep -im word"),
+        *("sandbox run lab", "sandbox run lab true more", "sandbox run lab -c", "sandbox run - true"),
+        *("sandbox run lab true --lang ruby", "sandbox run lab true --env ruby", "sandbox run lab true --env"),
+        *("sandbox run lab ''", "sandbox run lab true --json=true", "sandbox run lab true --timeout 0"),
+        *("sandbox run --help", "sandbox forward lab 65536", "sandbox forward lab 0", "wait x", "show", "show -x"),
     ],
 )
-def test_a_run_that_is_not_written_plainly_is_left_to_the_library(words: str, meant: object) -> None:
-    assert meant == plain_run(words.split())
+def test_whatever_is_not_written_plainly_is_left_to_the_library(line: str) -> None:
+    name, words = find(shlex.split(line))
+
+    assert None is parse(load(COMMANDS[name]), words)
+
+
+def test_the_help_that_is_stored_is_what_the_library_would_print() -> None:
+    assert HELP_FILE.read_text("utf-8") == command_help(), "run `make pages`"
+    assert HELP_FILE.read_text("utf-8").isascii()
 
 
 def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_beside_it(kasmon: Cli) -> None:
@@ -164,11 +157,6 @@ def test_a_help_entry_is_wrapped_once(kasmon: Cli) -> None:
     assert "  adopt: Adopt a pane of your own tmux (kasmon ls --tmux lists them); kasmon" in lines
     assert "    never resizes, renames or ends it." in lines
     assert all(line[:2] == "  " and len(line) <= 80 for line in lines[lines.index("Commands:") + 1 :])
-
-
-def test_a_code_keeps_every_letter_on_the_short_way() -> None:
-    assert ("lab", "echo 'a=b' --json", "bash", False) == plain_run(["lab", "echo 'a=b' --json"])
-    assert None is plain_run(["lab", ""])
 
 
 def test_textuals_variables_are_dropped_but_for_two() -> None:

@@ -15,7 +15,7 @@ import msgspec
 from cyclopts import App
 
 import kasmon
-from kasmon.cli.app import app
+from kasmon.cli.app import build
 from kasmon.cli.output.json_objects import request_object, session_object
 from kasmon.config.schema import Config
 from kasmon.errors import KasmonError
@@ -32,7 +32,7 @@ def interface() -> dict[str, Any]:
     tagged, untagged = _structs()
     return {
         "actions": {row.id: [list(row.keys), row.where.name] for row in ACTIONS},
-        "commands": dict(sorted(_commands(app))),
+        "commands": dict(sorted(_commands(build()))),
         "config": _settings(Config),
         "exit codes": _exit_codes(),
         "json": {"session": _shape([session_object(session) for session in crew().sessions]), "request": _requests()},

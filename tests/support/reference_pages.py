@@ -1,5 +1,6 @@
 """The reference tables in `docs/`: `make pages` writes them from the key table, the config schema and the commands."""
 
+import io
 import re
 import tempfile
 from collections.abc import Callable, Iterable
@@ -8,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 from cyclopts import App
+from rich.console import Console
 
-from kasmon.cli.app import app
+from kasmon.cli.app import UNWRAPPED, build
 from kasmon.config.explain import explain
 from kasmon.config.schema import Config, Profile, SandboxConfig
 from kasmon.paths import Paths, places
@@ -17,6 +19,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import ACTIONS, KeyMap
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
+HELP_FILE: Final = DOCS.parent / "kasmon" / "cli" / "help.txt"
 
 
 def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -51,6 +54,7 @@ def key_tables() -> str:
 
 def command_tables() -> str:
     """All commands, then those of `plan` and `sandbox`."""
+    app = build()
     parts = [table(("command", "what it does"), command_rows(app, "kasmon"))]
     for name in ("plan", "sandbox"):
         rows = command_rows(app[name], f"kasmon {name}")
@@ -111,8 +115,16 @@ def written(page: str) -> str:
     return MARKED.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", page)
 
 
+def command_help() -> str:
+    """What `kasmon --help` prints, not wrapped."""
+    text = io.StringIO()
+    build().help_print([], console=Console(file=text, width=UNWRAPPED))
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
 def main() -> None:
     """Write all of them."""
+    HELP_FILE.write_text(command_help(), "utf-8")
     for path in sorted(DOCS.glob("*.md")):
         before = path.read_text("utf-8")
         if (after := written(before)) != before:

@@ -2,9 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from kasmon.cli.parameters import Json, Session, settings, values
+from kasmon.cli.arguments import Arg, Json, Session
 from kasmon.errors import UsageError
 
 
@@ -26,10 +24,8 @@ def demo(
     *,
     agents: int = 12,
     seed: int = 1,
-    headless: Annotated[
-        float | None, Parameter(help="Open no screen; run for this many seconds, then print `ls --json`.")
-    ] = None,
-    svg: Annotated[str | None, Parameter(help="Save an SVG picture of the dashboard to this file.")] = None,
+    headless: Annotated[float | None, Arg("Open no screen; run for this many seconds, then print `ls --json`.")] = None,
+    svg: Annotated[str | None, Arg("Save an SVG picture of the dashboard to this file.")] = None,
 ) -> int:
     """Run a live demo with simulated agents; cleans up on exit."""
     from kasmon.cli.dashboard import demo
@@ -38,12 +34,12 @@ def demo(
 
 
 def config(
-    key: Annotated[str | None, Parameter(completer=settings, help="Setting, such as ui.theme.")] = None,
-    value: Annotated[str | None, Parameter(completer=values, allow_leading_hyphen=True, help="New value.")] = None,
+    key: Annotated[str | None, Arg(completer="settings", help="Setting, such as ui.theme.")] = None,
+    value: Annotated[str | None, Arg(completer="values", hyphen=True, help="New value.")] = None,
     /,
     *,
     explain: Annotated[
-        str | None, Parameter(completer=settings, help="Explain this setting and where its value comes from.")
+        str | None, Arg(completer="settings", help="Explain this setting and where its value comes from.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -54,13 +50,13 @@ def config(
 
 
 def trust(
-    folder: Annotated[str, Parameter(help="Folder whose repository contains a .kasmon.toml.")] = "",
+    folder: Annotated[str, Arg("Folder whose repository contains a .kasmon.toml.")] = "",
     /,
     *,
-    yes: Annotated[bool, Parameter(negative=(), help="Agree without a prompt; requires --digest.")] = False,
-    digest: Annotated[str, Parameter(help="Digest of the config that you reviewed.")] = "",
-    list_: Annotated[bool, Parameter(name="--list", negative=(), help="List trusted folders.")] = False,
-    remove: Annotated[bool, Parameter(negative=(), help="Revoke trust.")] = False,
+    yes: Annotated[bool, Arg("Agree without a prompt; requires --digest.")] = False,
+    digest: Annotated[str, Arg("Digest of the config that you reviewed.")] = "",
+    list_: Annotated[bool, Arg(flags=("--list",), help="List trusted folders.")] = False,
+    remove: Annotated[bool, Arg("Revoke trust.")] = False,
     json: Json = False,
 ) -> None:
     """Review and trust a project's .kasmon.toml."""
@@ -82,8 +78,8 @@ def trust(
 
 def doctor(
     *,
-    fix: Annotated[bool, Parameter(negative=(), help="Apply the fixes that are safe.")] = False,
-    report: Annotated[bool, Parameter(negative=(), help="Print a report for a bug report, without secrets.")] = False,
+    fix: Annotated[bool, Arg("Apply the fixes that are safe.")] = False,
+    report: Annotated[bool, Arg("Print a report for a bug report, without secrets.")] = False,
     json: Json = False,
 ) -> int:
     """Check the installation; exit code 1 if a check fails."""
@@ -93,9 +89,9 @@ def doctor(
 
 
 def bench(
-    *names: Annotated[str, Parameter(help="Measurements to run (default: all).")],
-    rounds: Annotated[int, Parameter(help="Number of measurements of each time.")] = 9,
-    seconds: Annotated[float, Parameter(help="Seconds to measure each load.")] = 10.0,
+    *names: Annotated[str, Arg("Measurements to run (default: all).")],
+    rounds: Annotated[int, Arg("Number of measurements of each time.")] = 9,
+    seconds: Annotated[float, Arg("Seconds to measure each load.")] = 10.0,
     json: Json = False,
 ) -> int:
     """Measure kasmon on this machine, as ratios."""
@@ -111,18 +107,15 @@ def bench(
 
 def mcp(
     *,
-    client: Annotated[
-        str, Parameter(help="Client name; its sessions are kept for the next start with this name.")
-    ] = "",
+    client: Annotated[str, Arg("Client name; its sessions are kept for the next start with this name.")] = "",
     size: Annotated[
-        Literal["default", "build", "max"] | None, Parameter(help="Limits of each sandbox: time, CPU and memory.")
+        Literal["default", "build", "max"] | None, Arg("Limits of each sandbox: time, CPU and memory.")
     ] = None,
-    project: Annotated[str | None, Parameter(help="Folder mounted read-only as /project.")] = None,
+    project: Annotated[str | None, Arg("Folder mounted read-only as /project.")] = None,
     allow: Annotated[
         list[str] | None,
-        Parameter(
-            negative=(),
-            help="Host that the sandboxes may reach, or npm, pypi, github (default: none). May be repeated.",
+        Arg(
+            "Host that the sandboxes may reach, or npm, pypi, github (default: none). May be repeated.",
         ),
     ] = None,
 ) -> int:
@@ -137,8 +130,8 @@ def mcp(
 
 def web(
     *,
-    port: Annotated[int, Parameter(help="Port to listen on (0: any free port).")] = 0,
-    address: Annotated[str, Parameter(help="Loopback address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Arg("Port to listen on (0: any free port).")] = 0,
+    address: Annotated[str, Arg("Loopback address to listen on.")] = "127.0.0.1",
     json: Json = False,
 ) -> int:
     """Show the dashboard in a browser on this machine. Ctrl+C stops the server; agents keep running.

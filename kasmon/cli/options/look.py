@@ -2,21 +2,17 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from kasmon.cli.parameters import Json, Session, States, Timeout, agents, sessions
+from kasmon.cli.arguments import Arg, Json, Session, States, Timeout
 from kasmon.errors import UsageError
 
 
 def ls(
     *,
-    watch: Annotated[bool, Parameter(negative=(), help="Keep running and print changes.")] = False,
+    watch: Annotated[bool, Arg("Keep running and print changes.")] = False,
     state: States = None,
     wave: int | None = None,
-    tmux: Annotated[
-        bool, Parameter(negative=(), help="List the panes of your own tmux that `kasmon adopt` can use.")
-    ] = False,
-    socket: Annotated[str, Parameter(help="With --tmux: socket of your tmux server.")] = "",
+    tmux: Annotated[bool, Arg("List the panes of your own tmux that `kasmon adopt` can use.")] = False,
+    socket: Annotated[str, Arg("With --tmux: socket of your tmux server.")] = "",
     json: Json = False,
 ) -> None:
     """List sessions (most urgent first)."""
@@ -46,10 +42,10 @@ def read(
     *,
     range: Annotated[  # noqa: A002 - its flag
         str | None,
-        Parameter(allow_leading_hyphen=True, help="Lines A:B; -N counts from the end; empty or `-` means the end."),
+        Arg(hyphen=True, help="Lines A:B; -N counts from the end; empty or `-` means the end."),
     ] = None,
-    lines: Annotated[int | None, Parameter(help="Number of lines from the end.")] = None,
-    ansi: Annotated[bool, Parameter(negative=(), help="Keep colours.")] = False,
+    lines: Annotated[int | None, Arg("Number of lines from the end.")] = None,
+    ansi: Annotated[bool, Arg("Keep colours.")] = False,
     json: Json = False,
 ) -> None:
     """Print a session's screen and the 50 lines above it, or its transcript."""
@@ -60,9 +56,9 @@ def read(
 
 def wait(
     *sessions: Session,
-    for_: Annotated[str, Parameter(name="--for", help="States, separated by commas.")],
+    for_: Annotated[str, Arg(flags=("--for",), help="States, separated by commas.")],
     timeout: Timeout = None,
-    any: Annotated[bool, Parameter(negative=(), help="Return as soon as one session is in such a state.")] = False,  # noqa: A002 - its flag
+    any: Annotated[bool, Arg("Return as soon as one session is in such a state.")] = False,  # noqa: A002 - its flag
     json: Json = False,
 ) -> None:
     """Wait until sessions are in one of these states."""
@@ -74,19 +70,17 @@ def wait(
 
 
 def explain(
-    session: Annotated[str | None, Parameter(completer=sessions, help="Session id, exact name or id prefix.")] = None,
+    session: Annotated[str | None, Arg(completer="sessions", help="Session id, exact name or id prefix.")] = None,
     /,
     *,
     screen: Annotated[
         str | None,
-        Parameter(allow_leading_hyphen=True, help="File with a captured screen, or a golden folder (`-`: stdin)."),
+        Arg(hyphen=True, help="File with a captured screen, or a golden folder (`-`: stdin)."),
     ] = None,
-    agent: Annotated[str | None, Parameter(completer=agents, help="Agent that the screen belongs to.")] = None,
-    title: Annotated[str | None, Parameter(allow_leading_hyphen=True, help="Window title of that screen.")] = None,
-    agent_version: Annotated[str, Parameter(help="Agent version (default: the newest known).")] = "",
-    export: Annotated[
-        str | None, Parameter(help="Write the screen and its result to this folder, as a golden folder.")
-    ] = None,
+    agent: Annotated[str | None, Arg(completer="agents", help="Agent that the screen belongs to.")] = None,
+    title: Annotated[str | None, Arg(hyphen=True, help="Window title of that screen.")] = None,
+    agent_version: Annotated[str, Arg("Agent version (default: the newest known).")] = "",
+    export: Annotated[str | None, Arg("Write the screen and its result to this folder, as a golden folder.")] = None,
     json: Json = False,
 ) -> None:
     """Explain why a session has its status."""
@@ -111,28 +105,25 @@ def explain(
 
 
 def grep(
-    pattern: Annotated[str, Parameter(allow_leading_hyphen=True, help="Text to search for, literally.")],
+    pattern: Annotated[str, Arg(hyphen=True, help="Text to search for, literally.")],
     /,
     *,
     session: Annotated[
         list[str] | None,
-        Parameter(
-            negative=(),
-            completer=sessions,
+        Arg(
+            completer="sessions",
             help="Search only this session (id, exact name or id prefix). May be repeated.",
         ),
     ] = None,
-    ignore_case: Annotated[
-        bool, Parameter(name=["--ignore-case", "-i"], negative=(), help="Case-insensitive.")
-    ] = False,
+    ignore_case: Annotated[bool, Arg(flags=("--ignore-case", "-i"), help="Case-insensitive.")] = False,
     regex: Annotated[
-        bool, Parameter(name=["--regex", "-E"], negative=(), help="Treat the pattern as a Python regular expression.")
+        bool, Arg(flags=("--regex", "-E"), help="Treat the pattern as a Python regular expression.")
     ] = False,
     context: Annotated[
-        int, Parameter(name=["--context", "-C"], help="Lines of context around each match (0: the matching line only).")
+        int, Arg(flags=("--context", "-C"), help="Lines of context around each match (0: the matching line only).")
     ] = 1,
     max: Annotated[  # noqa: A002 - its flag
-        int | None, Parameter(name=["--max", "-m"], help="Max matches per session (newest first).")
+        int | None, Arg(flags=("--max", "-m"), help="Max matches per session (newest first).")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -159,11 +150,9 @@ def export(
     *,
     format: Annotated[  # noqa: A002 - its flag
         Literal["markdown", "json"],
-        Parameter(help="markdown: for people. json: for programs, with every event as logged."),
+        Arg("markdown: for people. json: for programs, with every event as logged."),
     ] = "markdown",
-    out: Annotated[
-        str | None, Parameter(allow_leading_hyphen=True, help="Output file (must not exist; default: stdout).")
-    ] = None,
+    out: Annotated[str | None, Arg(hyphen=True, help="Output file (must not exist; default: stdout).")] = None,
     json: Json = False,
 ) -> None:
     """Export a session's transcript and terminal output."""

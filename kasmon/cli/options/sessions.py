@@ -2,53 +2,46 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from kasmon.cli.parameters import Json, Session, agents, sessions
+from kasmon.cli.arguments import Arg, Json, Session
 
 
 def new(
     name: str,
     /,
-    *argv: Annotated[str, Parameter(help="Program and arguments to run in tmux (after `--`).")],
+    *argv: Annotated[str, Arg("Program and arguments to run in tmux (after `--`).")],
     agent: Annotated[
         str,
-        Parameter(
-            completer=agents,
+        Arg(
+            completer="agents",
             help="Profile: claude, codex, opencode, gemini, amp, shell, scripted, or one from your config.",
         ),
     ] = "",
-    mode: Annotated[str | None, Parameter(help="tmux or sdk (default: the profile's, else tmux).")] = None,
+    mode: Annotated[str | None, Arg("tmux or sdk (default: the profile's, else tmux).")] = None,
     sandbox: Annotated[
         str | None,
-        Parameter(
-            help="Sandbox tier: `jail`, `microvm` or `e2b` (`kasmon doctor` lists which are available,"
+        Arg(
+            "Sandbox tier: `jail`, `microvm` or `e2b` (`kasmon doctor` lists which are available,"
             " and how to get the others); '' means none (default: the profile's)."
         ),
     ] = None,
-    yes: Annotated[
-        bool, Parameter(negative=(), help="Agree that the sandbox gets the profile's files and credentials.")
-    ] = False,
-    dir: Annotated[str, Parameter(help="Working directory (default: the current folder).")] = "",  # noqa: A002 - its flag
-    prompt: Annotated[str, Parameter(allow_leading_hyphen=True, help="First prompt (`-`: from stdin).")] = "",
+    yes: Annotated[bool, Arg("Agree that the sandbox gets the profile's files and credentials.")] = False,
+    dir: Annotated[str, Arg("Working directory (default: the current folder).")] = "",  # noqa: A002 - its flag
+    prompt: Annotated[str, Arg(hyphen=True, help="First prompt (`-`: from stdin).")] = "",
     in_: Annotated[
-        str | None, Parameter(name="--in", completer=sessions, help="Open as an extra window of this session.")
+        str | None, Arg(flags=("--in",), completer="sessions", help="Open as an extra window of this session.")
     ] = None,
-    task: Annotated[int | None, Parameter(help="Task number.")] = None,
-    wave: Annotated[int | None, Parameter(help="Wave number.")] = None,
-    peers: Annotated[int | None, Parameter(help="Number of sessions in the wave, including this one.")] = None,
+    task: Annotated[int | None, Arg("Task number.")] = None,
+    wave: Annotated[int | None, Arg("Wave number.")] = None,
+    peers: Annotated[int | None, Arg("Number of sessions in the wave, including this one.")] = None,
     env: Annotated[
         list[str] | None,
-        Parameter(
-            negative=(),
-            help="Environment variable: NAME passes your value through; NAME=VALUE is visible in `ps`. The "
+        Arg(
+            "Environment variable: NAME passes your value through; NAME=VALUE is visible in `ps`. The "
             "value is treated"
             " as secret: it is redacted in the log, and a sandbox that holds it is never paused to disk.",
         ),
     ] = None,
-    env_public: Annotated[
-        list[str] | None, Parameter(negative=(), help="Environment variable whose value is not secret.")
-    ] = None,
+    env_public: Annotated[list[str] | None, Arg("Environment variable whose value is not secret.")] = None,
     json: Json = False,
 ) -> int:
     """Start a session and print its id; exit code 1 if its program exits immediately with an error."""
@@ -74,13 +67,11 @@ def new(
 
 
 def adopt(
-    target: Annotated[str, Parameter(help="SESSION, SESSION:WINDOW, SESSION:WINDOW.PANE or %PANE in your own tmux.")],
+    target: Annotated[str, Arg("SESSION, SESSION:WINDOW, SESSION:WINDOW.PANE or %PANE in your own tmux.")],
     /,
     *,
-    name: Annotated[str, Parameter(help="Session name (default: the name of the tmux session).")] = "",
-    socket: Annotated[
-        str, Parameter(help="Socket of your tmux server (default: the current one, or tmux's default).")
-    ] = "",
+    name: Annotated[str, Arg("Session name (default: the name of the tmux session).")] = "",
+    socket: Annotated[str, Arg("Socket of your tmux server (default: the current one, or tmux's default).")] = "",
     json: Json = False,
 ) -> None:
     """Adopt a pane of your own tmux (`kasmon ls --tmux` lists them); kasmon never resizes, renames or ends it."""
@@ -100,10 +91,8 @@ def move(
     session: Session,
     /,
     *,
-    to: Annotated[Literal["tmux", "sdk"], Parameter(help="Mode to move to.")],
-    change_permissions: Annotated[
-        bool, Parameter(help="Move even if the permission mode cannot be carried over.", negative="")
-    ] = False,
+    to: Annotated[Literal["tmux", "sdk"], Arg("Mode to move to.")],
+    change_permissions: Annotated[bool, Arg("Move even if the permission mode cannot be carried over.")] = False,
     json: Json = False,
 ) -> None:
     """Move a conversation between terminal and structured mode."""

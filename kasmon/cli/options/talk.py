@@ -2,9 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from kasmon.cli.parameters import Json, Session, Text, Timeout, requests, sessions
+from kasmon.cli.arguments import Arg, Json, Session, Text, Timeout
 from kasmon.errors import UsageError
 from kasmon.model.commands import When
 
@@ -12,33 +10,25 @@ from kasmon.model.commands import When
 def send(
     session: Annotated[
         str | None,
-        Parameter(
-            completer=sessions,
-            allow_leading_hyphen=True,
+        Arg(
+            completer="sessions",
+            hyphen=True,
             help="Session id, exact name or id prefix; omit with --to.",
         ),
     ] = None,
     text: Text = None,
     /,
     *,
-    to: Annotated[
-        str | None, Parameter(help="Send to all matching agents, for example state=idle,wave=2,agent=claude.")
-    ] = None,
+    to: Annotated[str | None, Arg("Send to all matching agents, for example state=idle,wave=2,agent=claude.")] = None,
     include: Annotated[
         Literal["shells"] | None,
-        Parameter(help="With --to: also send to shells, interpreters and plain commands, which execute the prompt."),
+        Arg("With --to: also send to shells, interpreters and plain commands, which execute the prompt."),
     ] = None,
-    dry_run: Annotated[bool, Parameter(negative="", help="With --to: list the recipients without sending.")] = False,
-    yes: Annotated[bool, Parameter(negative="", help="With --to: send to several without confirmation.")] = False,
-    when: Annotated[
-        When, Parameter(help="What to do if busy: queue (idle), send anyway (now), interrupt, or refuse.")
-    ] = "now",
-    anyway: Annotated[
-        bool, Parameter(negative="", help="Send even if the input box is not visible, unless a request is pending.")
-    ] = False,
-    wait: Annotated[
-        str | None, Parameter(help="After sending, wait until the session is in one of these states.")
-    ] = None,
+    dry_run: Annotated[bool, Arg("With --to: list the recipients without sending.")] = False,
+    yes: Annotated[bool, Arg("With --to: send to several without confirmation.")] = False,
+    when: Annotated[When, Arg("What to do if busy: queue (idle), send anyway (now), interrupt, or refuse.")] = "now",
+    anyway: Annotated[bool, Arg("Send even if the input box is not visible, unless a request is pending.")] = False,
+    wait: Annotated[str | None, Arg("After sending, wait until the session is in one of these states.")] = None,
     timeout: Timeout = None,
     json: Json = False,
 ) -> int:
@@ -70,7 +60,7 @@ def interrupt(
     session: Session,
     /,
     *,
-    run: Annotated[str, Parameter(help="In a sandbox: interrupt only the run with this id.")] = "",
+    run: Annotated[str, Arg("In a sandbox: interrupt only the run with this id.")] = "",
     json: Json = False,
 ) -> None:
     """Interrupt the current turn."""
@@ -88,7 +78,7 @@ def fg(session: Session, /, *, json: Json = False) -> None:
 
 def inbox(
     *,
-    alike: Annotated[str, Parameter(help="List only this request and similar ones, with one digest for all.")] = "",
+    alike: Annotated[str, Arg("List only this request and similar ones, with one digest for all.")] = "",
     json: Json = False,
 ) -> None:
     """List pending requests, oldest first."""
@@ -103,39 +93,30 @@ def inbox(
 
 
 def answer(
-    request: Annotated[str, Parameter(completer=requests, help="Request id, from `kasmon inbox`.")],
-    decision: Annotated[str, Parameter(help="allow, always, deny, never, edit, choose, cancel or later.")],
+    request: Annotated[str, Arg(completer="requests", help="Request id, from `kasmon inbox`.")],
+    decision: Annotated[str, Arg("allow, always, deny, never, edit, choose, cancel or later.")],
     /,
     *,
     digest: Annotated[
-        str, Parameter(help="Digest of the request that you reviewed. Without it, the request is shown first.")
+        str, Arg("Digest of the request that you reviewed. Without it, the request is shown first.")
     ] = "",
     scope: Annotated[
-        Literal["session", "plan", "project"], Parameter(help="Scope of the rule for `always` and `never`.")
+        Literal["session", "plan", "project"], Arg("Scope of the rule for `always` and `never`.")
     ] = "session",
-    reason: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="With `deny`, `never` and `cancel`: reason, sent to the agent.")
-    ] = "",
+    reason: Annotated[str, Arg(hyphen=True, help="With `deny`, `never` and `cancel`: reason, sent to the agent.")] = "",
     input: Annotated[  # noqa: A002 - its flag
         str | None,
-        Parameter(allow_leading_hyphen=True, help="With `edit`: the edited input as JSON (`-`: from stdin)."),
+        Arg(hyphen=True, help="With `edit`: the edited input as JSON (`-`: from stdin)."),
     ] = None,
     choice: Annotated[
         list[str] | None,
-        Parameter(
-            negative=(),
-            help="With `choose`: label or number of an option. May be repeated if the question allows several.",
+        Arg(
+            "With `choose`: label or number of an option. May be repeated if the question allows several.",
         ),
     ] = None,
-    text: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="With `choose`: custom answer, if the question accepts one.")
-    ] = "",
-    alike: Annotated[
-        bool, Parameter(negative=(), help="Also answer all similar requests, with `allow` or `deny`; lists them first.")
-    ] = False,
-    yes: Annotated[
-        bool, Parameter(negative=(), help="With --alike and the list's --digest: answer without confirmation.")
-    ] = False,
+    text: Annotated[str, Arg(hyphen=True, help="With `choose`: custom answer, if the question accepts one.")] = "",
+    alike: Annotated[bool, Arg("Also answer all similar requests, with `allow` or `deny`; lists them first.")] = False,
+    yes: Annotated[bool, Arg("With --alike and the list's --digest: answer without confirmation.")] = False,
     json: Json = False,
 ) -> int:
     """Answer a request, or with --alike all similar ones. `allow` approves an agent's plan, `deny` rejects it."""
@@ -168,9 +149,9 @@ def answer(
 
 
 def rules(
-    act: Annotated[Literal["ls", "rm"], Parameter(help="List rules, or revoke them.")] = "ls",
+    act: Annotated[Literal["ls", "rm"], Arg("List rules, or revoke them.")] = "ls",
     /,
-    *wanted: Annotated[str, Parameter(help="With `rm`: rule ids.")],
+    *wanted: Annotated[str, Arg("With `rm`: rule ids.")],
     json: Json = False,
 ) -> None:
     """List or revoke the standing rules that answer requests for you."""
@@ -182,17 +163,17 @@ def rules(
 def ctx(
     session: Annotated[
         str | None,
-        Parameter(completer=sessions, help="Session id or name (default: the session that runs this command)."),
+        Arg(completer="sessions", help="Session id or name (default: the session that runs this command)."),
     ] = None,
     /,
     *,
     done: Annotated[
         str | None,
-        Parameter(allow_leading_hyphen=True, help="Report the task as done, with an optional note."),
+        Arg(hyphen=True, help="Report the task as done, with an optional note."),
     ] = None,
     waiting: Annotated[
         str | None,
-        Parameter(allow_leading_hyphen=True, help="Report what the agent waits for on purpose ('' clears it)."),
+        Arg(hyphen=True, help="Report what the agent waits for on purpose ('' clears it)."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -203,7 +184,7 @@ def ctx(
 
 
 def tell_peer(
-    peer: Annotated[str, Parameter(help="Peer name, id or task number; `wave` means all peers.")],
+    peer: Annotated[str, Arg("Peer name, id or task number; `wave` means all peers.")],
     text: Text = None,
     /,
     *,

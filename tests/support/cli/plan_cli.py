@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kasmon.cli.app import run
+from kasmon.cli.commands import run
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.plan.events import PlanFact
 from kasmon.model.plan.parser import read
