@@ -58,6 +58,10 @@ def host(arguments: Sequence[str]) -> int:
         from kasmon.host.terminal import host as terminals
 
         return terminals.main() or 0
+    if arguments[:1] == ["--fork-server"]:
+        from kasmon.host.rpc import fork_server
+
+        return fork_server.main(list(arguments[1:]))
     from kasmon.host.structured import host as process
 
     return process.main(list(arguments)) or 0

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import subprocess
 import time
 
 from kasmon.errors import HostUnreachableError, LaunchError, ProtocolVersionError, SessionEndedError, TimedOutError
@@ -11,7 +10,7 @@ from kasmon.host.rpc import control
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.host.rpc.spawn import last_words, spawn
+from kasmon.host.rpc.spawn import Host, last_words, spawn
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -88,7 +87,7 @@ class _Search:
         self.socket = places.tmux_host_socket
         self.lock = places.tmux_host_lock
         self.log = places.tmux_host_log
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: Host | None = None
         self.started = 0
         self.replaces = True
         """Whether the next host recovers what this one leaves, so that an older one can be asked to hand over."""

@@ -1,16 +1,20 @@
 """Starts a host as a separate process, which outlives its starter."""
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from kasmon.backends.common.environment import secret_values
 from kasmon.host.journal.process_log import opened
+from kasmon.host.rpc import fork_server
 from kasmon.host.rpc.secret_stdin import handed
-from kasmon.launch import MACHINERY, base_environment
+from kasmon.launch import MACHINERY, RUN, SESSION, base_environment
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
 from kasmon.store.event_log import Cursor
@@ -23,10 +27,14 @@ SERVICES = ("E2B_",)
 """Prefixes of the variables for sandboxes on a remote service; a host gets them in memory only."""
 
 
-def spawn(places: Paths, session: SessionId | None, since: Cursor | None = None) -> subprocess.Popen[bytes]:
+Host = subprocess.Popen[bytes] | fork_server.ForkedHost
+
+
+def spawn(places: Paths, session: SessionId | None, since: Cursor | None = None) -> Host:
     """Start the host of *session*, or the shared tmux host for None, detached; do not wait for its socket.
 
-    Its output goes to its host log. Several at once do no harm: one gets the lock, the others exit.
+    On Linux the fork server starts the host of a session, except for an agent. Its output goes to its host log.
+    Several at once do no harm: one gets the lock, the others exit.
 
     Args:
         places: the folders of its session.
@@ -39,7 +47,12 @@ def spawn(places: Paths, session: SessionId | None, since: Cursor | None = None)
     """
     log = places.host_log(session) if session else places.tmux_host_log
     what = [session, *([] if since is None else ["--since", str(since)])] if session else ["--tmux"]
-    return _detached(places, what, log, keeps=bool(session))
+    with _streams(places, log, keeps=bool(session)) as (environment, given, output):
+        if session and sys.platform == "linux" and SESSION not in os.environ and RUN not in os.environ:
+            with contextlib.suppress(OSError):  # without the fork server, a host starts in a new Python
+                if (host := _fork(places, what, environment, given, output)) is not None:
+                    return host
+        return _start(what, environment, given, output)
 
 
 def spawn_runner(places: Paths, plan: str) -> subprocess.Popen[bytes]:
@@ -50,25 +63,59 @@ def spawn_runner(places: Paths, plan: str) -> subprocess.Popen[bytes]:
     Raises:
         OSError: if no process could be started.
     """
-    return _detached(places, ["--plan", plan], places.plan(plan) / "host.log", keeps=True)
+    with _streams(places, places.plan(plan) / "host.log", keeps=True) as (environment, given, output):
+        return _start(["--plan", plan], environment, given, output)
 
 
-def _detached(places: Paths, what: Sequence[str], log: Path, *, keeps: bool) -> subprocess.Popen[bytes]:
-    """Start `kasmon host` with the arguments *what*; with *keeps* it has all variables, most of them in memory only."""
+@contextlib.contextmanager
+def _streams(places: Paths, log: Path, *, keeps: bool) -> Iterator[tuple[dict[str, str], IO[bytes], IO[bytes]]]:
+    """Yield the environment, stdin and output of a host; with *keeps* it has all variables, most in memory only."""
     places.make()
     shown, kept = surroundings(places, os.environ)
     kept = kept if keeps else {name: value for name, value in kept.items() if name.startswith(SERVICES)}
     with opened(log) as output, handed(places, kept) as given:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kasmon", "host", *what],
-            stdin=given,
-            stdout=output,
-            stderr=output,
-            cwd="/",
-            env=shown | {MACHINERY: "host"},
-            umask=0o077,
-            start_new_session=True,
-        )
+        yield shown | {MACHINERY: "host"}, given, output
+
+
+def _fork(
+    places: Paths, what: Sequence[str], environment: Mapping[str, str], given: IO[bytes], output: IO[bytes]
+) -> fork_server.ForkedHost | None:
+    """Have the fork server start the host with the arguments *what*, and start the server if there is none."""
+    path = fork_server.socket_path(places, environment)
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.suppress(OSError):  # there is none, or it is just ending
+        try:
+            client.connect(os.fspath(path))
+        except OSError:
+            client.close()
+            raise
+        if (host := fork_server.request(client, what, given, output, fork_server.REPLY_S)) is not None:
+            return host
+    client, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with servers:
+        arguments = [str(servers.fileno()), os.fspath(path), "-" * fork_server.TITLE_BYTES]
+        _start(["--fork-server", *arguments], environment, subprocess.DEVNULL, subprocess.DEVNULL, (servers.fileno(),))
+    return fork_server.request(client, what, given, output, fork_server.START_S)
+
+
+def _start(
+    what: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: IO[bytes] | int,
+    output: IO[bytes] | int,
+    passed: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "kasmon", "host", *what],
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        cwd="/",
+        env=environment,
+        umask=0o077,
+        start_new_session=True,
+        pass_fds=passed,
+    )
     threading.Thread(target=child.wait, name=f"reaps host {child.pid}", daemon=True).start()
     return child
 

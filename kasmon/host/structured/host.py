@@ -411,7 +411,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
             return 0
-        launch, backend = _load_session(here, session)
+        launch, backend = load_session(here, session)
         return asyncio.run(_run_host(StructuredHost(here, launch, backend, in_force(here, log.warning).limits)))
     finally:
         lock.let_go()
@@ -424,7 +424,7 @@ def _has_grown(places: Paths, session: SessionId, since: Cursor) -> bool:
     return False
 
 
-def _load_session(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
+def load_session(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
     """Return the launch and its backend; an error in either is raised when the agent is opened."""
     launch = Launch(session=session, name="", agent="", mode=Mode.SDK, backend="")
     try:

@@ -358,7 +358,7 @@ def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(env: Env) -> N
     log.write_bytes(b"x" * (process_log.LOG_BYTES + 1))
     process = spawn.spawn(env.places, ME)
     until(lambda: env.places.socket(ME).exists())
-    process.kill()
+    os.kill(process.pid, signal.SIGKILL)
 
     assert log.stat().st_size < 10_000
     log.unlink()

@@ -28,7 +28,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
 from kasmon.paths import Paths, places, write_private
-from kasmon.process_identity import is_running, started_at
+from kasmon.process_identity import is_running, started_at, variables_of
 from kasmon.store.event_log import EventLog
 from tests.support.wait import auntil, until
 
@@ -132,21 +132,15 @@ class Env:
         return lock_holder(self.places.host_lock(session))
 
     def close(self) -> None:
-        """End every host of this kasmon, by the pid in its lock."""
-        for session in self.places.sessions.iterdir():
-            pid = lock_holder(session / "host.lock")
-            born = started_at(pid) if pid else None
-            if pid and born and pid != os.getpid():
-                os.kill(pid, signal.SIGKILL)
-                until(lambda pid=pid, born=born: not is_running(pid, born))  # type: ignore[misc]
+        """End every process of this kasmon."""
         for process in self.processes:
             process.kill()
             process.wait(10)
-        for child in psutil.Process().children():
-            with contextlib.suppress(psutil.Error):
-                if child.environ().get("XDG_STATE_HOME") == self.environment["XDG_STATE_HOME"]:
-                    child.kill()
-                    child.wait(10)
+        for pid in psutil.pids():  # a host that forked is no child of ours, and may have no lock yet
+            born = started_at(pid)
+            if born and pid != os.getpid() and variables_of(pid).get("XDG_STATE_HOME") == str(self.places.state.parent):
+                os.kill(pid, signal.SIGKILL)
+                until(lambda pid=pid, born=born: not is_running(pid, born))  # type: ignore[misc]
 
 
 async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:
