@@ -9,13 +9,11 @@ from typing import Final
 from kasmon.config import in_force
 from kasmon.errors import KasmonError
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.rpc.declaration import said
-from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.sandboxed.lifecycle import SandboxLifecycle
 from kasmon.model.commands import Launch
 from kasmon.model.events import ConfinementSeen, NoticeRaised
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths
+from kasmon.model.task import declared
 from kasmon.sandbox.agent import identify
 from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.agent.context_files import AgentContextFiles, context
@@ -28,30 +26,17 @@ LISTEN_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 
-async def _nobody() -> bool:
-    return False
-
-
 class SandboxedAgent:
     def __init__(
         self,
-        places: Paths,
         launch: Launch,
         log_writer: LogWriter,
         end_agent: Callable[[str], None],
-        on_agent: Callable[[int], None] = lambda _: None,
-        is_attached: Callable[[], Awaitable[bool]] = _nobody,
+        on_agent: Callable[[int], None],
+        is_attached: Callable[[], Awaitable[bool]],
     ) -> None:
-        """
-        Args:
-            places: the folders of its session.
-            launch: the agent's launch.
-            log_writer: writes its events.
-            end_agent: begins to end the agent, for the given reason.
-            on_agent: called with the pid of the agent's process.
-            is_attached: whether a user is attached to it, though it does nothing.
-        """
-        self._places = places
+        """The arguments are those of `AgentServices`."""
+        self._places = places = log_writer.session_log.places
         self._launch = launch
         self._log_writer = log_writer
         self._on_agent = on_agent
@@ -138,8 +123,7 @@ class SandboxedAgent:
 
     def _note_reports(self, notes: Sequence[ContextNote]) -> None:
         for note in notes:
-            frame = ReportContext(n=0, session=self._launch.session, waiting=note.waiting, done=note.done)
-            self._log_writer.note(said(frame, time.time()))
+            self._log_writer.note(declared(note.waiting, note.done, time.time()))
 
     def _read_reports(self) -> list[ContextNote]:
         return self._notes.new(sandboxed_agent.notes_of(self._places, self._launch.session))

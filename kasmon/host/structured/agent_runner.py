@@ -5,29 +5,33 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator
+from typing import Final
 
 import msgspec
 
 from kasmon.backends.base import Agent, Backend, Chunk, SandboxedAgentControl, SecretsLearned
-from kasmon.boot_id import boot
-from kasmon.errors import KasmonError, RefusedError, SessionEndedError, TimedOutError, UnableError
+from kasmon.errors import (
+    KasmonError,
+    RefusedError,
+    RequestClosedError,
+    SessionEndedError,
+    StaleRequestError,
+    TimedOutError,
+    UnableError,
+    UsageError,
+)
 from kasmon.host.journal.async_writer import LogWriter
+from kasmon.host.session.agent_services import AgentServices, with_process
 from kasmon.host.session.prompts import Prompts
-from kasmon.host.session.requests import RequestRegistry
-from kasmon.host.session.rules import SessionRules
+from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
+from kasmon.host.session.rules import STANDING, SessionRules
 from kasmon.host.structured.live_text import LiveText
 from kasmon.model.commands import AgentCommand, Allow, Answer, ConversationUsage, Launch, Mode, Prompt, Stop
 from kasmon.model.events import Event, NoticeRaised, RequestOpened, SessionEnded, SessionStarted
-from kasmon.model.permission import Decision, Request
+from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.model.rule import Rule, RuleEffect
 from kasmon.model.sandbox.state import must_be_on_disk
-from kasmon.process_identity import started_at
-
-if TYPE_CHECKING:
-    from kasmon.host.sandboxed.agent import SandboxedAgent
-    from kasmon.host.sandboxed.egress_requests import EgressRequests
 
 NET_S: Final = 2.0
 """How much longer than the handshake limit to wait for the agent's start: its backend knows better why it failed."""
@@ -53,9 +57,13 @@ class StructuredAgentRunner:
         self.asks = RequestRegistry(log_writer, self.policy)
         self.live = LiveText(launch.session, log_writer.session_log.redactor, log_writer.note)
         self.prompts = Prompts(log_writer, self.tell, steers=backend.abilities.steers)
-        self.sandboxed_agent = _sandboxed_agent(log_writer, launch, lambda why: self.end(why, Stop().grace_s))
-        self.egress = self._egress_requests(log_writer, launch)
-        """Opens requests for hosts that its sandbox was refused; None without a sandbox."""
+        self.services = AgentServices(
+            log_writer,
+            launch,
+            self.asks,
+            end_agent=lambda why: self.end(why, Stop().grace_s),
+            allow_for_good=self._allow_for_good if launch.mode is Mode.INTERPRETER else None,
+        )
         self._log_writer = log_writer
         self._launch = launch
         self._backend = backend
@@ -77,25 +85,23 @@ class StructuredAgentRunner:
         try:
             agent = await self._open()
             if agent is None:
-                if self.sandboxed_agent is not None:
-                    await self.sandboxed_agent.aclose(is_over=True)
+                await self.services.aclose(is_over=True)
                 return
             self._agent, self.opened = agent, True
-            if self.sandboxed_agent is not None:
-                self._log_writer.session_log.learn(self.sandboxed_agent.secrets)
+            if self.services.sandboxed_agent is not None:
+                self._log_writer.session_log.learn(self.services.sandboxed_agent.secrets)
         finally:
             self._settled.set()
         self._output_monitor = asyncio.create_task(self._read_events(agent))
         await asyncio.wait([self._output_monitor])
-        if self.egress is not None:
-            await self.egress.aclose()
+        if self.services.egress is not None:
+            await self.services.egress.aclose()
         if not self.has_ended:
             await self.handle_event(SessionEnded(at=time.time(), why="its host stopped waiting for its end"))
         if self._ending is not None:
             await self._ending
         await self._close(agent)
-        if self.sandboxed_agent is not None:
-            await self.sandboxed_agent.aclose(is_over=True)
+        await self.services.aclose(is_over=True)
 
     async def handle_event(self, event: Event) -> None:
         """Note *event*, with the host's own data added, and act on it."""
@@ -122,10 +128,8 @@ class StructuredAgentRunner:
             self.prompts.is_ready = isinstance(translated, SessionStarted)
             self.has_ended = isinstance(translated, SessionEnded)
         self.asks.forget_closed()
-        if isinstance(translated, SessionStarted) and self.sandboxed_agent is not None and translated.pid is not None:
-            self.sandboxed_agent.begin(translated.pid)
-        if isinstance(translated, SessionStarted) and self.egress is not None:
-            self.egress.begin()
+        if isinstance(translated, SessionStarted):
+            self.services.begin(translated.pid)
         self.live.handle_event(translated)
         self.prompts.handle_event(translated)
         if isinstance(translated, RequestOpened) and (rule := self.policy.decides(translated.request)) is not None:
@@ -186,14 +190,6 @@ class StructuredAgentRunner:
         log.warning("%s", text, exc_info=error)
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error"))
 
-    def _egress_requests(self, log_writer: LogWriter, launch: Launch) -> "EgressRequests | None":
-        if launch.sandbox is None:
-            return None
-        from kasmon.host.sandboxed.egress_requests import EgressRequests  # only needed with a sandbox
-
-        keep = self._allow_for_good if launch.mode is Mode.INTERPRETER else None
-        return EgressRequests(log_writer.session_log.places, launch.session, self.asks, log_writer, keep)
-
     async def _allow_for_good(self, entry: str) -> None:
         await (await self.sandboxed()).keep(Allow(hosts=(entry,)))
 
@@ -210,25 +206,78 @@ class StructuredAgentRunner:
         if self.policy.trouble and self.policy.trouble != before:
             self.notice(f"No standing rule applies: {self.policy.trouble}")
 
+    async def answer(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
+        """Accept *answer*, which process *peer_pid* sent, and send it to the agent. *is_agents*: an agent sent it.
+
+        Raises:
+            RefusedError: if an agent sent it, or its request does not take it; nothing was sent then.
+            KasmonError: if a rule could not be stored, or the agent could not be reached.
+        """
+        accepted = await self.services.answer(answer, peer_pid, self._accept, is_agents=is_agents)
+        if accepted is not None:
+            await self._send_answer(accepted, answer.request)
+
+    async def _accept(self, answer: Answer, who: str) -> AcceptedAnswer | None:
+        request, asked = self.asks.checked(answer)
+        answer = self._restore_secrets(answer, asked)
+        if answer.decision not in STANDING:
+            return self.asks.take(answer, who=who)
+        rule = await asyncio.to_thread(self.policy.remember, request, answer)
+        try:
+            return self.asks.take(answer, who=who, rule=rule.id)
+        except KasmonError:
+            if rule.request == request.id:
+                with contextlib.suppress(KasmonError):
+                    await asyncio.to_thread(self.policy.forget, rule)
+            raise
+
+    def _restore_secrets(self, answer: Answer, asked: Request) -> Answer:
+        """Return *answer* with the secrets restored in its edited input: the user edited only their marks.
+
+        Raises:
+            UsageError: if a redacted part is ambiguous; nothing was sent then.
+        """
+        if answer.input is None:
+            return answer
+        try:
+            whole = self._log_writer.session_log.redactor.restored(answer.input, asked.input)
+        except ValueError as error:
+            raise UsageError(
+                f"the edited input of {answer.request!r} cannot be sent: {error}.",
+                hint="Leave each ⟨hidden: …⟩ unchanged, or remove it.",
+            ) from error
+        return msgspec.structs.replace(answer, input=whole)
+
     async def _answer_by_rule(self, rule: Rule, request: Request) -> None:
         """Answer *request* by *rule*; if that fails it waits for the user."""
         decision = Decision.ALLOW if rule.effect is RuleEffect.ALLOW else Decision.DENY
         reason = "" if rule.effect is RuleEffect.ALLOW else f"A standing rule denies {rule.words}."
         answer = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
-        try:
+        with contextlib.suppress(KasmonError):  # the user was faster, or a notice has the reason
             accepted = self.asks.take(answer, by="policy", rule=rule.id)
-        except KasmonError:
-            return  # the user was faster
-        assert accepted is not None
-        await self._log_writer.on_disk()
+            assert accepted is not None
+            await self._log_writer.on_disk()
+            await self._send_answer(accepted, request.id, f" of rule {rule.id}")
+
+    async def _send_answer(self, accepted: AcceptedAnswer, request: RequestId, of_rule: str = "") -> None:
+        """Send the answer to *request* to the agent; if the agent refuses it, the request is open again.
+
+        Raises:
+            KasmonError: if it was not sent, or that is unknown; a notice has the reason.
+        """
         try:
             await self.tell(accepted.answer)
+        except (RequestClosedError, StaleRequestError) as error:
+            self.notice(f"The answer{of_rule} to {request} came too late: the agent no longer waits for it.")
+            raise RequestClosedError(request, "the agent no longer waits for it") from error
         except RefusedError as error:
-            self.notice(f"The agent did not accept the answer of rule {rule.id} to {request.id}: {error.message}")
+            self.notice(f"The agent did not accept the answer{of_rule} to {request}: {error.message}")
             if not self.has_ended:
                 self.asks.reopen(accepted)
+            raise
         except KasmonError as error:
-            self.notice(f"It is unknown whether the agent received the answer to {request.id}: {error.message}")
+            self.notice(f"It is unknown whether the agent received the answer{of_rule} to {request}: {error.message}")
+            raise
 
     async def _open(self) -> Agent | None:
         """Return the agent; None if it could not be opened, or was ended before, which is then noted."""
@@ -320,10 +369,7 @@ class StructuredAgentRunner:
             log.warning("the agent did not close", exc_info=True)
 
     async def _complete_start(self, started: SessionStarted) -> SessionStarted:
-        pid = started.pid
-        born = started.pid_started
-        if pid is not None and born is None:
-            born = await asyncio.to_thread(started_at, pid)
+        started = await with_process(started)
         return msgspec.structs.replace(
             started,
             generation=self._launch.generation,
@@ -332,17 +378,4 @@ class StructuredAgentRunner:
             mode=self._launch.mode,
             workdir=started.workdir or self._launch.workdir,
             host_pid=os.getpid(),
-            pid_started=born,
-            pid_boot=await asyncio.to_thread(boot),
         )
-
-
-def _sandboxed_agent(
-    log_writer: LogWriter, launch: Launch, end_agent: Callable[[str], None]
-) -> "SandboxedAgent | None":
-    """Return the controller of the agent's sandbox; None without one."""
-    if launch.sandbox is None or launch.mode is not Mode.SDK:
-        return None
-    from kasmon.host.sandboxed.agent import SandboxedAgent  # only needed with a sandbox
-
-    return SandboxedAgent(log_writer.session_log.places, launch, log_writer, end_agent)

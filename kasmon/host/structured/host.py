@@ -36,7 +36,6 @@ from kasmon.host.journal.session_log import SessionLog, wanted
 from kasmon.host.rpc import secret_stdin
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
-from kasmon.host.rpc.declaration import said
 from kasmon.host.rpc.frames import (
     VERSION,
     CommandResult,
@@ -59,9 +58,9 @@ from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.host.rpc.server import HostServer
 from kasmon.host.sandboxed.mcp_server import GONE, server_gone
-from kasmon.host.session.answers import AnswerService
+from kasmon.host.session.agent_services import first_prompt
 from kasmon.host.session.prompts import REST_LOOK_S
-from kasmon.host.session.stuck_monitor import StuckMonitor, limits_of
+from kasmon.host.session.stuck_monitor import limits_of
 from kasmon.host.structured.agent_runner import StructuredAgentRunner
 from kasmon.host.structured.sandbox_commands import execute
 from kasmon.model.commands import (
@@ -120,7 +119,6 @@ class StructuredHost:
         self._server: HostServer
         self._log_writer: LogWriter
         self._agent: StructuredAgentRunner
-        self._answers: AnswerService
         self._running = False
 
     async def run(self) -> bool:
@@ -130,16 +128,15 @@ class StructuredHost:
         self._agent = StructuredAgentRunner(
             self._log_writer, self._next_launch(session_log), self._backend, self._limits.call_s
         )
-        self._answers = AnswerService(self._log_writer, self._agent)
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
         self._server = server
-        stuck_monitor = StuckMonitor(self._log_writer, limits_of(self._limits), lambda: self._agent.live.written_at)
-        watching = asyncio.create_task(stuck_monitor.keep())
+        self._agent.services.watch_over(limits_of(self._limits), lambda: self._agent.live.written_at)
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
         try:
-            self._queue_first_prompt()
+            if (prompt := first_prompt(session_log.session, self._launch)) is not None:
+                self._agent.prompts.queue(prompt)
             if self._end_why:
                 self._agent.end(self._end_why, 0)
             if await self._listen(server):
@@ -147,9 +144,9 @@ class StructuredHost:
         finally:
             if self._handing_over is not None:
                 self._handing_over.cancel()
-            watching.cancel()
             leaving.cancel()
             ending.cancel()
+            await self._agent.services.aclose(is_over=False)
             self._agent.live.end(self._log_writer.session.end_why)
             await self._log_writer.written(WRITTEN_S)
             await server.aclose()
@@ -253,14 +250,6 @@ class StructuredHost:
             handshake_s=self._limits.handshake_s,
         )
 
-    def _queue_first_prompt(self) -> None:
-        """Queue the launch's own prompt, once, as the first of the first generation."""
-        session, launch = self._log_writer.session, self._launch
-        is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
-        if is_first and launch.prompt.strip():
-            prompt = Prompt(text=launch.prompt, when="idle", by="user" if launch.wave is None else "wave")
-            self._agent.prompts.queue(prompt)
-
     async def _listen(self, server: HostServer) -> bool:
         try:
             await server.start()
@@ -302,13 +291,14 @@ class StructuredHost:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
-        self._log_writer.note(said(frame, time.time()))
-        await self._log_writer.written(WRITTEN_S)
+        await self._agent.services.report(frame)
         return CommandResult(n=frame.n)
 
     async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandResult:
         receipt = None
-        if (sandboxed_agent := self._agent.sandboxed_agent) is not None and isinstance(frame.wish, Pause | Resume):
+        if (sandboxed_agent := self._agent.services.sandboxed_agent) is not None and isinstance(
+            frame.wish, Pause | Resume
+        ):
             self._must_run()
             await sandboxed_agent.lifecycle.move(frame.wish)
             return CommandResult(n=frame.n)
@@ -323,7 +313,7 @@ class StructuredHost:
             case Answer() as answer:
                 if not self._backend.abilities.asks and not self._agent.asks.is_own(answer.request):
                     raise UnableError(f"the agent of session {self._id!r} accepts no answers.")
-                await self._answers.carry(answer, connection.peer_pid, is_agents=connection.as_agent)
+                await self._agent.answer(answer, connection.peer_pid, is_agents=connection.as_agent)
             case Interrupt() as interrupt:
                 self._must_run()
                 if not self._backend.abilities.interrupts:

@@ -5,23 +5,20 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.common.environment import secret_values
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
-from kasmon.boot_id import boot
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog, wanted
-from kasmon.host.rpc.declaration import said
 from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.rpc.host_lock import HostLock
-from kasmon.host.session.requests import RequestRegistry
-from kasmon.host.session.stuck_monitor import StuckMonitor
+from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
 from kasmon.host.terminal.screen_requests import ScreenAnswers, screen_asks
 from kasmon.host.terminal.typed_prompts import TypedPrompts
 from kasmon.model.commands import AgentCommand, Answer, Launch, Prompt, Receipt, Requeue, Stop
@@ -29,14 +26,9 @@ from kasmon.model.events import ConnectionLost, ConnectionRestored, Event, Sessi
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Paths
-from kasmon.process_identity import is_running, started_at
+from kasmon.process_identity import is_running
 from kasmon.tmux.formats import PaneFacts
-
-if TYPE_CHECKING:
-    from kasmon.host.sandboxed.agent import SandboxedAgent
-    from kasmon.host.sandboxed.egress_requests import EgressRequests
 
 HOST_RESTARTED: Final = "its host was restarted"
 
@@ -51,7 +43,6 @@ class TerminalAgentRunner:
         log_writer: LogWriter,
         agent: TmuxAgent,
         on_cut: Callable[[Launch], None] = lambda _: None,
-        sandboxed_agent: "SandboxedAgent | None" = None,
     ) -> None:
         """
         Args:
@@ -60,24 +51,25 @@ class TerminalAgentRunner:
             log_writer: writes its events.
             agent: the agent.
             on_cut: called when it is over and its agent may still run on another machine.
-            sandboxed_agent: controls its sandbox, if it has one.
         """
         self.agent = agent
         self.prompts = TypedPrompts(log_writer, agent)
-        self.asks = screen_asks(log_writer, launch)
-        """The requests on its screen."""
+        self.services = AgentServices(
+            log_writer,
+            launch,
+            screen_asks(log_writer, launch),
+            end_agent=lambda why: agent.end(why, Stop().grace_s),
+            on_agent=agent.set_agent_process,
+            is_attached=agent.is_attached,
+        )
         self._on_cut = on_cut
         self._is_cut = False
-        self.sandboxed_agent = sandboxed_agent
-        """Controls its sandbox; None if it has none."""
-        self._answers = ScreenAnswers(log_writer, self.asks, agent)
-        self._answers.egress = self._egress = _egress(log_writer, launch, self.asks)
+        self._answers = ScreenAnswers(log_writer, self.services.asks, agent)
         self._launch = launch
         self._lock = lock
         self._log_writer = log_writer
         self._begun = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
         self._last_words_s: float | None = None
         self._output_monitor = asyncio.create_task(self._read_events())
 
@@ -109,7 +101,6 @@ class TerminalAgentRunner:
         launch = await asyncio.to_thread(wanted, places, session)
         lock, log_writer = await _opened(places, session, secret_values(variables))
         generation = max(launch.generation, log_writer.session.generation + 1)
-        is_first = not log_writer.session.generation and not log_writer.session.receipts_counted
         may_live_on = bool(launch.machine) and log_writer.session.state is SessionState.LOST
         try:
             lives_on = may_live_on and (not again or await backend.is_alive(launch))
@@ -127,9 +118,9 @@ class TerminalAgentRunner:
                 await _clear_sandbox(places, session)
             await _close_log(lock, log_writer, WRITTEN_S)
             raise
-        runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
-        if launch.generation == 1 and is_first and launch.prompt.strip():
-            runner.prompts.queue_first(Prompt(text=launch.prompt, by="user" if launch.wave is None else "wave"))
+        runner = cls(launch, lock, log_writer, agent, on_cut)
+        if (prompt := first_prompt(log_writer.session, launch)) is not None:
+            runner.prompts.queue_first(prompt)
         await runner._begun.wait()
         await log_writer.written(WRITTEN_S)
         return runner
@@ -152,9 +143,9 @@ class TerminalAgentRunner:
         now = log_writer.session
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
         agent = await backend.found(launch, facts, now.signals)
-        runner = cls(launch, lock, log_writer, agent, on_cut, _sandboxed_agent(places, launch, log_writer, agent))
+        runner = cls(launch, lock, log_writer, agent, on_cut)
         # The first reading opens again what is still on the screen.
-        runner.asks.withdraw_all(HOST_RESTARTED, time.time())
+        runner.services.asks.withdraw_all(HOST_RESTARTED, time.time())
         if now.state is SessionState.LOST:
             log_writer.note(ConnectionRestored(at=time.time()))
         is_same = facts.pid == _pane_pid(now) and (
@@ -166,10 +157,8 @@ class TerminalAgentRunner:
             agent.say(agent.started(now.generation + 1))
             await runner._begun.wait()
             await log_writer.written(WRITTEN_S)
-        if runner._egress is not None and not facts.is_dead:
-            runner._egress.begin()
-        if runner.sandboxed_agent is not None and not facts.is_dead:
-            runner.sandboxed_agent.begin(facts.pid, is_new=not is_same)
+        if not facts.is_dead:
+            runner.services.begin(facts.pid, is_new=not is_same)
         if facts.is_dead:
             agent.handle_pane_facts(facts)
         elif is_same and any(signal.source == "launch" for signal in now.signals):
@@ -186,28 +175,24 @@ class TerminalAgentRunner:
 
         Raises:
             SessionEndedError: if it has ended.
-            KasmonError: as `TmuxAgent.send`, `Prompts.take` and `ScreenAnswers.carry`.
+            KasmonError: as `TmuxAgent.send`, `Prompts.take` and `AgentServices.answer`.
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
-        if self.sandboxed_agent is not None:
-            await self.sandboxed_agent.lifecycle.ensure_awake(command)
+        if self.services.sandboxed_agent is not None:
+            await self.services.sandboxed_agent.lifecycle.ensure_awake(command)
         try:
             if isinstance(command, Prompt):
                 return await self.prompts.take(command)
             if isinstance(command, Requeue):
                 return self.prompts.requeue(command)
             if isinstance(command, Answer):
-                await self._answers.carry(command, peer_pid, is_agents=is_agents)
+                await self.services.answer(command, peer_pid, self._answers.accept, is_agents=is_agents)
             else:
                 await self.agent.send(command)
             return None
         finally:
             await self._log_writer.written(WRITTEN_S)
-
-    def watch_over(self, limits: StuckLimits) -> None:
-        """Run the stuck monitor from now on."""
-        self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits).keep())
 
     async def say(self, frame: ReportContext) -> None:
         """Note the agent's own report of its progress.
@@ -217,8 +202,7 @@ class TerminalAgentRunner:
         """
         if self.agent.has_ended:
             raise SessionEndedError(self._launch.session)
-        self._log_writer.note(said(frame, time.time()))
-        await self._log_writer.written(WRITTEN_S)
+        await self.services.report(frame)
 
     async def wait_for_end(self) -> None:
         """Return when all events are written and the session's lock is free."""
@@ -242,13 +226,9 @@ class TerminalAgentRunner:
                     await self._handle(event)
         finally:
             self._begun.set()
-            for task in (self._settling, self._watching):
-                if task is not None:
-                    task.cancel()
-            if self._egress is not None:
-                await self._egress.aclose()
-            if self.sandboxed_agent is not None:
-                await self.sandboxed_agent.aclose(is_over=self.agent.has_ended)
+            if self._settling is not None:
+                self._settling.cancel()
+            await self.services.aclose(is_over=self.agent.has_ended)
             await self.prompts.aclose()
             await _close_log(self._lock, self._log_writer, self._last_words_s)
         if self._is_cut:
@@ -256,24 +236,19 @@ class TerminalAgentRunner:
 
     async def _handle(self, event: Event) -> None:
         if isinstance(event, SessionStarted | ConnectionRestored):
-            since = await asyncio.to_thread(started_at, event.pid) if event.pid else None
-            of_boot = await asyncio.to_thread(boot)
-            event = msgspec.structs.replace(event, pid_started=since, pid_boot=of_boot)
+            event = await with_process(event)
             if isinstance(event, SessionStarted):
                 event = msgspec.structs.replace(event, host_pid=os.getpid())
-        translated = self.asks.translate(event)
+        translated = self.services.asks.translate(event)
         if translated is None:
             return
         self._log_writer.note(translated)
-        self.asks.forget_closed()
+        self.services.asks.forget_closed()
         match event:
             case SessionStarted() | ConnectionRestored():
                 self._begun.set()
             case SignalSeen(source="launch"):
-                if self.sandboxed_agent is not None:
-                    self.sandboxed_agent.begin(self.agent.pid)
-                if self._egress is not None:
-                    self._egress.begin()
+                self.services.begin(self.agent.pid)
                 self._settling = asyncio.create_task(self.prompts.settle())
             case SignalSeen():
                 await self.prompts.handle_signal(event)
@@ -283,27 +258,6 @@ class TerminalAgentRunner:
                 self.prompts.handle_event(event)
             case _:
                 pass
-
-
-def _sandboxed_agent(places: Paths, launch: Launch, log_writer: LogWriter, agent: TmuxAgent) -> "SandboxedAgent | None":
-    """Return the controller of its sandbox; None if it has none."""
-    if launch.sandbox is None:
-        return None
-    from kasmon.host.sandboxed.agent import SandboxedAgent  # only where there is a sandbox
-
-    def end_agent(why: str) -> None:
-        agent.end(why, Stop().grace_s)
-
-    return SandboxedAgent(places, launch, log_writer, end_agent, agent.set_agent_process, agent.is_attached)
-
-
-def _egress(log_writer: LogWriter, launch: Launch, asks: RequestRegistry) -> "EgressRequests | None":
-    """Return what opens requests for hosts that its sandbox was refused; None without a sandbox."""
-    if launch.sandbox is None:
-        return None
-    from kasmon.host.sandboxed.egress_requests import EgressRequests  # only where there is a sandbox
-
-    return EgressRequests(log_writer.session_log.places, launch.session, asks, log_writer)
 
 
 def _pane_pid(session: Session) -> int | None:

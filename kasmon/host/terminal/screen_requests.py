@@ -4,21 +4,16 @@ An answer is logged when the request has left the screen, and not before: the lo
 after the key and before that, the log has the request as withdrawn, without an answer.
 """
 
-import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol
 
+from kasmon.backends.tmux import TmuxAgent
 from kasmon.errors import KasmonError, PromptChangedError, RefusedError
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.rpc.peer import must_be_a_person, seat
 from kasmon.host.session.requests import RequestRegistry
 from kasmon.host.session.rules import SessionRules
-from kasmon.model.commands import AgentCommand, Answer, Launch
+from kasmon.model.commands import Answer, Launch
 from kasmon.model.events import NoticeRaised
 from kasmon.model.permission import Decision, Request
-
-if TYPE_CHECKING:
-    from kasmon.host.sandboxed.egress_requests import EgressRequests
 
 
 class ScreenRequestRules(SessionRules):
@@ -28,47 +23,29 @@ class ScreenRequestRules(SessionRules):
         return request
 
 
-class ScreenAgent(Protocol):
-    """The agent in its terminal."""
-
-    async def send(self, command: AgentCommand, /) -> None: ...
-
-
 def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
     """Return the request registry for the agent of *launch*, in a terminal; "always" is its own menu's."""
     return RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={})
 
 
 class ScreenAnswers:
-    """The answers to one terminal agent's requests, one after the other: of two to one request exactly one is given."""
+    """Gives answers to the agent in its terminal. Call `accept` for one at a time."""
 
-    def __init__(self, log_writer: LogWriter, asks: RequestRegistry, agent: ScreenAgent) -> None:
+    def __init__(self, log_writer: LogWriter, asks: RequestRegistry, agent: TmuxAgent) -> None:
         self._log_writer, self._asks, self._agent = log_writer, asks, agent
-        self._turn = asyncio.Lock()
-        self.egress: EgressRequests | None = None
-        """Opens requests for hosts that its sandbox was refused; None without a sandbox."""
 
-    async def carry(self, answer: Answer, peer_pid: int, *, is_agents: bool) -> None:
-        """Deliver *answer*, which process *peer_pid* sent, to the screen.
+    async def accept(self, answer: Answer, who: str) -> None:
+        """Deliver *answer* of the user at terminal *who* to the screen, then accept it.
 
         Raises:
-            RefusedError: if an agent sent it, its request does not take it, or the prompt changed; nothing was sent
-                then.
+            RefusedError: if its request does not take it, or the prompt changed; nothing was sent then.
             KasmonError: if it is unknown whether the agent has it.
         """
-        await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
-        who = await asyncio.to_thread(seat, peer_pid)
-        async with self._turn:
-            if self.egress is not None and self._asks.is_own(answer.request):
-                await self.egress.answer(answer, who)
-                await self._log_writer.on_disk()
-                return
-            request, asked = self._asks.checked(answer)
-            if answer.decision is not Decision.LATER:
-                await self._send(answer, asked)
-            if self._log_writer.session.open_request(request.id) is not None:
-                self._asks.take(answer, who=who)
-        await self._log_writer.on_disk()
+        request, asked = self._asks.checked(answer)
+        if answer.decision is not Decision.LATER:
+            await self._send(answer, asked)
+        if self._log_writer.session.open_request(request.id) is not None:
+            self._asks.take(answer, who=who)
 
     async def _send(self, answer: Answer, asked: Request) -> None:
         try:

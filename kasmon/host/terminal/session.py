@@ -234,7 +234,7 @@ class TerminalSession:
             UnableError: if it has none, or *command* is another command.
             KasmonError: as `SandboxLifecycle.move`.
         """
-        sandboxed_agent = None if self._runner is None else self._runner.sandboxed_agent
+        sandboxed_agent = None if self._runner is None else self._runner.services.sandboxed_agent
         if sandboxed_agent is None:
             raise UnableError(f"session {self.session!r} has no sandbox.")
         if not isinstance(command, Pause | Resume):
@@ -250,7 +250,7 @@ class TerminalSession:
     def _set_runner(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
         self._runner = runner
         runner.agent.is_watched = lambda: self._viewers.has_focus
-        runner.watch_over(self._stuck)
+        runner.services.watch_over(self._stuck)
         is_blank = is_new and runner.agent.printed_at == -math.inf
         self.settle(runner.agent.pane, runner.agent.window, is_blank=is_blank)
 
@@ -315,8 +315,8 @@ class TerminalSession:
         Raises:
             UnavailableError: if it has none.
         """
-        if look.attaching and self._runner is not None and self._runner.sandboxed_agent is not None:
-            await self._runner.sandboxed_agent.lifecycle.ensure_awake()
+        if look.attaching and self._runner is not None and self._runner.services.sandboxed_agent is not None:
+            await self._runner.services.sandboxed_agent.lifecycle.ensure_awake()
         pane, line = self._pane(), self._backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
@@ -379,8 +379,8 @@ class TerminalSession:
 
     def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
         """Apply the view change *frame* of *connection*."""
-        if isinstance(frame, Focus) and self._runner is not None and self._runner.sandboxed_agent is not None:
-            self._runner.sandboxed_agent.lifecycle.wake_soon()
+        if isinstance(frame, Focus) and self._runner is not None and self._runner.services.sandboxed_agent is not None:
+            self._runner.services.sandboxed_agent.lifecycle.wake_soon()
         if isinstance(frame, Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
@@ -393,8 +393,8 @@ class TerminalSession:
         self._viewers.scroll_down(connection)
         if self._runner is None or self._runner.agent.has_ended:
             return
-        if self._runner.sandboxed_agent is not None:
-            self._runner.sandboxed_agent.lifecycle.wake_soon()
+        if self._runner.services.sandboxed_agent is not None:
+            self._runner.services.sandboxed_agent.lifecycle.wake_soon()
         if isinstance(frame, SendKeys):
             self._runner.agent.pane_writer.type_keys(frame.data)
         else:

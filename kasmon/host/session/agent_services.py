@@ -1,0 +1,148 @@
+"""What each host does around an agent, however it talks to it: requests, answers, sandbox, stuck monitor, reports."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from kasmon.boot_id import boot
+from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
+from kasmon.host.rpc.frames import ReportContext
+from kasmon.host.rpc.peer import must_be_a_person, seat
+from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
+from kasmon.host.session.stuck_monitor import StuckMonitor
+from kasmon.model.commands import Answer, Launch, Mode, Prompt
+from kasmon.model.events import ConnectionRestored, SessionStarted
+from kasmon.model.session import Session
+from kasmon.model.stuck import StuckLimits
+from kasmon.model.task import declared
+from kasmon.process_identity import started_at
+
+if TYPE_CHECKING:
+    from kasmon.host.sandboxed.agent import SandboxedAgent
+    from kasmon.host.sandboxed.egress_requests import EgressRequests
+
+Start = TypeVar("Start", bound=SessionStarted | ConnectionRestored)
+
+
+async def _is_never_attached() -> bool:
+    return False
+
+
+class AgentServices:
+    """The services of the agent of *launch*, from its start to `aclose`."""
+
+    def __init__(
+        self,
+        log_writer: LogWriter,
+        launch: Launch,
+        asks: RequestRegistry,
+        *,
+        end_agent: Callable[[str], None],
+        on_agent: Callable[[int], None] = lambda _: None,
+        is_attached: Callable[[], Awaitable[bool]] = _is_never_attached,
+        allow_for_good: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """
+        Args:
+            log_writer: writes its events.
+            launch: the launch that started it.
+            asks: its requests.
+            end_agent: begins to end it, for the given reason.
+            on_agent: called with the pid of its process in a sandbox.
+            is_attached: whether a user is attached to it, though it does nothing.
+            allow_for_good: adds a host to its sandbox's list; None: to its policy's file.
+        """
+        self.asks = asks
+        self.sandboxed_agent: SandboxedAgent | None = None
+        """Controls its sandbox; None without one, and for an interpreter, whose backend does."""
+        self.egress: EgressRequests | None = None
+        """Opens requests for hosts that its sandbox was refused; None without a sandbox."""
+        self._log_writer = log_writer
+        self._answering = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
+        if launch.sandbox is None:
+            return
+        from kasmon.host.sandboxed import egress_requests  # only needed with a sandbox
+
+        places = log_writer.session_log.places
+        self.egress = egress_requests.EgressRequests(places, launch.session, asks, log_writer, allow_for_good)
+        if launch.mode is not Mode.INTERPRETER:
+            from kasmon.host.sandboxed import agent
+
+            self.sandboxed_agent = agent.SandboxedAgent(launch, log_writer, end_agent, on_agent, is_attached)
+
+    def begin(self, pid: int | None, *, is_new: bool = True) -> None:
+        """Inspect and keep the sandbox of process *pid*, if it has one. *is_new*: it was started just now."""
+        if self.sandboxed_agent is not None and pid is not None:
+            self.sandboxed_agent.begin(pid, is_new=is_new)
+        if self.egress is not None:
+            self.egress.begin()
+
+    def watch_over(self, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0) -> None:
+        """Run the stuck monitor from now on; *written_at* as there."""
+        self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits, written_at).keep())
+
+    async def report(self, frame: ReportContext) -> None:
+        """Note the agent's own report of its progress."""
+        self._log_writer.note(declared(frame.waiting, frame.done, time.time()))
+        await self._log_writer.written(WRITTEN_S)
+
+    async def answer(
+        self,
+        answer: Answer,
+        peer_pid: int,
+        accept: Callable[[Answer, str], Awaitable[AcceptedAnswer | None]],
+        *,
+        is_agents: bool,
+    ) -> AcceptedAnswer | None:
+        """Have *accept* take *answer*, which process *peer_pid* sent; what it accepted is on disk when this returns.
+
+        Answers are taken one after the other: of two to the same request exactly one is accepted.
+
+        Args:
+            answer: the answer.
+            peer_pid: the process that sent it.
+            accept: takes the answer of the user at the given terminal; returns what has to be sent to the agent now.
+            is_agents: the sender declares that it belongs to an agent.
+
+        Raises:
+            RefusedError: if an agent sent it, or its request does not take it; nothing was sent then.
+            KasmonError: as *accept*.
+        """
+        await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
+        accepted, who = None, await asyncio.to_thread(seat, peer_pid)
+        async with self._answering:
+            if self.egress is not None and self.asks.is_own(answer.request):
+                await self.egress.answer(answer, who)
+            else:
+                accepted = await accept(answer, who)
+        await self._log_writer.on_disk()
+        return accepted
+
+    async def aclose(self, *, is_over: bool) -> None:
+        """Stop all of that; if the agent *is_over*, remove its sandbox except its home. Idempotent."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self.egress is not None:
+            await self.egress.aclose()
+        if self.sandboxed_agent is not None:
+            await self.sandboxed_agent.aclose(is_over=is_over)
+
+
+async def with_process(event: Start) -> Start:
+    """Return *event* with this boot's id, and when its process started."""
+    born = event.pid_started
+    if event.pid is not None and born is None:
+        born = await asyncio.to_thread(started_at, event.pid)
+    return msgspec.structs.replace(event, pid_started=born, pid_boot=await asyncio.to_thread(boot))
+
+
+def first_prompt(session: Session, launch: Launch) -> Prompt | None:
+    """Return the prompt of *launch*; None if it has none, or *session* ran or was prompted before."""
+    is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
+    if not is_first or not launch.prompt.strip():
+        return None
+    return Prompt(text=launch.prompt, when="idle", by="user" if launch.wave is None else "wave")
