@@ -384,7 +384,7 @@ async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_are_
     log_writer = LogWriter(await asyncio.to_thread(SessionLog, env.places, launch.session))
     try:
         log_writer.note(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING, runtime=SandboxRuntime(pid=1)))
-        await SandboxTransitions(env.places, launch, log_writer).expire("unused")
+        await SandboxTransitions(launch, log_writer).expire("unused")
         layer.note("processes ended")
     finally:
         await log_writer.aclose(10)

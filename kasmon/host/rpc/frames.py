@@ -300,25 +300,13 @@ class SubscriptionEnd(NotificationFrame, frozen=True, kw_only=True, tag="gone"):
     why: str = ""
 
 
-FromClient: TypeAlias = (
-    Hello
-    | ExecuteCommand
-    | StartSession
-    | ReleasePane
-    | RenameWindow
-    | ListForeignPanes
-    | ReportContext
-    | ReadTerminal
-    | DescribePane
-    | Watch
-    | Unwatch
-    | Focus
-    | Blur
-    | SendKeys
-    | Paste
-    | Scroll
-    | Quit
+ViewChange: TypeAlias = Watch | Unwatch | Focus | Blur | Scroll
+SessionRequest: TypeAlias = (
+    ExecuteCommand | StartSession | ReleasePane | RenameWindow | ReportContext | ReadTerminal | DescribePane
 )
+FromClient: TypeAlias = Hello | SessionRequest | ListForeignPanes | ViewChange | SendKeys | Paste | Quit
+FromTerminal: TypeAlias = TerminalRows | ClipboardCopy | SubscriptionEnd
+"""The frames about terminals that a host pushes."""
 FromHost: TypeAlias = (
     Welcome
     | CommandResult
@@ -326,11 +314,7 @@ FromHost: TypeAlias = (
     | TerminalText
     | ForeignPanes
     | PaneDescription
-    | TerminalRows
-    | ClipboardCopy
+    | FromTerminal
     | TextDelta
     | RunOutputChunk
-    | SubscriptionEnd
 )
-FromTerminal: TypeAlias = TerminalRows | ClipboardCopy | SubscriptionEnd
-"""The frames about terminals that a host pushes."""

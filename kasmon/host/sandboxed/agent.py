@@ -36,11 +36,11 @@ class SandboxedAgent:
         is_attached: Callable[[], Awaitable[bool]],
     ) -> None:
         """The arguments are those of `AgentServices`."""
-        self._places = places = log_writer.session_log.places
+        self._places = log_writer.session_log.places
         self._launch = launch
         self._log_writer = log_writer
         self._on_agent = on_agent
-        self.lifecycle = SandboxLifecycle(places, launch, log_writer, end_agent, is_attached)
+        self.lifecycle = SandboxLifecycle(launch, log_writer, end_agent, is_attached)
         """Pauses, resumes and ends its sandbox."""
         self._notes = ContextNotes()
         self._written_context = b""

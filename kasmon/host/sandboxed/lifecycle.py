@@ -21,7 +21,6 @@ from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths
 from kasmon.sandbox.managed.lifecycle import DueStep, LifecycleStep, LifetimeTerms, deadlines, due, only_held
 from kasmon.sandbox.managed.monotonic_age import MonotonicAge
 
@@ -49,24 +48,16 @@ class SandboxLifecycle:
 
     def __init__(
         self,
-        places: Paths,
         launch: Launch,
         log_writer: LogWriter,
         end_agent: Callable[[str], None],
         is_attached: Callable[[], Awaitable[bool]],
     ) -> None:
-        """
-        Args:
-            places: the folders of its session.
-            launch: the agent's launch.
-            log_writer: writes its events.
-            end_agent: begins to end the agent, for the given reason.
-            is_attached: whether a user is attached to it, though it does nothing.
-        """
+        """The arguments are those of `AgentServices`."""
         self._terms = FOREVER
         self._session = launch.session
         self._log_writer = log_writer
-        self._steps = SandboxTransitions(places, launch, log_writer)
+        self._steps = SandboxTransitions(launch, log_writer)
         self._end_agent = end_agent
         self._is_attached = is_attached
         self._used_at = 0.0

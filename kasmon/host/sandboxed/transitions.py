@@ -15,7 +15,6 @@ from kasmon.model.commands import Launch
 from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 from kasmon.model.sandbox.state import SandboxState, must_be_on_disk
-from kasmon.paths import Paths
 from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.managed.journal import SandboxJournal
@@ -29,7 +28,7 @@ FOREVER: Final = LifetimeTerms(standby_after_s=0.0, idle_timeout_s=0.0, max_life
 class SandboxTransitions:
     """The steps of the sandbox of *launch*. Call one at a time."""
 
-    def __init__(self, places: Paths, launch: Launch, log_writer: LogWriter) -> None:
+    def __init__(self, launch: Launch, log_writer: LogWriter) -> None:
         self.terms = FOREVER
         """The terms that determine the deadlines."""
         self.keeps_memory = False
@@ -37,7 +36,7 @@ class SandboxTransitions:
         self.can_sleep = True
         """Whether it can be paused at all."""
         self._tier: LoggedTier = launch.sandbox or "jail"
-        self._places = places
+        self._places = log_writer.session_log.places
         self._session = launch.session
         self._log_writer = log_writer
 
@@ -72,7 +71,8 @@ class SandboxTransitions:
         try:
             if not await self._log_writer.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not paused", "the log is not writable")
-            slept = await asyncio.to_thread(self._freeze, runtime, to_disk)
+            of, turn = (self._places, self._session, runtime), self.housing.turn
+            slept = await asyncio.to_thread(sandboxed_agent.pause, *of, to_disk=to_disk, turn=turn)
         except OSError as error:  # unknown how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
                 runtime = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime)
@@ -82,10 +82,6 @@ class SandboxTransitions:
             self._journal.move(SandboxPhase.RUNNING)
             raise
         self._journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
-
-    def _freeze(self, runtime: SandboxRuntime, to_disk: bool) -> PauseResult:
-        turn = self.housing.turn
-        return sandboxed_agent.pause(self._places, self._session, runtime, to_disk=to_disk, turn=turn)
 
     def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
         """Return *runtime* with the front process recorded before."""

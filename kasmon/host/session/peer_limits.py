@@ -33,10 +33,6 @@ class PeerMessageLimiter:
     def admit(self, prompt: Prompt, now: float) -> Prompt:
         """Return *prompt* if admitted; one of a peer waits for the turn's end, whatever it requests.
 
-        Args:
-            prompt: a prompt of any sender.
-            now: in seconds since the epoch.
-
         Raises:
             UsageError: if it is a peer's and too long.
             RefusedError: if it is a peer's and the session would execute it, or too many arrived recently; nothing of

@@ -153,11 +153,6 @@ class RequestRegistry:
             with_text_as_label(answer), request=asked.id, digest=asked.digest or answer.digest, decision=decision
         )
 
-    def log_id(self, agent_id: RequestId) -> Request | None:
-        """Return the open request that the agent calls *agent_id*, as in the log."""
-        log_id = self._log_id(agent_id)
-        return None if log_id is None else self._log_writer.session.open_request(log_id)
-
     def reopen(self, taken: AcceptedAnswer) -> None:
         """Open the same request again, under the next id: the agent did not accept the answer and still waits."""
         if (opened := self._opened(taken.asked, time.time())) is not None:

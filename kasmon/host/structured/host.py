@@ -33,27 +33,9 @@ from kasmon.host.journal import process_log
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import SessionLog, wanted
-from kasmon.host.rpc import secret_stdin
+from kasmon.host.rpc import frames, secret_stdin
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
-from kasmon.host.rpc.frames import (
-    VERSION,
-    CommandResult,
-    DescribePane,
-    ExecuteCommand,
-    Frame,
-    FromClient,
-    Hello,
-    Quit,
-    ReadTerminal,
-    ReleasePane,
-    RenameWindow,
-    ReportContext,
-    StartSession,
-    Unwatch,
-    Watch,
-    Welcome,
-)
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.host.rpc.server import HostServer
@@ -183,7 +165,7 @@ class StructuredHost:
             self._handing_over = asyncio.create_task(self._hand_over())
         state = self._log_writer.session.state
         return HostStatus(
-            protocol=VERSION,
+            protocol=frames.VERSION,
             kasmon=__version__,
             pid=os.getpid(),
             session=self._id,
@@ -259,49 +241,51 @@ class StructuredHost:
             return False
         return True
 
-    def _receive(self, connection: ClientConnection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
+    def _receive(
+        self, connection: ClientConnection, frame: frames.FromClient
+    ) -> Awaitable[frames.Frame | None] | frames.Frame | None:
         match frame:
-            case Hello():
+            case frames.Hello():
                 answer_s = self._limits.call_s + ANSWER_MARGIN_S
-                return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, answer_s=answer_s)
-            case ExecuteCommand():
+                return frames.Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, answer_s=answer_s)
+            case frames.ExecuteCommand():
                 if frame.session != self._id:
                     raise SessionNotFoundError(frame.session)
                 return self._execute(connection, frame)
-            case ReportContext():
+            case frames.ReportContext():
                 return self._report_context(frame)
-            case Watch():
+            case frames.Watch():
                 self._agent.live.watch(connection, frame.rate_hz)
-            case Unwatch():
+            case frames.Unwatch():
                 self._agent.live.unwatch(connection)
-            case Quit():
+            case frames.Quit():
                 if connection.as_agent:
                     raise RefusedError("an agent cannot end its host.")
                 self._agent.end(STOPPED, Stop().grace_s)
-                return CommandResult(n=frame.n)
-            case StartSession() | ReleasePane() | RenameWindow():
-                return CommandResult(n=frame.n)
-            case DescribePane() | ReadTerminal():
+                return frames.CommandResult(n=frame.n)
+            case frames.StartSession() | frames.ReleasePane() | frames.RenameWindow():
+                return frames.CommandResult(n=frame.n)
+            case frames.DescribePane() | frames.ReadTerminal():
                 raise InteractiveOnlyError(self._id)
             case _:
                 pass
         return None
 
-    async def _report_context(self, frame: ReportContext) -> CommandResult:
+    async def _report_context(self, frame: frames.ReportContext) -> frames.CommandResult:
         if frame.session != self._id:
             raise SessionNotFoundError(frame.session)
         self._must_run()
         await self._agent.services.report(frame)
-        return CommandResult(n=frame.n)
+        return frames.CommandResult(n=frame.n)
 
-    async def _execute(self, connection: ClientConnection, frame: ExecuteCommand) -> CommandResult:
+    async def _execute(self, connection: ClientConnection, frame: frames.ExecuteCommand) -> frames.CommandResult:
         receipt = None
         if (sandboxed_agent := self._agent.services.sandboxed_agent) is not None and isinstance(
             frame.wish, Pause | Resume
         ):
             self._must_run()
             await sandboxed_agent.lifecycle.move(frame.wish)
-            return CommandResult(n=frame.n)
+            return frames.CommandResult(n=frame.n)
         if sandboxed_agent is not None:
             await sandboxed_agent.lifecycle.ensure_awake(frame.wish)
         match frame.wish:
@@ -343,7 +327,7 @@ class StructuredHost:
                 await self._log_writer.written(WRITTEN_S)
                 return done
         await self._log_writer.written(WRITTEN_S)
-        return CommandResult(n=frame.n, receipt=receipt)
+        return frames.CommandResult(n=frame.n, receipt=receipt)
 
     async def _check_person(self, connection: ClientConnection, action: str) -> None:
         agent, is_agents = self._log_writer.session.pid, connection.as_agent

@@ -37,12 +37,6 @@ class LiveText:
     """The message and the thought that are being written, and the clients that watch them."""
 
     def __init__(self, session: SessionId, redactor: Redactor, log: Callable[[Event], None]) -> None:
-        """
-        Args:
-            session: the session that writes.
-            redactor: redacts what is shown.
-            log: notes an event.
-        """
         self.written_at = 0.0
         """When something was last written, in seconds since the epoch."""
         self._session = session

@@ -12,11 +12,10 @@ import msgspec
 from kasmon.backends.base import Chunk
 from kasmon.backends.common.environment import secret_values
 from kasmon.backends.tmux import TmuxAgent, TmuxBackend
-from kasmon.errors import KasmonError, RefusedError, SessionEndedError
+from kasmon.errors import KasmonError, RefusedError
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog, wanted
-from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
 from kasmon.host.terminal.screen_requests import ScreenAnswers, screen_asks
@@ -44,14 +43,7 @@ class TerminalAgentRunner:
         agent: TmuxAgent,
         on_cut: Callable[[Launch], None] = lambda _: None,
     ) -> None:
-        """
-        Args:
-            launch: the launch that started it.
-            lock: its host's lock on the session, taken.
-            log_writer: writes its events.
-            agent: the agent.
-            on_cut: called when it is over and its agent may still run on another machine.
-        """
+        """*lock* is taken; *on_cut* is called when it is over and its agent may still run on another machine."""
         self.agent = agent
         self.prompts = TypedPrompts(log_writer, agent)
         self.services = AgentServices(
@@ -174,11 +166,8 @@ class TerminalAgentRunner:
         """Send *command* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
 
         Raises:
-            SessionEndedError: if it has ended.
             KasmonError: as `TmuxAgent.send`, `Prompts.take` and `AgentServices.answer`.
         """
-        if self.agent.has_ended:
-            raise SessionEndedError(self._launch.session)
         if self.services.sandboxed_agent is not None:
             await self.services.sandboxed_agent.lifecycle.ensure_awake(command)
         try:
@@ -194,23 +183,9 @@ class TerminalAgentRunner:
         finally:
             await self._log_writer.written(WRITTEN_S)
 
-    async def say(self, frame: ReportContext) -> None:
-        """Note the agent's own report of its progress.
-
-        Raises:
-            SessionEndedError: if it has ended.
-        """
-        if self.agent.has_ended:
-            raise SessionEndedError(self._launch.session)
-        await self.services.report(frame)
-
     async def wait_for_end(self) -> None:
         """Return when all events are written and the session's lock is free."""
         await asyncio.wait([self._output_monitor])
-
-    async def rest(self) -> None:
-        """Stop typing prompts, and return when none is being typed."""
-        await self.prompts.rest()
 
     async def let_go(self) -> None:
         """Leave the agent running, and the session to the next host. Idempotent, 30 s at most."""

@@ -18,39 +18,13 @@ from typing import Final
 from kasmon import __version__
 from kasmon.backends.common.environment import decoded
 from kasmon.backends.tmux import TmuxBackend
-from kasmon.backends.tmux.adopted_backend import AdoptedBackend
 from kasmon.config import Config, in_force
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host.journal import process_log
 from kasmon.host.journal.session_log import wanted
-from kasmon.host.rpc import secret_stdin
+from kasmon.host.rpc import frames, secret_stdin
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
-from kasmon.host.rpc.frames import (
-    VERSION,
-    Blur,
-    CommandResult,
-    DescribePane,
-    ExecuteCommand,
-    Focus,
-    Frame,
-    FromClient,
-    Hello,
-    ListForeignPanes,
-    Paste,
-    Quit,
-    ReadTerminal,
-    ReleasePane,
-    RenameWindow,
-    ReportContext,
-    Scroll,
-    SendKeys,
-    StartSession,
-    SubscriptionEnd,
-    Unwatch,
-    Watch,
-    Welcome,
-)
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.server import HostServer
 from kasmon.host.session.prompts import REST_LOOK_S
@@ -112,7 +86,7 @@ class TmuxHost:
         self._idleness = HostIdleTimer(idle_s, clock())
         config = config or Config()
         self._backend = TmuxBackend(here, config.tmux, config.remote)
-        self._adopted_servers = AdoptedServers(here, config.tmux, self._handle_foreign_loss)
+        self._adopted_servers = AdoptedServers(here, config.tmux, self._report_loss)
         self._stuck = limits_of(config.limits)
         self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
         self._terminals: dict[SessionId, TerminalSession] = {}
@@ -124,7 +98,7 @@ class TmuxHost:
     async def run(self) -> None:
         """Take over running agents, then serve clients until ended, or no longer needed. Agents run on."""
         line = self._backend.line
-        line.on_lost = self._handle_server_loss
+        line.on_lost = lambda why: self._report_loss(self._backend, why)
         server = HostServer(self._places.tmux_host_socket, self._receive, self._on_disconnected, self._control)
         self._server = server
         with contextlib.suppress(TmuxError):
@@ -151,7 +125,7 @@ class TmuxHost:
         elif kind is ControlKind.HAND_OVER and self._handing_over is None:
             self._handing_over = asyncio.create_task(self._hand_over())
         return HostStatus(
-            protocol=VERSION,
+            protocol=frames.VERSION,
             kasmon=__version__,
             pid=os.getpid(),
             is_busy=not self._is_at_rest,
@@ -192,12 +166,6 @@ class TmuxHost:
         needed = [terminal.backend for terminal in self._terminals.values() if terminal.is_alive]
         await self._adopted_servers.tidy(needed)
 
-    def _handle_server_loss(self, why: str) -> None:
-        self._report_loss(self._backend, why)
-
-    def _handle_foreign_loss(self, backend: AdoptedBackend, why: str) -> None:
-        self._report_loss(backend, why)
-
     def _report_loss(self, backend: TmuxBackend, why: str) -> None:
         for terminal in self._terminals.values():
             if terminal.backend is backend:
@@ -213,76 +181,75 @@ class TmuxHost:
 
     # -- client frames
 
-    def _receive(self, connection: ClientConnection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
-        if self._handing_over is not None and isinstance(frame, ExecuteCommand | StartSession | ReleasePane):
+    def _receive(
+        self, connection: ClientConnection, frame: frames.FromClient
+    ) -> Awaitable[frames.Frame | None] | frames.Frame | None:
+        if self._handing_over is not None and isinstance(
+            frame, frames.ExecuteCommand | frames.StartSession | frames.ReleasePane
+        ):
             raise RefusedError(
                 "nothing was done: the host hands over to another version of kasmon.",
                 hint="Use the most recently installed version of kasmon.",
             )
         match frame:
-            case SendKeys() | Paste():
+            case frames.SendKeys() | frames.Paste():
                 if (terminal := self._terminals.get(frame.session)) is not None:
                     terminal.type(connection, frame)
-            case Watch() | Unwatch() | Focus() | Blur() | Scroll():
+            case frames.Watch() | frames.Unwatch() | frames.Focus() | frames.Blur() | frames.Scroll():
                 return self._show(connection, frame)
-            case ListForeignPanes():
+            case frames.ListForeignPanes():
                 return self._adopted_servers.panes(frame, self._adopted())
-            case Hello():
-                return Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, tmux=self._tmux)
-            case Quit():
+            case frames.Hello():
+                return frames.Welcome(n=frame.n, pid=os.getpid(), kasmon=__version__, tmux=self._tmux)
+            case frames.Quit():
                 if connection.as_agent:
                     raise RefusedError("an agent cannot end the host.")
                 self.end()
-                return CommandResult(n=frame.n)
+                return frames.CommandResult(n=frame.n)
             case _:
                 return self._answer(connection, frame)
         return None
 
-    def _show(
-        self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll
-    ) -> Awaitable[Frame | None] | None:
+    def _show(self, connection: ClientConnection, frame: frames.ViewChange) -> Awaitable[frames.Frame | None] | None:
         if (terminal := self._terminals.get(frame.session)) is not None:
             terminal.show(connection, frame)
             return None
 
-        async def show() -> SubscriptionEnd | None:
+        async def show() -> frames.SubscriptionEnd | None:
             try:
                 found = await self._found(frame.session)
             except KasmonError as error:
-                return SubscriptionEnd(session=frame.session, why=error.message)
+                return frames.SubscriptionEnd(session=frame.session, why=error.message)
             if connection.is_open:
                 found.show(connection, frame)
             return None
 
         return show()
 
-    async def _answer(
-        self,
-        connection: ClientConnection,
-        frame: ExecuteCommand | StartSession | ReleasePane | RenameWindow | ReportContext | ReadTerminal | DescribePane,
-    ) -> Frame:
+    async def _answer(self, connection: ClientConnection, frame: frames.SessionRequest) -> frames.Frame:
         terminal = await self._found(frame.session)
         match frame:
-            case ExecuteCommand(wish=command):
+            case frames.ExecuteCommand(wish=command):
                 if isinstance(command, SandboxCommand):
                     await terminal.move(command)
-                    return CommandResult(n=frame.n)
-                return CommandResult(n=frame.n, receipt=await terminal.do(command, connection))
-            case StartSession(variables=variables):
+                    return frames.CommandResult(n=frame.n)
+                receipt = await terminal.running.do(command, connection.peer_pid, is_agents=connection.as_agent)
+                return frames.CommandResult(n=frame.n, receipt=receipt)
+            case frames.StartSession(variables=variables):
                 await terminal.start(decoded(variables))
-            case ReleasePane():
+            case frames.ReleasePane():
                 await terminal.forget()
                 self._terminals.pop(frame.session, None)
                 await self._tidy_foreigners()
-            case RenameWindow(name=name):
+            case frames.RenameWindow(name=name):
                 await terminal.rename(name)
-            case ReportContext():
-                await terminal.say(frame)
-            case ReadTerminal():
+            case frames.ReportContext():
+                await terminal.running.services.report(frame)
+            case frames.ReadTerminal():
                 return await terminal.read(frame)
-            case DescribePane():
+            case frames.DescribePane():
                 return await terminal.look(frame)
-        return CommandResult(n=frame.n)
+        return frames.CommandResult(n=frame.n)
 
     async def _found(self, session: SessionId) -> TerminalSession:
         """Return the session of that id.

@@ -17,28 +17,15 @@ from kasmon.errors import (
     UnavailableError,
 )
 from kasmon.host.journal import process_log
+from kasmon.host.rpc import frames
 from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.frames import (
-    Blur,
-    DescribePane,
-    Focus,
-    PaneDescription,
-    Paste,
-    ReadTerminal,
-    ReportContext,
-    Scroll,
-    SendKeys,
-    TerminalText,
-    Unwatch,
-    Watch,
-)
 from kasmon.host.terminal.agent_runner import TerminalAgentRunner
 from kasmon.host.terminal.line_ranges import lines, wanted
 from kasmon.host.terminal.reconnect import ReconnectSearch
 from kasmon.host.terminal.recorder import Recorder
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.host.terminal.viewers import NO_PANE, ScreenStreams
-from kasmon.model.commands import AgentCommand, Launch, Pause, Receipt, Requeue, Resume, SandboxCommand
+from kasmon.model.commands import Launch, Pause, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.stuck import StuckLimits
 from kasmon.paths import Paths
@@ -205,7 +192,7 @@ class TerminalSession:
     async def rest(self) -> None:
         """Stop typing to its agent, and return when nothing is being typed; at once without an agent."""
         if self._runner is not None and not self._runner.agent.has_ended:
-            await self._runner.rest()
+            await self._runner.prompts.rest()
 
     @property
     def is_resting(self) -> bool:
@@ -221,11 +208,16 @@ class TerminalSession:
         if self._runner is not None:
             await self._runner.let_go()
 
-    async def do(self, command: AgentCommand | Requeue, sender: ClientConnection) -> Receipt | None:
-        """Send *command* of *sender* to its agent; see `TerminalAgentRunner.do`."""
-        if self._runner is None:
+    @property
+    def running(self) -> TerminalAgentRunner:
+        """The runner of its agent.
+
+        Raises:
+            SessionEndedError: if that has ended.
+        """
+        if self._runner is None or self._runner.agent.has_ended:
             raise SessionEndedError(self.session)
-        return await self._runner.do(command, sender.peer_pid, is_agents=sender.as_agent)
+        return self._runner
 
     async def move(self, command: SandboxCommand) -> None:
         """Pause or resume the sandbox of its agent.
@@ -240,12 +232,6 @@ class TerminalSession:
         if not isinstance(command, Pause | Resume):
             raise UnableError(f"session {self.session!r} is not an interpreter sandbox.")
         await sandboxed_agent.lifecycle.move(command)
-
-    async def say(self, frame: ReportContext) -> None:
-        """Note its agent's own report of its progress; see `TerminalAgentRunner.say`."""
-        if self._runner is None:
-            raise SessionEndedError(self.session)
-        await self._runner.say(frame)
 
     def _set_runner(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
         self._runner = runner
@@ -294,7 +280,7 @@ class TerminalSession:
         if screen_capture is not None:
             screen_capture.close(why)
 
-    async def read(self, read: ReadTerminal) -> TerminalText:
+    async def read(self, read: frames.ReadTerminal) -> frames.TerminalText:
         """Return the text of its pane.
 
         Raises:
@@ -307,9 +293,9 @@ class TerminalSession:
                 raise
             await self._settled.wait()  # its pane is being replaced
             captured = await self._backend.line.ask(wanted(self._pane(), read))
-        return TerminalText(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
+        return frames.TerminalText(n=read.n, lines=await asyncio.to_thread(lines, captured, read))
 
-    async def look(self, look: DescribePane) -> PaneDescription:
+    async def look(self, look: frames.DescribePane) -> frames.PaneDescription:
         """Return tmux's facts of its pane.
 
         Raises:
@@ -324,7 +310,7 @@ class TerminalSession:
         if facts is None:
             raise UnavailableError(f"session {self.session!r}: {NO_PANE}.")
         attach = line.server.attach_argv(facts.session_id, facts.window_id)
-        return PaneDescription(
+        return frames.PaneDescription(
             n=look.n,
             width=screen.width,
             height=screen.height,
@@ -377,25 +363,29 @@ class TerminalSession:
 
     # -- viewers
 
-    def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
+    def show(self, connection: ClientConnection, frame: frames.ViewChange) -> None:
         """Apply the view change *frame* of *connection*."""
-        if isinstance(frame, Focus) and self._runner is not None and self._runner.services.sandboxed_agent is not None:
+        if (
+            isinstance(frame, frames.Focus)
+            and self._runner is not None
+            and self._runner.services.sandboxed_agent is not None
+        ):
             self._runner.services.sandboxed_agent.lifecycle.wake_soon()
-        if isinstance(frame, Focus) and self._window is not None:
+        if isinstance(frame, frames.Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
         self._update_focus()
-        if isinstance(frame, Blur) and self._runner is not None:
+        if isinstance(frame, frames.Blur) and self._runner is not None:
             self._runner.agent.state_monitor.begin()
 
-    def type(self, connection: ClientConnection, frame: SendKeys | Paste) -> None:
+    def type(self, connection: ClientConnection, frame: frames.SendKeys | frames.Paste) -> None:
         """Type the user's input; dropped once the agent has ended."""
         self._viewers.scroll_down(connection)
         if self._runner is None or self._runner.agent.has_ended:
             return
         if self._runner.services.sandboxed_agent is not None:
             self._runner.services.sandboxed_agent.lifecycle.wake_soon()
-        if isinstance(frame, SendKeys):
+        if isinstance(frame, frames.SendKeys):
             self._runner.agent.pane_writer.type_keys(frame.data)
         else:
             self._runner.agent.pane_writer.paste(frame.text)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.frames import Blur, Focus, Scroll, Unwatch, Watch
+from kasmon.host.rpc.frames import Blur, Focus, Scroll, Unwatch, ViewChange, Watch
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.host.terminal.screen_stream import ScreenStream
 from kasmon.model.permission import SessionId
@@ -30,7 +30,7 @@ class ScreenStreams:
         for view in self._views.values():
             view.look(screen_capture)
 
-    def show(self, connection: ClientConnection, frame: Watch | Unwatch | Focus | Blur | Scroll) -> None:
+    def show(self, connection: ClientConnection, frame: ViewChange) -> None:
         """Apply the view change *frame* of *connection*."""
         view = self._views.get(connection)
         match frame:
