@@ -233,7 +233,7 @@ def test_an_id_that_is_a_path_starts_nothing(env: Env, monkeypatch: pytest.Monke
     host._places = env.places
     known = False
     try:
-        host._known(SessionId("../outside"))
+        host._load_launch(SessionId("../outside"))
         known = True
     except SessionNotFoundError:
         pass

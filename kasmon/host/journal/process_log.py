@@ -68,11 +68,11 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, at: Traceback
         log.critical("uncaught error", exc_info=(kind, error, at))
 
 
-def _log_uncaught_in_thread(told: threading.ExceptHookArgs) -> None:
-    if told.exc_value is not None and not isinstance(told.exc_value, SystemExit):
-        name = told.thread.name if told.thread is not None else "a thread"
-        log.error("uncaught error in %s", name, exc_info=told.exc_value)
+def _log_uncaught_in_thread(uncaught: threading.ExceptHookArgs) -> None:
+    if uncaught.exc_value is not None and not isinstance(uncaught.exc_value, SystemExit):
+        name = uncaught.thread.name if uncaught.thread is not None else "a thread"
+        log.error("uncaught error in %s", name, exc_info=uncaught.exc_value)
 
 
-def _log_unraisable(told: "sys.UnraisableHookArgs") -> None:
-    log.error("%s", told.err_msg or "an error that cannot be raised", exc_info=told.exc_value)
+def _log_unraisable(uncaught: "sys.UnraisableHookArgs") -> None:
+    log.error("%s", uncaught.err_msg or "an error that cannot be raised", exc_info=uncaught.exc_value)

@@ -80,7 +80,7 @@ class SandboxedAgent:
         session = (await asyncio.to_thread(in_force, self._places, log.warning)).session
         self.lifecycle.begin(terms_of(session))
         if not self._is_first:
-            await self.lifecycle.settle()
+            await self.lifecycle.recover()
         if self.lifecycle.is_ending or not await self._inspect(front):
             return
         async with asyncio.TaskGroup() as group:
@@ -97,7 +97,7 @@ class SandboxedAgent:
             return False
         if found.pid is not None:
             self._on_agent(found.pid)
-        if not self.lifecycle.sleeps:
+        if not self.lifecycle.is_paused:
             self._log_writer.note(found)
         for text in found.runtime.notices if found.runtime is not None and self._is_first else ():
             self._notice(text)

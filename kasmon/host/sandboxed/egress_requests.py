@@ -98,13 +98,13 @@ class EgressRequests:
             return
         entry = self._entries.pop(answer.request)
         try:
-            await self._carry_out(answer.decision, entry)
+            await self._execute(answer.decision, entry)
         except (KasmonError, OSError) as error:
             text = f"{entry} is not allowed: {error}"
             self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error"))
             raise
 
-    async def _carry_out(self, decision: Decision, entry: str) -> None:
+    async def _execute(self, decision: Decision, entry: str) -> None:
         if decision is Decision.DENY:
             self._denied.add(entry)
             return

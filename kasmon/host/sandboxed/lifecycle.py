@@ -69,10 +69,10 @@ class SandboxLifecycle:
         self._moving = asyncio.Lock()
         self._changed = asyncio.Event()
         self._clock = MonotonicAge()
-        self._waking: asyncio.Task[None] | None = None
+        self._resuming: asyncio.Task[None] | None = None
 
     @property
-    def sleeps(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether it is known to be paused."""
         return self._steps.housing.is_asleep
 
@@ -80,7 +80,7 @@ class SandboxLifecycle:
         """Apply *terms*; before this call, there are no limits."""
         self._terms = self._steps.terms = terms
 
-    async def settle(self) -> None:
+    async def recover(self) -> None:
         """Complete or undo what an earlier host began. No effect if nothing was left half done."""
         async with self._moving:
             housing = self._steps.housing
@@ -89,12 +89,12 @@ class SandboxLifecycle:
             if housing.phase is SandboxPhase.EXPIRED:
                 await self._end(housing.why)
             elif housing.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING):
-                await self._try_to_thaw(FOUND)
+                await self._try_to_resume(FOUND)
 
     async def keep(self) -> None:
         """Execute what is due until the sandbox ends."""
         await self._steps.learn()
-        if not self._steps.can_sleep:
+        if not self._steps.can_pause:
             self.begin(msgspec.structs.replace(self._terms, standby_after_s=0.0))
         elif not self._steps.keeps_memory:
             self.begin(only_held(self._terms))
@@ -103,8 +103,8 @@ class SandboxLifecycle:
             self._changed.clear()
             now = time.time()
             session = as_of(self._log_writer.session, now)
-            if self.sleeps and is_at_work(session, now) and self._not_before <= now:  # it began as it was stopped
-                await self._resume(IN_TIME)
+            if self.is_paused and is_at_work(session, now) and self._not_before <= now:  # it began as it was stopped
+                await self._resume_now(IN_TIME)
                 continue
             look_at, step = self._note_deadlines(session, now), self._due(session, now)
             if step is not None and step.at <= now:
@@ -118,14 +118,14 @@ class SandboxLifecycle:
 
     async def aclose(self) -> None:
         """Stop resuming. Idempotent."""
-        if self._waking is not None:
-            self._waking.cancel()
-            await asyncio.gather(self._waking, return_exceptions=True)
+        if self._resuming is not None:
+            self._resuming.cancel()
+            await asyncio.gather(self._resuming, return_exceptions=True)
 
     # -- use
 
-    async def ensure_awake(self, command: object = None) -> None:
-        """Record use by *command*, or by attaching: the sandbox is awake when this returns.
+    async def ensure_running(self, command: object = None) -> None:
+        """Record use by *command*, or by attaching: the sandbox runs when this returns.
 
         Raises:
             SessionEndedError: if its time is over.
@@ -136,7 +136,7 @@ class SandboxLifecycle:
         async with self._moving:
             if self.is_ending and not isinstance(command, Stop):
                 raise SessionEndedError(self._session)
-            if not self.sleeps:
+            if not self.is_paused:
                 return
             if not self._terms.auto_resume and not isinstance(command, Resume | Stop):
                 raise RefusedError(
@@ -144,7 +144,7 @@ class SandboxLifecycle:
                     hint=f"`kasmon sandbox resume {self._session}` resumes it.",
                 )
             try:
-                await self._steps.thaw()
+                await self._steps.resume()
             except SnapshotRefusedError as error:
                 self._give_up(error)
                 raise
@@ -153,24 +153,24 @@ class SandboxLifecycle:
         """Pause or resume it by the user's command; the log has the result when this returns.
 
         Raises:
-            KasmonError: as `sleep` and `ensure_awake`.
+            KasmonError: as `pause` and `ensure_running`.
         """
         try:
             if isinstance(command, Pause):
-                await self.sleep("by user", to_disk=command.to_disk)
+                await self.pause("by user", to_disk=command.to_disk)
             else:
-                await self.ensure_awake(command)
+                await self.ensure_running(command)
         finally:
             await self._log_writer.written(WRITTEN_S)
 
-    def wake_soon(self) -> None:
+    def resume_soon(self) -> None:
         """Record that a user attaches or types: resume it soon; typed keys wait in its terminal."""
         self._record_use()
-        may_sleep = self.sleeps or self._moving.locked()
-        if may_sleep and self._terms.auto_resume and (self._waking is None or self._waking.done()):
-            self._waking = asyncio.create_task(self._resume())
+        may_be_paused = self.is_paused or self._moving.locked()
+        if may_be_paused and self._terms.auto_resume and (self._resuming is None or self._resuming.done()):
+            self._resuming = asyncio.create_task(self._resume_now())
 
-    async def sleep(self, why: str, *, to_disk: bool = False) -> None:
+    async def pause(self, why: str, *, to_disk: bool = False) -> None:
         """Pause it, its memory held or *to_disk*. No effect if it is paused in that way, or deeper.
 
         Raises:
@@ -180,34 +180,34 @@ class SandboxLifecycle:
         """
         async with self._moving:
             session = as_of(self._log_writer.session, time.time())
-            if self.sleeps and (self._steps.housing.held is not to_disk or not to_disk):
+            if self.is_paused and (self._steps.housing.held is not to_disk or not to_disk):
                 return
-            if self.sleeps:
-                await self._put_down(why, to_disk=to_disk)
+            if self.is_paused:
+                await self._pause(why, to_disk=to_disk)
                 return
             if session.state is not SessionState.IDLE or session.in_turn or session.queue or self.is_ending:
                 raise RefusedError(f"session {session.name!r} is {session.state}: it can be paused only when idle.")
-            await self._put_down(why, to_disk=to_disk)
+            await self._pause(why, to_disk=to_disk)
 
-    async def _put_down(self, why: str, *, to_disk: bool) -> None:
+    async def _pause(self, why: str, *, to_disk: bool) -> None:
         """Pause it; from memory to disk it is resumed in between."""
-        if self.sleeps:
-            await self._steps.thaw()
-        await self._steps.freeze(why, to_disk=to_disk)
+        if self.is_paused:
+            await self._steps.resume()
+        await self._steps.pause(why, to_disk=to_disk)
 
     def _record_use(self) -> None:
         self._used_at = self._wanted_at = time.time()
         self._steps.terms = self._terms
         self._changed.set()
 
-    async def _resume(self, why: str = "") -> None:
+    async def _resume_now(self, why: str = "") -> None:
         async with self._moving:
-            if self.sleeps and not self.is_ending:
-                await self._try_to_thaw(why)
+            if self.is_paused and not self.is_ending:
+                await self._try_to_resume(why)
 
-    async def _try_to_thaw(self, why: str) -> None:
+    async def _try_to_resume(self, why: str) -> None:
         try:
-            await self._steps.thaw(why)
+            await self._steps.resume(why)
         except SnapshotRefusedError as error:
             self._give_up(error)
         except KasmonError as error:
@@ -278,14 +278,14 @@ class SandboxLifecycle:
     async def _pause_when_due(self, why: str, *, to_disk: bool) -> None:
         last_used = self._used_at
         try:
-            await self._put_down(why, to_disk=to_disk)
+            await self._pause(why, to_disk=to_disk)
         except KasmonError as error:  # not tried again until it was used; the end comes all the same
             terms = msgspec.structs.replace(self._terms, standby_after_s=0.0)
             self._steps.terms = msgspec.structs.replace(terms, on_timeout="end") if to_disk else terms
             self._steps.warn(error.message)
             return
         if self._used_at > last_used and self._terms.auto_resume:
-            await self._try_to_thaw("")
+            await self._try_to_resume("")
 
     async def _end(self, why: str) -> None:
         """Begin to end its agent; its sandbox ends with it."""

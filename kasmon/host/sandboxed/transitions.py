@@ -33,7 +33,7 @@ class SandboxTransitions:
         """The terms that determine the deadlines."""
         self.keeps_memory = False
         """Whether it can be paused to disk."""
-        self.can_sleep = True
+        self.can_pause = True
         """Whether it can be paused at all."""
         self._tier: LoggedTier = launch.sandbox or "jail"
         self._places = log_writer.session_log.places
@@ -48,7 +48,7 @@ class SandboxTransitions:
     async def learn(self) -> None:
         """Find out whether it can be paused to disk, and paused at all."""
         self.keeps_memory = await asyncio.to_thread(sandboxed_agent.keeps_memory, self._places, self._session)
-        self.can_sleep = await asyncio.to_thread(sandboxed_agent.can_pause, self._places, self._session)
+        self.can_pause = await asyncio.to_thread(sandboxed_agent.can_pause, self._places, self._session)
 
     def note_deadlines(self, used_at: float) -> None:
         """Note the deadlines after its last use at *used_at*, in seconds since the epoch."""
@@ -58,7 +58,7 @@ class SandboxTransitions:
         """Note *text* for the user."""
         self._journal.tell(text)
 
-    async def freeze(self, why: str, *, to_disk: bool = False) -> None:
+    async def pause(self, why: str, *, to_disk: bool = False) -> None:
         """Pause it, its memory held; or *to_disk*, without any process left.
 
         Raises:
@@ -72,7 +72,7 @@ class SandboxTransitions:
             if not await self._log_writer.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not paused", "the log is not writable")
             of, turn = (self._places, self._session, runtime), self.housing.turn
-            slept = await asyncio.to_thread(sandboxed_agent.pause, *of, to_disk=to_disk, turn=turn)
+            paused = await asyncio.to_thread(sandboxed_agent.pause, *of, to_disk=to_disk, turn=turn)
         except OSError as error:  # unknown how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
                 runtime = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime)
@@ -81,14 +81,14 @@ class SandboxTransitions:
         except KasmonError:
             self._journal.move(SandboxPhase.RUNNING)
             raise
-        self._journal.move(SandboxPhase.PAUSED, held=slept.held, snapshot=slept.snapshot, why=why)
+        self._journal.move(SandboxPhase.PAUSED, held=paused.held, snapshot=paused.snapshot, why=why)
 
     def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
         """Return *runtime* with the front process recorded before."""
         known = self.housing.runtime
         return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
 
-    async def thaw(self, why: str = "") -> None:
+    async def resume(self, why: str = "") -> None:
         """Resume it, even if the log cannot be written: nothing is lost by that.
 
         Raises:
@@ -101,7 +101,7 @@ class SandboxTransitions:
         self._journal.move(SandboxPhase.RESUMING, intended=True, held=held, snapshot=snapshot)
         await self._log_writer.written(WRITTEN_S)
         try:
-            runtime = await self._wake(runtime, before)
+            runtime = await self._resume(runtime, before)
         except KasmonError:
             self._journal.move(SandboxPhase.PAUSED, held=held, snapshot=snapshot)
             raise
@@ -120,12 +120,14 @@ class SandboxTransitions:
             self._journal.move(before.phase, intended=before.is_intended, held=before.held, why=before.why)
             raise SandboxError("its sandbox was not ended", "the log is not writable")
         if before.phase is not SandboxPhase.RUNNING and before.held:
-            await self._wake(runtime, before)
+            await self._resume(runtime, before)
 
-    async def _wake(self, runtime: SandboxRuntime, before: SandboxState) -> SandboxRuntime:
-        slept = PauseResult(held=before.held, snapshot=before.snapshot) if before.phase is SandboxPhase.PAUSED else None
+    async def _resume(self, runtime: SandboxRuntime, before: SandboxState) -> SandboxRuntime:
+        paused = None
+        if before.phase is SandboxPhase.PAUSED:
+            paused = PauseResult(held=before.held, snapshot=before.snapshot)
         try:
-            resumed = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime, slept)
+            resumed = await asyncio.to_thread(sandboxed_agent.resume, self._places, self._session, runtime, paused)
             return self._with_front(resumed)
         except OSError as error:
             raise SandboxError("its sandbox cannot be resumed", str(error)) from error

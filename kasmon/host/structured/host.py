@@ -287,7 +287,7 @@ class StructuredHost:
             await sandboxed_agent.lifecycle.move(frame.wish)
             return frames.CommandResult(n=frame.n)
         if sandboxed_agent is not None:
-            await sandboxed_agent.lifecycle.ensure_awake(frame.wish)
+            await sandboxed_agent.lifecycle.ensure_running(frame.wish)
         match frame.wish:
             case Prompt() as prompt:
                 self._must_run()

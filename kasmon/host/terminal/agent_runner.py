@@ -118,7 +118,7 @@ class TerminalAgentRunner:
         return runner
 
     @classmethod
-    async def found(
+    async def recover(
         cls,
         places: Paths,
         backend: TmuxBackend,
@@ -169,7 +169,7 @@ class TerminalAgentRunner:
             KasmonError: as `TmuxAgent.send`, `Prompts.take` and `AgentServices.answer`.
         """
         if self.services.sandboxed_agent is not None:
-            await self.services.sandboxed_agent.lifecycle.ensure_awake(command)
+            await self.services.sandboxed_agent.lifecycle.ensure_running(command)
         try:
             if isinstance(command, Prompt):
                 return await self.prompts.take(command)
@@ -224,7 +224,7 @@ class TerminalAgentRunner:
                 self._begun.set()
             case SignalSeen(source="launch"):
                 self.services.begin(self.agent.pid)
-                self._settling = asyncio.create_task(self.prompts.settle())
+                self._settling = asyncio.create_task(self.prompts.begin_when_ready())
             case SignalSeen():
                 await self.prompts.handle_signal(event)
             case SessionEnded() | ConnectionLost():

@@ -217,7 +217,7 @@ class TmuxHost:
 
         async def show() -> frames.SubscriptionEnd | None:
             try:
-                found = await self._found(frame.session)
+                found = await self._load_terminal(frame.session)
             except KasmonError as error:
                 return frames.SubscriptionEnd(session=frame.session, why=error.message)
             if connection.is_open:
@@ -227,7 +227,7 @@ class TmuxHost:
         return show()
 
     async def _answer(self, connection: ClientConnection, frame: frames.SessionRequest) -> frames.Frame:
-        terminal = await self._found(frame.session)
+        terminal = await self._load_terminal(frame.session)
         match frame:
             case frames.ExecuteCommand(wish=command):
                 if isinstance(command, SandboxCommand):
@@ -251,19 +251,19 @@ class TmuxHost:
                 return await terminal.look(frame)
         return frames.CommandResult(n=frame.n)
 
-    async def _found(self, session: SessionId) -> TerminalSession:
+    async def _load_terminal(self, session: SessionId) -> TerminalSession:
         """Return the session of that id.
 
         Raises:
             SessionNotFoundError: if there is no such session of tmux.
         """
         if session not in self._terminals:
-            launch = await asyncio.to_thread(self._known, session)
+            launch = await asyncio.to_thread(self._load_launch, session)
             terminal = self._terminal(session, launch)
             line = terminal.backend.line
             with contextlib.suppress(KasmonError):
                 if line.is_open and (facts := (await line.panes()).get(session)) is not None:
-                    terminal.settle(facts.pane_id, facts.window_id)
+                    terminal.use_pane(facts.pane_id, facts.window_id)
         return self._terminals.get(session) or self._terminal(session)
 
     def _adopted(self) -> dict[tuple[str, str], str]:
@@ -271,7 +271,7 @@ class TmuxHost:
             place: id_ for id_, terminal in self._terminals.items() if (place := terminal.foreign_place) is not None
         }
 
-    def _known(self, session: SessionId) -> Launch:
+    def _load_launch(self, session: SessionId) -> Launch:
         if not SESSION.fullmatch(session) or not self._places.folder(session).is_dir():
             raise SessionNotFoundError(session)
         launch = wanted(self._places, session)

@@ -147,9 +147,9 @@ class ScreenStream:
         return rows
 
 
-def cursor_of(facts: ScreenFacts, heard: str = "") -> Cursor:
-    """Return the cursor; its shape as *heard* in the output, if tmux does not report it."""
-    shape = facts.cursor_shape or heard
+def cursor_of(facts: ScreenFacts, printed: str = "") -> Cursor:
+    """Return the cursor; its shape as *printed* by the program, if tmux does not report it."""
+    shape = facts.cursor_shape or printed
     shape = shape if shape in ("underline", "bar") else "block"
     return Cursor(facts.cursor_x, facts.cursor_y, facts.cursor_visible and not facts.is_dead, shape)
 

@@ -178,7 +178,7 @@ class TerminalSession:
         Raises:
             RefusedError: if another host has it.
         """
-        runner = await TerminalAgentRunner.found(self._places, self._backend, launch, facts, self.reach)
+        runner = await TerminalAgentRunner.recover(self._places, self._backend, launch, facts, self.reach)
         self._set_runner(runner)
         if facts.says_how_it_ended:
             await runner.wait_for_end()
@@ -238,11 +238,11 @@ class TerminalSession:
         runner.agent.is_watched = lambda: self._viewers.has_focus
         runner.services.watch_over(self._stuck)
         is_blank = is_new and runner.agent.printed_at == -math.inf
-        self.settle(runner.agent.pane, runner.agent.window, is_blank=is_blank)
+        self.use_pane(runner.agent.pane, runner.agent.window, is_blank=is_blank)
 
     # -- pane
 
-    def settle(self, pane: str, window: str, *, is_blank: bool = False) -> None:
+    def use_pane(self, pane: str, window: str, *, is_blank: bool = False) -> None:
         """Use *pane* from now on; *is_blank*: nothing was printed there yet."""
         if self._screen_capture is not None and self._screen_capture.pane == pane:
             self._screen_capture.renew()
@@ -302,7 +302,7 @@ class TerminalSession:
             UnavailableError: if it has none.
         """
         if look.attaching and self._runner is not None and self._runner.services.sandboxed_agent is not None:
-            await self._runner.services.sandboxed_agent.lifecycle.ensure_awake()
+            await self._runner.services.sandboxed_agent.lifecycle.ensure_running()
         pane, line = self._pane(), self._backend.line
         everywhere = await line.panes()
         screen, text = await line.ask(ask.screen_facts(pane)), await line.ask(ask.pane_text(pane))
@@ -370,7 +370,7 @@ class TerminalSession:
             and self._runner is not None
             and self._runner.services.sandboxed_agent is not None
         ):
-            self._runner.services.sandboxed_agent.lifecycle.wake_soon()
+            self._runner.services.sandboxed_agent.lifecycle.resume_soon()
         if isinstance(frame, frames.Focus) and self._window is not None:
             self._window.resize(frame.columns, frame.rows)
         self._viewers.show(connection, frame)
@@ -384,7 +384,7 @@ class TerminalSession:
         if self._runner is None or self._runner.agent.has_ended:
             return
         if self._runner.services.sandboxed_agent is not None:
-            self._runner.services.sandboxed_agent.lifecycle.wake_soon()
+            self._runner.services.sandboxed_agent.lifecycle.resume_soon()
         if isinstance(frame, frames.SendKeys):
             self._runner.agent.pane_writer.type_keys(frame.data)
         else:

@@ -80,7 +80,7 @@ class Takeover:
                     await write_off(self._places, session, lost, may_run=lost.what == "line to tmux")
                 case TakeoverOutcome.NOTHING:
                     if facts is not None:
-                        self._terminal(session, orphan.launch).settle(facts.pane_id, facts.window_id)
+                        self._terminal(session, orphan.launch).use_pane(facts.pane_id, facts.window_id)
         self._tidy(survey_result, panes)
 
     async def _take_over_adopted(self, orphan: OrphanedSession) -> None:
@@ -105,7 +105,7 @@ class Takeover:
         launch, now = orphan.launch, orphan.session
         terminal = self._terminal(launch.session, launch)
         if facts is not None:
-            terminal.settle(facts.pane_id, facts.window_id)
+            terminal.use_pane(facts.pane_id, facts.window_id)
         if not now.generation or now.state is SessionState.ENDED:
             return
         if now.state is not SessionState.LOST:

@@ -157,7 +157,7 @@ class TypedPrompts(Prompts):
         """Have *prompt* typed as soon as the agent is ready, if it is idle then or its state is unknown."""
         self._at_ready.append(self.queue(prompt).id)
 
-    async def settle(self) -> None:
+    async def begin_when_ready(self) -> None:
         """Wait until the agent, whose program has just started, can be typed to; then begin."""
         await wait_until_settled(self._agent)
         await self.begin(self._agent.reports_state)
@@ -394,7 +394,7 @@ class TypedPrompts(Prompts):
             self._step(self._now(known), ReceiptState.REFUSED, error.message)
             return None
         if self._held is None:
-            self._held = asyncio.get_running_loop().call_later(HOLD_S, self._go_on)
+            self._held = asyncio.get_running_loop().call_later(HOLD_S, self._release_queue)
         if known is None:
             return self.queue(entry.prompt, error.message)
         known = self._now(known)
@@ -404,7 +404,7 @@ class TypedPrompts(Prompts):
             known = self._move(self._stepped(known, ReceiptState.QUEUED, error.message), forgotten)
         return known
 
-    def _go_on(self) -> None:
+    def _release_queue(self) -> None:
         self._held = None
         self._changed.set()
 

@@ -153,7 +153,7 @@ def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(kasmon: Cl
     requests = EgressRequests(kasmon.places, lab, nobody, nobody, now=lambda: clock[0])
     requests._refusals = lambda since: []  # type: ignore[method-assign]  # no log to ask in
 
-    asyncio.run(requests._carry_out(Decision.ALLOW, f"private:localhost:{server}"))
+    asyncio.run(requests._execute(Decision.ALLOW, f"private:localhost:{server}"))
     clock[0] += ONCE_S - 1
     asyncio.run(requests._look())
     assert "hello-from-outside" in run(kasmon, CURL.format(port=server))
