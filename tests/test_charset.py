@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 ASKED = "from kasmon.charset import wants_ascii; print(wants_ascii())"
-HERE = {
-    "PATH": os.environ["PATH"],
-    "PYTHONPATH": str(Path(__file__).parents[1]),
-}
+HERE = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[1])}
 
 
 @pytest.mark.parametrize(

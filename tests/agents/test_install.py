@@ -151,10 +151,7 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
     clone.environ["KASMON_AGENT_BIN_DIR"] = "/elsewhere"
 
     assert 0 == clone.run("make", "test-agents").returncode
-    assert [
-        AGENT_TESTS,
-        "python -P -m tests.support.detection.confusion_matrix golden live",
-    ] == clone.calls
+    assert [AGENT_TESTS, "python -P -m tests.support.detection.confusion_matrix golden live"] == clone.calls
 
 
 def test_what_fails_beside_another_agent_has_to_pass_alone(clone: Clone) -> None:

@@ -76,10 +76,7 @@ NEEDS = "it needs a network, an account or an image"
 
 PLAYED = {
     "docs/configuration.md": {},
-    "docs/plans.md": {
-        "kasmon plan run refactor.toml": LIVE,
-        "kasmon plan retry refactor parser": "no task has failed",
-    },
+    "docs/plans.md": {"kasmon plan run refactor.toml": LIVE, "kasmon plan retry refactor parser": "no task has failed"},
     "docs/cli.md": {
         "kasmon new logs --in fix-auth -- tail -f log/test.log": AGENT,
         "kasmon answer fix4a2bc-1 allow --digest 680da8ad…": DIGEST,

@@ -117,11 +117,7 @@ def test_a_plain_command_in_an_adopted_pane_is_working(kasmon: Cli, mine: Mine) 
     assert "launch" != kasmon.json("show", shell)["session"]["source"]
 
 
-WISHES = {
-    "stop": ("your own tmux", 4),
-    "restart": ("your own tmux", 4),
-    "move": ("your own tmux", 4),
-}
+WISHES = {"stop": ("your own tmux", 4), "restart": ("your own tmux", 4), "move": ("your own tmux", 4)}
 
 
 @pytest.mark.parametrize("wish", WISHES)

@@ -257,10 +257,7 @@ def test_what_cannot_be_read_is_a_complaint_and_stays(places: Paths, content: by
 
     with pytest.raises(ConfigError, match=str(places.config_file)) as told:
         load(places)
-    assert told.value.hint in (
-        "Save it as UTF-8.",
-        "Make it readable, or remove it to use the defaults.",
-    )
+    assert told.value.hint in ("Save it as UTF-8.", "Make it readable, or remove it to use the defaults.")
     with pytest.raises(ConfigError, match=str(places.config_file)):
         put(places, "ui.bell", "false")
     assert content is None or content == places.config_file.read_bytes()

@@ -139,11 +139,7 @@ async def test_a_stopped_session_has_ended_without_a_crash_and_its_host_is_gone(
     await link.aclose()
 
     assert 0 == await asyncio.to_thread(host.wait, 20)
-    assert (SessionState.ENDED, True, False) == (
-        env.session().state,
-        env.session().stopped,
-        env.session().crashed,
-    )
+    assert (SessionState.ENDED, True, False) == (env.session().state, env.session().stopped, env.session().crashed)
 
 
 def test_a_second_host_leaves_the_first_alone(env: Env) -> None:

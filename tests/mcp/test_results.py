@@ -81,9 +81,4 @@ def test_an_error_claims_no_more_than_is_known(error: KasmonError, has_session: 
 def test_the_seeds_refusal_is_its_own() -> None:
     told = refused("Unknown interpreter: ruby", preserved=True)
 
-    assert {
-        "stdout": "",
-        "stderr": "Unknown interpreter: ruby",
-        "exit_code": 1,
-        "session_preserved": True,
-    } == told
+    assert {"stdout": "", "stderr": "Unknown interpreter: ruby", "exit_code": 1, "session_preserved": True} == told

@@ -4,29 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.model.evidence import (
-    HOOK_LAG_S,
-    NO_SIGNALS,
-    PROGRAM_STATES,
-    SETTLE_S,
-    STILL_S,
-    STOPPED,
-    TIERS,
-    WORDS,
-    Signal,
-    StateVerdict,
-    claims,
-    heard,
-    judge,
-)
+from kasmon.model import evidence
 from kasmon.model.permission import RequestKind
 from kasmon.model.session_state import SessionState
 from tests.support.sample_events import TEXT
 
 NOW = 1000.0
 VALUES = [
-    *PROGRAM_STATES,
-    *WORDS,
+    *evidence.PROGRAM_STATES,
+    *evidence.WORDS,
     "clear",
     "printing",
     "quiet",
@@ -37,8 +23,8 @@ VALUES = [
     "nonsense",
 ]
 SIGNALS = st.builds(
-    Signal,
-    source=st.sampled_from(TIERS),
+    evidence.Signal,
+    source=st.sampled_from(evidence.TIERS),
     value=st.sampled_from(VALUES) | TEXT,
     at=st.floats(0, 4e9),
     asking=st.none() | st.sampled_from(RequestKind),
@@ -46,15 +32,17 @@ SIGNALS = st.builds(
 )
 
 
-def said(source: str, value: str, asking: RequestKind | None = None, *, at: float = 1.0, text: str = "") -> Signal:
-    return Signal(source=source, value=value, at=at, asking=asking, text=text)
+def said(
+    source: str, value: str, asking: RequestKind | None = None, *, at: float = 1.0, text: str = ""
+) -> evidence.Signal:
+    return evidence.Signal(source=source, value=value, at=at, asking=asking, text=text)
 
 
-def judged(*signals: Signal, now: float = 1.0) -> StateVerdict:
-    return judge(signals, now)
+def judged(*signals: evidence.Signal, now: float = 1.0) -> evidence.StateVerdict:
+    return evidence.judge(signals, now)
 
 
-def losers(verdict: StateVerdict) -> dict[str, str]:
+def losers(verdict: evidence.StateVerdict) -> dict[str, str]:
     return {lost.signal.source: lost.why for lost in verdict.lost}
 
 
@@ -168,7 +156,7 @@ def test_nobody_can_make_a_program_doubtful_that_tells_its_state(source: str) ->
 )
 def test_the_better_source_is_believed_while_the_other_may_only_be_late(better: str, worse: str) -> None:
     worst = "printing" if worse == "output" else "working"
-    verdict = judged(said(worse, worst), said(better, "idle"), now=1.0 + SETTLE_S - 0.1)
+    verdict = judged(said(worse, worst), said(better, "idle"), now=1.0 + evidence.SETTLE_S - 0.1)
 
     assert (SessionState.IDLE, better) == (verdict.state, verdict.source)
     assert worse in losers(verdict)
@@ -177,9 +165,12 @@ def test_the_better_source_is_believed_while_the_other_may_only_be_late(better: 
 @pytest.mark.parametrize(("one", "other"), [("registry", "screen"), ("title", "screen"), ("registry", "title")])
 def test_two_sources_that_go_on_disagreeing_are_both_not_believed(one: str, other: str) -> None:
     disagree = (said(one, "working", at=1.0), said(other, "idle", at=4.0))
-    before, after = judge(disagree, 4.0 + SETTLE_S - 0.1), judge(disagree, 4.0 + SETTLE_S)
+    before, after = (
+        evidence.judge(disagree, 4.0 + evidence.SETTLE_S - 0.1),
+        evidence.judge(disagree, 4.0 + evidence.SETTLE_S),
+    )
 
-    assert (SessionState.WORKING, 4.0 + SETTLE_S) == (before.state, before.recheck_at)
+    assert (SessionState.WORKING, 4.0 + evidence.SETTLE_S) == (before.state, before.recheck_at)
     assert (SessionState.UNSURE, None) == (after.state, after.recheck_at)
     assert f"its {one} says working, but its {other} says idle" == after.why
 
@@ -193,14 +184,16 @@ def test_whether_it_prints_contradicts_nobody() -> None:
 @pytest.mark.parametrize("newer", ["title", "screen"])
 def test_a_title_or_screen_that_changed_after_a_hook_knows_better(newer: str) -> None:
     """No hook fires at Escape, nor at some ends of a turn."""
-    verdict = judged(said("hook", "working", at=1.0), said(newer, "idle", at=1.0 + HOOK_LAG_S), now=NOW)
+    verdict = judged(said("hook", "working", at=1.0), said(newer, "idle", at=1.0 + evidence.HOOK_LAG_S), now=NOW)
 
     assert (SessionState.IDLE, newer) == (verdict.state, verdict.source)
     assert f"the {newer} changed after it" == losers(verdict)["hook"]
 
 
 def test_a_title_that_changed_just_after_a_hook_may_belong_to_what_was_before() -> None:
-    verdict = judged(said("hook", "working", at=1.0), said("title", "idle", at=1.0 + HOOK_LAG_S - 0.1), now=3.0)
+    verdict = judged(
+        said("hook", "working", at=1.0), said("title", "idle", at=1.0 + evidence.HOOK_LAG_S - 0.1), now=3.0
+    )
 
     assert (SessionState.WORKING, "hook") == (verdict.state, verdict.source)
 
@@ -233,9 +226,9 @@ def test_a_title_of_two_states_contradicts_a_third() -> None:
 @pytest.mark.parametrize("source", ["registry", "hook", "title", "screen"])
 def test_an_agent_that_works_and_prints_nothing_for_a_minute_is_not_believed(source: str) -> None:
     silent = (said(source, "working", at=1.0), said("output", "quiet", at=5.0))
-    before, after = judge(silent, 5.0 + STILL_S - 0.1), judge(silent, 5.0 + STILL_S)
+    before, after = evidence.judge(silent, 5.0 + evidence.STILL_S - 0.1), evidence.judge(silent, 5.0 + evidence.STILL_S)
 
-    assert (SessionState.WORKING, 5.0 + STILL_S) == (before.state, before.recheck_at)
+    assert (SessionState.WORKING, 5.0 + evidence.STILL_S) == (before.state, before.recheck_at)
     assert (SessionState.UNSURE, f"its {source} says working, but it prints nothing") == (after.state, after.why)
 
 
@@ -247,8 +240,8 @@ def test_a_program_may_work_without_printing() -> None:
 
 
 def test_the_end_of_a_limit_is_told_by_whoever_knows_it() -> None:
-    known = Signal(source="screen", value="limited", at=1.0, until=5000.0)
-    verdict = judge((said("registry", "limited"), known), 1.0)
+    known = evidence.Signal(source="screen", value="limited", at=1.0, until=5000.0)
+    verdict = evidence.judge((said("registry", "limited"), known), 1.0)
 
     assert (SessionState.LIMITED, "registry", 5000.0) == (verdict.state, verdict.source, verdict.until)
 
@@ -260,9 +253,9 @@ def test_an_agent_that_left_its_shell_alone_has_ended_whatever_it_said_before() 
 
 
 def test_only_the_processes_can_end_an_agent() -> None:
-    others = [source for source in TIERS if source != "process"]
+    others = [source for source in evidence.TIERS if source != "process"]
 
-    assert not any(SessionState.ENDED in claims(said(source, "shell")) for source in others)
+    assert not any(SessionState.ENDED in evidence.claims(said(source, "shell")) for source in others)
 
 
 # Nothing known.
@@ -273,16 +266,16 @@ def test_what_prints_works() -> None:
 
 
 @pytest.mark.parametrize("signals", [(said("output", "quiet"),), (said("launch", "ready"),)], ids=["quiet", "ready"])
-def test_silence_is_unsure_and_says_so(signals: tuple[Signal, ...]) -> None:
-    verdict = judge(signals, NOW)
+def test_silence_is_unsure_and_says_so(signals: tuple[evidence.Signal, ...]) -> None:
+    verdict = evidence.judge(signals, NOW)
 
-    assert (SessionState.UNSURE, NO_SIGNALS) == (verdict.state, verdict.why)
+    assert (SessionState.UNSURE, evidence.NO_SIGNALS) == (verdict.state, verdict.why)
 
 
 @pytest.mark.parametrize(
     "known", [said("launch", "command"), said("process", "command")], ids=["command", "in a shell"]
 )
-def test_a_command_works_however_long_it_is_silent_unless_it_asks(known: Signal) -> None:
+def test_a_command_works_however_long_it_is_silent_unless_it_asks(known: evidence.Signal) -> None:
     silent = judged(known, said("output", "quiet"), now=1_000_000.0)
     asking = judged(known, said("output", "quiet"), said("fallback", "asking", RequestKind.QUESTION), now=1_000_000.0)
 
@@ -320,47 +313,47 @@ def test_without_any_signal_it_is_starting() -> None:
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
-def test_idle_needs_a_source_that_says_idle(signals: list[Signal], now: float) -> None:
-    verdict = judge(tuple(signals), now)
+def test_idle_needs_a_source_that_says_idle(signals: list[evidence.Signal], now: float) -> None:
+    verdict = evidence.judge(tuple(signals), now)
 
     assert verdict.state is not SessionState.IDLE or any(
-        SessionState.IDLE in claims(signal) for signal in signals if signal.source == verdict.source
+        SessionState.IDLE in evidence.claims(signal) for signal in signals if signal.source == verdict.source
     )
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
-def test_an_unsure_verdict_has_a_reason_and_only_asking_has_a_kind(signals: list[Signal], now: float) -> None:
-    verdict = judge(tuple(signals), now)
+def test_an_unsure_verdict_has_a_reason_and_only_asking_has_a_kind(signals: list[evidence.Signal], now: float) -> None:
+    verdict = evidence.judge(tuple(signals), now)
 
     assert verdict.why or verdict.state is not SessionState.UNSURE
     assert (verdict.state is SessionState.ASKING) == (verdict.asking is not None)
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
-def test_the_verdict_holds_until_the_moment_that_it_names(signals: list[Signal], now: float) -> None:
-    known: tuple[Signal, ...] = ()
+def test_the_verdict_holds_until_the_moment_that_it_names(signals: list[evidence.Signal], now: float) -> None:
+    known: tuple[evidence.Signal, ...] = ()
     for signal in signals:
-        known = heard(known, signal)
-    verdict = judge(known, now)
+        known = evidence.heard(known, signal)
+    verdict = evidence.judge(known, now)
     until = verdict.recheck_at if verdict.recheck_at is not None else now + 1e6
-    between = judge(known, now + (until - now) / 3)
+    between = evidence.judge(known, now + (until - now) / 3)
 
     assert (verdict.state, verdict.source) == (between.state, between.source)
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
-def test_the_order_in_which_sources_spoke_does_not_matter(signals: list[Signal], now: float) -> None:
+def test_the_order_in_which_sources_spoke_does_not_matter(signals: list[evidence.Signal], now: float) -> None:
     by_source = {signal.source: signal for signal in signals}
     known = tuple(by_source.values())
 
-    assert judge(known, now) == judge(tuple(reversed(known)), now)
+    assert evidence.judge(known, now) == evidence.judge(tuple(reversed(known)), now)
 
 
 @given(signals=st.lists(SIGNALS, max_size=20))
-def test_each_source_has_only_its_last_word(signals: list[Signal]) -> None:
-    known: tuple[Signal, ...] = ()
+def test_each_source_has_only_its_last_word(signals: list[evidence.Signal]) -> None:
+    known: tuple[evidence.Signal, ...] = ()
     for signal in signals:
-        known = heard(known, signal)
+        known = evidence.heard(known, signal)
 
     assert {signal.source: signal for signal in signals} == {signal.source: signal for signal in known}
     assert len(known) == len({signal.source for signal in signals})
@@ -372,14 +365,14 @@ def test_an_agent_that_its_screen_shows_stopped_is_that_whatever_was_said_of_it(
     value = "blocked" if source == "program" else "asking"
     verdict = judged(said(source, value, at=2.0), said("screen", "stopped", at=1.0), now=1000.0)
 
-    assert (SessionState.UNSURE, STOPPED, None) == (verdict.state, verdict.why, verdict.asking)
+    assert (SessionState.UNSURE, evidence.STOPPED, None) == (verdict.state, verdict.why, verdict.asking)
     assert "the screen shows that it is suspended" == losers(verdict)[source]
 
 
 def test_a_stopped_process_is_that_whatever_its_screen_shows() -> None:
     verdict = judged(said("process", "stopped"), said("screen", "asking"), said("program", "blocked"), now=1000.0)
 
-    assert (SessionState.UNSURE, "process", STOPPED) == (verdict.state, verdict.source, verdict.why)
+    assert (SessionState.UNSURE, "process", evidence.STOPPED) == (verdict.state, verdict.source, verdict.why)
 
 
 def test_an_agent_that_was_continued_is_what_its_screen_shows() -> None:

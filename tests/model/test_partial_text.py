@@ -19,12 +19,7 @@ from kasmon.model.transcript.export import told
 SAID = (PartialTextWritten(at=1.0, text="so "), PartialTextWritten(at=2.0, text="far"))
 THOUGHT = (PartialTextWritten(at=1.0, text="hm", thinking=True),)
 RUN = ToolStarted(at=0.0, call="1", tool="python", title="", input="print(1)")
-ENDS = (
-    TurnEnded(at=3.0, reason="interrupted"),
-    TurnEnded(at=3.0),
-    SessionEnded(at=3.0),
-    SessionStarted(at=3.0, pid=1),
-)
+ENDS = (TurnEnded(at=3.0, reason="interrupted"), TurnEnded(at=3.0), SessionEnded(at=3.0), SessionStarted(at=3.0, pid=1))
 
 
 def kept(*events: Event) -> list[tuple[str, bool]]:

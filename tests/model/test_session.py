@@ -5,29 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kasmon.model import events
 from kasmon.model.attention import AttentionReason, need
 from kasmon.model.commands import Launch, Mode, ReceiptState
-from kasmon.model.events import (
-    ConnectionLost,
-    ConnectionRestored,
-    Event,
-    LimitLifted,
-    LimitReached,
-    MessageWritten,
-    NoticeRaised,
-    RequestAnswered,
-    RequestOpened,
-    RequestSetAside,
-    RequestWithdrawn,
-    SandboxMoved,
-    SessionEnded,
-    SessionForgotten,
-    SessionRenamed,
-    SignalSeen,
-    ToolStarted,
-    TurnEnded,
-    UsageReported,
-)
 from kasmon.model.permission import Decision, RequestId, RequestKind
 from kasmon.model.reducers.apply import apply
 from kasmon.model.reducers.lifecycle import KEPT_RECEIPTS
@@ -43,12 +23,12 @@ MODES = st.sampled_from(list(Mode))
 HISTORIES = st.lists(facts(), max_size=30)
 
 
-def answered(n: int = 1, decision: Decision = Decision.ALLOW) -> RequestAnswered:
-    return RequestAnswered(at=5.0, request=RequestId(f"{ME}-{n}"), decision=decision)
+def answered(n: int = 1, decision: Decision = Decision.ALLOW) -> events.RequestAnswered:
+    return events.RequestAnswered(at=5.0, request=RequestId(f"{ME}-{n}"), decision=decision)
 
 
-def line_lost() -> ConnectionLost:
-    return ConnectionLost(at=8.0, what="tmux server")
+def line_lost() -> events.ConnectionLost:
+    return events.ConnectionLost(at=8.0, what="tmux server")
 
 
 # Whatever happens
@@ -56,13 +36,13 @@ def line_lost() -> ConnectionLost:
 
 @settings(max_examples=300)
 @given(mode=MODES, history=HISTORIES)
-def test_no_sequence_of_facts_is_refused(mode: Mode, history: list[Event]) -> None:
+def test_no_sequence_of_facts_is_refused(mode: Mode, history: list[events.Event]) -> None:
     assert isinstance(fold(*history, session=Session(id=ME, mode=mode)), Session)
 
 
 @settings(max_examples=300)
 @given(mode=MODES, history=HISTORIES)
-def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: list[Event]) -> None:
+def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: list[events.Event]) -> None:
     session = fold(*history, session=Session(id=ME, mode=mode))
 
     assert (session.state is S.ASKING) == (session.asking is not None)
@@ -75,7 +55,7 @@ def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: l
 
 
 def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
-    gone = SandboxMoved(at=9.0, phase=SandboxPhase.EXPIRED, why="maximum lifetime of 24 h reached")
+    gone = events.SandboxMoved(at=9.0, phase=SandboxPhase.EXPIRED, why="maximum lifetime of 24 h reached")
     session = fold(turn("x"), asks(), gone, session=Session(id=ME, mode=Mode.INTERPRETER))
 
     assert (S.ENDED, ()) == (session.state, session.asks)
@@ -83,7 +63,9 @@ def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
 
 @settings(max_examples=200)
 @given(mode=MODES, history=HISTORIES, last=facts())
-def test_a_state_holds_since_the_fact_that_brought_it(mode: Mode, history: list[Event], last: Event) -> None:
+def test_a_state_holds_since_the_fact_that_brought_it(
+    mode: Mode, history: list[events.Event], last: events.Event
+) -> None:
     before = fold(*history, session=Session(id=ME, mode=mode))
     after = apply(before, last)
 
@@ -110,7 +92,7 @@ def test_a_session_starts_works_and_rests() -> None:
     assert S.STARTING is fold().state
     assert S.IDLE is fold(started()).state
     assert S.WORKING is fold(started(), turn()).state
-    assert S.IDLE is fold(started(), turn(), TurnEnded(at=4.0)).state
+    assert S.IDLE is fold(started(), turn(), events.TurnEnded(at=4.0)).state
 
 
 def test_an_open_request_is_asking_and_its_answer_is_work_again() -> None:
@@ -141,7 +123,7 @@ def test_a_login_asked_for_before_the_start_shows() -> None:
 
 
 def test_what_was_set_aside_still_asks() -> None:
-    session = fold(started(), turn(), asks(), RequestSetAside(at=4.0, request=RequestId(f"{ME}-1")))
+    session = fold(started(), turn(), asks(), events.RequestSetAside(at=4.0, request=RequestId(f"{ME}-1")))
 
     assert S.ASKING is session.state
     assert [True] == [ask.later for ask in session.asks]
@@ -154,9 +136,9 @@ def test_a_second_answer_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "event", [ended(), ended(signal="SIGKILL"), TurnEnded(at=4.0), started(2)], ids=lambda e: type(e).__name__
+    "event", [ended(), ended(signal="SIGKILL"), events.TurnEnded(at=4.0), started(2)], ids=lambda e: type(e).__name__
 )
-def test_whatever_ends_a_session_or_its_turn_withdraws_its_open_requests(event: Event) -> None:
+def test_whatever_ends_a_session_or_its_turn_withdraws_its_open_requests(event: events.Event) -> None:
     session = fold(started(), turn(), asks(n=1), asks(n=2), event)
 
     assert () == session.asks
@@ -171,7 +153,7 @@ def test_a_request_after_the_end_does_not_open() -> None:
 
 
 def test_a_withdrawn_request_says_why() -> None:
-    withdrawn = RequestWithdrawn(at=4.0, request=RequestId(f"{ME}-1"), why="interrupted")
+    withdrawn = events.RequestWithdrawn(at=4.0, request=RequestId(f"{ME}-1"), why="interrupted")
 
     assert ["interrupted"] == [closed.by for closed in fold(started(), turn(), asks(), withdrawn).closed]
 
@@ -186,24 +168,26 @@ def test_only_the_last_closed_requests_are_kept() -> None:
 
 
 def test_a_limit_holds_until_it_is_lifted() -> None:
-    limited = fold(started(), turn(), LimitReached(at=4.0, until=99.0))
+    limited = fold(started(), turn(), events.LimitReached(at=4.0, until=99.0))
 
     assert (S.LIMITED, 99.0) == (limited.state, limited.limited_until)
     assert (S.WORKING, None) == (
-        fold(LimitLifted(at=5.0), session=limited).state,
-        apply(limited, LimitLifted(at=5.0)).limited_until,
+        fold(events.LimitLifted(at=5.0), session=limited).state,
+        apply(limited, events.LimitLifted(at=5.0)).limited_until,
     )
 
 
 def test_a_turn_that_the_limit_ended_leaves_the_session_limited() -> None:
-    session = fold(started(), turn(), LimitReached(at=4.0, until=99.0), TurnEnded(at=5.0, reason="limit"))
+    session = fold(started(), turn(), events.LimitReached(at=4.0, until=99.0), events.TurnEnded(at=5.0, reason="limit"))
 
     assert (S.LIMITED, 99.0) == (session.state, session.limited_until)
-    assert S.IDLE is apply(session, LimitLifted(at=99.0)).state
+    assert S.IDLE is apply(session, events.LimitLifted(at=99.0)).state
 
 
 def test_a_turn_that_was_interrupted_at_the_limit_is_over() -> None:
-    session = fold(started(), turn(), LimitReached(at=4.0, until=99.0), TurnEnded(at=5.0, reason="interrupted"))
+    session = fold(
+        started(), turn(), events.LimitReached(at=4.0, until=99.0), events.TurnEnded(at=5.0, reason="interrupted")
+    )
 
     assert (S.IDLE, None) == (session.state, session.limited_until)
 
@@ -229,7 +213,7 @@ def test_an_ended_session_says_how() -> None:
     ],
     ids=["code 0", "code 1", "signal", "stopped", "never started", "nobody can say"],
 )
-def test_a_crash_is_an_end_that_nobody_asked_for(end: Event, crashed: bool) -> None:
+def test_a_crash_is_an_end_that_nobody_asked_for(end: events.Event, crashed: bool) -> None:
     session = fold(started(), end)
 
     assert crashed == session.crashed
@@ -238,10 +222,10 @@ def test_a_crash_is_an_end_that_nobody_asked_for(end: Event, crashed: bool) -> N
 
 @pytest.mark.parametrize(
     "before",
-    [[], [turn()], [turn(), asks()], [turn(), LimitReached(at=4.0, until=9.0)], [ended(1)]],
+    [[], [turn()], [turn(), asks()], [turn(), events.LimitReached(at=4.0, until=9.0)], [ended(1)]],
     ids=["idle", "working", "asking", "limited", "ended"],
 )
-def test_a_restart_clears_what_was(before: list[Event]) -> None:
+def test_a_restart_clears_what_was(before: list[events.Event]) -> None:
     """Also where the host was killed and nobody wrote down an end."""
     session = fold(started(1), *before, started(2, at=20.0))
 
@@ -257,7 +241,7 @@ def test_the_conversation_survives_a_restart_that_does_not_name_it() -> None:
 
 
 def test_facts_after_the_end_do_not_bring_it_back() -> None:
-    session = fold(started(), ended(), turn(), MessageWritten(at=9.5, text="one more"))
+    session = fold(started(), ended(), turn(), events.MessageWritten(at=9.5, text="one more"))
 
     assert (S.ENDED, False, "one more") == (session.state, session.in_turn, session.last_line)
 
@@ -275,7 +259,7 @@ def test_the_end_loses_every_prompt_on_its_way(state: ReceiptState) -> None:
 
 
 def test_a_start_that_failed_loses_nothing_that_waits() -> None:
-    failed = SessionEnded(at=30.0, why="no login", never_began=True)
+    failed = events.SessionEnded(at=30.0, why="no login", never_began=True)
     session = fold(started(), receipt(1, ReceiptState.QUEUED), failed)
 
     assert (S.ENDED, 30.0) == (session.state, session.since)
@@ -323,12 +307,12 @@ def test_a_receipt_that_moves_is_counted_once() -> None:
 TERMINAL = Session(id=ME, mode=Mode.TMUX)
 
 
-def signal(source: str, value: str, at: float = 3.0) -> SignalSeen:
-    return msgspec.convert({"kind": "signal.seen", "at": at, "source": source, "value": value}, SignalSeen)
+def signal(source: str, value: str, at: float = 3.0) -> events.SignalSeen:
+    return msgspec.convert({"kind": "signal.seen", "at": at, "source": source, "value": value}, events.SignalSeen)
 
 
 def test_a_terminal_agent_is_what_its_signals_say() -> None:
-    ready: list[Event] = [started(mode=Mode.TMUX), signal("launch", "ready")]
+    ready: list[events.Event] = [started(mode=Mode.TMUX), signal("launch", "ready")]
 
     assert (S.UNSURE, "launch") == ((now := fold(*ready, session=TERMINAL)).state, now.source)
     assert S.WORKING is fold(*ready, signal("output", "printing"), session=TERMINAL).state
@@ -342,7 +326,7 @@ def test_a_restart_forgets_what_the_last_program_said() -> None:
 
 
 @pytest.mark.parametrize("over", [ended(), line_lost()], ids=["ended", "line lost"])
-def test_no_signal_brings_back_what_is_gone(over: Event) -> None:
+def test_no_signal_brings_back_what_is_gone(over: events.Event) -> None:
     session = fold(started(mode=Mode.TMUX), over, signal("program", "idle"), session=TERMINAL)
 
     assert session.state in (S.ENDED, S.LOST)
@@ -360,31 +344,25 @@ def test_a_lost_line_is_lost_until_it_is_found() -> None:
     lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), line_lost(), session=TERMINAL)
 
     assert S.LOST is lost.state
-    assert S.IDLE is apply(lost, ConnectionRestored(at=9.0)).state
+    assert S.IDLE is apply(lost, events.ConnectionRestored(at=9.0)).state
 
 
 def test_a_line_to_another_machine_says_why_it_is_lost_and_is_found_by_another_process() -> None:
-    cut = ConnectionLost(at=8.0, what="remote line", why="Connection reset")
+    cut = events.ConnectionLost(at=8.0, what="remote line", why="Connection reset")
     lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), cut, session=TERMINAL)
-    found = apply(lost, ConnectionRestored(at=9.0, pid=77, pid_started=5.0, pid_boot="b"))
+    found = apply(lost, events.ConnectionRestored(at=9.0, pid=77, pid_started=5.0, pid_boot="b"))
 
     assert (S.LOST, "Connection reset") == (lost.state, lost.end_why)
-    assert (S.IDLE, "", 77, 5.0, "b") == (
-        found.state,
-        found.end_why,
-        found.pid,
-        found.pid_started,
-        found.pid_boot,
-    )
+    assert (S.IDLE, "", 77, 5.0, "b") == (found.state, found.end_why, found.pid, found.pid_started, found.pid_boot)
     assert lost.generation == found.generation
 
 
 def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
-    session = fold(started(), turn(), line_lost(), ConnectionRestored(at=9.0))
+    session = fold(started(), turn(), line_lost(), events.ConnectionRestored(at=9.0))
 
     assert S.UNSURE is session.state
     assert session.unsure_why
-    assert S.IDLE is apply(session, TurnEnded(at=10.0)).state
+    assert S.IDLE is apply(session, events.TurnEnded(at=10.0)).state
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
@@ -392,13 +370,13 @@ def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
     "event",
     [
         line_lost(),
-        ConnectionRestored(at=9.0),
-        ConnectionLost(at=8.0, what="remote line", why="w"),
-        ConnectionRestored(at=9.0, pid=77),
+        events.ConnectionRestored(at=9.0),
+        events.ConnectionLost(at=8.0, what="remote line", why="w"),
+        events.ConnectionRestored(at=9.0, pid=77),
     ],
     ids=["lost", "found", "cut", "found by another"],
 )
-def test_what_has_ended_cannot_be_lost_or_found(event: Event, mode: Mode) -> None:
+def test_what_has_ended_cannot_be_lost_or_found(event: events.Event, mode: Mode) -> None:
     before = fold(started(mode=mode), ended(), session=Session(id=ME, mode=mode))
     session = apply(before, event)
 
@@ -412,36 +390,38 @@ def test_what_has_ended_cannot_be_lost_or_found(event: Event, mode: Mode) -> Non
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (MessageWritten(at=4, text="First.\n\nThe tests pass.\n"), "The tests pass."),
-        (ToolStarted(at=4, call="1", tool="Bash", title="make test"), "Bash make test"),
-        (NoticeRaised(at=4, text="trying again in 3 s"), "trying again in 3 s"),
-        (TurnEnded(at=4, reason="error", error="no credit left"), "no credit left"),
+        (events.MessageWritten(at=4, text="First.\n\nThe tests pass.\n"), "The tests pass."),
+        (events.ToolStarted(at=4, call="1", tool="Bash", title="make test"), "Bash make test"),
+        (events.NoticeRaised(at=4, text="trying again in 3 s"), "trying again in 3 s"),
+        (events.TurnEnded(at=4, reason="error", error="no credit left"), "no credit left"),
         (ended(1, why="could not connect"), "could not connect"),
     ],
     ids=["message", "tool", "notice", "failed turn", "end"],
 )
-def test_the_last_line_is_what_happened_last(event: Event, line: str) -> None:
+def test_the_last_line_is_what_happened_last(event: events.Event, line: str) -> None:
     assert line == fold(started(), turn(), event).last_line
 
 
 @pytest.mark.parametrize(
     "event",
-    [MessageWritten(at=5, text=" \n"), TurnEnded(at=5), ended(None, why="stopped")],
+    [events.MessageWritten(at=5, text=" \n"), events.TurnEnded(at=5), ended(None, why="stopped")],
     ids=["blank", "turn ended", "stopped"],
 )
-def test_what_says_nothing_leaves_the_last_line(event: Event) -> None:
-    assert "Done." == fold(started(), turn(), MessageWritten(at=4, text="Done."), event).last_line
+def test_what_says_nothing_leaves_the_last_line(event: events.Event) -> None:
+    assert "Done." == fold(started(), turn(), events.MessageWritten(at=4, text="Done."), event).last_line
 
 
 def test_usage_replaces_and_a_cost_that_nobody_named_stays() -> None:
-    session = fold(started(), UsageReported(at=3, input=10, cost_usd=0.5), UsageReported(at=4, input=30, output=2))
+    session = fold(
+        started(), events.UsageReported(at=3, input=10, cost_usd=0.5), events.UsageReported(at=4, input=30, output=2)
+    )
 
     assert session.tokens is not None
     assert (30, 2, 0.5) == (session.tokens.input, session.tokens.output, session.cost_usd)
 
 
 def test_a_session_is_renamed_and_forgotten_by_the_fleets_log() -> None:
-    session = fold(SessionRenamed(at=1, session=ME, name="docs"), SessionForgotten(at=2, session=ME))
+    session = fold(events.SessionRenamed(at=1, session=ME, name="docs"), events.SessionForgotten(at=2, session=ME))
 
     assert ("docs", True) == (session.name, session.forgotten)
 
@@ -467,7 +447,7 @@ def test_lost_and_ended_are_the_states_without_an_agent() -> None:
 
 def test_what_its_host_asks_is_no_state_of_its_agent_and_still_needs_a_person() -> None:
     """Its queue goes on, and its own request is the one that it waits for."""
-    own = RequestOpened(at=2.0, request=msgspec.structs.replace(asks(n=7).request, by_host=True))
+    own = events.RequestOpened(at=2.0, request=msgspec.structs.replace(asks(n=7).request, by_host=True))
     idle = fold(started(), own)
     working = fold(turn(), session=idle)
     asking = fold(asks(n=8), session=working)
@@ -475,13 +455,13 @@ def test_what_its_host_asks_is_no_state_of_its_agent_and_still_needs_a_person() 
     assert [S.IDLE, S.WORKING, S.ASKING] == [session.state for session in (idle, working, asking)]
     assert [AttentionReason.ASKING] * 3 == [need(session) for session in (idle, working, asking)]
     assert {0} == {session.attention for session in (idle, working, asking)}
-    aside = fold(RequestSetAside(at=5.0, request=own.request.id), session=idle)
+    aside = fold(events.RequestSetAside(at=5.0, request=own.request.id), session=idle)
     assert (None, S.IDLE) == (need(aside), aside.state)
 
 
 def test_what_its_host_asks_outlives_a_turn_and_ends_with_the_agent() -> None:
     own = msgspec.structs.replace(asks(n=2).request, by_host=True)
-    session = fold(started(), turn(), asks(n=1), RequestOpened(at=4.0, request=own), TurnEnded(at=5.0))
-    after = fold(SessionEnded(at=6.0), session=session)
+    session = fold(started(), turn(), asks(n=1), events.RequestOpened(at=4.0, request=own), events.TurnEnded(at=5.0))
+    after = fold(events.SessionEnded(at=6.0), session=session)
 
     assert ([own], ()) == ([*session.asks], after.asks)

@@ -59,12 +59,7 @@ NO_VERBS: Final = frozenset(
     | {"in", "into", "next", "of", "off", "out", "over", "overdue", "soon", "to", "under", "until", "up", "with"}
 )
 """Prepositions and adverbs: a function that acts begins with none of them."""
-VERBS: Final = {
-    "bring": "no participle",
-    "feed": "no participle",
-    "need": "no participle",
-    "ring": "no participle",
-}
+VERBS: Final = {"bring": "no participle", "feed": "no participle", "need": "no participle", "ring": "no participle"}
 """Words on -ing or -ed that begin the name of a function that acts."""
 FLAT: Final = {
     "Dialog": "the screen that every dialog is, as Textual's own bases",
@@ -81,9 +76,7 @@ LONE: Final = {
     "tui/textual_ext": "each module adapts one part of Textual",
 }
 """Modules of fewer than `LINES` lines that only one module imports, and folders of such."""
-NOT_SPLIT: Final = {
-    "sandbox/guest": "the files that run inside a sandbox are copied there as one flat folder",
-}
+NOT_SPLIT: Final = {"sandbox/guest": "the files that run inside a sandbox are copied there as one flat folder"}
 """Folders with more than `FILES` modules."""
 FILES: Final = 20
 

@@ -21,15 +21,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kasmon import paths
+from kasmon import errors, paths
 from kasmon.config import Config, folder_config
 from kasmon.demo.scratch import scratch_places
-from kasmon.errors import (
-    RequestClosedError,
-    SessionNotFoundError,
-    StaleRequestError,
-    UnsafeFolderError,
-)
 from kasmon.host.journal import session_log as book_module
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc import server as host_server
@@ -97,7 +91,7 @@ async def answered(env: Env, *decisions: Decision, digest: str = "") -> tuple[li
         for decision in decisions:
             try:
                 await do(link, Answer(request=request.id, digest=digest or request.digest, decision=decision))
-            except (StaleRequestError, RequestClosedError) as refusal:
+            except (errors.StaleRequestError, errors.RequestClosedError) as refusal:
                 refusals.append(refusal)
         await link.aclose()
     return refusals, [wish.decision for wish in fake.told if isinstance(wish, Answer)]
@@ -125,7 +119,7 @@ def test_of_two_answers_one_is_heard(env: Env, monkeypatch: pytest.MonkeyPatch, 
         checked, kept = RequestRegistry.checked, dict[str, Any]()
 
         def forgetful(asks: RequestRegistry, answer: Answer) -> Any:
-            with contextlib.suppress(RequestClosedError):
+            with contextlib.suppress(errors.RequestClosedError):
                 kept[answer.request] = checked(asks, answer)
             return kept[answer.request]
 
@@ -134,7 +128,7 @@ def test_of_two_answers_one_is_heard(env: Env, monkeypatch: pytest.MonkeyPatch, 
     refusals, heard = asyncio.run(answered(env, Decision.ALLOW, Decision.DENY))
 
     assert ([Decision.ALLOW] if guarded else [Decision.ALLOW, Decision.DENY]) == heard
-    assert guarded == any(isinstance(refusal, RequestClosedError) for refusal in refusals)
+    assert guarded == any(isinstance(refusal, errors.RequestClosedError) for refusal in refusals)
     assert len(heard) == len(env.only(RequestAnswered))
 
 
@@ -235,7 +229,7 @@ def test_an_id_that_is_a_path_starts_nothing(env: Env, monkeypatch: pytest.Monke
     try:
         host._load_launch(SessionId("../outside"))
         known = True
-    except SessionNotFoundError:
+    except errors.SessionNotFoundError:
         pass
 
     assert guarded == (not known)
@@ -381,7 +375,7 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(
     refused = False
     try:
         paths.private_folder(folder)
-    except UnsafeFolderError:
+    except errors.UnsafeFolderError:
         refused = True
 
     assert guarded == refused

@@ -443,8 +443,7 @@ def test_a_limit_without_a_time_ends_the_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "signal"),
-    [("crash 3", 3, None), ("crash 0", 0, None), ("crash SIGSEGV", None, "SIGSEGV")],
+    ("script", "code", "signal"), [("crash 3", 3, None), ("crash 0", 0, None), ("crash SIGSEGV", None, "SIGSEGV")]
 )
 def test_a_crash_is_its_last_word(script: str, code: int | None, signal: str | None) -> None:
     stage = Stage()

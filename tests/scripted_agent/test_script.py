@@ -8,65 +8,49 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.model.events import PlanItem
+from kasmon.scripted_agent import steps
 from kasmon.scripted_agent.script import VERBS, boot_s, is_script, parse, shown
-from kasmon.scripted_agent.steps import (
-    AnyStep,
-    ApproveStep,
-    AskStep,
-    BadStep,
-    BootStep,
-    CrashStep,
-    FailStep,
-    LimitStep,
-    LoginStep,
-    NoticeStep,
-    QuestionStep,
-    SayStep,
-    ShownStep,
-    SlowStep,
-    TodoStep,
-    ToolStep,
-    UsageStep,
-    VerbStep,
-)
 
 DIFF = "--- a/app.py\n+++ b/app.py\n@@ -1,2 +1,2 @@\n-a = 1\n+a = 2\n b\n"
-EDIT = ToolStep(name="Edit", input={"file_path": "app.py", "diff": DIFF}, diff=DIFF)
+EDIT = steps.ToolStep(name="Edit", input={"file_path": "app.py", "diff": DIFF}, diff=DIFF)
 
 
-def bash(command: str, output: str = "", *, ok: bool = True) -> ToolStep:
-    return ToolStep(name="Bash", input={"command": command}, output=output, ok=ok)
+def bash(command: str, output: str = "", *, ok: bool = True) -> steps.ToolStep:
+    return steps.ToolStep(name="Bash", input={"command": command}, output=output, ok=ok)
 
 
 @pytest.mark.parametrize(
     ("line", "step"),
     [
-        ("prompt Fix it", ShownStep(text="Fix it")),
-        ("boot 2.5", BootStep(seconds=2.5)),
-        ("say hello there", SayStep(text="hello there")),
-        ("say one\n  two\n\n    three", SayStep(text="one\ntwo\n\n  three")),
-        ("say\n  only below", SayStep(text="only below")),
-        ("think hm", SayStep(text="hm", thinking=True)),
-        ("tool Read", ToolStep(name="Read")),
-        ('tool Bash {"command": "ls"} => a', ToolStep(name="Bash", input={"command": "ls"}, output="a")),
-        ('tool Bash {"command": "ls"} => a\n  b', ToolStep(name="Bash", input={"command": "ls"}, output="a\nb")),
-        ('tool Bash {"command": "ls"} !> no', ToolStep(name="Bash", input={"command": "ls"}, output="no", ok=False)),
-        ('tool Bash {"command": "a => b"}', ToolStep(name="Bash", input={"command": "a => b"})),
-        ("ask git push", AskStep(tool=bash("git push"))),
-        ("ask git push &", AskStep(tool=bash("git push"), joined=True)),
-        ("ask make a&&b", AskStep(tool=bash("make a&&b"))),
-        ("ask git push\n  pushed\n  twice", AskStep(tool=bash("git push", "pushed\ntwice"))),
-        ("edit app.py\n  -a = 1\n  +a = 2\n   b", AskStep(tool=EDIT)),
-        ("edit app.py\n    -a = 1\n    +a = 2\n     b", AskStep(tool=EDIT)),
-        ("edit app.py &\n  @@ -1,2 +1,2 @@\n  -a = 1\n  +a = 2\n   b", AskStep(tool=EDIT, joined=True)),
+        ("prompt Fix it", steps.ShownStep(text="Fix it")),
+        ("boot 2.5", steps.BootStep(seconds=2.5)),
+        ("say hello there", steps.SayStep(text="hello there")),
+        ("say one\n  two\n\n    three", steps.SayStep(text="one\ntwo\n\n  three")),
+        ("say\n  only below", steps.SayStep(text="only below")),
+        ("think hm", steps.SayStep(text="hm", thinking=True)),
+        ("tool Read", steps.ToolStep(name="Read")),
+        ('tool Bash {"command": "ls"} => a', steps.ToolStep(name="Bash", input={"command": "ls"}, output="a")),
+        ('tool Bash {"command": "ls"} => a\n  b', steps.ToolStep(name="Bash", input={"command": "ls"}, output="a\nb")),
+        (
+            'tool Bash {"command": "ls"} !> no',
+            steps.ToolStep(name="Bash", input={"command": "ls"}, output="no", ok=False),
+        ),
+        ('tool Bash {"command": "a => b"}', steps.ToolStep(name="Bash", input={"command": "a => b"})),
+        ("ask git push", steps.AskStep(tool=bash("git push"))),
+        ("ask git push &", steps.AskStep(tool=bash("git push"), joined=True)),
+        ("ask make a&&b", steps.AskStep(tool=bash("make a&&b"))),
+        ("ask git push\n  pushed\n  twice", steps.AskStep(tool=bash("git push", "pushed\ntwice"))),
+        ("edit app.py\n  -a = 1\n  +a = 2\n   b", steps.AskStep(tool=EDIT)),
+        ("edit app.py\n    -a = 1\n    +a = 2\n     b", steps.AskStep(tool=EDIT)),
+        ("edit app.py &\n  @@ -1,2 +1,2 @@\n  -a = 1\n  +a = 2\n   b", steps.AskStep(tool=EDIT, joined=True)),
         ("change app.py\n\t-a = 1\n\t+a = 2\n\t b", EDIT),
-        ("question Which?|red|dark blue", QuestionStep(text="Which?", options=("red", "dark blue"))),
-        ("choose Which?|red|blue", QuestionStep(text="Which?", options=("red", "blue"), many=True)),
-        ("approve First this.\n  Then that.", ApproveStep(text="First this.\nThen that.")),
-        ("login", LoginStep()),
+        ("question Which?|red|dark blue", steps.QuestionStep(text="Which?", options=("red", "dark blue"))),
+        ("choose Which?|red|blue", steps.QuestionStep(text="Which?", options=("red", "blue"), many=True)),
+        ("approve First this.\n  Then that.", steps.ApproveStep(text="First this.\nThen that.")),
+        ("login", steps.LoginStep()),
         (
             "plan\n  [x] read\n  [~] write\n  [ ] test",
-            TodoStep(
+            steps.TodoStep(
                 items=(
                     PlanItem(text="read", state="done"),
                     PlanItem(text="write", state="doing"),
@@ -74,24 +58,24 @@ def bash(command: str, output: str = "", *, ok: bool = True) -> ToolStep:
                 )
             ),
         ),
-        ("notice look here", NoticeStep(text="look here")),
-        ("usage 10 20", UsageStep(input=10, output=20)),
-        ("usage 10 20 30 40 0.5", UsageStep(input=10, output=20, context=30, limit=40, cost_usd=0.5)),
-        ("slow 0.25", SlowStep(seconds=0.25)),
-        ("limit 60", LimitStep(seconds=60)),
-        ("limit", LimitStep(seconds=None)),
-        ("fail no network", FailStep(text="no network")),
-        ("crash", CrashStep(code=1)),
-        ("crash 0", CrashStep(code=0)),
-        ("crash 139", CrashStep(code=139)),
-        ("crash SIGKILL", CrashStep(signal="SIGKILL")),
-        ("crash -15", CrashStep(signal="SIGTERM")),
-        ("hang", VerbStep(verb="hang")),
-        ("wait", VerbStep(verb="wait")),
-        ("loop", VerbStep(verb="loop")),
+        ("notice look here", steps.NoticeStep(text="look here")),
+        ("usage 10 20", steps.UsageStep(input=10, output=20)),
+        ("usage 10 20 30 40 0.5", steps.UsageStep(input=10, output=20, context=30, limit=40, cost_usd=0.5)),
+        ("slow 0.25", steps.SlowStep(seconds=0.25)),
+        ("limit 60", steps.LimitStep(seconds=60)),
+        ("limit", steps.LimitStep(seconds=None)),
+        ("fail no network", steps.FailStep(text="no network")),
+        ("crash", steps.CrashStep(code=1)),
+        ("crash 0", steps.CrashStep(code=0)),
+        ("crash 139", steps.CrashStep(code=139)),
+        ("crash SIGKILL", steps.CrashStep(signal="SIGKILL")),
+        ("crash -15", steps.CrashStep(signal="SIGTERM")),
+        ("hang", steps.VerbStep(verb="hang")),
+        ("wait", steps.VerbStep(verb="wait")),
+        ("loop", steps.VerbStep(verb="loop")),
     ],
 )
-def test_each_verb_is_one_step(line: str, step: AnyStep) -> None:
+def test_each_verb_is_one_step(line: str, step: steps.AnyStep) -> None:
     assert (msgspec.structs.replace(step, line=1),) == parse(line)
 
 
@@ -131,17 +115,17 @@ def test_each_verb_is_one_step(line: str, step: AnyStep) -> None:
 def test_a_line_that_cannot_be_read_says_why(line: str, why: str) -> None:
     (bad,) = parse(line)
 
-    assert isinstance(bad, BadStep)
+    assert isinstance(bad, steps.BadStep)
     assert why in bad.why
 
 
 def test_a_bad_line_is_named_by_its_number_and_the_others_are_read() -> None:
     script = parse("# a comment\nsay one\n\nsya two\n  lost\nedit f\n  -a\n  x\nsay three\nprompt late\n")
 
-    assert [SayStep(text="one", line=2), SayStep(text="three", line=9)] == [
-        step for step in script if isinstance(step, SayStep)
+    assert [steps.SayStep(text="one", line=2), steps.SayStep(text="three", line=9)] == [
+        step for step in script if isinstance(step, steps.SayStep)
     ]
-    assert [4, 5, 8, 10] == [step.line for step in script if isinstance(step, BadStep)]
+    assert [4, 5, 8, 10] == [step.line for step in script if isinstance(step, steps.BadStep)]
 
 
 def test_a_script_may_be_indented_as_a_whole() -> None:

@@ -17,15 +17,7 @@ from hypothesis import strategies as st
 
 import kasmon
 from kasmon.errors import UnavailableError
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    RequestOpened,
-    SessionForgotten,
-    SessionRenamed,
-    TurnStarted,
-    encode,
-)
+from kasmon.model import events
 from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
@@ -45,7 +37,7 @@ OTHER = "qrstuvwx"
 @pytest.fixture
 def env() -> Iterator[Env]:
     env = Env()
-    env.has(ME, started(), TurnStarted(at=NOW, prompt="tidy up"), MessageWritten(at=NOW, text="done"))
+    env.has(ME, started(), events.TurnStarted(at=NOW, prompt="tidy up"), events.MessageWritten(at=NOW, text="done"))
     env.has(OTHER, started(), ended())
     yield env
     env.close()
@@ -92,12 +84,12 @@ def is_used(places: Paths) -> bool:
 @settings(max_examples=60, deadline=None)
 @given(told=st.lists(facts(), max_size=12), at=st.data())
 def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_was_cut(
-    told: list[Event], at: st.DataObject
+    told: list[events.Event], at: st.DataObject
 ) -> None:
     env = Env()
     try:
         env.has(ME)
-        whole = b"".join(encode(fact) + b"\n" for fact in told)
+        whole = b"".join(events.encode(fact) + b"\n" for fact in told)
         cut = at.draw(st.integers(0, len(whole)))
         env.places.log(ME).write_bytes(whole[:cut])
         written(env.places)
@@ -112,7 +104,7 @@ def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_w
 def test_whatever_an_agent_asks_for_fits_into_the_index(env: Env) -> None:
     asked = {"big": 10**40, "small": -(10**40), "text": "\0\x1b\u2028", "deep": [[[[[]]]]]}
     request = Request(id=RequestId(f"{ME}-1"), session=SessionId(ME), input=asked)
-    env.tells(ME, RequestOpened(at=NOW, request=request))
+    env.tells(ME, events.RequestOpened(at=NOW, request=request))
 
     written(env.places)
 
@@ -123,7 +115,7 @@ def test_what_the_index_covers_is_not_read_again(env: Env) -> None:
     written(env.places)
     log = env.places.log(ME)
     log.write_bytes(b" " * (log.stat().st_size - 1) + b"\n")
-    env.tells(ME, MessageWritten(at=NOW, text="and more"))
+    env.tells(ME, events.MessageWritten(at=NOW, text="and more"))
 
     session = from_index(env.places)[SessionId(ME)]
 
@@ -136,7 +128,8 @@ def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(env: Env) -> Non
     keeper = FleetCache(env.places.index)
     assert keeper.write(fold, (), ())
     env.says(
-        SessionRenamed(at=NOW, session=SessionId(ME), name="new"), SessionForgotten(at=NOW, session=SessionId(OTHER))
+        events.SessionRenamed(at=NOW, session=SessionId(ME), name="new"),
+        events.SessionForgotten(at=NOW, session=SessionId(OTHER)),
     )
     moved = fold.read_fleet()
     assert keeper.write(fold, moved.changed, moved.gone)
@@ -365,7 +358,7 @@ def test_a_locked_index_is_written_later_and_read_from_the_logs(env: Env, monkey
     other = connect(env.places.index, writing=True)
     other.execute("BEGIN EXCLUSIVE")
     keeper, reader, later = FleetCache(env.places.index), FleetIndex(env.places), FleetIndex(env.places)
-    env.tells(ME, MessageWritten(at=NOW, text="while it is locked"))
+    env.tells(ME, events.MessageWritten(at=NOW, text="while it is locked"))
     truth = from_scratch(env.places)
 
     assert not remember(env.places.index, reader)

@@ -30,10 +30,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-NAMES = {
-    "session": st.just(ME),
-    "id": st.sampled_from([f"{ME}-1", f"{ME}-2", f"{ME}-r1", f"{ME}-r2", "odd"]) | TEXT,
-}
+NAMES = {"session": st.just(ME), "id": st.sampled_from([f"{ME}-1", f"{ME}-2", f"{ME}-r1", f"{ME}-r2", "odd"]) | TEXT}
 """Names come back, as in life: half of what happens in a log happens to something that is there."""
 
 

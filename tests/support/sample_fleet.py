@@ -15,14 +15,7 @@ from kasmon.model.session_state import SessionState
 NOW = 1_790_000_000.0
 """The moment of every fleet in here, in seconds since the epoch."""
 
-STANDARD = (
-    Decision.ALLOW,
-    Decision.ALWAYS,
-    Decision.DENY,
-    Decision.EDIT,
-    Decision.CANCEL,
-    Decision.NEVER,
-)
+STANDARD = (Decision.ALLOW, Decision.ALWAYS, Decision.DENY, Decision.EDIT, Decision.CANCEL, Decision.NEVER)
 
 
 class StillClock:

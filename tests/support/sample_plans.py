@@ -6,32 +6,10 @@ import msgspec
 
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.events import (
-    PlanAction,
-    PlanBegan,
-    PlanFact,
-    PlanSteered,
-    TaskBegan,
-    TaskChecked,
-    TaskChecking,
-    TaskClaimed,
-    TaskDone,
-    TaskFailed,
-)
+from kasmon.model.plan import events, scheduler
 from kasmon.model.plan.parser import look_at
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import PlanRun, apply
-from kasmon.model.plan.scheduler import (
-    BeginAttempt,
-    CheckTask,
-    ClaimTask,
-    EndTaskSession,
-    FinishPlan,
-    NextSteps,
-    SettleTask,
-    StartAttempt,
-    ahead,
-)
 from kasmon.model.plan.validation import PlanDraft, settled
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -56,41 +34,43 @@ def faults(text: str, file: str = "tidy.toml", agents: tuple[str, ...] | None = 
     return [f"{fault.line}: {fault.why}" for fault in look_at(text, file, agents)[1]]
 
 
-def run(*facts: PlanFact, headless: bool = False) -> PlanRun:
-    began = PlanBegan(at=0, plan="tidy", name="tidy", file="/p/tidy.md", folder="/p", digest="d", headless=headless)
+def run(*facts: events.PlanFact, headless: bool = False) -> PlanRun:
+    began = events.PlanBegan(
+        at=0, plan="tidy", name="tidy", file="/p/tidy.md", folder="/p", digest="d", headless=headless
+    )
     now = PlanRun()
     for fact in (began, *facts):
         now = apply(now, fact)
     return now
 
 
-def began(id_: str, attempt: int = 1, session: str = "", at: float = 10.0, **more: Any) -> TaskBegan:
+def began(id_: str, attempt: int = 1, session: str = "", at: float = 10.0, **more: Any) -> events.TaskBegan:
     """It runs in the session `s` + its id, unless another one is named."""
-    return TaskBegan(at=at, task=id_, attempt=attempt, session=session or f"s{id_}", **more)
+    return events.TaskBegan(at=at, task=id_, attempt=attempt, session=session or f"s{id_}", **more)
 
 
-def claimed(id_: str, attempt: int = 1, at: float = 20.0, **more: Any) -> TaskClaimed:
-    return TaskClaimed(**{"at": at, "task": id_, "attempt": attempt, "by": "turn", "text": "did it", **more})
+def claimed(id_: str, attempt: int = 1, at: float = 20.0, **more: Any) -> events.TaskClaimed:
+    return events.TaskClaimed(**{"at": at, "task": id_, "attempt": attempt, "by": "turn", "text": "did it", **more})
 
 
-def checked(id_: str, ok: bool, attempt: int = 1, **more: Any) -> TaskChecked:
-    return TaskChecked(**{"at": 25, "task": id_, "attempt": attempt, "ok": ok, "exit_code": int(not ok), **more})
+def checked(id_: str, ok: bool, attempt: int = 1, **more: Any) -> events.TaskChecked:
+    return events.TaskChecked(**{"at": 25, "task": id_, "attempt": attempt, "ok": ok, "exit_code": int(not ok), **more})
 
 
-def checking(id_: str, attempt: int = 1, **more: Any) -> TaskChecking:
-    return TaskChecking(**{"at": 22, "task": id_, "attempt": attempt, "pid": 7, "mark": "m", **more})
+def checking(id_: str, attempt: int = 1, **more: Any) -> events.TaskChecking:
+    return events.TaskChecking(**{"at": 22, "task": id_, "attempt": attempt, "pid": 7, "mark": "m", **more})
 
 
-def done(id_: str, attempt: int = 1) -> tuple[PlanFact, ...]:
-    return began(id_, attempt), claimed(id_, attempt), TaskDone(at=30, task=id_, attempt=attempt, why="did it")
+def done(id_: str, attempt: int = 1) -> tuple[events.PlanFact, ...]:
+    return began(id_, attempt), claimed(id_, attempt), events.TaskDone(at=30, task=id_, attempt=attempt, why="did it")
 
 
-def failed(id_: str, attempt: int = 1, why: str = "it broke") -> tuple[PlanFact, ...]:
-    return began(id_, attempt), TaskFailed(at=30, task=id_, attempt=attempt, why=why)
+def failed(id_: str, attempt: int = 1, why: str = "it broke") -> tuple[events.PlanFact, ...]:
+    return began(id_, attempt), events.TaskFailed(at=30, task=id_, attempt=attempt, why=why)
 
 
-def steered(deed: PlanAction, id_: str = "", agent: str = "") -> PlanSteered:
-    return PlanSteered(at=40, deed=deed, task=id_, agent=agent)
+def steered(deed: events.PlanAction, id_: str = "", agent: str = "") -> events.PlanSteered:
+    return events.PlanSteered(at=40, deed=deed, task=id_, agent=agent)
 
 
 def session(id_: str, state: SessionState = SessionState.WORKING, *receipts: Receipt, **more: Any) -> Session:
@@ -111,29 +91,29 @@ def turned(id_: str, **more: Any) -> Session:
     return session(id_, SessionState.IDLE, FINISHED, **{"turn_ended": "done", "last_line": "did it", **more})
 
 
-def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW) -> NextSteps:
-    return ahead(of, at, {str(one.id): one for one in sessions}, limit, now)
+def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW) -> scheduler.NextSteps:
+    return scheduler.ahead(of, at, {str(one.id): one for one in sessions}, limit, now)
 
 
-def words(found: NextSteps) -> list[str]:
+def words(found: scheduler.NextSteps) -> list[str]:
     return [_word(step) for step in found.steps]
 
 
 def _word(step: Any) -> str:
     match step:
-        case BeginAttempt():
+        case scheduler.BeginAttempt():
             return f"begin {step.task.id} {step.attempt}"
-        case StartAttempt():
+        case scheduler.StartAttempt():
             return f"start {step.task.id} in {step.session}"
-        case ClaimTask():
+        case scheduler.ClaimTask():
             return f"claim {step.task.id}: {step.word.by or 'failed'}, {step.word.text}"
-        case SettleTask():
+        case scheduler.SettleTask():
             return f"{'done' if step.done else 'failed'} {step.task.id}: {step.why}"
-        case EndTaskSession():
+        case scheduler.EndTaskSession():
             return f"end {step.session}"
-        case FinishPlan():
+        case scheduler.FinishPlan():
             return f"finish {step.outcome}{f', {step.why}' if step.why else ''}"
-        case CheckTask():
+        case scheduler.CheckTask():
             return f"check {step.task.id}"
         case _:
             raise AssertionError(step)

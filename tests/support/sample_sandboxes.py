@@ -4,17 +4,8 @@ from typing import Any
 
 import msgspec
 
+from kasmon.model import events
 from kasmon.model.commands import Mode
-from kasmon.model.events import (
-    Checkpointed,
-    ConfinementSeen,
-    Event,
-    SandboxMoved,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-)
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SandboxPhase, SandboxPolicy, Tier
@@ -104,10 +95,7 @@ def sandboxes() -> Fleet:
             ),
         ),
         interpreters(
-            "nightly",
-            ago=1700,
-            last_line="node: tally()",
-            housing=housing(standby_at=None, expires_at=NOW + 95),
+            "nightly", ago=1700, last_line="node: tally()", housing=housing(standby_at=None, expires_at=NOW + 95)
         ),
         working("index", agent="gemini", mode=Mode.TMUX),
     )
@@ -245,22 +233,22 @@ def machines() -> Fleet:
     )
 
 
-def talk() -> tuple[Event, ...]:
+def talk() -> tuple[events.Event, ...]:
     """The transcript of `numbers`."""
 
-    def ran(call: str, at: float, tool: str, code: str, output: str, exit_code: int = 0) -> tuple[Event, ...]:
+    def ran(call: str, at: float, tool: str, code: str, output: str, exit_code: int = 0) -> tuple[events.Event, ...]:
         shown = msgspec.json.encode({"code": code}).decode()
         first = code.split("\n", 1)[0]
         return (
-            TurnStarted(at=at, prompt=f"{tool}: {first}"),
-            ToolStarted(at=at, call=call, tool=tool, title=first, input=shown),
-            ToolFinished(at=at + 0.012, call=call, ok=not exit_code, output=output, exit_code=exit_code),
-            TurnEnded(at=at + 0.5),
+            events.TurnStarted(at=at, prompt=f"{tool}: {first}"),
+            events.ToolStarted(at=at, call=call, tool=tool, title=first, input=shown),
+            events.ToolFinished(at=at + 0.012, call=call, ok=not exit_code, output=output, exit_code=exit_code),
+            events.TurnEnded(at=at + 0.5),
         )
 
     return (
-        SandboxMoved(at=NOW - 1000, phase=SandboxPhase.RUNNING, why="made"),
-        ConfinementSeen(at=NOW - 1000, ok=True),
+        events.SandboxMoved(at=NOW - 1000, phase=SandboxPhase.RUNNING, why="made"),
+        events.ConfinementSeen(at=NOW - 1000, ok=True),
         *ran(
             "1",
             NOW - 900,
@@ -271,7 +259,7 @@ def talk() -> tuple[Event, ...]:
             6,
         ),
         *ran("2", NOW - 400, "python", CODE, "1042 orders, median 38.5"),
-        Checkpointed(at=NOW - 399, checkpoint="c4", turn=2, commit=SHA, lost=("python file (open file)",)),
-        SandboxMoved(at=NOW - 300, phase=SandboxPhase.HEALING, why="its agent inside died", lost=LOST),
+        events.Checkpointed(at=NOW - 399, checkpoint="c4", turn=2, commit=SHA, lost=("python file (open file)",)),
+        events.SandboxMoved(at=NOW - 300, phase=SandboxPhase.HEALING, why="its agent inside died", lost=LOST),
         *ran("3", NOW - 182, "python", "frame = table(rows)\nframe.describe()", "mean 41.2, max 612.0"),
     )

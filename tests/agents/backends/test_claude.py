@@ -16,24 +16,8 @@ import pytest
 from kasmon.backends.claude import backend
 from kasmon.backends.common import child_process
 from kasmon.errors import LaunchError
+from kasmon.model import events
 from kasmon.model.commands import Configure, Interrupt, Launch, Stop
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    NoticeRaised,
-    PlanUpdated,
-    RequestOpened,
-    RequestWithdrawn,
-    SessionEnded,
-    SettingsChanged,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UnknownMessageSeen,
-    UsageReported,
-)
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.model.session_state import SessionState
 from tests.support.agents import mcp_server
@@ -43,7 +27,7 @@ from tests.support.model_stub import ModelStub
 from tests.support.wait import auntil
 
 pytestmark = pytest.mark.agents
-Fact = TypeVar("Fact", bound=Event)
+Fact = TypeVar("Fact", bound=events.Event)
 SLEEP = "python3 -c 'import time;time.sleep(60)'"
 """A command that lasts; the agent refuses `sleep` alone."""
 
@@ -51,19 +35,19 @@ SLEEP = "python3 -c 'import time;time.sleep(60)'"
 class Conversation(Listener):
     """What the agent says, and shorter ways to answer it."""
 
-    async def turn(self, prompt: str, *decisions: Decision, **more: Any) -> TurnEnded:
+    async def turn(self, prompt: str, *decisions: Decision, **more: Any) -> events.TurnEnded:
         """Give *prompt*, answer what is asked in turn, and wait for the end of the turn."""
-        ended = len(self.of(TurnEnded))
+        ended = len(self.of(events.TurnEnded))
         await self.prompt(prompt)
         for decision in decisions:
             request = await self.asked()
             await self.answer(request, decision, **more)
         return await self.ended(ended)
 
-    async def ended(self, before: int) -> TurnEnded:
+    async def ended(self, before: int) -> events.TurnEnded:
         """The last end of a turn, once there are more than *before*."""
-        await auntil(lambda: len(self.of(TurnEnded)) > before, LIMIT_S, "the end of the turn")
-        return self.of(TurnEnded)[-1]
+        await auntil(lambda: len(self.of(events.TurnEnded)) > before, LIMIT_S, "the end of the turn")
+        return self.of(events.TurnEnded)[-1]
 
     async def asked(self) -> Request:
         """The oldest request that nobody answered yet."""
@@ -73,7 +57,7 @@ class Conversation(Listener):
     def of(self, kind: type[Fact]) -> list[Fact]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
 
-    async def until_true(self, condition: Callable[[Event], bool], what: str) -> None:
+    async def until_true(self, condition: Callable[[events.Event], bool], what: str) -> None:
         await auntil(lambda: any(condition(fact) for fact in self.facts), LIMIT_S, what)
 
 
@@ -102,13 +86,13 @@ async def test_a_turn_with_text_thinking_and_figures(claude: RealAgent) -> None:
         ended = await talk.turn("go %% think hm so %% say hello there")
 
         assert "done" == ended.reason
-        assert ["hello there"] == [fact.text for fact in talk.of(MessageWritten)]
-        assert ["hm so"] == [fact.text for fact in talk.of(ThoughtWritten)]
-        assert ["go %% think hm so %% say hello there"] == [fact.prompt for fact in talk.of(TurnStarted)]
-        usage = talk.of(UsageReported)[-1]
+        assert ["hello there"] == [fact.text for fact in talk.of(events.MessageWritten)]
+        assert ["hm so"] == [fact.text for fact in talk.of(events.ThoughtWritten)]
+        assert ["go %% think hm so %% say hello there"] == [fact.prompt for fact in talk.of(events.TurnStarted)]
+        usage = talk.of(events.UsageReported)[-1]
         assert min(usage.input, usage.output, usage.context, usage.limit, usage.cost_usd or 0) > 0
         assert talk.session.model.startswith("claude-")
-        assert [] == talk.of(UnknownMessageSeen)
+        assert [] == talk.of(events.UnknownMessageSeen)
 
 
 async def test_it_offers_models_and_permission_modes(claude: RealAgent, stub: ModelStub) -> None:
@@ -125,7 +109,7 @@ async def test_allowed_a_command_runs(claude: RealAgent) -> None:
         await talk.turn("go %% bash touch yes.txt %% say done", Decision.ALLOW)
 
         assert (claude.workdir / "yes.txt").exists()
-        assert ["done"] == [fact.text for fact in talk.of(MessageWritten)]
+        assert ["done"] == [fact.text for fact in talk.of(events.MessageWritten)]
 
 
 async def test_denied_it_does_not_run_and_the_agent_knows_why(claude: RealAgent) -> None:
@@ -133,7 +117,7 @@ async def test_denied_it_does_not_run_and_the_agent_knows_why(claude: RealAgent)
         ended = await talk.turn("go %% bash touch no.txt %% say after", Decision.DENY, reason="not on a Sunday")
 
         assert not (claude.workdir / "no.txt").exists()
-        assert [(False, "not on a Sunday")] == [(fact.ok, fact.output) for fact in talk.of(ToolFinished)]
+        assert [(False, "not on a Sunday")] == [(fact.ok, fact.output) for fact in talk.of(events.ToolFinished)]
         assert "done" == ended.reason
 
 
@@ -150,7 +134,7 @@ async def test_cancelled_its_turn_ends(claude: RealAgent) -> None:
         ended = await talk.turn("go %% bash touch no.txt %% say after", Decision.CANCEL)
 
         assert "interrupted" == ended.reason
-        assert [] == talk.of(MessageWritten)
+        assert [] == talk.of(events.MessageWritten)
         assert not (claude.workdir / "no.txt").exists()
 
 
@@ -164,7 +148,7 @@ async def test_a_change_is_asked_for_and_told_as_a_diff(claude: RealAgent) -> No
 
         assert request.is_diff
         assert "@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three" in request.shown
-        assert "-two\n+TWO" in talk.of(ToolFinished)[-1].diff
+        assert "-two\n+TWO" in talk.of(events.ToolFinished)[-1].diff
 
 
 async def test_questions_are_answered_together(claude: RealAgent) -> None:
@@ -185,7 +169,7 @@ async def test_questions_are_answered_together(claude: RealAgent) -> None:
             which.many,
         )
         assert RequestKind.QUESTION is colour.kind
-        told = talk.of(ToolFinished)[-1].output
+        told = talk.of(events.ToolFinished)[-1].output
         assert '"Colour?"="neither of them"' in told
         assert '"Which?"="red, blue"' in told
 
@@ -206,8 +190,10 @@ async def test_the_form_of_an_mcp_server_is_filled_in(claude: RealAgent) -> None
         await talk.ended(0)
 
         assert (RequestKind.QUESTION, "demo: Colour", ("red", "blue")) == (colour.kind, colour.title, colour.options)
-        assert '{"action": "accept", "content": {"colour": "blue", "count": 3}}' == talk.of(ToolFinished)[-1].output
-        assert [] == talk.of(UnknownMessageSeen)
+        assert (
+            '{"action": "accept", "content": {"colour": "blue", "count": 3}}' == talk.of(events.ToolFinished)[-1].output
+        )
+        assert [] == talk.of(events.UnknownMessageSeen)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +218,7 @@ async def test_what_an_mcp_server_wants_is_allowed_or_declined(
 
         assert kind is request.kind
         assert () == talk.session.asks
-        assert talk.of(ToolFinished)[-1].output.startswith(told)
+        assert talk.of(events.ToolFinished)[-1].output.startswith(told)
 
 
 async def test_an_interrupt_while_an_mcp_server_waits_withdraws_its_questions(claude: RealAgent) -> None:
@@ -244,20 +230,20 @@ async def test_an_interrupt_while_an_mcp_server_waits_withdraws_its_questions(cl
         await talk.ended(0)
 
         await auntil(lambda: not talk.session.asks, LIMIT_S, "nothing is asked")
-        assert 3 == len(talk.of(RequestWithdrawn))
+        assert 3 == len(talk.of(events.RequestWithdrawn))
 
 
 async def test_a_denied_question_is_answered_with_the_reason(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         await talk.turn("go %% ask What?|a|b %% say done", Decision.DENY, reason="find out by yourself")
 
-        assert "find out by yourself" == talk.of(ToolFinished)[-1].output
+        assert "find out by yourself" == talk.of(events.ToolFinished)[-1].output
 
 
 async def test_a_plan_is_denied_with_a_reason_and_then_approved(claude: RealAgent) -> None:
     async with talking(claude, "--permission-mode", "plan") as talk:
         await talk.turn("go %% plan # My plan %% say after", Decision.DENY, reason="shorter")
-        assert "shorter" == talk.of(ToolFinished)[-1].output
+        assert "shorter" == talk.of(events.ToolFinished)[-1].output
         assert "plan" == talk.session.permission_mode
 
         await talk.prompt("go %% plan # My plan %% say after")
@@ -275,7 +261,7 @@ async def test_the_users_flags_hold(claude: RealAgent) -> None:
         await talk.turn("go %% bash touch unasked.txt %% say done")
 
         assert (claude.workdir / "unasked.txt").exists()
-        assert [] == talk.of(RequestOpened)
+        assert [] == talk.of(events.RequestOpened)
         assert "haiku" in talk.session.model
         assert "bypassPermissions" == talk.session.permission_mode
 
@@ -286,7 +272,7 @@ async def test_the_to_do_list_is_told(claude: RealAgent) -> None:
     async with talking(claude, variables={"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}) as talk:
         await talk.turn(script)
 
-        (item,) = talk.of(PlanUpdated)[-1].items
+        (item,) = talk.of(events.PlanUpdated)[-1].items
         assert ("first", "doing") == (item.text, item.state)
 
 
@@ -296,12 +282,12 @@ async def test_a_prompt_while_it_writes_is_the_next_turn(claude: RealAgent) -> N
         await auntil(lambda: talk.all[-1] not in talk.facts, LIMIT_S, "text")
         await talk.prompt("next %% say second")
         await talk.until_true(
-            lambda fact: isinstance(fact, MessageWritten) and fact.text == "second", "the second text"
+            lambda fact: isinstance(fact, events.MessageWritten) and fact.text == "second", "the second text"
         )
         await talk.until(SessionState.IDLE)
 
-        assert ["go %% slow 1 word", "next %% say second"] == [fact.prompt for fact in talk.of(TurnStarted)]
-        assert 2 == len(talk.of(TurnEnded))
+        assert ["go %% slow 1 word", "next %% say second"] == [fact.prompt for fact in talk.of(events.TurnStarted)]
+        assert 2 == len(talk.of(events.TurnEnded))
 
 
 async def test_a_prompt_while_a_tool_waits_goes_into_the_running_turn(claude: RealAgent) -> None:
@@ -313,8 +299,8 @@ async def test_a_prompt_while_a_tool_waits_goes_into_the_running_turn(claude: Re
         await talk.ended(0)
         await talk.until(SessionState.IDLE)
 
-        assert "mind this too" == talk.of(TurnStarted)[-1].prompt
-        assert 1 == len(talk.of(TurnEnded))
+        assert "mind this too" == talk.of(events.TurnStarted)[-1].prompt
+        assert 1 == len(talk.of(events.TurnEnded))
 
 
 @pytest.mark.parametrize("moment", ["text", "command", "permission"])
@@ -333,10 +319,10 @@ async def test_an_interrupt_ends_the_turn_and_closes_its_requests(claude: RealAg
 
         assert "interrupted" == ended.reason
         assert () == talk.session.asks
-        assert (moment == "permission") == bool(talk.of(RequestWithdrawn))
+        assert (moment == "permission") == bool(talk.of(events.RequestWithdrawn))
         assert not [line for line in commands(claude) if "time.sleep" in line]
         await talk.turn("go %% say alive")
-        assert "alive" == talk.of(MessageWritten)[-1].text
+        assert "alive" == talk.of(events.MessageWritten)[-1].text
 
 
 def commands(claude: RealAgent) -> list[str]:
@@ -357,13 +343,13 @@ async def test_a_background_agent_works_within_its_call_and_wakes_its_own_turn(c
         await talk.prompt("go %% task sub :: say inner :: bash touch inner.txt :: say inner done %% say main done")
         request = await talk.asked()
         await talk.answer(request, Decision.ALLOW)
-        await talk.until_true(lambda fact: isinstance(fact, TurnStarted) and fact.by == "agent", "its own turn")
+        await talk.until_true(lambda fact: isinstance(fact, events.TurnStarted) and fact.by == "agent", "its own turn")
         await talk.until(SessionState.IDLE)
 
-        call = next(fact.call for fact in talk.of(ToolStarted) if fact.tool in ("Agent", "Task"))
-        assert {"inner", "inner done"} <= {fact.text for fact in talk.of(MessageWritten) if fact.within == call}
-        assert [call] == [fact.within for fact in talk.of(ToolStarted) if fact.tool == "Bash"]
-        assert len(talk.of(TurnStarted)) == len(talk.of(TurnEnded))
+        call = next(fact.call for fact in talk.of(events.ToolStarted) if fact.tool in ("Agent", "Task"))
+        assert {"inner", "inner done"} <= {fact.text for fact in talk.of(events.MessageWritten) if fact.within == call}
+        assert [call] == [fact.within for fact in talk.of(events.ToolStarted) if fact.tool == "Bash"]
+        assert len(talk.of(events.TurnStarted)) == len(talk.of(events.TurnEnded))
 
 
 async def test_model_and_permission_mode_change_while_it_runs(claude: RealAgent) -> None:
@@ -376,8 +362,8 @@ async def test_model_and_permission_mode_change_while_it_runs(claude: RealAgent)
         assert "haiku" in model
         assert model == talk.session.model
         assert (claude.workdir / "f.txt").exists()
-        assert [] == talk.of(RequestOpened)
-        assert 1 == sum(bool(fact.model) for fact in talk.of(SettingsChanged))
+        assert [] == talk.of(events.RequestOpened)
+        assert 1 == sum(bool(fact.model) for fact in talk.of(events.SettingsChanged))
 
 
 async def test_an_error_of_the_provider_ends_the_turn_and_says_so(claude: RealAgent) -> None:
@@ -386,7 +372,7 @@ async def test_an_error_of_the_provider_ends_the_turn_and_says_so(claude: RealAg
 
         assert "error" == ended.reason
         assert "529" in ended.error
-        assert "529 (overloaded); trying again" in talk.of(NoticeRaised)[0].text
+        assert "529 (overloaded); trying again" in talk.of(events.NoticeRaised)[0].text
 
 
 async def test_what_fails_once_is_tried_again(claude: RealAgent) -> None:
@@ -394,7 +380,7 @@ async def test_what_fails_once_is_tried_again(claude: RealAgent) -> None:
         ended = await talk.turn("go %% fail 500 1 %% say recovered")
 
         assert "done" == ended.reason
-        assert "recovered" == talk.of(MessageWritten)[-1].text
+        assert "recovered" == talk.of(events.MessageWritten)[-1].text
 
 
 async def test_too_many_requests_are_a_limit(claude: RealAgent) -> None:
@@ -420,7 +406,7 @@ async def test_a_conversation_goes_on_after_its_process(claude: RealAgent, how: 
 
         assert name == talk.session.resume_id
         assert "its transcript ends with the last prompt" in talk.session.proof
-        assert [] == [fact for fact in talk.of(NoticeRaised) if fact.level != "info"]
+        assert [] == [fact for fact in talk.of(events.NoticeRaised) if fact.level != "info"]
 
 
 def pid_of(talk: Conversation) -> int:
@@ -484,7 +470,7 @@ async def test_killed_it_ends_with_its_signal_and_all_that_it_had_just_started(
         os.kill(pid_of(talk), signal.SIGKILL)
         *_, ended = await talk.until_over()
 
-        assert isinstance(ended, SessionEnded)
+        assert isinstance(ended, events.SessionEnded)
         assert ("SIGKILL", None) == (ended.signal, ended.exit_code)
         await auntil(lambda: not family(claude.home), LIMIT_S, "nobody of its family")
 
@@ -497,7 +483,7 @@ async def test_stopped_in_a_command_it_ends_cleanly_and_leaves_nothing(claude: R
         await talk.agent.send(Stop(grace_s=LIMIT_S))
         *_, ended = await talk.until_over()
 
-        assert isinstance(ended, SessionEnded)
+        assert isinstance(ended, events.SessionEnded)
         assert ("stopped", None) == (ended.why, ended.signal)
-        assert "interrupted" == talk.of(TurnEnded)[-1].reason
+        assert "interrupted" == talk.of(events.TurnEnded)[-1].reason
         assert not family(claude.home)

@@ -21,23 +21,8 @@ from kasmon.backends.codex.request_registry import ELICITATION, READERS
 from kasmon.backends.codex.translator import CodexTranslator
 from kasmon.backends.codex.transport import CodexTransport
 from kasmon.errors import LaunchError, RefusedError
+from kasmon.model import events
 from kasmon.model.commands import Configure, Interrupt, Launch, Stop
-from kasmon.model.events import (
-    LimitReached,
-    MessageWritten,
-    NoticeRaised,
-    RequestWithdrawn,
-    SessionEnded,
-    SessionStarted,
-    SettingsChanged,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UnknownMessageSeen,
-    UsageReported,
-)
 from kasmon.model.permission import Decision, RequestKind
 from kasmon.model.session_state import SessionState
 from tests.support.agents.backend_contract import LIMIT_S, Listener
@@ -83,7 +68,7 @@ async def opened(wanted: Wanted) -> AsyncIterator[Listener]:
         await agent.aclose()
         async with asyncio.timeout(LIMIT_S):
             await listening
-        assert not [fact for fact in heard.facts if isinstance(fact, UnknownMessageSeen)]
+        assert not [fact for fact in heard.facts if isinstance(fact, events.UnknownMessageSeen)]
 
 
 async def not_opened(wanted: Wanted) -> str:
@@ -97,13 +82,15 @@ def of(heard: Listener, *kinds: type[Any]) -> list[Any]:
     return [fact for fact in heard.facts if isinstance(fact, kinds)]
 
 
-async def ended(heard: Listener, count: int = 1) -> TurnEnded:
-    turns: list[TurnEnded] = await auntil(lambda: of(heard, TurnEnded)[count - 1 :], LIMIT_S, "the end of a turn")
+async def ended(heard: Listener, count: int = 1) -> events.TurnEnded:
+    turns: list[events.TurnEnded] = await auntil(
+        lambda: of(heard, events.TurnEnded)[count - 1 :], LIMIT_S, "the end of a turn"
+    )
     return turns[0]
 
 
 def said(heard: Listener) -> list[str]:
-    return [fact.text for fact in of(heard, MessageWritten)]
+    return [fact.text for fact in of(heard, events.MessageWritten)]
 
 
 async def test_a_turn_from_prompt_to_end(codex: RealAgent) -> None:
@@ -112,15 +99,17 @@ async def test_a_turn_from_prompt_to_end(codex: RealAgent) -> None:
         await ended(heard)
 
         started = heard.facts[0]
-        assert isinstance(started, SessionStarted)
+        assert isinstance(started, events.SessionStarted)
         assert started.resume_id
         assert ("gpt-5.5", "") == (started.model, started.proof)
-        assert [("go %% think hmm %% say hello there", "user")] == [(t.prompt, t.by) for t in of(heard, TurnStarted)]
-        assert (["hmm"], ["hello there"]) == ([fact.text for fact in of(heard, ThoughtWritten)], said(heard))
+        assert [("go %% think hmm %% say hello there", "user")] == [
+            (t.prompt, t.by) for t in of(heard, events.TurnStarted)
+        ]
+        assert (["hmm"], ["hello there"]) == ([fact.text for fact in of(heard, events.ThoughtWritten)], said(heard))
         chunks = [chunk for chunk in heard.all if isinstance(chunk, Chunk)]
         assert "hello there" == "".join(chunk.text for chunk in chunks if not chunk.thinking)
         assert "hmm" == "".join(chunk.text for chunk in chunks if chunk.thinking)
-        usage: UsageReported = of(heard, UsageReported)[-1]
+        usage: events.UsageReported = of(heard, events.UsageReported)[-1]
         assert usage.input > 0
         assert usage.limit > usage.context > 0
 
@@ -155,15 +144,15 @@ class TestPermissions:
 
             assert ("shell", "touch yes.txt && echo made") == (request.tool, request.shown)
             assert {"command": "touch yes.txt && echo made"} == request.input
-            assert not of(heard, ToolStarted)
+            assert not of(heard, events.ToolStarted)
             assert not (codex.workdir / "yes.txt").exists()
 
             await heard.answer(request, Decision.ALLOW)
             await ended(heard)
-            (tool,) = of(heard, ToolFinished)
+            (tool,) = of(heard, events.ToolFinished)
             assert (True, "made\n") == (tool.ok, tool.output)
             assert (codex.workdir / "yes.txt").exists()
-            assert not of(heard, RequestWithdrawn)
+            assert not of(heard, events.RequestWithdrawn)
 
     async def test_a_denied_command_does_not_run_and_the_turn_goes_on(self, codex: RealAgent) -> None:
         async with opened(asking(codex)) as heard:
@@ -172,7 +161,7 @@ class TestPermissions:
 
             assert "done" == (await ended(heard)).reason
             assert ["after"] == said(heard)
-            assert not of(heard, ToolStarted, ToolFinished)
+            assert not of(heard, events.ToolStarted, events.ToolFinished)
             assert not (codex.workdir / "no.txt").exists()
 
     async def test_the_model_hears_why_it_was_denied(self, codex: RealAgent, stub: ModelStub) -> None:
@@ -208,7 +197,7 @@ class TestPermissions:
             await heard.answer(second, Decision.DENY)
             await ended(heard)
 
-            assert [first.shown] == [tool.diff for tool in of(heard, ToolFinished)]
+            assert [first.shown] == [tool.diff for tool in of(heard, events.ToolFinished)]
             assert "hello\n" == (codex.workdir / "new.txt").read_text()
             assert "one\ntwo\n" == (codex.workdir / "old.txt").read_text()
 
@@ -275,7 +264,7 @@ class TestQuestions:
             await heard.answer(colour, Decision.DENY)
             await ended(heard)
 
-            assert [size.id] == [fact.request for fact in of(heard, RequestWithdrawn)]
+            assert [size.id] == [fact.request for fact in of(heard, events.RequestWithdrawn)]
             assert '{"answers":{}}' == stub.turns[-1]["results"][-1]
 
     async def test_an_interrupt_withdraws_them(self, codex: RealAgent) -> None:
@@ -285,7 +274,7 @@ class TestQuestions:
             await heard.agent.send(Interrupt())
 
             assert "interrupted" == (await ended(heard)).reason
-            assert 2 == len(of(heard, RequestWithdrawn))
+            assert 2 == len(of(heard, events.RequestWithdrawn))
 
 
 class TestPlans:
@@ -300,7 +289,7 @@ class TestPlans:
             await heard.answer(request, Decision.ALLOW)
             await ended(heard, 2)
 
-            assert "Implement the plan." == of(heard, TurnStarted)[-1].prompt
+            assert "Implement the plan." == of(heard, events.TurnStarted)[-1].prompt
             assert "untrusted" == heard.session.permission_mode
 
     async def test_what_a_person_says_instead_goes_on_in_plan_mode(self, codex: RealAgent) -> None:
@@ -321,7 +310,7 @@ class TestPlans:
             await heard.prompt("something else %% say yes")
             await ended(heard, 2)
 
-            assert [request.id] == [fact.request for fact in of(heard, RequestWithdrawn)]
+            assert [request.id] == [fact.request for fact in of(heard, events.RequestWithdrawn)]
 
 
 class TestInterrupt:
@@ -340,13 +329,13 @@ class TestInterrupt:
             await heard.prompt("go %% bash echo $$ > pid; exec sleep 301 %% say after")
             await heard.answer(await heard.until_asked(), Decision.ALLOW)
             sleeps = await auntil(lambda: _sleeping(codex.home, "301"), LIMIT_S)
-            await heard.until_said(ToolStarted)
+            await heard.until_said(events.ToolStarted)
             await heard.agent.send(Interrupt())
 
             assert "interrupted" == (await ended(heard)).reason
             await auntil(lambda: not any(process.is_running() for process in sleeps), LIMIT_S, "the end of the command")
-            await heard.until_said(ToolFinished)
-            assert [False] == [tool.ok for tool in of(heard, ToolFinished)]
+            await heard.until_said(events.ToolFinished)
+            assert [False] == [tool.ok for tool in of(heard, events.ToolFinished)]
 
     async def test_at_a_permission_it_withdraws_that(self, codex: RealAgent) -> None:
         async with opened(asking(codex)) as heard:
@@ -355,7 +344,7 @@ class TestInterrupt:
             await heard.agent.send(Interrupt())
 
             assert "interrupted" == (await ended(heard)).reason
-            assert [request.id] == [fact.request for fact in of(heard, RequestWithdrawn)]
+            assert [request.id] == [fact.request for fact in of(heard, events.RequestWithdrawn)]
             assert not (codex.workdir / "no.txt").exists()
 
     async def test_where_nothing_runs_it_does_nothing(self, codex: RealAgent) -> None:
@@ -376,8 +365,10 @@ class TestSteering:
 
             assert "done" == (await ended(heard)).reason
             assert "this" == said(heard)[-1]
-            assert 1 == len(of(heard, TurnEnded))
-            assert ["go %% slow 30 w", "no, this %% say this"] == [turn.prompt for turn in of(heard, TurnStarted)]
+            assert 1 == len(of(heard, events.TurnEnded))
+            assert ["go %% slow 30 w", "no, this %% say this"] == [
+                turn.prompt for turn in of(heard, events.TurnStarted)
+            ]
 
     async def test_what_it_had_not_taken_in_when_it_was_interrupted_is_gone_and_told(
         self, codex: RealAgent, stub: ModelStub
@@ -392,7 +383,7 @@ class TestSteering:
             await heard.prompt("and now %% say now")
             await ended(heard, 2)
 
-            assert ["and now %% say now"] == [turn.prompt for turn in of(heard, TurnStarted)[1:]]
+            assert ["and now %% say now"] == [turn.prompt for turn in of(heard, events.TurnStarted)[1:]]
             assert [] == [said for turn in stub.turns for said in turn["users"] if "hurry" in said]
 
     async def test_two_prompts_at_once_are_one_turn_that_shows_both(self, codex: RealAgent) -> None:
@@ -400,7 +391,7 @@ class TestSteering:
             await asyncio.gather(heard.prompt("one %% slow 20 w"), heard.prompt("two %% say two"))
             await auntil(lambda: "two" in said(heard), LIMIT_S)
 
-            assert ["one %% slow 20 w", "two %% say two"] == [turn.prompt for turn in of(heard, TurnStarted)]
+            assert ["one %% slow 20 w", "two %% say two"] == [turn.prompt for turn in of(heard, events.TurnStarted)]
 
     async def test_a_prompt_that_it_does_not_take_is_refused_in_its_words(
         self, codex: RealAgent, stub: ModelStub
@@ -410,7 +401,7 @@ class TestSteering:
             with pytest.raises(RefusedError, match=r"^codex did not accept the prompt: Input exceeds .*[^.]\.$"):
                 await heard.prompt("x" * 1_100_000)
 
-            assert [] == of(heard, TurnStarted)
+            assert [] == of(heard, events.TurnStarted)
 
 
 class TestResume:
@@ -421,7 +412,7 @@ class TestResume:
             first = heard.session.resume_id
         async with opened(plain(codex, generation=2, resume=first, remembers="remember %% say noted")) as heard:
             started = heard.facts[0]
-            assert isinstance(started, SessionStarted)
+            assert isinstance(started, events.SessionStarted)
             assert (first, "codex reported the same id, and its history ends with our last prompt") == (
                 started.resume_id,
                 started.proof,
@@ -439,7 +430,7 @@ class TestResume:
             assert heard.session.pid is not None
             os.kill(heard.session.pid, signal.SIGKILL)
             facts = await heard.until_over()
-            assert isinstance(facts[-1], SessionEnded)
+            assert isinstance(facts[-1], events.SessionEnded)
             assert "SIGKILL" == facts[-1].signal
         async with opened(plain(codex, generation=2, resume=first, remembers="long %% slow 30 w")) as heard:
             assert heard.session.proof.endswith("its history ends with our last prompt")
@@ -465,7 +456,9 @@ class TestResume:
             first = heard.session.resume_id
         async with opened(plain(codex, generation=2, resume=first, remembers="something else")) as heard:
             assert "codex reported the same id" == heard.session.proof
-            assert [notice for notice in of(heard, NoticeRaised) if "does not contain our last prompt" in notice.text]
+            assert [
+                notice for notice in of(heard, events.NoticeRaised) if "does not contain our last prompt" in notice.text
+            ]
 
     async def test_a_conversation_that_is_gone_is_no_new_one(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
@@ -482,7 +475,7 @@ class TestResume:
         async with opened(plain(codex, generation=2, resume=first)) as heard:
             assert first != heard.session.resume_id
             assert not heard.session.proof
-            assert [notice for notice in of(heard, NoticeRaised) if "this is a new one" in notice.text]
+            assert [notice for notice in of(heard, events.NoticeRaised) if "this is a new one" in notice.text]
 
 
 class TestFailures:
@@ -493,7 +486,7 @@ class TestFailures:
             turn = await ended(heard)
 
             assert (reason, True) == (turn.reason, bool(turn.error))
-            assert (status == 429) is bool(of(heard, LimitReached))
+            assert (status == 429) is bool(of(heard, events.LimitReached))
             await heard.prompt("go %% say fine again")
             await ended(heard, 2)
             assert ["fine again"] == said(heard)
@@ -519,10 +512,10 @@ class TestFailures:
     async def test_a_retry_is_a_notice_and_the_turn_goes_on(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("go %% drop")
-            await heard.until_said(NoticeRaised)
+            await heard.until_said(events.NoticeRaised)
             turn = await ended(heard)
 
-            notices = [notice.text for notice in of(heard, NoticeRaised)]
+            notices = [notice.text for notice in of(heard, events.NoticeRaised)]
             assert [text for text in notices if text.startswith("Reconnecting... 1/1")]
             assert "stream disconnected" in turn.error
 
@@ -555,7 +548,7 @@ class TestEnd:
             await heard.agent.send(Stop(grace_s=5.0))
             facts = await heard.until_over()
 
-            assert isinstance(facts[-1], SessionEnded)
+            assert isinstance(facts[-1], events.SessionEnded)
             assert (0, "stopped") == (facts[-1].exit_code, facts[-1].why)
             assert not any(process.is_running() for process in sleeps)
 
@@ -585,7 +578,7 @@ class TestSettings:
 
             assert "never" == heard.session.permission_mode
             assert "gpt-6-sol" == stub.turns[-1]["model"]
-            assert [] == [fact for fact in of(heard, SettingsChanged) if not (fact.model or fact.models)]
+            assert [] == [fact for fact in of(heard, events.SettingsChanged) if not (fact.model or fact.models)]
 
     async def test_flags_are_carried(self, codex: RealAgent, stub: ModelStub) -> None:
         async with opened(plain(codex, "--model", "gpt-6-sol", "--full-auto")) as heard:
@@ -605,14 +598,16 @@ class TestSubAgents:
             await heard.prompt(f"go %% tool spawn_agent {json.dumps(task)} %% bash echo x >> both %% say done")
             for _ in range(2):
                 await heard.answer(await heard.until_asked(), Decision.ALLOW)
-            await auntil(lambda: len(of(heard, MessageWritten)) == 2, LIMIT_S)
+            await auntil(lambda: len(of(heard, events.MessageWritten)) == 2, LIMIT_S)
             await ended(heard)
 
-            (call,) = [tool.call for tool in of(heard, ToolStarted) if tool.tool == "agent"]
-            assert {("done", ""), ("done", call)} == {(fact.text, fact.within) for fact in of(heard, MessageWritten)}
-            assert {"", call} == {tool.within for tool in of(heard, ToolStarted) if tool.tool == "shell"}
+            (call,) = [tool.call for tool in of(heard, events.ToolStarted) if tool.tool == "agent"]
+            assert {("done", ""), ("done", call)} == {
+                (fact.text, fact.within) for fact in of(heard, events.MessageWritten)
+            }
+            assert {"", call} == {tool.within for tool in of(heard, events.ToolStarted) if tool.tool == "shell"}
             assert "x\nx\n" == (codex.workdir / "both").read_text()
-            assert (1, 1) == (len(of(heard, TurnStarted)), len(of(heard, TurnEnded)))
+            assert (1, 1) == (len(of(heard, events.TurnStarted)), len(of(heard, events.TurnEnded)))
 
 
 class TestServers:
@@ -655,7 +650,7 @@ class TestProtocol:
             said.what
             for method in notifications
             for said in talk.heard(method, {}, 0.0)
-            if isinstance(said, UnknownMessageSeen) and said.what == method
+            if isinstance(said, events.UnknownMessageSeen) and said.what == method
         ]
 
         assert len(notifications) > 80

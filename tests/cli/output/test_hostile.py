@@ -10,19 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kasmon.model import events
 from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import (
-    LogOpened,
-    MessageWritten,
-    NoticeRaised,
-    ReceiptMoved,
-    RequestOpened,
-    SessionCreated,
-    SessionEnded,
-    SessionStarted,
-    ToolStarted,
-    TurnStarted,
-)
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
 from kasmon.store.event_log import EventLog
 from tests.support.cli.cli_runner import Cli
@@ -59,7 +48,7 @@ def hostile(kasmon: Cli) -> Iterator[Cli]:
             plan=EVIL,
         )
         where.launch(session).write_bytes(msgspec.json.encode(launch))
-        EventLog(where.fleet_log).append(SessionCreated(at=1.0, launch=launch, machine=EVIL))
+        EventLog(where.fleet_log).append(events.SessionCreated(at=1.0, launch=launch, machine=EVIL))
         request = sealed(
             Request(
                 id=RequestId(f"{session}-1"),
@@ -78,17 +67,19 @@ def hostile(kasmon: Cli) -> Iterator[Cli]:
         )
         log = EventLog(where.log(session))
         for event in (
-            LogOpened(at=1.0, session=session),
-            SessionStarted(at=1.0, backend=EVIL, workdir=EVIL, pid=1, pid_started=-1.0, resume_id=EVIL, model=EVIL),
-            TurnStarted(at=1.1, prompt=EVIL),
-            ReceiptMoved(at=1.2, receipt=receipt, prompt=EVIL),
-            MessageWritten(at=1.3, text=EVIL),
-            ToolStarted(at=1.4, call="1", tool=EVIL, title=EVIL, input=json.dumps({"command": EVIL})),
-            NoticeRaised(at=1.5, text=EVIL),
-            RequestOpened(at=2.0, request=request),
+            events.LogOpened(at=1.0, session=session),
+            events.SessionStarted(
+                at=1.0, backend=EVIL, workdir=EVIL, pid=1, pid_started=-1.0, resume_id=EVIL, model=EVIL
+            ),
+            events.TurnStarted(at=1.1, prompt=EVIL),
+            events.ReceiptMoved(at=1.2, receipt=receipt, prompt=EVIL),
+            events.MessageWritten(at=1.3, text=EVIL),
+            events.ToolStarted(at=1.4, call="1", tool=EVIL, title=EVIL, input=json.dumps({"command": EVIL})),
+            events.NoticeRaised(at=1.5, text=EVIL),
+            events.RequestOpened(at=2.0, request=request),
         ):
             log.append(event)
-    EventLog(where.log(ENDED)).append(SessionEnded(at=3.0, exit_code=1, why=EVIL))
+    EventLog(where.log(ENDED)).append(events.SessionEnded(at=3.0, exit_code=1, why=EVIL))
     lock = str(where.host_lock(ALIVE))
     with subprocess.Popen(
         [sys.executable, "-P", "-c", HOLD, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -217,10 +217,7 @@ def test_a_command_of_several_lines_is_shown_on_one_that_nothing_can_hide(cli: P
     assert "\x1b" not in err
 
 
-MISSING = {
-    "microvm": ({}, "", ""),
-    "jail": ({"PATH": "/none"}, "bubblewrap is not installed", "Install it"),
-}
+MISSING = {"microvm": ({}, "", ""), "jail": ({"PATH": "/none"}, "bubblewrap is not installed", "Install it")}
 
 
 @pytest.mark.parametrize("verb", [["check"], ["run", "--yes"]], ids=["check", "run"])

@@ -11,21 +11,8 @@ import pytest
 from kasmon.host.journal import process_log
 from kasmon.host.journal.redaction import WORDS, Redactor
 from kasmon.host.journal.session_log import SessionLog
+from kasmon.model import events
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import (
-    ContextReported,
-    Event,
-    MessageWritten,
-    PlanItem,
-    PlanUpdated,
-    ReceiptMoved,
-    RequestOpened,
-    SessionEnded,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    encode,
-)
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
 from kasmon.paths import places, write_private
 from kasmon.sanitize import redact
@@ -48,23 +35,25 @@ ASKED = Request(
 @pytest.mark.parametrize(
     "fact",
     [
-        MessageWritten(at=1.0, text=f"it is {SECRET}, {SECRET}."),
-        ToolFinished(at=1.0, call="c", output=f"{SECRET}\n", diff=f"+{SECRET}"),
-        ToolStarted(at=1.0, call="c", tool="Bash", title=SECRET, input=json.dumps({"command": f"echo {SECRET}"})),
-        TurnEnded(at=1.0, reason="interrupted", dropped=("first", f"then {SECRET}")),
-        ContextReported(at=1.0, waiting=f"for {SECRET}"),
-        SessionEnded(at=1.0, why=f"it said {SECRET}", last_words=SECRET),
-        PlanUpdated(at=1.0, items=(PlanItem(text=SECRET), PlanItem(text="other"))),
-        RequestOpened(at=1.0, request=ASKED),
+        events.MessageWritten(at=1.0, text=f"it is {SECRET}, {SECRET}."),
+        events.ToolFinished(at=1.0, call="c", output=f"{SECRET}\n", diff=f"+{SECRET}"),
+        events.ToolStarted(
+            at=1.0, call="c", tool="Bash", title=SECRET, input=json.dumps({"command": f"echo {SECRET}"})
+        ),
+        events.TurnEnded(at=1.0, reason="interrupted", dropped=("first", f"then {SECRET}")),
+        events.ContextReported(at=1.0, waiting=f"for {SECRET}"),
+        events.SessionEnded(at=1.0, why=f"it said {SECRET}", last_words=SECRET),
+        events.PlanUpdated(at=1.0, items=(events.PlanItem(text=SECRET), events.PlanItem(text="other"))),
+        events.RequestOpened(at=1.0, request=ASKED),
     ],
     ids=lambda fact: type(fact).__name__,
 )
-def test_it_is_hidden_wherever_a_fact_holds_words(fact: Event) -> None:
+def test_it_is_hidden_wherever_a_fact_holds_words(fact: events.Event) -> None:
     hidden = Redactor([SECRET]).fact(fact)
 
-    assert "horse" in encode(fact).decode()
-    assert "horse" not in encode(hidden).decode()
-    assert MARK in encode(hidden).decode()
+    assert "horse" in events.encode(fact).decode()
+    assert "horse" not in events.encode(hidden).decode()
+    assert MARK in events.encode(hidden).decode()
     assert type(hidden) is type(fact)
 
 
@@ -90,7 +79,7 @@ def texts(kind: Any, found: dict[str, set[str]]) -> bool:
 def test_of_each_text_in_a_fact_somebody_has_decided_whether_it_holds_words() -> None:
     """What holds words is looked through; a new field has to be put into one of both lists."""
     found: dict[str, set[str]] = {}
-    texts(Event, found)
+    texts(events.Event, found)
     known_by = set(KNOWN_BY.split())
 
     assert {} == {name: kinds for name, kinds in found.items() if name not in WORDS | known_by}
@@ -116,14 +105,14 @@ def test_it_is_hidden_in_each_form_and_a_token_by_its_shape(said: str, shown: st
 
 def test_an_agent_cannot_pretend_in_a_request_that_something_was_hidden() -> None:
     asked = msgspec.structs.replace(ASKED, title="", input={}, shown=f"curl {MARK} {SECRET}")
-    request = Redactor([SECRET]).fact(RequestOpened(at=1.0, request=asked)).request
+    request = Redactor([SECRET]).fact(events.RequestOpened(at=1.0, request=asked)).request
 
     assert (f"curl ⟨U+27E8⟩{MARK[1:]} {MARK}", (Decision.ALLOW, Decision.DENY)) == (request.shown, request.choices)
     assert (f"curl ⟨U+27E8⟩U+27E8⟩{MARK[1:]} {MARK}", 1) == redact(request.shown)
 
 
 def test_a_request_keeps_its_digest_and_its_choices() -> None:
-    opened = RequestOpened(at=1.0, request=sealed(ASKED))
+    opened = events.RequestOpened(at=1.0, request=sealed(ASKED))
     hidden = Redactor([SECRET]).fact(opened).request
 
     assert (opened.request.digest, CHOICES) == (hidden.digest, hidden.choices)
@@ -131,7 +120,7 @@ def test_a_request_keeps_its_digest_and_its_choices() -> None:
 
 
 def test_what_holds_no_secret_is_the_same_fact() -> None:
-    fact = RequestOpened(at=1.0, request=msgspec.structs.replace(ASKED, title="ls", input={}, shown="ls"))
+    fact = events.RequestOpened(at=1.0, request=msgspec.structs.replace(ASKED, title="ls", input={}, shown="ls"))
 
     assert fact is Redactor([SECRET]).fact(fact)
     assert CHOICES == fact.request.choices
@@ -139,7 +128,7 @@ def test_what_holds_no_secret_is_the_same_fact() -> None:
 
 def test_what_a_fact_is_known_by_is_never_changed() -> None:
     receipt = Receipt(id=ReceiptId("aaaaaaaa-r1"), session=S, state=ReceiptState.SUBMITTED, text="submitted", at=1.0)
-    hidden = Redactor(["submitted", "aaaaaaaa", "receipt.moved"]).fact(ReceiptMoved(at=1.0, receipt=receipt))
+    hidden = Redactor(["submitted", "aaaaaaaa", "receipt.moved"]).fact(events.ReceiptMoved(at=1.0, receipt=receipt))
 
     assert (receipt.id, S, ReceiptState.SUBMITTED) == (hidden.receipt.id, hidden.receipt.session, hidden.receipt.state)
     assert "⟨hidden: 9 characters⟩" == hidden.receipt.text
@@ -147,7 +136,7 @@ def test_what_a_fact_is_known_by_is_never_changed() -> None:
 
 @pytest.mark.parametrize("value", ["", "1", "false", "/", "/tmp"])
 def test_what_is_short_or_a_path_is_no_secret(value: str) -> None:
-    fact = MessageWritten(at=1.0, text=f"it is {value} and /tmp")
+    fact = events.MessageWritten(at=1.0, text=f"it is {value} and /tmp")
 
     assert fact is Redactor([value]).fact(fact)
 
@@ -243,7 +232,7 @@ def test_the_log_holds_none_and_the_host_goes_on_with_what_it_heard() -> None:
     write_private(where.environment(S), f"KEY={SECRET}\0".encode())
     book = SessionLog(where, S)
     queued = Receipt(id=ReceiptId(f"{S}-r1"), session=S, state=ReceiptState.QUEUED, text="use it", at=1.0)
-    book.append(ReceiptMoved(at=1.0, receipt=queued, prompt=f"use {SECRET}"))
+    book.append(events.ReceiptMoved(at=1.0, receipt=queued, prompt=f"use {SECRET}"))
 
     assert b"horse" not in where.log(S).read_bytes()
     assert f"use {SECRET}" == book.prompts[queued.id].prompt

@@ -17,24 +17,8 @@ from kasmon.host.journal.blobs import KEPT, fitted
 from kasmon.host.journal.session_log import INDEX_BYTES, SessionLog
 from kasmon.host.rpc.frames import DescribePane
 from kasmon.host.structured import host
+from kasmon.model import events
 from kasmon.model.commands import Answer, Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import (
-    EVENT_BYTES,
-    Event,
-    LogOpened,
-    MessageWritten,
-    NoticeRaised,
-    ReceiptMoved,
-    RequestOpened,
-    SessionCreated,
-    SessionEnded,
-    SessionStarted,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnStarted,
-    encode,
-)
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
@@ -45,13 +29,13 @@ from tests.support.host.env import ME, Env, do, prompt
 from tests.support.wait import auntil, until
 
 
-def said(text: str) -> MessageWritten:
-    return MessageWritten(at=1.0, text=text)
+def said(text: str) -> events.MessageWritten:
+    return events.MessageWritten(at=1.0, text=text)
 
 
-def queued(n: int, state: ReceiptState = ReceiptState.QUEUED, prompt: str = "") -> ReceiptMoved:
+def queued(n: int, state: ReceiptState = ReceiptState.QUEUED, prompt: str = "") -> events.ReceiptMoved:
     receipt = Receipt(id=ReceiptId(f"{ME}-r{n}"), session=ME, state=state)
-    return ReceiptMoved(at=1.0, receipt=receipt, prompt=prompt, by="wave")
+    return events.ReceiptMoved(at=1.0, receipt=receipt, prompt=prompt, by="wave")
 
 
 @pytest.fixture
@@ -87,14 +71,14 @@ def test_a_new_log_is_opened_once(book: SessionLog, env: Env) -> None:
     SessionLog(env.places, ME)
 
     (opened,) = env.events()
-    assert isinstance(opened, LogOpened)
+    assert isinstance(opened, events.LogOpened)
     assert (ME, __version__) == (opened.session, opened.kasmon)
 
 
 def test_a_book_knows_the_session_that_its_launch_and_its_facts_make(book: SessionLog, env: Env) -> None:
     assert (Mode.SDK, 3, SessionState.STARTING) == (book.session.mode, book.session.wave, book.session.state)
 
-    book.append(SessionStarted(at=2.0))
+    book.append(events.SessionStarted(at=2.0))
     assert SessionState.IDLE is book.session.state
     assert book.session == SessionLog(env.places, ME).session
 
@@ -102,8 +86,8 @@ def test_a_book_knows_the_session_that_its_launch_and_its_facts_make(book: Sessi
 def test_a_book_without_a_launch_still_takes_facts(env: Env) -> None:
     env.places.folder(ME).mkdir()
 
-    assert SessionLog(env.places, ME).append(SessionEnded(at=1.0, why="no launch"))
-    assert [LogOpened, SessionEnded] == [type(event) for event in env.events()]
+    assert SessionLog(env.places, ME).append(events.SessionEnded(at=1.0, why="no launch"))
+    assert [events.LogOpened, events.SessionEnded] == [type(event) for event in env.events()]
 
 
 def test_the_queue_is_read_back_with_its_prompts(book: SessionLog, env: Env) -> None:
@@ -118,9 +102,9 @@ def test_the_queue_is_read_back_with_its_prompts(book: SessionLog, env: Env) -> 
 
 def test_a_log_that_grows_has_the_index_refreshed_without_a_dashboard(env: Env) -> None:
     """Else the first who lists after a long night would fold all of it."""
-    EventLog(env.places.fleet_log).append(SessionCreated(at=1.0, launch=env.wants()))
+    EventLog(env.places.fleet_log).append(events.SessionCreated(at=1.0, launch=env.wants()))
     book = SessionLog(env.places, ME)
-    text = "x" * (EVENT_BYTES // 2)
+    text = "x" * (events.EVENT_BYTES // 2)
     for _ in range(4 * INDEX_BYTES // len(text)):
         book.append(said(text))
 
@@ -136,12 +120,12 @@ def test_a_log_that_grows_has_the_index_refreshed_without_a_dashboard(env: Env) 
 
 
 def test_a_fact_counts_from_the_moment_it_is_noted(book: SessionLog, env: Env) -> None:
-    book.note(SessionStarted(at=2.0))
+    book.note(events.SessionStarted(at=2.0))
 
     assert SessionState.IDLE is book.session.state
-    assert (1, []) == (book.unwritten, env.only(SessionStarted))
+    assert (1, []) == (book.unwritten, env.only(events.SessionStarted))
     assert book.flush()
-    assert (0, 1) == (book.unwritten, len(env.only(SessionStarted)))
+    assert (0, 1) == (book.unwritten, len(env.only(events.SessionStarted)))
 
 
 def test_over_a_full_disk_facts_wait_in_order_and_none_is_lost(book: SessionLog, env: Env, disk: FullDisk) -> None:
@@ -153,13 +137,13 @@ def test_over_a_full_disk_facts_wait_in_order_and_none_is_lost(book: SessionLog,
     disk.free()
     assert book.append(said("after"))
 
-    assert ["before", "0", "1", "2", "3", "4", "after"] == [fact.text for fact in env.only(MessageWritten)]
+    assert ["before", "0", "1", "2", "3", "4", "after"] == [fact.text for fact in env.only(events.MessageWritten)]
     assert (0, "") == (book.unwritten, book.trouble)
 
 
 def test_what_cannot_be_written_down_at_all_is_no_fact(book: SessionLog) -> None:
     with pytest.raises(ValueError, match="no line of a log"):
-        book.note(ThoughtWritten(at=1.0, text=object()))  # type: ignore[arg-type]
+        book.note(events.ThoughtWritten(at=1.0, text=object()))  # type: ignore[arg-type]
 
     assert 0 == book.unwritten
 
@@ -187,50 +171,50 @@ def test_a_line_that_went_in_only_in_part_is_written_again_whole(env: Env) -> No
     env.wants()
     subprocess.run([sys.executable, "-P", "-c", FULL, ME], env=env.environment, check=True, timeout=30)
 
-    assert [str(n) for n in range(40)] == [fact.text.split()[0] for fact in env.only(MessageWritten)]
+    assert [str(n) for n in range(40)] == [fact.text.split()[0] for fact in env.only(events.MessageWritten)]
 
 
 # Long facts
 
-HUGE = "ä" * EVENT_BYTES
+HUGE = "ä" * events.EVENT_BYTES
 
 
 @pytest.mark.parametrize(
     ("event", "whole"),
     [
         (said(HUGE), HUGE),
-        (ToolFinished(at=1.0, call="1", output=HUGE), HUGE),
-        (ToolFinished(at=1.0, call="1", output="out", diff=HUGE), "out\n" + HUGE),
-        (ThoughtWritten(at=1.0, text=HUGE), HUGE),
-        (NoticeRaised(at=1.0, text="\0" * EVENT_BYTES), "\0" * EVENT_BYTES),
-        (ToolStarted(at=1.0, call="1", tool="Write", title=HUGE, input=HUGE), HUGE),
-        (TurnStarted(at=1.0, prompt=HUGE), HUGE),
+        (events.ToolFinished(at=1.0, call="1", output=HUGE), HUGE),
+        (events.ToolFinished(at=1.0, call="1", output="out", diff=HUGE), "out\n" + HUGE),
+        (events.ThoughtWritten(at=1.0, text=HUGE), HUGE),
+        (events.NoticeRaised(at=1.0, text="\0" * events.EVENT_BYTES), "\0" * events.EVENT_BYTES),
+        (events.ToolStarted(at=1.0, call="1", tool="Write", title=HUGE, input=HUGE), HUGE),
+        (events.TurnStarted(at=1.0, prompt=HUGE), HUGE),
     ],
     ids=["message", "output", "diff", "thought", "controls", "tool", "prompt"],
 )
 def test_a_fact_too_long_for_a_line_keeps_its_text_beside_the_log(
-    book: SessionLog, env: Env, event: Event, whole: str
+    book: SessionLog, env: Env, event: events.Event, whole: str
 ) -> None:
     assert book.append(event)
 
-    assert max(map(len, env.places.log(ME).read_bytes().splitlines())) <= EVENT_BYTES
+    assert max(map(len, env.places.log(ME).read_bytes().splitlines())) <= events.EVENT_BYTES
     kept = env.places.blobs(ME) / hashlib.sha256(whole.encode()).hexdigest()
     assert whole == kept.read_bytes().decode()
-    assert kept.name in encode(env.events()[-1]).decode()
+    assert kept.name in events.encode(env.events()[-1]).decode()
     assert 0o600 == kept.stat().st_mode & 0o777
 
 
-@pytest.mark.parametrize("length", [0, 100, KEPT, EVENT_BYTES // 4])
+@pytest.mark.parametrize("length", [0, 100, KEPT, events.EVENT_BYTES // 4])
 def test_a_fact_that_fits_stays_as_it_is(length: int) -> None:
     assert fitted(said("x" * length)) == said("x" * length)
 
 
 def test_what_a_person_decides_on_is_never_cut(book: SessionLog, env: Env) -> None:
-    request = RequestOpened(at=1.0, request=Request(id=RequestId(f"{ME}-1"), session=ME, shown=HUGE))
+    request = events.RequestOpened(at=1.0, request=Request(id=RequestId(f"{ME}-1"), session=ME, shown=HUGE))
     book.append(request)
     book.append(queued(1, prompt=HUGE))
 
-    assert [HUGE] == [fact.request.shown for fact in env.only(RequestOpened)]
+    assert [HUGE] == [fact.request.shown for fact in env.only(events.RequestOpened)]
     assert HUGE == next(iter(SessionLog(env.places, ME).prompts.values())).prompt
 
 
@@ -240,7 +224,7 @@ def test_over_a_full_disk_a_long_fact_waits_whole(book: SessionLog, env: Env, di
     disk.free()
     assert book.flush()
 
-    (fact,) = env.only(MessageWritten)
+    (fact,) = env.only(events.MessageWritten)
     assert HUGE == (env.places.blobs(ME) / fact.blob).read_text("utf-8")
 
 
@@ -259,7 +243,7 @@ async def test_what_was_noted_is_soon_written(book: SessionLog, env: Env) -> Non
     log_writer.note(said("one"))
 
     assert await log_writer.written(10)
-    assert ["one"] == [fact.text for fact in env.only(MessageWritten)]
+    assert ["one"] == [fact.text for fact in env.only(events.MessageWritten)]
     assert await log_writer.aclose(10)
 
 
@@ -273,10 +257,10 @@ async def test_the_pen_tries_again_until_the_disk_has_room_and_says_what_was(
     assert not await log_writer.written(0.1)
     disk.free()
     assert await log_writer.written(10)
-    (notice,) = await auntil(lambda: env.only(NoticeRaised))
+    (notice,) = await auntil(lambda: env.only(events.NoticeRaised))
     await log_writer.aclose(10)
 
-    assert [str(n) for n in range(10)] == [fact.text for fact in env.only(MessageWritten)]
+    assert [str(n) for n in range(10)] == [fact.text for fact in env.only(events.MessageWritten)]
     assert "Too many levels of symbolic links" in notice.text
 
 
@@ -286,7 +270,7 @@ async def test_a_closing_pen_writes_what_it_has(book: SessionLog, env: Env) -> N
         log_writer.note(said(str(n)))
     assert await log_writer.aclose(None)
 
-    assert 300 == len(env.only(MessageWritten))
+    assert 300 == len(env.only(events.MessageWritten))
     assert await log_writer.aclose(None)
 
 
@@ -304,15 +288,15 @@ async def test_facts_that_wait_for_the_disk_hold_back_the_agent(
     """Memory is bounded; the agent's own pipe fills up instead. Nothing is dropped."""
     monkeypatch.setattr(pen_module, "UNWRITTEN", 20)
     async with env.hosting(fake):
-        await auntil(lambda: env.only(SessionStarted))
+        await auntil(lambda: env.only(events.SessionStarted))
         disk.fill()
         fake.say(*(said(str(n)) for n in range(100)))
         await auntil(lambda: fake.waiting <= 79)
         assert 75 <= fake.waiting
         disk.free()
-        await auntil(lambda: len(env.only(MessageWritten)) == 100)
+        await auntil(lambda: len(env.only(events.MessageWritten)) == 100)
 
-    assert [str(n) for n in range(100)] == [fact.text for fact in env.only(MessageWritten)]
+    assert [str(n) for n in range(100)] == [fact.text for fact in env.only(events.MessageWritten)]
 
 
 async def test_a_full_disk_does_not_take_away_live_control(
@@ -337,7 +321,7 @@ async def test_a_receipt_is_in_the_log_before_its_sender_hears_of_it(
     env: Env, fake: FakeAgent, disk: FullDisk, quick: None
 ) -> None:
     async with env.hosting(fake):
-        await auntil(lambda: env.only(SessionStarted))
+        await auntil(lambda: env.only(events.SessionStarted))
         link = await env.linked()
         disk.fill()
         asking = asyncio.create_task(do(link, Prompt(text="hello")))
@@ -347,4 +331,4 @@ async def test_a_receipt_is_in_the_log_before_its_sender_hears_of_it(
         assert not asking.done()
         disk.free()
 
-        assert (await asking).receipt in [moved.receipt for moved in env.only(ReceiptMoved)]
+        assert (await asking).receipt in [moved.receipt for moved in env.only(events.ReceiptMoved)]

@@ -15,13 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kasmon.errors import (
-    HostUnreachableError,
-    LaunchError,
-    RefusedError,
-    SessionEndedError,
-    TimedOutError,
-)
+from kasmon import errors
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import spawn
 from kasmon.host.rpc.connect import HostLink, link
@@ -153,7 +147,7 @@ async def test_linking_to_an_ended_session_does_not_start_it_again(env: Env, rea
     env.wants()
     await do(await reach(), Stop())
     await until_gone(env)
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(errors.SessionEndedError):
         await reach()
 
     assert env.pid() is None
@@ -166,7 +160,7 @@ async def test_linking_to_a_lost_session_does_not_start_it_again(env: Env, reach
     await auntil(lambda: env.only(SessionStarted))
     os.kill(line.welcome.pid, signal.SIGKILL)
     await until_gone(env)
-    with pytest.raises(HostUnreachableError, match="kasmon restart"):
+    with pytest.raises(errors.HostUnreachableError, match="kasmon restart"):
         await reach()
 
     assert env.pid() is None
@@ -217,7 +211,7 @@ async def test_starting_again_waits_for_the_last_host_to_leave(
 
 async def test_an_agent_that_cannot_be_started_says_why_in_its_log(env: Env, reach: Reach) -> None:
     env.wants(backend="no-such-backend")
-    with contextlib.suppress(LaunchError):  # unless its host answers before it knows
+    with contextlib.suppress(errors.LaunchError):  # unless its host answers before it knows
         await reach()
 
     await auntil(lambda: "no-such-backend" in env.session().end_why)
@@ -226,18 +220,18 @@ async def test_an_agent_that_cannot_be_started_says_why_in_its_log(env: Env, rea
 async def test_what_could_not_be_started_is_told_to_who_wanted_it(env: Env, reach: Reach) -> None:
     env.wants()
     env.places.socket(ME).mkdir()  # so that it cannot listen
-    with pytest.raises(LaunchError, match="cannot listen"):
+    with pytest.raises(errors.LaunchError, match="cannot listen"):
         await reach()
 
 
 async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(env: Env, reach: Reach) -> None:
     env.wants(backend="no-such-backend")
-    with contextlib.suppress(LaunchError):
+    with contextlib.suppress(errors.LaunchError):
         await reach()
     await auntil(lambda: env.only(SessionEnded))
     await until_gone(env)
     for more in ({}, {"only_looks": True}):
-        with pytest.raises(SessionEndedError):
+        with pytest.raises(errors.SessionEndedError):
             await reach(**more)
 
     assert 1 == len(env.only(SessionEnded))
@@ -245,7 +239,7 @@ async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(e
 
 async def test_who_only_looks_starts_nothing(env: Env, reach: Reach) -> None:
     env.wants()
-    with pytest.raises(HostUnreachableError):
+    with pytest.raises(errors.HostUnreachableError):
         await reach(only_looks=True)
 
     assert env.pid() is None
@@ -256,7 +250,7 @@ async def test_an_agent_that_ends_at_once_is_not_started_again(env: Env, reach: 
     env.wants(prompt="crash 3")
     try:
         line = await reach()
-    except SessionEndedError:
+    except errors.SessionEndedError:
         pass
     else:
         await auntil(lambda: not line.is_open)
@@ -267,7 +261,7 @@ async def test_an_agent_that_ends_at_once_is_not_started_again(env: Env, reach: 
 
 
 async def test_a_session_that_nobody_wanted_is_not_started(env: Env) -> None:
-    with pytest.raises((LaunchError, HostUnreachableError)):
+    with pytest.raises((errors.LaunchError, errors.HostUnreachableError)):
         await link(env.places, SessionId("nobodyyy"), Mode.SDK)
 
     assert not env.places.folder("nobodyyy").exists()
@@ -285,7 +279,7 @@ async def test_a_host_of_another_version_says_so(env: Env, reach: Reach, monkeyp
     env.wants()
     await reach()
     monkeypatch.setattr("kasmon.host.rpc.client.Hello", lambda n, as_agent: Hello(n=n, version=VERSION + 1))
-    with pytest.raises(RefusedError, match=f"version {VERSION}"):
+    with pytest.raises(errors.RefusedError, match=f"version {VERSION}"):
         await reach()
 
 
@@ -293,7 +287,7 @@ async def test_a_host_that_hangs_is_waited_for_and_no_longer(env: Env, reach: Re
     env.wants()
     lock = HostLock(env.places.host_lock(ME))
     assert lock.take()
-    with pytest.raises(TimedOutError, match="did not start"):
+    with pytest.raises(errors.TimedOutError, match="did not start"):
         await reach(limit_s=0.2)
     lock.let_go()
 
@@ -303,7 +297,7 @@ async def test_a_host_that_cannot_come_up_shows_its_last_words(
 ) -> None:
     env.wants()
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(HostUnreachableError, match="exit code 1"):
+    with pytest.raises(errors.HostUnreachableError, match="exit code 1"):
         await reach()
 
 
@@ -313,18 +307,18 @@ async def test_what_the_system_does_not_let_us_do_is_said_with_what_and_why(
     env.wants()
     env.places.log(ME).mkdir()
     with pytest.raises(
-        HostUnreachableError, match=rf"'{ME}' does not respond: '{env.places.log(ME)}': it is not a regular file"
+        errors.HostUnreachableError, match=rf"'{ME}' does not respond: '{env.places.log(ME)}': it is not a regular file"
     ):
         await reach(start=True)
 
     env.places.log(ME).rmdir()
     env.places.host_log(ME).mkdir()
-    with pytest.raises(HostUnreachableError, match=rf"cannot be started: '{env.places.host_log(ME)}': Is a dir"):
+    with pytest.raises(errors.HostUnreachableError, match=rf"cannot be started: '{env.places.host_log(ME)}': Is a dir"):
         await reach()
 
     env.places.host_log(ME).rmdir()
     env.places.host_lock(ME).symlink_to("elsewhere")
-    with pytest.raises(HostUnreachableError, match=rf"'{env.places.host_lock(ME)}': "):
+    with pytest.raises(errors.HostUnreachableError, match=rf"'{env.places.host_lock(ME)}': "):
         await reach()
     env.places.host_lock(ME).unlink()
 
@@ -335,7 +329,7 @@ async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
-        with pytest.raises(HostUnreachableError, match="open files"):
+        with pytest.raises(errors.HostUnreachableError, match="open files"):
             await link(env.places, ME, mode)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -16,42 +16,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from kasmon.errors import (
-    HostUnreachableError,
-    KasmonError,
-    RefusedError,
-    RequestClosedError,
-    TimedOutError,
-    UsageError,
-)
-from kasmon.host.rpc import server
+from kasmon import errors
+from kasmon.host.rpc import frames, server
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.codec import FRAME_BYTES, Unpacker, from_client, from_host, pack
 from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.frames import (
-    VERSION,
-    CommandResult,
-    DescribePane,
-    ExecuteCommand,
-    FailureReply,
-    Frame,
-    FromClient,
-    FromHost,
-    Hello,
-    Paste,
-    Quit,
-    SendKeys,
-    TerminalText,
-    TextDelta,
-    Welcome,
-)
 from kasmon.host.rpc.server import HostServer
 from kasmon.model import commands as command
 from kasmon.model.permission import Decision, RequestId
 from tests.support.host.env import ME, Env
 from tests.support.wait import auntil
 
-Answer = Callable[[ClientConnection, FromClient], Awaitable[Frame | None] | Frame | None]
+Answer = Callable[[ClientConnection, frames.FromClient], Awaitable[frames.Frame | None] | frames.Frame | None]
 
 
 class Line:
@@ -59,14 +35,16 @@ class Line:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.heard: list[FromClient] = []
+        self.heard: list[frames.FromClient] = []
         self.lost: list[ClientConnection] = []
         self.connections: list[ClientConnection] = []
         self.answer: Answer = lambda connection, frame: None
         self.server = HostServer(path, self._receive, self.lost.append)
 
-    def _receive(self, connection: ClientConnection, frame: FromClient) -> Awaitable[Frame | None] | Frame | None:
-        if isinstance(frame, Hello):
+    def _receive(
+        self, connection: ClientConnection, frame: frames.FromClient
+    ) -> Awaitable[frames.Frame | None] | frames.Frame | None:
+        if isinstance(frame, frames.Hello):
             self.connections.append(connection)
             return None
         self.heard.append(frame)
@@ -81,8 +59,8 @@ async def line(env: Env) -> AsyncIterator[Line]:
     await made.server.aclose()
 
 
-def keys(data: bytes) -> SendKeys:
-    return SendKeys(session=ME, data=data)
+def keys(data: bytes) -> frames.SendKeys:
+    return frames.SendKeys(session=ME, data=data)
 
 
 def deep(levels: int) -> dict[str, Any]:
@@ -92,8 +70,8 @@ def deep(levels: int) -> dict[str, Any]:
     return nested
 
 
-def pushed(text: str) -> TextDelta:
-    return TextDelta(session=ME, text=text)
+def pushed(text: str) -> frames.TextDelta:
+    return frames.TextDelta(session=ME, text=text)
 
 
 # Letting in
@@ -102,12 +80,12 @@ def pushed(text: str) -> TextDelta:
 async def test_a_client_is_greeted_with_the_hosts_pid(line: Line) -> None:
     link = await HostLink.open(line.path)
 
-    assert (os.getpid(), VERSION) == (link.welcome.pid, link.welcome.version)
+    assert (os.getpid(), frames.VERSION) == (link.welcome.pid, link.welcome.version)
 
 
 async def test_a_host_may_greet_in_its_own_words(env: Env) -> None:
-    def receive(connection: ClientConnection, frame: FromClient) -> Frame | None:
-        return Welcome(n=frame.n, pid=7, tmux="3.3a") if isinstance(frame, Hello) else None
+    def receive(connection: ClientConnection, frame: frames.FromClient) -> frames.Frame | None:
+        return frames.Welcome(n=frame.n, pid=7, tmux="3.3a") if isinstance(frame, frames.Hello) else None
 
     server = HostServer(env.places.runtime / "test.sock", receive, lambda connection: None)
     await server.start()
@@ -118,14 +96,14 @@ async def test_a_host_may_greet_in_its_own_words(env: Env) -> None:
 
 
 async def test_an_answer_is_waited_for_as_long_as_the_host_says_that_it_may_take(env: Env) -> None:
-    def receive(connection: ClientConnection, frame: FromClient) -> Frame | None:
-        return Welcome(n=frame.n, pid=7, answer_s=0.05) if isinstance(frame, Hello) else None
+    def receive(connection: ClientConnection, frame: frames.FromClient) -> frames.Frame | None:
+        return frames.Welcome(n=frame.n, pid=7, answer_s=0.05) if isinstance(frame, frames.Hello) else None
 
     server = HostServer(env.places.runtime / "test.sock", receive, lambda connection: None)
     await server.start()
     link = await HostLink.open(env.places.runtime / "test.sock")
-    with pytest.raises(TimedOutError, match=r"within 0\.05 s"):
-        await link.ask(Quit(n=0))
+    with pytest.raises(errors.TimedOutError, match=r"within 0\.05 s"):
+        await link.ask(frames.Quit(n=0))
     await server.aclose()
 
 
@@ -171,18 +149,18 @@ try:
 except (BrokenPipeError, ConnectionResetError):
     print("hung up")
 """
-    hello = pack(Hello(n=1)).hex()
+    hello = pack(frames.Hello(n=1)).hex()
     python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
     command = [python, "-I", "-c", program, str(path), hello]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 
 async def test_a_client_of_another_version_is_told_so(line: Line) -> None:
-    answer = await _raw(line.path, pack(Hello(n=1, version=VERSION + 1)))
+    answer = await _raw(line.path, pack(frames.Hello(n=1, version=frames.VERSION + 1)))
 
-    assert isinstance(answer, FailureReply)
-    assert f"version {VERSION}" in answer.message
-    assert str(VERSION + 1) in answer.message
+    assert isinstance(answer, frames.FailureReply)
+    assert f"version {frames.VERSION}" in answer.message
+    assert str(frames.VERSION + 1) in answer.message
     assert [] == line.connections
 
 
@@ -195,16 +173,20 @@ async def test_a_client_that_does_not_say_hello_is_dropped(line: Line) -> None:
     "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", struct.pack(">I", 3) + b"\xc1\xc1\xc1"], ids=repr
 )
 async def test_a_client_that_speaks_something_else_is_dropped(line: Line, garbage: bytes) -> None:
-    assert await _raw(line.path, pack(Hello(n=1)) + garbage) == Welcome(n=1, pid=os.getpid(), kasmon="0.1.0")
+    assert await _raw(line.path, pack(frames.Hello(n=1)) + garbage) == frames.Welcome(
+        n=1, pid=os.getpid(), kasmon="0.1.0"
+    )
     await auntil(lambda: line.lost)
     assert (await HostLink.open(line.path)).is_open
 
 
 async def test_a_numbered_frame_of_a_later_version_is_answered_with_a_plain_no(line: Line) -> None:
     later = msgspec.msgpack.encode({"t": "teleport", "n": 5})
-    answers = await _raw_all(line.path, pack(Hello(n=1)) + struct.pack(">I", len(later)) + later + pack(Quit(n=6)), 2)
+    answers = await _raw_all(
+        line.path, pack(frames.Hello(n=1)) + struct.pack(">I", len(later)) + later + pack(frames.Quit(n=6)), 2
+    )
 
-    assert isinstance(answers[1], FailureReply)
+    assert isinstance(answers[1], frames.FailureReply)
     assert (5, 4) == (answers[1].n, answers[1].exit_code)
 
 
@@ -227,7 +209,7 @@ async def test_a_stale_socket_is_replaced(env: Env) -> None:
 
 async def test_a_frame_that_comes_byte_by_byte_is_heard_whole(line: Line) -> None:
     reader, writer = await asyncio.open_unix_connection(line.path)
-    for byte in pack(Hello(n=1)) + pack(keys(b"hello")):
+    for byte in pack(frames.Hello(n=1)) + pack(keys(b"hello")):
         writer.write(bytes([byte]))
         await writer.drain()
         await asyncio.sleep(0)
@@ -241,32 +223,32 @@ async def test_a_frame_that_comes_byte_by_byte_is_heard_whole(line: Line) -> Non
 async def test_each_question_gets_its_own_answer_however_they_cross(line: Line) -> None:
     gates = [asyncio.Event() for _ in range(20)]
 
-    async def late(n: int) -> CommandResult:
+    async def late(n: int) -> frames.CommandResult:
         await gates[n - 2].wait()
-        return CommandResult(n=n)
+        return frames.CommandResult(n=n)
 
-    line.answer = lambda connection, frame: late(frame.n) if isinstance(frame, Quit) else None
+    line.answer = lambda connection, frame: late(frame.n) if isinstance(frame, frames.Quit) else None
     link = await HostLink.open(line.path)
-    asking = [asyncio.create_task(link.ask(Quit(n=0))) for _ in gates]
+    asking = [asyncio.create_task(link.ask(frames.Quit(n=0))) for _ in gates]
     await auntil(lambda: len(line.heard) == len(gates))
     for gate in reversed(gates):
         gate.set()
     answers = await asyncio.gather(*asking)
 
-    assert list(range(2, 22)) == [answer.n for answer in answers if isinstance(answer, CommandResult)]
+    assert list(range(2, 22)) == [answer.n for answer in answers if isinstance(answer, frames.CommandResult)]
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["at once", "beside"])
 async def test_an_error_of_ours_arrives_as_the_error_it_was(line: Line, beside: bool) -> None:
-    def refuse() -> Frame:
-        raise RequestClosedError("x-1", "user answered deny")
+    def refuse() -> frames.Frame:
+        raise errors.RequestClosedError("x-1", "user answered deny")
 
-    async def refuse_late() -> Frame:
+    async def refuse_late() -> frames.Frame:
         return refuse()
 
     line.answer = lambda connection, frame: refuse_late() if beside else refuse()
-    with pytest.raises(RequestClosedError) as error:
-        await (await HostLink.open(line.path)).ask(DescribePane(n=0, session=ME))
+    with pytest.raises(errors.RequestClosedError) as error:
+        await (await HostLink.open(line.path)).ask(frames.DescribePane(n=0, session=ME))
 
     assert ("x-1", "user answered deny", "Nothing was sent.") == (
         error.value.request,
@@ -279,16 +261,16 @@ async def test_an_error_of_ours_arrives_as_the_error_it_was(line: Line, beside: 
 async def test_a_mistake_in_the_host_is_an_error_for_one_and_no_end_for_others(
     line: Line, beside: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail() -> Frame:
+    def fail() -> frames.Frame:
         raise ZeroDivisionError("oh")
 
-    async def fail_late() -> Frame:
+    async def fail_late() -> frames.Frame:
         return fail()
 
     line.answer = lambda connection, frame: fail_late() if beside else fail()
     link = await HostLink.open(line.path)
-    with pytest.raises(KasmonError, match="ZeroDivisionError"):
-        await link.ask(DescribePane(n=0, session=ME))
+    with pytest.raises(errors.KasmonError, match="ZeroDivisionError"):
+        await link.ask(frames.DescribePane(n=0, session=ME))
     link.tell(keys(b"x"))
     await auntil(lambda: len(line.heard) == 2)
 
@@ -298,24 +280,24 @@ async def test_a_mistake_in_the_host_is_an_error_for_one_and_no_end_for_others(
 
 async def test_no_answer_in_time_is_said_to_be_unknown(line: Line) -> None:
     link = await HostLink.open(line.path)
-    with pytest.raises(TimedOutError, match="unknown"):
-        await link.ask(Quit(n=0), limit_s=0.05)
-    line.answer = lambda connection, frame: CommandResult(n=frame.n) if isinstance(frame, Quit) else None
+    with pytest.raises(errors.TimedOutError, match="unknown"):
+        await link.ask(frames.Quit(n=0), limit_s=0.05)
+    line.answer = lambda connection, frame: frames.CommandResult(n=frame.n) if isinstance(frame, frames.Quit) else None
 
-    assert isinstance(await link.ask(Quit(n=0)), CommandResult)
+    assert isinstance(await link.ask(frames.Quit(n=0)), frames.CommandResult)
 
 
 async def test_a_host_that_goes_away_answers_nobody(line: Line) -> None:
     link = await HostLink.open(line.path)
     closed: list[bool] = []
     link.on_close = lambda: closed.append(True)
-    asking = asyncio.create_task(link.ask(Quit(n=0)))
+    asking = asyncio.create_task(link.ask(frames.Quit(n=0)))
     await auntil(lambda: line.heard)
     line.connections[0].abort()
-    with pytest.raises(HostUnreachableError, match="unknown"):
+    with pytest.raises(errors.HostUnreachableError, match="unknown"):
         await asking
-    with pytest.raises(HostUnreachableError):
-        await link.ask(Quit(n=0))
+    with pytest.raises(errors.HostUnreachableError):
+        await link.ask(frames.Quit(n=0))
     link.tell(keys(b"nobody hears this"))
     await link.aclose()
 
@@ -336,7 +318,7 @@ async def test_who_asks_to_be_told_after_it_went_away_is_told_all_the_same(line:
 
 
 async def test_where_nobody_listens_it_is_unreachable(env: Env) -> None:
-    with pytest.raises(HostUnreachableError):
+    with pytest.raises(errors.HostUnreachableError):
         await HostLink.open(env.places.runtime / "nobody.sock")
 
 
@@ -345,7 +327,7 @@ async def test_a_host_that_does_not_greet_is_not_waited_for(env: Env) -> None:
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
         mute.listen()
-        with pytest.raises(TimedOutError):
+        with pytest.raises(errors.TimedOutError):
             await HostLink.open(path, limit_s=0.05)
 
 
@@ -366,8 +348,8 @@ UNSENDABLE = {
 @pytest.mark.parametrize(("wish", "why"), UNSENDABLE.values(), ids=UNSENDABLE)
 async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: command.AgentCommand, why: str) -> None:
     link = await HostLink.open(line.path)
-    with pytest.raises(UsageError, match=why):
-        await link.ask(ExecuteCommand(n=0, session=ME, wish=wish))
+    with pytest.raises(errors.UsageError, match=why):
+        await link.ask(frames.ExecuteCommand(n=0, session=ME, wish=wish))
 
     link.tell(keys(b"x"))
     await auntil(lambda: line.heard)
@@ -376,7 +358,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: 
 
 async def test_what_is_told_and_cannot_be_sent_is_left_out(line: Line) -> None:
     link = await HostLink.open(line.path)
-    link.tell(Paste(session=ME, text="x" * FRAME_BYTES))
+    link.tell(frames.Paste(session=ME, text="x" * FRAME_BYTES))
     link.tell(keys(b"x"))
 
     await auntil(lambda: line.heard)
@@ -384,20 +366,20 @@ async def test_what_is_told_and_cannot_be_sent_is_left_out(line: Line) -> None:
 
 
 async def test_an_answer_that_is_too_long_is_a_refusal(line: Line) -> None:
-    line.answer = lambda connection, frame: TerminalText(n=2, lines=("x" * FRAME_BYTES,))
+    line.answer = lambda connection, frame: frames.TerminalText(n=2, lines=("x" * FRAME_BYTES,))
     link = await HostLink.open(line.path)
 
-    with pytest.raises(RefusedError, match=f"maximum {FRAME_BYTES}"):
-        await link.ask(Quit(n=0))
+    with pytest.raises(errors.RefusedError, match=f"maximum {FRAME_BYTES}"):
+        await link.ask(frames.Quit(n=0))
     assert link.is_open
 
 
 async def test_an_edited_input_that_is_no_json_is_refused(line: Line) -> None:
     wish = command.Answer(request=RequestId("x"), digest="", decision=Decision.EDIT)
-    broken = ExecuteCommand(n=5, session=ME, wish=wish, edited=b"{")
-    answers = await _raw_all(line.path, pack(Hello(n=1)) + pack(broken), 2)
+    broken = frames.ExecuteCommand(n=5, session=ME, wish=wish, edited=b"{")
+    answers = await _raw_all(line.path, pack(frames.Hello(n=1)) + pack(broken), 2)
 
-    assert isinstance(answers[1], FailureReply)
+    assert isinstance(answers[1], frames.FailureReply)
     assert "changed input cannot be read" in answers[1].message
     assert [] == line.heard
 
@@ -418,7 +400,7 @@ async def test_keys_arrive_in_order_from_any_thread(line: Line) -> None:
     await auntil(lambda: len(line.heard) == len(typed))
     typing.join()
 
-    assert typed == [frame.data for frame in line.heard if isinstance(frame, SendKeys)]
+    assert typed == [frame.data for frame in line.heard if isinstance(frame, frames.SendKeys)]
 
 
 @contextlib.asynccontextmanager
@@ -470,7 +452,7 @@ async def test_more_than_the_socket_takes_goes_out_in_pieces_and_in_order(line: 
         link.tell(keys(data))
     await auntil(lambda: len(line.heard) == len(pastes))
 
-    assert pastes == [frame.data for frame in line.heard if isinstance(frame, SendKeys)]
+    assert pastes == [frame.data for frame in line.heard if isinstance(frame, frames.SendKeys)]
 
 
 async def test_what_was_told_before_closing_still_leaves(line: Line) -> None:
@@ -479,12 +461,12 @@ async def test_what_was_told_before_closing_still_leaves(line: Line) -> None:
     await link.aclose()
     await auntil(lambda: line.heard)
 
-    assert [2_000_000] == [len(frame.data) for frame in line.heard if isinstance(frame, SendKeys)]
+    assert [2_000_000] == [len(frame.data) for frame in line.heard if isinstance(frame, frames.SendKeys)]
 
 
 async def test_pushes_arrive_in_order(line: Line) -> None:
     link = await HostLink.open(line.path)
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     link.on_push = shown.append
     for n in range(100):
         line.connections[0].push(pushed(str(n)))
@@ -497,9 +479,9 @@ async def test_a_listener_that_fails_does_not_cut_the_line(line: Line) -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
     link = await HostLink.open(line.path)
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
 
-    def fails_once(frame: FromHost) -> None:
+    def fails_once(frame: frames.FromHost) -> None:
         shown.append(frame)
         if len(shown) == 1:
             raise ValueError("no such widget")
@@ -514,10 +496,10 @@ async def test_a_listener_that_fails_does_not_cut_the_line(line: Line) -> None:
 
 async def test_a_slow_reader_gets_the_newest_and_nobody_waits_for_it(line: Line) -> None:
     reader, writer = await asyncio.open_unix_connection(line.path, limit=1 << 10)
-    writer.write(pack(Hello(n=1)))
+    writer.write(pack(frames.Hello(n=1)))
     await auntil(lambda: line.connections)
     fast = await HostLink.open(line.path)
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     fast.on_push = shown.append
     slow = line.connections[0]
     for n in range(500):
@@ -525,7 +507,7 @@ async def test_a_slow_reader_gets_the_newest_and_nobody_waits_for_it(line: Line)
             connection.push(pushed(f"{n} " + "x" * 20_000), key="rows")
         await asyncio.sleep(0)
     slow.push(pushed("after"), key="other")
-    await auntil(lambda: shown and isinstance(shown[-1], TextDelta) and shown[-1].text.startswith("499 "))
+    await auntil(lambda: shown and isinstance(shown[-1], frames.TextDelta) and shown[-1].text.startswith("499 "))
     texts = await _texts(reader, "after")
     writer.close()
 
@@ -536,13 +518,13 @@ async def test_a_slow_reader_gets_the_newest_and_nobody_waits_for_it(line: Line)
 async def test_a_push_is_made_when_it_is_sent(line: Line) -> None:
     """Rows that changed since the last push can only be known then."""
     reader, writer = await asyncio.open_unix_connection(line.path, limit=1 << 10)
-    writer.write(pack(Hello(n=1)))
+    writer.write(pack(frames.Hello(n=1)))
     await auntil(lambda: line.connections)
     connection = line.connections[0]
     version = 0
     made: list[int] = []
 
-    def make() -> TextDelta:
+    def make() -> frames.TextDelta:
         made.append(version)
         return pushed(f"{version} " + "x" * 50_000)
 
@@ -560,7 +542,7 @@ async def test_a_push_is_made_when_it_is_sent(line: Line) -> None:
 
 async def test_a_push_that_turns_out_to_be_nothing_sends_nothing(line: Line) -> None:
     link = await HostLink.open(line.path)
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     link.on_push = shown.append
     line.connections[0].push(lambda: None)
     line.connections[0].push(pushed("one"))
@@ -585,18 +567,18 @@ async def test_a_lost_client_is_told_once(line: Line) -> None:
 async def test_what_is_under_way_is_answered_before_the_host_hangs_up(line: Line) -> None:
     closing = asyncio.Event()
 
-    async def late(n: int) -> CommandResult:
+    async def late(n: int) -> frames.CommandResult:
         await closing.wait()
-        return CommandResult(n=n)
+        return frames.CommandResult(n=n)
 
-    line.answer = lambda connection, frame: late(frame.n) if isinstance(frame, Quit) else None
+    line.answer = lambda connection, frame: late(frame.n) if isinstance(frame, frames.Quit) else None
     link = await HostLink.open(line.path)
-    asking = asyncio.create_task(link.ask(Quit(n=0)))
+    asking = asyncio.create_task(link.ask(frames.Quit(n=0)))
     await auntil(lambda: line.heard)
     asyncio.get_running_loop().call_later(0.2, closing.set)
     await line.server.aclose()
 
-    assert isinstance(await asking, CommandResult)
+    assert isinstance(await asking, frames.CommandResult)
     await line.server.aclose()
 
 
@@ -608,24 +590,24 @@ async def test_a_host_that_ends_says_so_to_whom_it_kept_waiting(line: Line, monk
 
     line.answer = lambda connection, frame: never()
     link = await HostLink.open(line.path)
-    asking = asyncio.create_task(link.ask(Quit(n=0)))
+    asking = asyncio.create_task(link.ask(frames.Quit(n=0)))
     await auntil(lambda: line.heard)
     await line.server.aclose()
 
-    with pytest.raises((RefusedError, HostUnreachableError)):
+    with pytest.raises((errors.RefusedError, errors.HostUnreachableError)):
         await asking
 
 
-async def _raw(path: Path, data: bytes) -> FromHost | None:
+async def _raw(path: Path, data: bytes) -> frames.FromHost | None:
     """The first answer to raw bytes; None if the host hung up without."""
     answers = await _raw_all(path, data, 1)
     return answers[0] if answers else None
 
 
-async def _raw_all(path: Path, data: bytes, count: int) -> list[FromHost]:
+async def _raw_all(path: Path, data: bytes, count: int) -> list[frames.FromHost]:
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(data)
-    unpacker, answers = Unpacker(), list[FromHost]()
+    unpacker, answers = Unpacker(), list[frames.FromHost]()
     async with asyncio.timeout(20):
         with contextlib.suppress(ConnectionError):
             while len(answers) < count and (received := await reader.read(1000)):
@@ -641,6 +623,6 @@ async def _texts(reader: asyncio.StreamReader, last: str) -> list[str]:
         while texts[-1:] != [last]:
             for body in unpacker.feed(await reader.read(1 << 16)):
                 frame = from_host.decode(body)
-                if isinstance(frame, TextDelta):
+                if isinstance(frame, frames.TextDelta):
                     texts.append(frame.text)
     return texts

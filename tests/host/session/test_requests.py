@@ -9,30 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from kasmon import errors
 from kasmon.backends.base import Abilities
 from kasmon.config import Limits
-from kasmon.errors import (
-    KasmonError,
-    RefusedError,
-    RequestClosedError,
-    RequestNotFoundError,
-    StaleRequestError,
-    TimedOutError,
-    UnableError,
-    UsageError,
-)
 from kasmon.host.rpc.connect import HostLink
 from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.model import events
 from kasmon.model.commands import AgentCommand, Allow, Answer, Configure, Prompt
-from kasmon.model.events import (
-    NoticeRaised,
-    RequestAnswered,
-    RequestOpened,
-    RequestSetAside,
-    RequestWithdrawn,
-    SessionEnded,
-    TurnEnded,
-)
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, sealed
 from kasmon.model.session_state import SessionState
 from tests.support.agents.fake_agent import FakeAgent, asked
@@ -40,16 +23,16 @@ from tests.support.host.env import ME, Env, do, prompt
 from tests.support.wait import auntil
 
 
-def question(*options: str, many: bool = False) -> RequestOpened:
+def question(*options: str, many: bool = False) -> events.RequestOpened:
     return asked("Which?", kind=RequestKind.QUESTION, choices=(Decision.CHOOSE,), options=options, many=many)
 
 
-async def asking(env: Env, fake: FakeAgent, *opened: RequestOpened) -> tuple[HostLink, list[Request]]:
+async def asking(env: Env, fake: FakeAgent, *opened: events.RequestOpened) -> tuple[HostLink, list[Request]]:
     """An agent in a turn that has asked *opened*; what of it is open in the log."""
     link = await env.linked()
     await prompt(link, "tidy up")
     fake.say(*opened)
-    await auntil(lambda: len(env.only(RequestOpened)) == len(opened))
+    await auntil(lambda: len(env.only(events.RequestOpened)) == len(opened))
     return link, list(env.session().asks)
 
 
@@ -76,8 +59,8 @@ async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(en
         await do(link, answer(second, Decision.DENY, reason="not now"))
 
     assert [("tool-8", Decision.DENY, "not now")] == [(a.request, a.decision, a.reason) for a in answers(fake)]
-    assert [second.id] == [fact.request for fact in env.only(RequestAnswered)]
-    assert first.id not in {fact.request for fact in env.only(RequestAnswered)}
+    assert [second.id] == [fact.request for fact in env.only(events.RequestAnswered)]
+    assert first.id not in {fact.request for fact in env.only(events.RequestAnswered)}
 
 
 async def test_an_answer_is_in_the_log_before_the_agent_hears_it(env: Env, fake: FakeAgent) -> None:
@@ -85,7 +68,7 @@ async def test_an_answer_is_in_the_log_before_the_agent_hears_it(env: Env, fake:
 
     async def looks(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
-            seen.append(len(await asyncio.to_thread(env.only, RequestAnswered)))
+            seen.append(len(await asyncio.to_thread(env.only, events.RequestAnswered)))
         fake.obey(wish)
 
     fake.on_wish = looks
@@ -100,7 +83,7 @@ async def test_a_request_is_answered_once(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request))
-        with pytest.raises(RequestClosedError) as refusal:
+        with pytest.raises(errors.RequestClosedError) as refusal:
             await do(link, answer(request, Decision.DENY))
 
     assert f"user at process {os.getpid()} answered allow" in refusal.value.how.replace("terminal", "process")
@@ -119,15 +102,15 @@ async def test_of_two_answers_at_the_same_moment_exactly_one_wins(env: Env, fake
             outcomes = await asyncio.gather(
                 *(do(link, wish) for link, wish in zip(links, wishes, strict=True)), return_exceptions=True
             )
-            assert [RequestClosedError] == [type(o) for o in outcomes if isinstance(o, BaseException)], outcomes
-            assert n + 1 == len(answers(fake)) == len(env.only(RequestAnswered))
+            assert [errors.RequestClosedError] == [type(o) for o in outcomes if isinstance(o, BaseException)], outcomes
+            assert n + 1 == len(answers(fake)) == len(env.only(events.RequestAnswered))
 
 
 @pytest.mark.parametrize("unknown", [f"{ME}-9", "otherone-1", "nonsense"])
 async def test_an_unknown_request_is_not_found(env: Env, fake: FakeAgent, unknown: str) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        with pytest.raises(RequestNotFoundError):
+        with pytest.raises(errors.RequestNotFoundError):
             await do(link, answer(msgspec.structs.replace(request, id=RequestId(unknown))))
 
     assert [] == answers(fake)
@@ -136,7 +119,7 @@ async def test_an_unknown_request_is_not_found(env: Env, fake: FakeAgent, unknow
 async def test_an_answer_to_something_else_than_what_was_asked_is_stale(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        with pytest.raises(StaleRequestError):
+        with pytest.raises(errors.StaleRequestError):
             await do(link, answer(msgspec.structs.replace(request, digest="0" * 64)))
 
         assert (request,) == env.session().asks
@@ -146,7 +129,7 @@ async def test_an_answer_to_something_else_than_what_was_asked_is_stale(env: Env
 async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (old, new) = await _changed(env, fake)
-        with pytest.raises(RequestClosedError) as refusal:
+        with pytest.raises(errors.RequestClosedError) as refusal:
             await do(link, answer(old))
         await do(link, answer(new))
 
@@ -157,7 +140,7 @@ async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(env: Env, 
 async def _changed(env: Env, fake: FakeAgent) -> tuple[HostLink, tuple[Request, Request]]:
     link, (old,) = await asking(env, fake, asked())
     fake.say(asked("rm -r /"))
-    await auntil(lambda: len(env.only(RequestOpened)) == 2)
+    await auntil(lambda: len(env.only(events.RequestOpened)) == 2)
     (new,) = env.session().asks
     return link, (old, new)
 
@@ -169,7 +152,7 @@ async def test_a_request_that_is_asked_twice_is_one(env: Env, fake: FakeAgent) -
         await auntil(lambda: len(env.session().asks) == 2)
         await do(link, answer(request))
 
-    assert 2 == len(env.only(RequestOpened))
+    assert 2 == len(env.only(events.RequestOpened))
 
 
 async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(env: Env, fake: FakeAgent) -> None:
@@ -179,13 +162,13 @@ async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(env: Env
         fake.say(asked("rm -r /"))
         (second,) = await auntil(lambda: env.session().asks)
         assert f"{ME}-2" == second.id
-        with pytest.raises(RequestClosedError):
+        with pytest.raises(errors.RequestClosedError):
             await do(link, answer(first))
-        fake.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7")))
+        fake.say(events.RequestWithdrawn(at=1.0, request=RequestId("tool-7")))
         await auntil(lambda: not env.session().asks)
 
     assert 1 == len(answers(fake))
-    assert [second.id] == [fact.request for fact in env.only(RequestWithdrawn)]
+    assert [second.id] == [fact.request for fact in env.only(events.RequestWithdrawn)]
 
 
 async def test_what_was_set_aside_waits_on_and_can_still_be_answered(env: Env, fake: FakeAgent) -> None:
@@ -196,26 +179,28 @@ async def test_what_was_set_aside_waits_on_and_can_still_be_answered(env: Env, f
         assert [] == answers(fake)
         await do(link, answer(request))
 
-    assert 1 == len(env.only(RequestSetAside)) == len(answers(fake))
+    assert 1 == len(env.only(events.RequestSetAside)) == len(answers(fake))
 
 
 async def test_a_withdrawn_request_takes_no_answer(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        fake.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        fake.say(events.RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
         await auntil(lambda: not env.session().asks)
-        with pytest.raises(RequestClosedError) as refusal:
+        with pytest.raises(errors.RequestClosedError) as refusal:
             await do(link, answer(request))
 
     assert "interrupted" == refusal.value.how
 
 
-@pytest.mark.parametrize("over", [TurnEnded(at=1.0), SessionEnded(at=1.0)], ids=["turn", "session"])
-async def test_what_ends_closes_its_requests(env: Env, fake: FakeAgent, over: TurnEnded | SessionEnded) -> None:
+@pytest.mark.parametrize("over", [events.TurnEnded(at=1.0), events.SessionEnded(at=1.0)], ids=["turn", "session"])
+async def test_what_ends_closes_its_requests(
+    env: Env, fake: FakeAgent, over: events.TurnEnded | events.SessionEnded
+) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         fake.say(over)
-        with pytest.raises(KasmonError):
+        with pytest.raises(errors.KasmonError):
             await _until_closed(env, link, request)
 
     assert [] == answers(fake)
@@ -229,7 +214,7 @@ async def _until_closed(env: Env, link: HostLink, request: Request) -> None:
 async def test_a_decision_that_the_request_does_not_offer_is_refused(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(choices=(Decision.ALLOW, Decision.DENY)))
-        with pytest.raises(RefusedError, match="does not accept edit"):
+        with pytest.raises(errors.RefusedError, match="does not accept edit"):
             await do(link, answer(request, Decision.EDIT, input={"command": "ls"}))
         assert (request,) == env.session().asks
 
@@ -248,7 +233,7 @@ async def test_an_edited_input_may_hold_whatever_json_can(env: Env, fake: FakeAg
         await do(link, answer(request, Decision.EDIT, input=edited))
 
     assert [edited] == [told.input for told in answers(fake)]
-    [fact] = env.only(RequestAnswered)
+    [fact] = env.only(events.RequestAnswered)
     assert fact.input is not None
     assert edited.keys() == fact.input.keys()
 
@@ -263,7 +248,7 @@ async def test_what_was_approved_is_written_down_without_secrets_and_as_a_diff(e
         await do(link, answer(request, Decision.EDIT, input=edited))
 
     assert [f"curl -H {key} http://b\nmake"] == [told.input and told.input["command"] for told in answers(fake)]
-    [fact] = env.only(RequestAnswered)
+    [fact] = env.only(events.RequestAnswered)
     assert edited == fact.input
     removed = ("-command: curl -H " + hidden + " http://a", "-description: fetch")
     added = ("+command:", f"+  curl -H {hidden} http://b", "+  make")
@@ -276,7 +261,7 @@ async def test_what_was_approved_is_written_down_without_secrets_and_as_a_diff(e
 async def test_an_edited_request_carries_its_new_input(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        with pytest.raises(UsageError, match="new input"):
+        with pytest.raises(errors.UsageError, match="new input"):
             await do(link, answer(request, Decision.EDIT))
         await do(link, answer(request, Decision.EDIT, input={"command": "rm -r build/tmp"}))
 
@@ -302,7 +287,7 @@ async def test_a_choice_is_one_of_those_offered(
         link, (request,) = await asking(env, fake, question("red", "blue", many=many))
         wish = answer(request, Decision.CHOOSE, labels=labels)
         if error:
-            with pytest.raises(UsageError, match=error):
+            with pytest.raises(errors.UsageError, match=error):
                 await do(link, wish)
         else:
             await do(link, wish)
@@ -313,7 +298,7 @@ async def test_a_choice_is_one_of_those_offered(
 async def test_a_question_that_takes_no_text_of_ones_own_says_so(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, question("red", "blue"))
-        with pytest.raises(UsageError, match="accepts no custom answer"):
+        with pytest.raises(errors.UsageError, match="accepts no custom answer"):
             await do(link, answer(request, Decision.CHOOSE, text="green"))
 
     assert [] == answers(fake)
@@ -322,7 +307,7 @@ async def test_a_question_that_takes_no_text_of_ones_own_says_so(env: Env, fake:
 async def test_an_edited_input_is_not_empty_also_where_none_was_asked(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(input={}))
-        with pytest.raises(UsageError, match="is empty"):
+        with pytest.raises(errors.UsageError, match="is empty"):
             await do(link, answer(request, Decision.EDIT, input={}))
 
     assert [] == answers(fake)
@@ -341,7 +326,7 @@ async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(env: Env, f
         link, (request,) = await asking(env, fake, asked(input={"command": "make", "key": key}))
         await do(link, answer(request, Decision.EDIT, input={"command": "make check", "key": key}))
 
-    [fact] = env.only(RequestAnswered)
+    [fact] = env.only(events.RequestAnswered)
     assert ["-command: make", "+command: make check"] == [row for row in fact.diff.split("\n") if row[:1] in "+-"]
     assert max(key.split("\n"), key=len) not in env.places.log(ME).read_text()
 
@@ -349,12 +334,12 @@ async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(env: Env, f
 async def test_an_open_question_takes_any_text(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, question())
-        with pytest.raises(UsageError, match="no choice 'whatever you like'"):
+        with pytest.raises(errors.UsageError, match="no choice 'whatever you like'"):
             await do(link, answer(request, Decision.CHOOSE, labels=("whatever you like",)))
         await do(link, answer(request, Decision.CHOOSE, text="whatever you like"))
 
     assert [("whatever you like",)] == [a.labels for a in answers(fake)]
-    assert [("whatever you like",)] == [fact.labels for fact in env.only(RequestAnswered)]
+    assert [("whatever you like",)] == [fact.labels for fact in env.only(events.RequestAnswered)]
 
 
 @pytest.mark.parametrize(
@@ -377,11 +362,11 @@ async def test_an_answer_of_which_a_part_would_be_ignored_or_is_missing_is_refus
 ) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(input={"command": "make", "timeout": 60}))
-        with pytest.raises(UsageError, match=error):
+        with pytest.raises(errors.UsageError, match=error):
             await do(link, answer(request, decision, **more))
 
     assert [] == answers(fake)
-    assert [] == env.only(RequestAnswered)
+    assert [] == env.only(events.RequestAnswered)
 
 
 async def test_of_a_tool_whose_schema_is_known_only_what_it_requires_must_stay(env: Env, fake: FakeAgent) -> None:
@@ -405,7 +390,7 @@ async def test_a_plan_without_a_text_says_so_to_whoever_decides_on_it(env: Env, 
 async def test_what_only_its_terminal_can_answer_says_so(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(answerable=False))
-        with pytest.raises(UnableError, match="terminal"):
+        with pytest.raises(errors.UnableError, match="terminal"):
             await do(link, answer(request))
 
 
@@ -413,7 +398,7 @@ async def test_an_agent_that_takes_no_answers_says_so(env: Env, fake: FakeAgent)
     fake.abilities = Abilities()
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        with pytest.raises(UnableError):
+        with pytest.raises(errors.UnableError):
             await do(link, answer(request))
 
 
@@ -433,13 +418,13 @@ def on_answer(fake: FakeAgent, error: Exception | None) -> None:
 
 
 async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(env: Env, fake: FakeAgent) -> None:
-    on_answer(fake, RefusedError("not in this mode."))
+    on_answer(fake, errors.RefusedError("not in this mode."))
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        with pytest.raises(RefusedError, match="not in this mode"):
+        with pytest.raises(errors.RefusedError, match="not in this mode"):
             await do(link, answer(request))
         (again,) = await auntil(lambda: env.session().asks)
-        await auntil(lambda: env.only(NoticeRaised))
+        await auntil(lambda: env.only(events.NoticeRaised))
         fake.on_wish = None
         await do(link, answer(again))
 
@@ -448,24 +433,24 @@ async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(en
 
 
 async def test_what_was_opened_anew_can_be_withdrawn(env: Env, fake: FakeAgent) -> None:
-    on_answer(fake, RefusedError("not in this mode."))
+    on_answer(fake, errors.RefusedError("not in this mode."))
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        with pytest.raises(RefusedError):
+        with pytest.raises(errors.RefusedError):
             await do(link, answer(request))
-        fake.say(RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
-        await auntil(lambda: env.only(RequestWithdrawn))
+        fake.say(events.RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
+        await auntil(lambda: env.only(events.RequestWithdrawn))
 
-        assert ([f"{ME}-2"], ()) == ([w.request for w in env.only(RequestWithdrawn)], env.session().asks)
+        assert ([f"{ME}-2"], ()) == ([w.request for w in env.only(events.RequestWithdrawn)], env.session().asks)
 
 
 async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(env: Env, fake: FakeAgent) -> None:
-    on_answer(fake, RequestClosedError("tool-7", "interrupted"))
+    on_answer(fake, errors.RequestClosedError("tool-7", "interrupted"))
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
-        with pytest.raises(RequestClosedError) as refusal:
+        with pytest.raises(errors.RequestClosedError) as refusal:
             await do(link, answer(request))
-        await auntil(lambda: env.only(NoticeRaised))
+        await auntil(lambda: env.only(events.NoticeRaised))
 
     assert request.id == refusal.value.request
     assert () == env.session().asks
@@ -475,9 +460,9 @@ async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unkno
     async with env.hosting(fake, limits=Limits(call_s=0.5)):
         link, (request,) = await asking(env, fake, asked())
         on_answer(fake, None)
-        with pytest.raises(TimedOutError):
+        with pytest.raises(errors.TimedOutError):
             await do(link, answer(request))
-        (notice,) = await auntil(lambda: env.only(NoticeRaised))
+        (notice,) = await auntil(lambda: env.only(events.NoticeRaised))
 
     assert "unknown" in notice.text
     assert () == env.session().asks
@@ -493,7 +478,7 @@ async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAge
     opening = asyncio.Event()
     slow.on_open = opening.wait  # type: ignore[assignment]
     async with env.hosting(slow):
-        with pytest.raises(RequestClosedError):
+        with pytest.raises(errors.RequestClosedError):
             await do(await env.linked(), answer(request))
         opening.set()
         await auntil(lambda: not env.session().asks)
@@ -509,7 +494,7 @@ async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(env: 
     async with env.hosting(fake):
         _, (request,) = await asking(env, fake, asked())
         link = await HostLink.open(env.places.socket(ME), as_agent=True)
-        with pytest.raises(RefusedError, match="agent cannot answer"):
+        with pytest.raises(errors.RefusedError, match="agent cannot answer"):
             await do(link, answer(request))
         await do(link, Prompt(text="hello", by="peer"))
 
@@ -525,7 +510,9 @@ async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
     async with env.hosting(fake):
         await auntil(lambda: env.session().state is SessionState.IDLE)
         link = await HostLink.open(env.places.socket(ME), as_agent=True)
-        with pytest.raises(RefusedError, match=r"an agent cannot (?:change a permission mode|allow network access)"):
+        with pytest.raises(
+            errors.RefusedError, match=r"an agent cannot (?:change a permission mode|allow network access)"
+        ):
             await do(link, wish)
         for marked in (True, False):
             said = await asyncio.to_thread(_commanded_by_a_child, env, wish, marked)
@@ -583,7 +570,7 @@ async def test_consent_to_what_may_be_cut_is_refused_and_a_no_is_taken(env: Env,
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, cut)
         for decision in (Decision.ALLOW, Decision.ALWAYS, Decision.EDIT):
-            with pytest.raises(UnableError, match="may be truncated") as caught:
+            with pytest.raises(errors.UnableError, match="may be truncated") as caught:
                 await do(link, answer(request, decision, input={}))
             assert "kasmon attach" in caught.value.hint
         await do(link, answer(request, Decision.DENY))
@@ -596,7 +583,7 @@ async def test_an_answer_with_no_digest_or_another_one_answers_nothing(env: Env,
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         for decision in (Decision.ALLOW, Decision.DENY, Decision.LATER):
-            with pytest.raises(StaleRequestError):
+            with pytest.raises(errors.StaleRequestError):
                 await do(link, msgspec.structs.replace(answer(request, decision), digest=digest))
 
         assert [request] == list(env.session().asks)

@@ -7,47 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kasmon import errors
 from kasmon.backends.base import Abilities, Chunk
 from kasmon.config import Limits
-from kasmon.errors import (
-    InteractiveOnlyError,
-    KasmonError,
-    LaunchError,
-    RefusedError,
-    SessionEndedError,
-    SessionNotFoundError,
-    TimedOutError,
-    UnableError,
-)
+from kasmon.host.rpc import frames
 from kasmon.host.rpc.connect import HostLink
-from kasmon.host.rpc.frames import (
-    ANSWER_S,
-    CommandResult,
-    DescribePane,
-    ExecuteCommand,
-    FromHost,
-    Quit,
-    ReadTerminal,
-    ReleasePane,
-    RenameWindow,
-    SubscriptionEnd,
-    TextDelta,
-    Unwatch,
-    Watch,
-)
 from kasmon.host.structured import agent_runner
 from kasmon.host.structured.host import StructuredHost
+from kasmon.model import events
 from kasmon.model.commands import Interrupt, Mode, Prompt, Stop
-from kasmon.model.events import (
-    LogOpened,
-    MessageWritten,
-    NoticeRaised,
-    SessionEnded,
-    SessionStarted,
-    ThoughtWritten,
-    TurnEnded,
-    UsageReported,
-)
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from tests.support.agents.fake_agent import FakeAgent
@@ -56,12 +24,12 @@ from tests.support.sample_events import asks
 from tests.support.wait import auntil
 
 
-def said(text: str) -> MessageWritten:
-    return MessageWritten(at=time.time(), text=text)
+def said(text: str) -> events.MessageWritten:
+    return events.MessageWritten(at=time.time(), text=text)
 
 
 async def started(env: Env) -> None:
-    await auntil(lambda: env.only(SessionStarted))
+    await auntil(lambda: env.only(events.SessionStarted))
 
 
 # Facts
@@ -72,23 +40,23 @@ async def test_the_log_begins_with_what_it_is(env: Env, fake: FakeAgent) -> None
         await started(env)
 
     first = env.events()[0]
-    assert isinstance(first, LogOpened)
+    assert isinstance(first, events.LogOpened)
     assert ME == first.session
 
 
 async def test_what_the_agent_says_stands_in_the_log_in_order(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(*(said(str(number)) for number in range(200)))
-        await auntil(lambda: len(env.only(MessageWritten)) == 200)
+        await auntil(lambda: len(env.only(events.MessageWritten)) == 200)
 
-    assert [str(number) for number in range(200)] == [fact.text for fact in env.only(MessageWritten)]
+    assert [str(number) for number in range(200)] == [fact.text for fact in env.only(events.MessageWritten)]
 
 
 async def test_a_start_says_what_only_the_host_knows(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake, env.wants(backend="fake", workdir="/tmp")):
         await started(env)
 
-    (start,) = env.only(SessionStarted)
+    (start,) = env.only(events.SessionStarted)
     assert (1, "fake", Mode.SDK, "/tmp", "talk-1") == (
         start.generation,
         start.backend,
@@ -106,15 +74,15 @@ async def test_a_fact_that_cannot_be_written_down_is_a_notice_and_the_agent_goes
     async with env.hosting(fake):
         bad = asks()
         fake.say(msgspec.structs.replace(bad, request=msgspec.structs.replace(bad.request, input=deep)), said("on"))
-        await auntil(lambda: env.only(MessageWritten))
+        await auntil(lambda: env.only(events.MessageWritten))
 
-    assert ["error"] == [notice.level for notice in env.only(NoticeRaised)]
+    assert ["error"] == [notice.level for notice in env.only(events.NoticeRaised)]
 
 
 async def test_long_output_is_kept_beside_the_log(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(said("ä" * 400_000))
-        (fact,) = await auntil(lambda: env.only(MessageWritten))
+        (fact,) = await auntil(lambda: env.only(events.MessageWritten))
 
     assert max(map(len, Path(env.places.log(ME)).read_bytes().splitlines())) < 256 * 1024
     assert "ä" * 400_000 == (env.places.blobs(ME) / fact.blob).read_text("utf-8")
@@ -125,7 +93,7 @@ async def test_long_output_is_kept_beside_the_log(env: Env, fake: FakeAgent) -> 
 
 async def test_an_agent_that_ends_ends_its_host(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
-        fake.say(SessionEnded(at=time.time(), exit_code=3))
+        fake.say(events.SessionEnded(at=time.time(), exit_code=3))
         await auntil(lambda: not env.places.socket(ME).exists())
 
     assert (SessionState.ENDED, 3) == (env.session().state, env.session().exit_code)
@@ -134,16 +102,16 @@ async def test_an_agent_that_ends_ends_its_host(env: Env, fake: FakeAgent) -> No
 
 async def test_what_an_agent_says_after_its_end_is_no_fact(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
-        fake.say(SessionEnded(at=time.time(), exit_code=0), said("one more"))
+        fake.say(events.SessionEnded(at=time.time(), exit_code=0), said("one more"))
         await auntil(lambda: not env.places.socket(ME).exists())
 
-    assert isinstance(env.events()[-1], SessionEnded)
+    assert isinstance(env.events()[-1], events.SessionEnded)
 
 
 async def test_an_agent_that_goes_on_after_its_end_is_not_waited_for(env: Env, fake: FakeAgent) -> None:
     fake.knows_its_end = False
     async with env.hosting(fake):
-        fake.say(SessionEnded(at=time.time(), exit_code=0))
+        fake.say(events.SessionEnded(at=time.time(), exit_code=0))
         await auntil(lambda: not env.places.socket(ME).exists())
 
 
@@ -151,9 +119,9 @@ async def test_an_agent_whose_backend_fails_says_so_and_ends(env: Env, fake: Fak
     async with env.hosting(fake):
         fake.say(said("so far"))
         fake.break_down(ValueError("no such frame"))
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
-    assert "no such frame" in env.only(NoticeRaised)[0].text
+    assert "no such frame" in env.only(events.NoticeRaised)[0].text
     assert "no such frame" in env.session().end_why
     assert env.session().crashed
 
@@ -161,18 +129,18 @@ async def test_an_agent_whose_backend_fails_says_so_and_ends(env: Env, fake: Fak
 async def test_an_agent_that_falls_silent_for_good_has_ended(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.hang_up()
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert "ended without a message" in env.session().end_why
 
 
 async def test_an_agent_that_cannot_be_started_says_why(env: Env, fake: FakeAgent) -> None:
     async def fails() -> None:
-        raise LaunchError("cannot start 'docs': no such program.", hint="Install it.")
+        raise errors.LaunchError("cannot start 'docs': no such program.", hint="Install it.")
 
     fake.on_open = fails
     async with env.hosting(fake):
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert "cannot start 'docs': no such program. Install it." == env.session().end_why
     assert (0, None) == (env.session().generation, env.session().exit_code)
@@ -184,17 +152,17 @@ async def test_a_backend_that_stumbles_while_it_opens_says_why(env: Env, fake: F
 
     fake.on_open = fails
     async with env.hosting(fake):
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert "KeyError('model')" in env.session().end_why
-    assert "KeyError('model')" in env.only(NoticeRaised)[0].text
+    assert "KeyError('model')" in env.only(events.NoticeRaised)[0].text
 
 
 async def test_stop_ends_the_agent_and_is_no_crash(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         await started(env)
         await do(await env.linked(), Stop())
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert (True, False) == (env.session().stopped, env.session().crashed)
 
@@ -207,7 +175,7 @@ async def test_an_agent_that_does_not_finish_is_ended(env: Env, fake: FakeAgent)
     async with env.hosting(fake):
         await started(env)
         await do(await env.linked(), Stop(grace_s=0))
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert ("SIGKILL", True) == (env.session().signal, env.session().stopped)
 
@@ -222,7 +190,7 @@ async def test_a_second_stop_shortens_the_grace_of_the_first(env: Env, fake: Fak
         link = await env.linked()
         await do(link, Stop(grace_s=1000))
         await do(link, Stop(grace_s=0))
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
 
 async def test_an_agent_that_cannot_be_closed_is_no_longer_waited_for(
@@ -237,7 +205,7 @@ async def test_an_agent_that_cannot_be_closed_is_no_longer_waited_for(
     async with env.hosting(fake):
         await started(env)
         await do(await env.linked(), Stop(grace_s=0))
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert env.session().stopped
 
@@ -249,7 +217,7 @@ async def test_an_agent_can_be_stopped_while_it_is_being_opened(env: Env, fake: 
     fake.on_open = hangs
     async with env.hosting(fake):
         await do(await env.linked(), Stop())
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert env.session().stopped
 
@@ -257,7 +225,7 @@ async def test_an_agent_can_be_stopped_while_it_is_being_opened(env: Env, fake: 
 async def test_quit_ends_the_agent_with_its_host(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         await started(env)
-        assert isinstance(await (await env.linked()).ask(Quit(n=0)), CommandResult)
+        assert isinstance(await (await env.linked()).ask(frames.Quit(n=0)), frames.CommandResult)
         await auntil(lambda: not env.places.socket(ME).exists())
 
     assert env.session().stopped
@@ -267,7 +235,7 @@ async def test_a_host_that_is_told_to_end_says_so(env: Env, fake: FakeAgent) -> 
     async with env.hosting(fake) as host:
         await started(env)
         host.end("its host got SIGTERM")
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert "its host got SIGTERM" == env.session().end_why
 
@@ -280,12 +248,12 @@ async def test_a_restart_is_the_next_generation_of_the_same_conversation(env: En
         await started(env)
     again = FakeAgent()
     async with env.hosting(again):
-        await auntil(lambda: len(env.only(SessionStarted)) == 2)
+        await auntil(lambda: len(env.only(events.SessionStarted)) == 2)
 
     assert again.launch is not None
     assert (2, "talk-1") == (again.launch.generation, again.launch.resume)
-    assert [1, 2] == [start.generation for start in env.only(SessionStarted)]
-    assert 1 == len(env.only(LogOpened))
+    assert [1, 2] == [start.generation for start in env.only(events.SessionStarted)]
+    assert 1 == len(env.only(events.LogOpened))
 
 
 async def test_a_launch_may_ask_for_a_later_generation(env: Env, fake: FakeAgent) -> None:
@@ -301,7 +269,7 @@ async def test_the_first_prompt_is_given_in_the_first_generation_only(env: Env) 
     async with env.hosting(first, launch):
         await auntil(lambda: first.prompts)
     async with env.hosting(second, launch):
-        await auntil(lambda: len(env.only(SessionStarted)) == 2)
+        await auntil(lambda: len(env.only(events.SessionStarted)) == 2)
         assert "submitted" == await prompt(await env.linked(), "and now?")
 
     assert (["tidy up"], ["and now?"]) == (first.prompts, second.prompts)
@@ -322,7 +290,7 @@ async def test_an_interrupt_reaches_the_agent(env: Env, fake: FakeAgent) -> None
     async with env.hosting(fake):
         await started(env)
         await do(await env.linked(), Interrupt())
-        await auntil(lambda: env.only(TurnEnded))
+        await auntil(lambda: env.only(events.TurnEnded))
 
     assert [Interrupt] == [type(wish) for wish in fake.told[:1]]
 
@@ -331,7 +299,7 @@ async def test_an_agent_that_cannot_be_interrupted_says_so(env: Env, fake: FakeA
     fake.abilities = Abilities()
     async with env.hosting(fake):
         await started(env)
-        with pytest.raises(UnableError):
+        with pytest.raises(errors.UnableError):
             await do(await env.linked(), Interrupt())
 
 
@@ -345,8 +313,8 @@ async def test_a_wish_that_the_agent_does_not_take_in_time_is_said_to_be_unknown
     async with env.hosting(fake, limits=Limits(call_s=0.05)):
         await started(env)
         link = await env.linked()
-        with pytest.raises(TimedOutError, match=r"within 0\.05 s\. It is unknown"):
-            await link.ask(ExecuteCommand(n=0, session=ME, wish=Interrupt()))
+        with pytest.raises(errors.TimedOutError, match=r"within 0\.05 s\. It is unknown"):
+            await link.ask(frames.ExecuteCommand(n=0, session=ME, wish=Interrupt()))
 
     assert 0.05 < link.welcome.answer_s < 10
 
@@ -362,7 +330,7 @@ async def test_an_agent_that_does_not_introduce_itself_in_time_has_ended(
     monkeypatch.setattr(agent_runner, "NET_S", 0.0)
     fake.on_open = hangs
     async with env.hosting(fake, limits=Limits(handshake_s=0.05)):
-        await auntil(lambda: env.only(SessionEnded))
+        await auntil(lambda: env.only(events.SessionEnded))
 
     assert "it did not initialise within 0.05 s" == env.session().end_why
     assert fake.launch is not None
@@ -387,7 +355,7 @@ async def test_a_config_that_cannot_be_used_keeps_no_host_from_starting(env: Env
     env.start()
     link = await env.linked()
 
-    assert ANSWER_S < link.welcome.answer_s < 20
+    assert frames.ANSWER_S < link.welcome.answer_s < 20
     assert "limits.call_s" in env.places.host_log(ME).read_text()
     await link.aclose()
 
@@ -401,15 +369,15 @@ async def test_a_backend_that_fails_on_a_wish_is_a_notice_and_an_error(env: Env,
     fake.on_wish = fails
     async with env.hosting(fake):
         await started(env)
-        with pytest.raises(KasmonError, match="AttributeError"):
+        with pytest.raises(errors.KasmonError, match="AttributeError"):
             await do(await env.linked(), Interrupt())
-        await auntil(lambda: env.only(NoticeRaised))
+        await auntil(lambda: env.only(events.NoticeRaised))
         assert "submitted" == await prompt(await env.linked(), "still there?")
 
 
 async def test_a_wish_for_another_session_is_not_carried_here(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
-        with pytest.raises(SessionNotFoundError):
+        with pytest.raises(errors.SessionNotFoundError):
             await do(await env.linked(), Interrupt(), SessionId("otherone"))
 
     assert not any(isinstance(wish, Interrupt) for wish in fake.told)
@@ -424,7 +392,7 @@ async def test_a_wish_while_the_agent_starts_is_refused_and_a_prompt_waits(env: 
     fake.on_open = waits
     async with env.hosting(fake):
         link = await env.linked()
-        with pytest.raises(RefusedError, match="still starting"):
+        with pytest.raises(errors.RefusedError, match="still starting"):
             await do(link, Interrupt())
         assert "queued" == await prompt(link, "hello")
         open_now.set()
@@ -434,8 +402,8 @@ async def test_a_wish_while_the_agent_starts_is_refused_and_a_prompt_waits(env: 
 async def test_there_is_no_terminal_to_look_at(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await env.linked()
-        for frame in (DescribePane(n=0, session=ME), ReadTerminal(n=0, session=ME)):
-            with pytest.raises(InteractiveOnlyError) as refusal:
+        for frame in (frames.DescribePane(n=0, session=ME), frames.ReadTerminal(n=0, session=ME)):
+            with pytest.raises(errors.InteractiveOnlyError) as refusal:
                 await link.ask(frame)
             assert ME == refusal.value.session
 
@@ -443,15 +411,15 @@ async def test_there_is_no_terminal_to_look_at(env: Env, fake: FakeAgent) -> Non
 async def test_what_only_a_terminal_needs_is_done_at_once(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await env.linked()
-        for frame in (ReleasePane(n=0, session=ME), RenameWindow(n=0, session=ME, name="tests")):
-            assert isinstance(await link.ask(frame), CommandResult)
+        for frame in (frames.ReleasePane(n=0, session=ME), frames.RenameWindow(n=0, session=ME, name="tests")):
+            assert isinstance(await link.ask(frame), frames.CommandResult)
 
 
 async def test_an_agent_does_not_end_its_own_host(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await HostLink.open(env.places.socket(ME), as_agent=True)
-        with pytest.raises(RefusedError):
-            await link.ask(Quit(n=0))
+        with pytest.raises(errors.RefusedError):
+            await link.ask(frames.Quit(n=0))
 
 
 async def test_a_wish_after_the_end_is_refused(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,10 +433,10 @@ async def test_a_wish_after_the_end_is_refused(env: Env, fake: FakeAgent, monkey
     async with env.hosting(fake):
         await started(env)
         link = await env.linked()
-        fake.say(SessionEnded(at=time.time(), exit_code=0))
-        await auntil(lambda: env.only(SessionEnded))
+        fake.say(events.SessionEnded(at=time.time(), exit_code=0))
+        await auntil(lambda: env.only(events.SessionEnded))
         for wish in (Prompt(text="hello"), Interrupt(), Stop()):
-            with pytest.raises(SessionEndedError):
+            with pytest.raises(errors.SessionEndedError):
                 await do(link, wish)
         goodbye.set()
 
@@ -476,65 +444,68 @@ async def test_a_wish_after_the_end_is_refused(env: Env, fake: FakeAgent, monkey
 # Live text
 
 
-async def watching(env: Env, shown: list[FromHost], rate_hz: float = 20.0) -> HostLink:
+async def watching(env: Env, shown: list[frames.FromHost], rate_hz: float = 20.0) -> HostLink:
     """A link that watches the session from now on, and puts what it is shown into *shown*."""
     await started(env)
     link = await env.linked()
     link.on_push = shown.append
-    link.tell(Watch(session=ME, rate_hz=rate_hz))
+    link.tell(frames.Watch(session=ME, rate_hz=rate_hz))
     return link
 
 
 async def test_text_is_shown_while_it_is_written_and_forgotten_once_it_is_said(env: Env, fake: FakeAgent) -> None:
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await watching(env, shown)
         fake.say(Chunk(text="Hel"), Chunk(text="lo"))
-        await auntil(lambda: shown[-1:] == [TextDelta(session=ME, text="Hello")])
+        await auntil(lambda: shown[-1:] == [frames.TextDelta(session=ME, text="Hello")])
         fake.say(said("Hello"))
-        await auntil(lambda: shown[-1:] == [TextDelta(session=ME, text="")])
+        await auntil(lambda: shown[-1:] == [frames.TextDelta(session=ME, text="")])
 
 
 async def test_who_begins_to_watch_sees_what_was_written_so_far(env: Env, fake: FakeAgent) -> None:
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await started(env)
-        fake.say(Chunk(text="hm, ", thinking=True), UsageReported(at=1.0))
-        await auntil(lambda: env.only(UsageReported))
+        fake.say(Chunk(text="hm, ", thinking=True), events.UsageReported(at=1.0))
+        await auntil(lambda: env.only(events.UsageReported))
         await watching(env, shown)
-        await auntil(lambda: shown == [TextDelta(session=ME, text="hm, ", thinking=True)])
+        await auntil(lambda: shown == [frames.TextDelta(session=ME, text="hm, ", thinking=True)])
 
 
 async def test_a_finished_thought_leaves_the_text_that_is_being_written(env: Env, fake: FakeAgent) -> None:
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await watching(env, shown)
         fake.say(
-            Chunk(text="hm", thinking=True), Chunk(text="So"), ThoughtWritten(at=1.0, text="hm"), Chunk(text=" it")
+            Chunk(text="hm", thinking=True),
+            Chunk(text="So"),
+            events.ThoughtWritten(at=1.0, text="hm"),
+            Chunk(text=" it"),
         )
-        await auntil(lambda: shown[-1:] == [TextDelta(session=ME, text="So it")])
+        await auntil(lambda: shown[-1:] == [frames.TextDelta(session=ME, text="So it")])
 
 
 async def test_a_flood_of_words_is_shown_in_few_pushes(env: Env, fake: FakeAgent) -> None:
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await watching(env, shown, rate_hz=1000)
         began_at = time.monotonic()
         fake.say(*(Chunk(text="word ") for _ in range(5000)))
-        await auntil(lambda: shown and isinstance(shown[-1], TextDelta) and len(shown[-1].text) == 25_000)
+        await auntil(lambda: shown and isinstance(shown[-1], frames.TextDelta) and len(shown[-1].text) == 25_000)
         took_s = time.monotonic() - began_at
 
     assert len(shown) <= took_s * 30 + 3
 
 
 async def test_who_stops_watching_hears_no_more(env: Env, fake: FakeAgent) -> None:
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         link = await watching(env, shown)
-        link.tell(Unwatch(session=ME))
-        with pytest.raises(InteractiveOnlyError):
-            await link.ask(DescribePane(n=0, session=ME))
-        heard: list[FromHost] = []
+        link.tell(frames.Unwatch(session=ME))
+        with pytest.raises(errors.InteractiveOnlyError):
+            await link.ask(frames.DescribePane(n=0, session=ME))
+        heard: list[frames.FromHost] = []
         await watching(env, heard)
         fake.say(Chunk(text="Hello"))
         await auntil(lambda: heard)
@@ -543,13 +514,13 @@ async def test_who_stops_watching_hears_no_more(env: Env, fake: FakeAgent) -> No
 
 
 async def test_who_watches_is_told_that_it_is_over(env: Env, fake: FakeAgent) -> None:
-    shown: list[FromHost] = []
+    shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         link = await watching(env, shown)
-        fake.say(SessionEnded(at=time.time(), why="out of tokens"))
+        fake.say(events.SessionEnded(at=time.time(), why="out of tokens"))
         await auntil(lambda: not link.is_open)
 
-    assert [SubscriptionEnd(session=ME, why="out of tokens")] == shown
+    assert [frames.SubscriptionEnd(session=ME, why="out of tokens")] == shown
 
 
 # Where the host cannot listen

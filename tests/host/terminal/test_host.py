@@ -12,29 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
+from kasmon import errors
 from kasmon.backends.tmux import agent
 from kasmon.backends.tmux.evidence import process_scan
 from kasmon.boot_id import boot
-from kasmon.errors import (
-    RefusedError,
-    RequestNotFoundError,
-    SessionBusyError,
-    SessionEndedError,
-    SessionNotFoundError,
-    TmuxMissingError,
-    TmuxTooOldError,
-    UnavailableError,
-)
+from kasmon.host.rpc import frames
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.frames import (
-    DescribePane,
-    ExecuteCommand,
-    Quit,
-    ReadTerminal,
-    ReleasePane,
-    RenameWindow,
-    StartSession,
-)
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Answer, Continue, Interrupt, Mode, Prompt, Stop
 from kasmon.model.events import ConnectionLost, LogOpened, NoticeRaised, SessionEnded, SessionStarted, SignalSeen
@@ -53,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
 async def do(link: HostLink, wish: Any) -> None:
-    await link.ask(ExecuteCommand(n=0, session=SessionId(ME), wish=wish))
+    await link.ask(frames.ExecuteCommand(n=0, session=SessionId(ME), wish=wish))
 
 
 # How a session begins
@@ -95,7 +78,7 @@ async def test_an_agent_knows_its_place_and_gets_its_own_variables_only(
     launch = tmux.wants(ME, *sh("env | sort; exec cat"), task=3, wave=2, peers=4, plan="p")
     write_private(tmux.places.environment(ME), b"TOKEN=a=b\xe2\x98\x83\0")
     async with tmux.serving() as link:
-        await link.ask(StartSession(n=0, session=launch.session))
+        await link.ask(frames.StartSession(n=0, session=launch.session))
         await tmux.ready(ME)
         await auntil(lambda: any(signal.text for signal in tmux.only(SignalSeen, launch.session)))
         said = await tmux.text(link, ME)
@@ -204,10 +187,10 @@ async def test_a_session_that_runs_is_not_started_again(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         answers = await asyncio.gather(
-            *(link.ask(StartSession(n=0, session=session)) for _ in range(3)), return_exceptions=True
+            *(link.ask(frames.StartSession(n=0, session=session)) for _ in range(3)), return_exceptions=True
         )
 
-        assert [RefusedError] * 3 == [type(answer) for answer in answers]
+        assert [errors.RefusedError] * 3 == [type(answer) for answer in answers]
         assert 1 == len(tmux.only(SessionStarted, session))
 
 
@@ -217,7 +200,7 @@ async def test_the_name_is_shown_on_the_window_and_never_run(tmux: TmuxEnv) -> N
         session = await tmux.run(link, ME, "cat", name=name)
         shown = ("list-windows", "-a", "-F", "#{@kasmon_id} #{window_name}")
         first = tmux.server.run(*shown).decode()
-        await link.ask(RenameWindow(n=0, session=session, name="new; name"))
+        await link.ask(frames.RenameWindow(n=0, session=session, name="new; name"))
 
         assert f"{ME} fix #(touch {tmux.root}/pwned) #{{pane_id}}; ☃\n" in first
         assert f"{ME} new; name\n" in tmux.server.run(*shown).decode()
@@ -267,7 +250,7 @@ async def test_a_silent_agent_that_a_signal_stopped_is_known_stopped_and_can_be_
     async with tmux.serving() as link:
         await tmux.run(link, ME, *sh(f"sh -c {shlex.quote(child)}; true"), agent="claude")
         pid = int(await auntil(lambda: told.exists() and told.read_text(), 20, "the agent"))
-        with pytest.raises(RefusedError, match="is not suspended"):
+        with pytest.raises(errors.RefusedError, match="is not suspended"):
             await do(link, Continue())
         os.kill(pid, signal.SIGSTOP)
         await auntil(lambda: tmux.session(SessionId(ME)).is_stopped, 20, "stopped")
@@ -321,7 +304,7 @@ async def test_each_ending_is_told_as_it_was(tmux: TmuxEnv) -> None:
             await tmux.run(link, name, *sh(f"read x; {script}"))
             await tmux.ready(name)
         await asyncio.gather(
-            *(link.ask(ExecuteCommand(n=0, session=SessionId(name), wish=Prompt(text="x"))) for name in names)
+            *(link.ask(frames.ExecuteCommand(n=0, session=SessionId(name), wish=Prompt(text="x"))) for name in names)
         )
         told = {}
         for name in names:
@@ -338,7 +321,7 @@ async def test_a_dead_pane_stays_to_be_read(tmux: TmuxEnv) -> None:
 
         assert "last words" in await tmux.text(link, ME)
         await auntil(lambda: lock_holder(tmux.places.host_lock(ME)) is None)
-        with pytest.raises(SessionEndedError):
+        with pytest.raises(errors.SessionEndedError):
             await do(link, Prompt(text="x"))
 
 
@@ -391,7 +374,7 @@ async def test_a_restart_takes_the_same_window_and_the_next_generation(tmux: Tmu
         before = tmux.facts(ME)
         await do(link, Stop(grace_s=0))
         await tmux.ended(ME)
-        await link.ask(StartSession(n=0, session=session))
+        await link.ask(frames.StartSession(n=0, session=session))
         await auntil(lambda: tmux.session(session).exists)
         after = tmux.facts(ME)
 
@@ -411,7 +394,7 @@ async def test_without_its_pane_a_restart_makes_a_new_one(tmux: TmuxEnv) -> None
         assert before
         end_window(tmux.server, before.window_id)
         assert "its pane no longer exists" == (await tmux.ended(ME)).why
-        await link.ask(StartSession(n=0, session=session))
+        await link.ask(frames.StartSession(n=0, session=session))
 
         assert tmux.facts(ME)
         assert tmux.session(session).exists
@@ -423,7 +406,7 @@ async def test_the_first_prompt_is_given_in_the_first_generation_only(tmux: Tmux
         await auntil(lambda: b"hello\r" == tmux.recorded("typed"))
         await do(link, Stop(grace_s=0))
         await tmux.ended(ME)
-        await link.ask(StartSession(n=0, session=session))
+        await link.ask(frames.StartSession(n=0, session=session))
         await auntil(lambda: tmux.session(session).exists)
         await do(link, Prompt(text="again"))
 
@@ -433,16 +416,16 @@ async def test_the_first_prompt_is_given_in_the_first_generation_only(tmux: Tmux
 async def test_forgotten_its_pane_is_gone(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
-        with pytest.raises(SessionBusyError) as refusal:
-            await link.ask(ReleasePane(n=0, session=session))
+        with pytest.raises(errors.SessionBusyError) as refusal:
+            await link.ask(frames.ReleasePane(n=0, session=session))
         assert "Stop it first." == refusal.value.hint
         await do(link, Stop(grace_s=0))
         await tmux.ended(ME)
-        await link.ask(ReleasePane(n=0, session=session))
+        await link.ask(frames.ReleasePane(n=0, session=session))
 
         await auntil(lambda: tmux.facts(ME) is None)
-        with pytest.raises(UnavailableError):
-            await link.ask(DescribePane(n=0, session=session))
+        with pytest.raises(errors.UnavailableError):
+            await link.ask(frames.DescribePane(n=0, session=session))
 
 
 # What can be read
@@ -486,23 +469,23 @@ async def test_a_look_tells_what_tmux_knows_cleaned(tmux: TmuxEnv) -> None:
 async def test_what_no_terminal_asks_is_not_answered(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, "cat")
-        with pytest.raises(RequestNotFoundError):
+        with pytest.raises(errors.RequestNotFoundError):
             await do(link, Answer(request=RequestId("x"), digest="", decision=Decision.ALLOW))
 
 
-@pytest.mark.parametrize("frame", [StartSession, ReleasePane, ReadTerminal, DescribePane])
+@pytest.mark.parametrize("frame", [frames.StartSession, frames.ReleasePane, frames.ReadTerminal, frames.DescribePane])
 async def test_a_session_that_is_not_there_is_not_found(tmux: TmuxEnv, frame: Any) -> None:
     async with tmux.serving() as link:
         for name in ("nosuchid", "../../etc", ""):
-            with pytest.raises(SessionNotFoundError):
+            with pytest.raises(errors.SessionNotFoundError):
                 await link.ask(frame(n=0, session=SessionId(name)))
 
 
 async def test_a_structured_session_is_not_its_business(tmux: TmuxEnv) -> None:
     tmux.wants(ME, mode=Mode.SDK, backend="scripted")
     async with tmux.serving() as link:
-        with pytest.raises(RefusedError, match="structured"):
-            await link.ask(StartSession(n=0, session=SessionId(ME)))
+        with pytest.raises(errors.RefusedError, match="structured"):
+            await link.ask(frames.StartSession(n=0, session=SessionId(ME)))
 
 
 async def test_a_session_without_a_program_ends_and_says_why(tmux: TmuxEnv) -> None:
@@ -529,7 +512,7 @@ async def test_without_tmux_the_host_answers_and_says_what_is_missing(
     monkeypatch.setenv("KASMON_TMUX", "no-such-tmux")
     async with tmux.serving() as link:
         assert "" == link.welcome.tmux
-        with pytest.raises(TmuxMissingError, match="no-such-tmux"):
+        with pytest.raises(errors.TmuxMissingError, match="no-such-tmux"):
             await tmux.run(link, ME, "cat")
 
         assert "'no-such-tmux' is not installed" in (await tmux.ended(ME)).why
@@ -539,7 +522,7 @@ async def test_without_tmux_the_host_answers_and_says_what_is_missing(
 async def test_a_tmux_that_is_too_old_is_named(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KASMON_TMUX", fake_tmux(tmux, "tmux 2.6"))
     async with tmux.serving() as link:
-        with pytest.raises(TmuxTooOldError, match=r"tmux 2\.6 is too old"):
+        with pytest.raises(errors.TmuxTooOldError, match=r"tmux 2\.6 is too old"):
             await tmux.run(link, ME, "cat")
 
 
@@ -577,7 +560,7 @@ async def test_it_ends_when_told_and_its_agents_go_on(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         await tmux.ready(ME)
-        await link.ask(Quit(n=0))
+        await link.ask(frames.Quit(n=0))
         await auntil(lambda: not link.is_open)
 
     facts = tmux.facts(ME)
@@ -591,8 +574,8 @@ async def test_it_ends_when_told_and_its_agents_go_on(tmux: TmuxEnv) -> None:
 async def test_an_agent_may_not_end_it(tmux: TmuxEnv) -> None:
     async with tmux.serving():
         link = await HostLink.open(tmux.places.tmux_host_socket, as_agent=True)
-        with pytest.raises(RefusedError):
-            await link.ask(Quit(n=0))
+        with pytest.raises(errors.RefusedError):
+            await link.ask(frames.Quit(n=0))
         await link.aclose()
 
 

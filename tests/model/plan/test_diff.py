@@ -34,11 +34,9 @@ def test_lines_that_moved_are_no_edit() -> None:
 def test_what_differs_is_said_field_by_field() -> None:
     new = msgspec.structs.replace(edited(a={"body": "y", "retries": 2}), goal="more")
 
-    assert (
-        "~ goal: '' -> 'more'",
-        "~ task a: body: 'x' -> 'y'",
-        "~ task a: retries: 0 -> 2",
-    ) == changes(OLD, new, run()).lines
+    assert ("~ goal: '' -> 'more'", "~ task a: body: 'x' -> 'y'", "~ task a: retries: 0 -> 2") == changes(
+        OLD, new, run()
+    ).lines
 
 
 def test_added_and_taken_away_tasks_are_said() -> None:

@@ -218,20 +218,11 @@ def test_line_ends_of_windows_and_a_missing_last_one_make_no_difference() -> Non
         ("", ["0: it is empty"]),
         (" \n\t\n", ["0: it is empty"]),
         ("## Wave 1\n", ["1: wave 1 has no task"]),
-        (
-            "## Wave 1\n### Task 1: a\n## Wave 2\n## Wave 3\n### Task 2: b",
-            ["3: wave 2 has no task"],
-        ),
+        ("## Wave 1\n### Task 1: a\n## Wave 2\n## Wave 3\n### Task 2: b", ["3: wave 2 has no task"]),
         ("## Wave 1\n### Task 1: a\n## Wave 3\n### Task 2: b", ["3: found wave 3 where wave 2 was expected"]),
         ("## Wave 2\n### Task 1: a", ["1: found wave 2 where wave 1 was expected"]),
-        (
-            "## Wave 1\n### Task 1: a\n## Wave 1\n### Task 2: b",
-            ["3: wave 1 is already defined on line 1"],
-        ),
-        (
-            "## Wave 1\n### Task 1: a\n### Task 1: b",
-            ["3: task '1' is already defined on line 2"],
-        ),
+        ("## Wave 1\n### Task 1: a\n## Wave 1\n### Task 2: b", ["3: wave 1 is already defined on line 1"]),
+        ("## Wave 1\n### Task 1: a\n### Task 1: b", ["3: task '1' is already defined on line 2"]),
         ("## Wave 1\n### Task 1: a\n### Task 3: b", ["3: task 2 is missing before task 3"]),
         ("## Wave 1\n### Task 2: a", ["2: task 1 is missing before task 2"]),
         ("## Wave 1\n### Task 0: a\n### Task 1: b", ["2: there is no task 0: tasks are numbered from 1"]),
@@ -275,10 +266,9 @@ def test_a_faulty_plan_is_refused_with_file_line_and_how_many_more() -> None:
     ) as told:
         read(text, "docs/p.md")
 
-    assert (
-        "docs/p.md:3: task '1' is already defined on line 2.",
-        "docs/p.md:4: task 2 is missing before task 4.",
-    ) == (told.value.faults)
+    assert ("docs/p.md:3: task '1' is already defined on line 2.", "docs/p.md:4: task 2 is missing before task 4.") == (
+        told.value.faults
+    )
 
 
 def test_a_faulty_plan_can_still_be_shown() -> None:

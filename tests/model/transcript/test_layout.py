@@ -433,10 +433,7 @@ def test_every_change_can_be_noticed() -> None:
 
 
 nasty = st.text(
-    st.one_of(
-        st.characters(),
-        st.sampled_from("a b\tc\n漢字👩‍💻é\u0301\u200d\ufe0f☺\x1b[31m\u202e`*#->|"),
-    ),
+    st.one_of(st.characters(), st.sampled_from("a b\tc\n漢字👩‍💻é\u0301\u200d\ufe0f☺\x1b[31m\u202e`*#->|")),
     max_size=200,
 )
 

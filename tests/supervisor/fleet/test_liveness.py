@@ -2,16 +2,8 @@
 
 import pytest
 
+from kasmon.model import events
 from kasmon.model.commands import Mode
-from kasmon.model.events import (
-    ConnectionLost,
-    Event,
-    RequestOpened,
-    SandboxMoved,
-    SessionStarted,
-    SignalSeen,
-    TurnStarted,
-)
 from kasmon.model.evidence import SETTLE_S
 from kasmon.model.permission import Request, RequestId, RequestKind, SessionId
 from kasmon.model.reducers.apply import apply
@@ -35,12 +27,12 @@ from tests.support.supervisor.env import NOW, ended, launch, started
 HOSTED = Liveness(host=77)
 NOBODY = Liveness(heard_at=NOW + 5)
 ONLY_AGENT = Liveness(agent_runs=True, heard_at=NOW + 5)
-ASKS = RequestOpened(
+ASKS = events.RequestOpened(
     at=NOW + 3, request=Request(id=RequestId("abcdefgh-1"), session=SessionId("abcdefgh"), kind=RequestKind.PERMISSION)
 )
 
 
-def folded(*facts: Event, mode: Mode = Mode.SDK) -> Session:
+def folded(*facts: events.Event, mode: Mode = Mode.SDK) -> Session:
     session = created(launch("abcdefgh", mode=mode), NOW)
     for fact in facts:
         session = apply(session, fact)
@@ -48,8 +40,8 @@ def folded(*facts: Event, mode: Mode = Mode.SDK) -> Session:
 
 
 def working(mode: Mode = Mode.SDK) -> Session:
-    printing = SignalSeen(at=NOW + 1, source="output", value="printing")
-    return folded(started(mode=mode), printing if mode is Mode.TMUX else TurnStarted(at=NOW + 1), mode=mode)
+    printing = events.SignalSeen(at=NOW + 1, source="output", value="printing")
+    return folded(started(mode=mode), printing if mode is Mode.TMUX else events.TurnStarted(at=NOW + 1), mode=mode)
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
@@ -65,8 +57,8 @@ def test_with_its_host_alive_a_session_is_what_its_facts_say(mode: Mode) -> None
 def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_any_new_fact() -> None:
     session = folded(
         started(mode=Mode.TMUX),
-        SignalSeen(at=NOW + 1, source="registry", value="working"),
-        SignalSeen(at=NOW + 2, source="screen", value="idle"),
+        events.SignalSeen(at=NOW + 1, source="registry", value="working"),
+        events.SignalSeen(at=NOW + 2, source="screen", value="idle"),
         mode=Mode.TMUX,
     )
 
@@ -95,7 +87,7 @@ def test_a_session_whose_folder_is_gone_is_lost_at_once() -> None:
 
 
 def test_while_nothing_can_be_written_down_what_was_asked_can_still_be_answered() -> None:
-    asking = folded(started(), TurnStarted(at=NOW + 1), ASKS)
+    asking = folded(started(), events.TurnStarted(at=NOW + 1), ASKS)
 
     shown = derive(asking, Liveness(host=77, no_room="No space left on device"), NOW + 9)
 
@@ -103,7 +95,7 @@ def test_while_nothing_can_be_written_down_what_was_asked_can_still_be_answered(
 
 
 def test_a_structured_session_without_host_is_unsure_while_its_agent_runs_and_asks_nothing_more() -> None:
-    session = apply(folded(SessionStarted(at=NOW, pid=4711), TurnStarted(at=NOW + 1)), ASKS)
+    session = apply(folded(events.SessionStarted(at=NOW, pid=4711), events.TurnStarted(at=NOW + 1)), ASKS)
 
     shown = derive(session, ONLY_AGENT, NOW + 9)
 
@@ -124,9 +116,9 @@ def test_a_structured_session_without_host_and_agent_is_lost() -> None:
 def sandboxed(phase: SandboxPhase, *, held: bool = True) -> Session:
     runtime = SandboxRuntime(pid=41, started=7.5, boot="b1")
     return folded(
-        SandboxMoved(at=NOW, phase=SandboxPhase.CREATING, runtime=runtime),
+        events.SandboxMoved(at=NOW, phase=SandboxPhase.CREATING, runtime=runtime),
         started(mode=Mode.INTERPRETER),
-        SandboxMoved(at=NOW + 1, phase=phase, held=held),
+        events.SandboxMoved(at=NOW + 1, phase=phase, held=held),
         mode=Mode.INTERPRETER,
     )
 
@@ -154,12 +146,9 @@ def test_a_terminal_without_host_is_unsure_while_its_agent_lives() -> None:
 
 
 def test_a_terminal_without_host_whose_process_nobody_knew_is_unsure() -> None:
-    session = folded(SessionStarted(at=NOW, mode=Mode.TMUX, pid=None), mode=Mode.TMUX)
+    session = folded(events.SessionStarted(at=NOW, mode=Mode.TMUX, pid=None), mode=Mode.TMUX)
 
-    assert (SessionState.UNSURE, AGENT_UNKNOWN) == (
-        (shown := derive(session, NOBODY, NOW + 9)).state,
-        shown.unsure_why,
-    )
+    assert (SessionState.UNSURE, AGENT_UNKNOWN) == ((shown := derive(session, NOBODY, NOW + 9)).state, shown.unsure_why)
 
 
 @pytest.mark.parametrize("seen", [HOSTED, NOBODY, ONLY_AGENT], ids=["hosted", "nobody", "only the agent"])
@@ -173,7 +162,7 @@ def test_a_session_that_ended_stays_ended_whoever_is_alive(mode: Mode, seen: Liv
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
 @pytest.mark.parametrize("seen", [NOBODY, ONLY_AGENT], ids=["nobody", "only the agent"])
 def test_without_its_host_nobody_is_idle(mode: Mode, seen: Liveness) -> None:
-    idle = SignalSeen(at=NOW + 1, source="program", value="idle")
+    idle = events.SignalSeen(at=NOW + 1, source="program", value="idle")
     session = folded(started(mode=mode), *([idle] if mode is Mode.TMUX else []), mode=mode)
     assert SessionState.IDLE is session.state
 
@@ -181,7 +170,7 @@ def test_without_its_host_nobody_is_idle(mode: Mode, seen: Liveness) -> None:
 
 
 def test_a_terminal_whose_tmux_server_is_gone_is_lost_although_its_host_lives() -> None:
-    session = apply(working(Mode.TMUX), ConnectionLost(at=NOW + 4, what="tmux server"))
+    session = apply(working(Mode.TMUX), events.ConnectionLost(at=NOW + 4, what="tmux server"))
 
     shown = derive(session, HOSTED, NOW + 9)
 
@@ -190,13 +179,13 @@ def test_a_terminal_whose_tmux_server_is_gone_is_lost_although_its_host_lives() 
 
 
 def test_what_a_lost_session_asked_is_void() -> None:
-    asking = folded(started(), TurnStarted(at=NOW + 1), ASKS)
+    asking = folded(started(), events.TurnStarted(at=NOW + 1), ASKS)
     assert (1, RequestKind.PERMISSION) == (len(asking.asks), asking.asking)
 
     shown = derive(asking, NOBODY, NOW + 9)
 
     assert ((), None) == (shown.asks, shown.asking)
-    assert () == derive(apply(asking, ConnectionLost(at=NOW + 4, what="remote line")), HOSTED, NOW + 9).asks
+    assert () == derive(apply(asking, events.ConnectionLost(at=NOW + 4, what="remote line")), HOSTED, NOW + 9).asks
 
 
 def test_a_lost_session_is_lost_since_it_was_last_heard_of() -> None:

@@ -26,12 +26,7 @@ from tests.support.wait import auntil
 pytestmark = pytest.mark.usefixtures("no_git_config")
 off = asyncio.to_thread
 DIAMOND = plan(
-    task("a"),
-    task("b"),
-    task("c", needs=("a", "b")),
-    task("d", needs=("c",)),
-    worktree="own",
-    advance="auto",
+    task("a"), task("b"), task("c", needs=("a", "b")), task("d", needs=("c",)), worktree="own", advance="auto"
 )
 
 

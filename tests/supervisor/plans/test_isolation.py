@@ -478,8 +478,7 @@ def sequence(text: str) -> Sequence[Step]:
 
 
 STEPS = st.tuples(
-    st.sampled_from(("go on", "go on", "go on", "kill", *ENDS, *DECISIONS, *HAPPENINGS)),
-    st.sampled_from("abcdefg"),
+    st.sampled_from(("go on", "go on", "go on", "kill", *ENDS, *DECISIONS, *HAPPENINGS)), st.sampled_from("abcdefg")
 )
 
 

@@ -37,10 +37,7 @@ def test_every_tier_is_offered_and_one_that_cannot_be_made_says_why(here: Paths)
 
     assert ["jail", "microvm", "e2b"] == list(found)
     assert found["microvm"].why_not
-    assert ("no API key for the service is set", True) == (
-        found["e2b"].why_not,
-        "E2B_API_KEY" in found["e2b"].hint,
-    )
+    assert ("no API key for the service is set", True) == (found["e2b"].why_not, "E2B_API_KEY" in found["e2b"].hint)
 
 
 def test_a_machine_needs_an_image_and_says_how_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,21 +14,8 @@ import pytest
 from kasmon.backends.common.environment import encoded
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model import events
 from kasmon.model.commands import Launch, Mode
-from kasmon.model.events import (
-    EVENT_BYTES,
-    EntryImported,
-    MessageWritten,
-    NoticeRaised,
-    SessionStarted,
-    SettingsChanged,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnStarted,
-    decode,
-    encode,
-)
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.model.transcript import export
@@ -57,11 +44,11 @@ def launch_fields(launch: Launch) -> dict[str, Any]:
 
 
 def runs(home: Home, at: float, mode: Mode, generation: int) -> None:
-    SessionLog(home.places, ME).append(SessionStarted(at=at, mode=mode, generation=generation))
+    SessionLog(home.places, ME).append(events.SessionStarted(at=at, mode=mode, generation=generation))
 
 
-def imported(home: Home) -> list[EntryImported]:
-    return [event for event, _ in EventLog(home.places.log(ME)).read() if isinstance(event, EntryImported)]
+def imported(home: Home) -> list[events.EntryImported]:
+    return [event for event, _ in EventLog(home.places.log(ME)).read() if isinstance(event, events.EntryImported)]
 
 
 def stamp(at: float) -> str:
@@ -107,12 +94,12 @@ def test_claudes_transcript_tells_what_was_said_and_done_in_the_terminal(home: H
     assert 6 == import_turns(home.places, ME, "claude", home.path, ID)
 
     assert [
-        TurnStarted(at=21.0, prompt="in the terminal"),
-        ThoughtWritten(at=22.0, text="hmm"),
-        MessageWritten(at=22.0, text="doing"),
-        ToolStarted(at=23.0, call="c", tool="Bash", title="ls", input='{"command": "ls"}'),
-        ToolFinished(at=24.0, call="c", ok=False, output="none"),
-        NoticeRaised(at=25.0, text="interrupted"),
+        events.TurnStarted(at=21.0, prompt="in the terminal"),
+        events.ThoughtWritten(at=22.0, text="hmm"),
+        events.MessageWritten(at=22.0, text="doing"),
+        events.ToolStarted(at=23.0, call="c", tool="Bash", title="ls", input='{"command": "ls"}'),
+        events.ToolFinished(at=24.0, call="c", ok=False, output="none"),
+        events.NoticeRaised(at=25.0, text="interrupted"),
     ] == [fact.entry for fact in imported(home)]
     assert {"claude"} == {fact.program for fact in imported(home)}
 
@@ -139,11 +126,11 @@ def test_codexs_rollout_tells_likewise(home: Home) -> None:
     import_turns(home.places, ME, "codex", home.path, ID)
 
     assert [
-        TurnStarted(at=21.0, prompt="in the terminal"),
-        ToolStarted(at=22.0, call="c", tool="shell", title="ls", input="ls"),
-        ToolFinished(at=22.0, call="c", output="a\n"),
-        MessageWritten(at=23.0, text="done"),
-        NoticeRaised(at=24.0, text="interrupted"),
+        events.TurnStarted(at=21.0, prompt="in the terminal"),
+        events.ToolStarted(at=22.0, call="c", tool="shell", title="ls", input="ls"),
+        events.ToolFinished(at=22.0, call="c", output="a\n"),
+        events.MessageWritten(at=23.0, text="done"),
+        events.NoticeRaised(at=24.0, text="interrupted"),
     ] == [fact.entry for fact in imported(home)]
 
 
@@ -170,27 +157,33 @@ def test_each_conversation_of_the_time_in_the_terminal_is_imported_in_the_order_
     """`/clear` begins another conversation, and `/resume` goes back to one."""
     before, other = (f"{digit * 8}-ad32-7012-98b0-56a79064848a" for digit in "ab")
     log = SessionLog(home.places, ME)
-    log.append(SettingsChanged(at=9.0, resume_id=other))
-    log.append(SessionStarted(at=10.0, mode=Mode.SDK, generation=1, resume_id=before))
+    log.append(events.SettingsChanged(at=9.0, resume_id=other))
+    log.append(events.SessionStarted(at=10.0, mode=Mode.SDK, generation=1, resume_id=before))
     runs(home, 20.0, Mode.TMUX, 2)
-    log.append(SettingsChanged(at=30.0, resume_id=ID))
+    log.append(events.SettingsChanged(at=30.0, resume_id=ID))
     claudes(home.path, (19.0, "user", "structured"), (21.0, "user", "one"), (41.0, "user", "three"), to=before)
     claudes(home.path, (31.0, "user", "two"))
     claudes(home.path, (35.0, "user", "not of this session"), to=other)
 
     assert 3 == import_turns(home.places, ME, "claude", home.path, ID)
-    assert ["one", "two", "three"] == [one.entry.prompt for one in imported(home) if isinstance(one.entry, TurnStarted)]
+    assert ["one", "two", "three"] == [
+        one.entry.prompt for one in imported(home) if isinstance(one.entry, events.TurnStarted)
+    ]
 
 
 def test_an_import_hides_secrets_fits_its_line_and_changes_nothing_of_what_the_session_is(home: Home) -> None:
     write_private(home.places.environment(ME), encoded({"API_KEY": "correct-horse-battery-staple"}))
     runs(home, 20.0, Mode.TMUX, 1)
     before = SessionLog(home.places, ME).session
-    claudes(home.path, (21.0, "user", "say correct-horse-battery-staple"), (22.0, "assistant", text("x" * EVENT_BYTES)))
+    claudes(
+        home.path,
+        (21.0, "user", "say correct-horse-battery-staple"),
+        (22.0, "assistant", text("x" * events.EVENT_BYTES)),
+    )
     import_turns(home.places, ME, "claude", home.path, ID)
 
     assert b"horse" not in home.places.log(ME).read_bytes()
-    assert all(len(line) <= EVENT_BYTES for line in home.places.log(ME).read_bytes().splitlines())
+    assert all(len(line) <= events.EVENT_BYTES for line in home.places.log(ME).read_bytes().splitlines())
     assert before == SessionLog(home.places, ME).session
     assert SessionState.IDLE is not before.state
 
@@ -208,13 +201,13 @@ def test_where_nothing_can_be_read_or_written_nothing_is_imported(home: Home) ->
 
 def test_what_was_imported_is_marked_in_the_transcript_and_in_the_export() -> None:
     entries = (
-        TurnStarted(at=1.0, prompt="hello"),
-        ToolStarted(at=2.0, call="c", tool="Bash", title="ls"),
-        ToolFinished(at=3.0, call="c", output="file.txt"),
-        MessageWritten(at=4.0, text="done"),
+        events.TurnStarted(at=1.0, prompt="hello"),
+        events.ToolStarted(at=2.0, call="c", tool="Bash", title="ls"),
+        events.ToolFinished(at=3.0, call="c", output="file.txt"),
+        events.MessageWritten(at=4.0, text="done"),
     )
-    facts = [EntryImported(at=9.0, entry=entry, program="claude") for entry in entries]
-    assert facts == [decode(encode(fact)) for fact in facts]
+    facts = [events.EntryImported(at=9.0, entry=entry, program="claude") for entry in entries]
+    assert facts == [events.decode(events.encode(fact)) for fact in facts]
     transcript = Transcript(zone=UTC)
     for fact in facts:
         transcript.add(fact)
@@ -241,12 +234,7 @@ def process(home: Path, *holds: Path, child: bool = False, apart: bool = False) 
     if child:
         run = "import subprocess, sys\nsubprocess.run(sys.argv[2:], start_new_session=sys.argv[1] == 'True')"
         argv = [sys.executable, "-c", run, str(apart), *argv]
-    running = subprocess.Popen(
-        argv,
-        env={"HOME": str(home)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    running = subprocess.Popen(argv, env={"HOME": str(home)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert running.stdout
     assert running.stdin
     assert running.stdout.readline() == b"up\n"

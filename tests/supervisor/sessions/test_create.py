@@ -7,21 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kasmon import errors
 from kasmon.backends import project_trust
 from kasmon.backends.common.environment import encoded, given
 from kasmon.config import Config
 from kasmon.config.schema import Profile
-from kasmon.errors import (
-    AgentNotFoundError,
-    KasmonError,
-    NameTakenError,
-    SessionEndedError,
-    SessionNotFoundError,
-    UnableError,
-    UnavailableError,
-    UntrustedFolderError,
-    UsageError,
-)
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
@@ -71,7 +61,7 @@ def test_a_value_that_is_not_utf8_is_kept_byte_by_byte() -> None:
 
 @pytest.mark.parametrize("named", ["NOWHERE", "1A=x", "A B=x", "=x", "", "KASMON_SESSION=x", "KASMOS_TASK=1", "A=x\0y"])
 def test_a_variable_that_makes_no_sense_is_refused_by_name(named: str) -> None:
-    with pytest.raises(UsageError, match=repr(named.partition("=")[0])):
+    with pytest.raises(errors.UsageError, match=repr(named.partition("=")[0])):
         own_variables({}, [named], {})
 
 
@@ -177,7 +167,7 @@ def test_a_public_variable_is_no_secret_of_its_session(env: Env) -> None:
 
 
 def test_a_variable_is_not_both_secret_and_public(env: Env) -> None:
-    with pytest.raises(UsageError, match="'TOKEN' is given by both --env and --env-public"):
+    with pytest.raises(errors.UsageError, match="'TOKEN' is given by both --env and --env-public"):
         prepared(env, wants(environment=("TOKEN",), public_environment=("TOKEN=x",)))
 
 
@@ -201,7 +191,7 @@ def test_a_name_is_cleaned_on_the_way_in(env: Env) -> None:
 def test_a_taken_name_leaves_nothing_behind(env: Env, name: str) -> None:
     first = prepared(env, wants())
 
-    with pytest.raises(NameTakenError):
+    with pytest.raises(errors.NameTakenError):
         prepared(env, wants(name))
 
     assert [first.session] == [path.name for path in env.places.sessions.iterdir()]
@@ -210,22 +200,22 @@ def test_a_taken_name_leaves_nothing_behind(env: Env, name: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "error", "named"),
     [
-        (wants(workdir="/no/such/folder"), UsageError, "/no/such/folder"),
-        (wants(workdir="/dev/null"), UsageError, "/dev/null"),
-        (wants(workdir="~nobody-has-this-name/x"), UsageError, "~nobody-has-this-name/x"),
-        (wants(workdir="/\udcff"), UsageError, "udcff"),
-        (wants(""), UsageError, "name ''"),
-        (wants(prompt="a\0b"), UsageError, "NUL"),
-        (wants(environment=("NOWHERE",)), UsageError, "NOWHERE"),
-        (wants(environment=("KASMON_SESSION=x",)), UsageError, "KASMON_SESSION"),
-        (wants(agent="", mode=None, argv=("no-such-program",)), AgentNotFoundError, "no-such-program"),
-        (wants(agent="", argv=("sh",)), UsageError, "sh"),
-        (wants(parent=SessionId("zzzzzzzz")), SessionNotFoundError, "zzzzzzzz"),
+        (wants(workdir="/no/such/folder"), errors.UsageError, "/no/such/folder"),
+        (wants(workdir="/dev/null"), errors.UsageError, "/dev/null"),
+        (wants(workdir="~nobody-has-this-name/x"), errors.UsageError, "~nobody-has-this-name/x"),
+        (wants(workdir="/\udcff"), errors.UsageError, "udcff"),
+        (wants(""), errors.UsageError, "name ''"),
+        (wants(prompt="a\0b"), errors.UsageError, "NUL"),
+        (wants(environment=("NOWHERE",)), errors.UsageError, "NOWHERE"),
+        (wants(environment=("KASMON_SESSION=x",)), errors.UsageError, "KASMON_SESSION"),
+        (wants(agent="", mode=None, argv=("no-such-program",)), errors.AgentNotFoundError, "no-such-program"),
+        (wants(agent="", argv=("sh",)), errors.UsageError, "sh"),
+        (wants(parent=SessionId("zzzzzzzz")), errors.SessionNotFoundError, "zzzzzzzz"),
     ],
     ids=lambda value: "" if isinstance(value, NewSession) else getattr(value, "__name__", value),
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_left(
-    env: Env, wanted: NewSession, error: type[KasmonError], named: str
+    env: Env, wanted: NewSession, error: type[errors.KasmonError], named: str
 ) -> None:
     with pytest.raises(error, match=re.escape(named)):
         prepared(env, wanted)
@@ -262,11 +252,11 @@ def test_a_window_is_opened_beside_a_terminal_that_runs_and_nowhere_else(env: En
     env.hosts("cccccccc")
 
     assert "aaaaaaaa" == prepared(env, wants(parent=beside["runs"], **TERMINAL)).parent
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(errors.SessionEndedError):
         prepared(env, wants("two", parent=beside["ended"], **TERMINAL))
-    with pytest.raises(UnableError):
+    with pytest.raises(errors.UnableError):
         prepared(env, wants("two", parent=beside["structured"], **TERMINAL))
-    with pytest.raises(UsageError):
+    with pytest.raises(errors.UsageError):
         prepared(env, wants("two", parent=beside["runs"]))
 
 
@@ -274,10 +264,10 @@ def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(env: Env) ->
     env.places.sessions.rmdir()
     env.places.sessions.write_text("no folder")
 
-    with pytest.raises(KasmonError) as refused:
+    with pytest.raises(errors.KasmonError) as refused:
         prepared(env, wants())
 
-    assert isinstance(refused.value, UnavailableError)
+    assert isinstance(refused.value, errors.UnavailableError)
 
 
 def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, tmp_path: Path) -> None:
@@ -287,7 +277,7 @@ def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, t
     config = Config(agents={"mine": Profile(program=str(program), protocol="claude")})
     wanted = wants(agent="mine", workdir=str(tmp_path))
 
-    with pytest.raises(UntrustedFolderError, match=r"mcpServers \(own\) in \.mcp\.json"):
+    with pytest.raises(errors.UntrustedFolderError, match=r"mcpServers \(own\) in \.mcp\.json"):
         prepared(env, wanted, config)
 
     assert () == look_once(env.places, lambda: NOW).sessions

@@ -1,15 +1,7 @@
 """What changed a session's state is told from its facts: which fact it was, or that it was time."""
 
+from kasmon.model import events
 from kasmon.model.commands import Mode
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    RequestOpened,
-    SessionEnded,
-    SessionStarted,
-    SignalSeen,
-    TurnStarted,
-)
 from kasmon.model.evidence import SETTLE_S
 from kasmon.model.permission import Request, RequestId, RequestKind, SessionId
 from kasmon.model.session import Session
@@ -19,15 +11,17 @@ from kasmon.supervisor.sessions.explain import BY_TIME, transitions
 ME = SessionId("abcdefgh")
 
 
-def began(at: float, mode: Mode = Mode.TMUX) -> SessionStarted:
-    return SessionStarted(at=at, generation=1, backend="tmux", mode=mode, workdir="/", pid=5)
+def began(at: float, mode: Mode = Mode.TMUX) -> events.SessionStarted:
+    return events.SessionStarted(at=at, generation=1, backend="tmux", mode=mode, workdir="/", pid=5)
 
 
-def said(source: str, value: str, at: float) -> SignalSeen:
-    return SignalSeen(at=at, source=source, value=value)  # type: ignore[arg-type]
+def said(source: str, value: str, at: float) -> events.SignalSeen:
+    return events.SignalSeen(at=at, source=source, value=value)  # type: ignore[arg-type]
 
 
-def told(*facts: Event, mode: Mode = Mode.TMUX, until: float = 1000.0) -> list[tuple[float, SessionState, str, str]]:
+def told(
+    *facts: events.Event, mode: Mode = Mode.TMUX, until: float = 1000.0
+) -> list[tuple[float, SessionState, str, str]]:
     session = Session(id=ME, mode=mode)
     return [(one.at, one.state, one.source, one.by) for one in transitions(session, facts, until)]
 
@@ -55,10 +49,10 @@ def test_what_is_asked_is_a_change_too_and_the_end_says_why() -> None:
     request = Request(id=RequestId("abcdefgh-1"), session=ME, kind=RequestKind.PLAN)
     facts = (
         began(1, Mode.SDK),
-        TurnStarted(at=2, prompt="go"),
-        MessageWritten(at=3, text="hello"),
-        RequestOpened(at=4, request=request),
-        SessionEnded(at=5, why="stopped"),
+        events.TurnStarted(at=2, prompt="go"),
+        events.MessageWritten(at=3, text="hello"),
+        events.RequestOpened(at=4, request=request),
+        events.SessionEnded(at=5, why="stopped"),
     )
     found = transitions(Session(id=ME, mode=Mode.SDK), facts, 9.0)
 

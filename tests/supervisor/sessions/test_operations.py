@@ -11,21 +11,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from kasmon import errors
 from kasmon.config import Config
-from kasmon.errors import (
-    HostUnreachableError,
-    InteractiveOnlyError,
-    LaunchError,
-    NameTakenError,
-    RefusedError,
-    SessionBusyError,
-    SessionEndedError,
-    SessionNotFoundError,
-    StaleRequestError,
-    TimedOutError,
-    UnavailableError,
-    UsageError,
-)
 from kasmon.host.journal.session_log import wanted as launch_of
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.launch import RUN
@@ -105,13 +92,13 @@ async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_wh
     broken = msgspec.structs.replace(ready, backend="nobody")
     await asyncio.to_thread(write_private, env.places.launch(ready.session), msgspec.json.encode(broken))
 
-    with pytest.raises(LaunchError, match="nobody"):
+    with pytest.raises(errors.LaunchError, match="nobody"):
         await begin(env.places, broken)
 
     session = await seen(env, ready.session)
     assert SessionState.ENDED is session.state
     assert "nobody" in session.end_why
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(errors.SessionEndedError):
         await operations.send(env.places, session, "say hello")
 
     launch = await asyncio.to_thread(launch_of, env.places, session.id)
@@ -125,7 +112,7 @@ async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(e
     ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(), NOW)
     await asyncio.to_thread(env.places.socket(ready.session).mkdir)
 
-    with pytest.raises(LaunchError, match="cannot listen"):
+    with pytest.raises(errors.LaunchError, match="cannot listen"):
         await begin(env.places, ready)
 
     assert "cannot listen" in (await seen(env, ready.session)).end_why
@@ -136,7 +123,7 @@ async def test_a_host_that_dies_without_a_word_leaves_an_ended_session_that_says
 ) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "no number")
 
-    with pytest.raises(HostUnreachableError, match="Python runtime state"):
+    with pytest.raises(errors.HostUnreachableError, match="Python runtime state"):
         await operations.create(env.places, Config(), wanted())
 
     [session] = (await asyncio.to_thread(look_once, env.places)).sessions
@@ -148,7 +135,7 @@ async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(env: Env) -> N
     ready = await asyncio.to_thread(prepare, env.places, Config(), wanted(), NOW)
     await asyncio.to_thread(env.places.log(ready.session).mkdir)
 
-    with pytest.raises(UnavailableError):
+    with pytest.raises(errors.UnavailableError):
         await begin(env.places, ready)
 
 
@@ -157,7 +144,7 @@ async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> No
         *(operations.create(env.places, Config(), wanted()) for _ in range(3)), return_exceptions=True
     )
 
-    assert 2 == sum(isinstance(outcome, NameTakenError) for outcome in made)
+    assert 2 == sum(isinstance(outcome, errors.NameTakenError) for outcome in made)
     assert 1 == len((await asyncio.to_thread(look_once, env.places)).sessions)
 
 
@@ -176,9 +163,9 @@ async def test_a_prompt_is_taken_and_its_receipt_comes_back(env: Env) -> None:
 async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
-    with pytest.raises(SessionBusyError):
+    with pytest.raises(errors.SessionBusyError):
         await operations.send(env.places, session, "say hello", "refuse")
-    with pytest.raises(UsageError):
+    with pytest.raises(errors.UsageError):
         await operations.send(env.places, session, " \n")
 
 
@@ -187,7 +174,7 @@ async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) ->
     [request] = session.asks
     allow = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
 
-    with pytest.raises(StaleRequestError):
+    with pytest.raises(errors.StaleRequestError):
         await operations.answer(env.places, session, msgspec.structs.replace(allow, digest="0" * 64))
     await operations.answer(env.places, session, allow)
 
@@ -215,7 +202,7 @@ async def test_a_stopped_session_has_ended_when_stop_returns_and_is_no_crash(env
     now = await seen(env, session.id)
     assert (SessionState.ENDED, True, False) == (now.state, now.stopped, now.crashed)
     for act in (operations.stop, operations.interrupt):
-        with pytest.raises(SessionEndedError):
+        with pytest.raises(errors.SessionEndedError):
             await act(env.places, now)
 
 
@@ -234,7 +221,7 @@ async def test_a_restart_keeps_id_and_log_and_is_the_next_generation(env: Env) -
 async def test_a_running_agent_is_not_restarted_unless_forced(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
-    with pytest.raises(RefusedError):
+    with pytest.raises(errors.RefusedError):
         await operations.restart(env.places, session)
     assert env.host_of(session.id) == (await seen(env, session.id)).pid
     await operations.restart(env.places, session, force=True)
@@ -264,7 +251,7 @@ async def test_a_restart_keeps_the_mode_that_the_agent_last_reported(
     wanted = msgspec.structs.replace(wanted, agent=backend, backend=backend)
     await asyncio.to_thread(write_private, env.places.launch(session), msgspec.json.encode(wanted))
 
-    with pytest.raises(LaunchError):
+    with pytest.raises(errors.LaunchError):
         await operations.restart(env.places, await seen(env, session))
 
     again = await asyncio.to_thread(launch_of, env.places, session)
@@ -287,7 +274,7 @@ async def test_a_key_that_a_confined_agent_inherits_at_a_restart_counts_as_a_cre
         await asyncio.to_thread(write_private, path, msgspec.json.encode(value))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-s3cret-value")
 
-    with pytest.raises(LaunchError):
+    with pytest.raises(errors.LaunchError):
         await operations.restart(env.places, await seen(env, session))
 
     text = await asyncio.to_thread(env.places.sandbox(session).read_bytes)
@@ -313,7 +300,7 @@ async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_
     lost = await seen(env, session.id)
     assert (SessionState.LOST, ()) == (lost.state, lost.asks)
     assert not any(isinstance(fact, SessionEnded) for fact in facts(env, session.id))
-    with pytest.raises(HostUnreachableError, match="restart"):
+    with pytest.raises(errors.HostUnreachableError, match="restart"):
         await operations.send(env.places, lost, "say hello")
     assert None is await asyncio.to_thread(lock_holder, env.places.host_lock(session.id))
 
@@ -326,7 +313,7 @@ async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_
 async def test_a_running_session_is_not_forgotten(env: Env) -> None:
     session = await runs(env)
 
-    with pytest.raises(RefusedError, match="stop"):
+    with pytest.raises(errors.RefusedError, match="stop"):
         await operations.forget(env.places, session)
 
     assert session.id == (await seen(env, session.id)).id
@@ -353,7 +340,7 @@ async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: 
     session = await seen(env, "aaaaaaaa")
 
     assert "papers" == await operations.rename(env.places, session, " papers\x07 ")
-    with pytest.raises(NameTakenError):
+    with pytest.raises(errors.NameTakenError):
         await operations.rename(env.places, session, "name b")
 
     assert "papers" == (await seen(env, "aaaaaaaa")).name
@@ -374,7 +361,7 @@ async def test_a_structured_session_has_no_pane_to_look_at_or_sit_down_at(env: E
     session = Session(id=SessionId("aaaaaaaa"), name="docs", mode=Mode.SDK)
 
     for act in (operations.pane, operations.attach_argv):
-        with pytest.raises(InteractiveOnlyError):
+        with pytest.raises(errors.InteractiveOnlyError):
             await act(env.places, session)
 
 
@@ -433,10 +420,10 @@ async def test_waiting_for_what_cannot_come_true_any_more_ends(env: Env) -> None
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
     gone = SessionId("aaaaaaaa")
 
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(errors.SessionEndedError):
         await operations.wait_for(env.places, [gone], [SessionState.IDLE], timeout_s=20)
     assert await operations.wait_for(env.places, [gone], [SessionState.ENDED], timeout_s=20)
-    with pytest.raises(SessionNotFoundError):
+    with pytest.raises(errors.SessionNotFoundError):
         await operations.wait_for(env.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
 
 
@@ -444,9 +431,9 @@ async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None
     await asyncio.to_thread(env.has, "aaaaaaaa", SessionStarted(at=NOW))
     lost = SessionId("aaaaaaaa")
 
-    with pytest.raises(RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
+    with pytest.raises(errors.RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
         await operations.wait_for(env.places, [lost], [SessionState.IDLE], timeout_s=20)
-    assert not isinstance(refusal.value, SessionEndedError)
+    assert not isinstance(refusal.value, errors.SessionEndedError)
     assert [lost] == [
         session.id for session in await operations.wait_for(env.places, [lost], [SessionState.LOST], timeout_s=20)
     ]
@@ -457,7 +444,7 @@ async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_
     working = await runs(env, "one", "hang", SessionState.WORKING)
     both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
 
-    with pytest.raises(SessionEndedError):
+    with pytest.raises(errors.SessionEndedError):
         await operations.wait_for(env.places, both, goal, timeout_s=20)
     either = asyncio.ensure_future(operations.wait_for(env.places, both, goal, any=True, timeout_s=20))
     await operations.interrupt(env.places, working)
@@ -473,7 +460,7 @@ async def test_what_is_so_already_needs_no_time(env: Env) -> None:
 async def test_waiting_has_an_end(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa")
     await asyncio.to_thread(env.hosts, "aaaaaaaa")
-    with pytest.raises(TimedOutError):
+    with pytest.raises(errors.TimedOutError):
         await operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
 
 
@@ -596,7 +583,7 @@ async def test_a_stop_ends_the_agent_that_lost_its_host_with_what_it_started(env
     before = await seen(env, session)
     assert (SessionState.UNSURE, True) == (before.state, before.is_orphaned)
     with pytest.raises(
-        HostUnreachableError, match=r"its agent still runs \(pid \d+\); `kasmon stop aaaaaaaa` stops it"
+        errors.HostUnreachableError, match=r"its agent still runs \(pid \d+\); `kasmon stop aaaaaaaa` stops it"
     ):
         await operations.send(env.places, before, "hello")
 

@@ -15,18 +15,8 @@ import pytest
 from kasmon.backends.acp import backend
 from kasmon.backends.base import Chunk
 from kasmon.errors import LaunchError, SessionEndedError
+from kasmon.model import events
 from kasmon.model.commands import Configure, Interrupt, Launch, Stop
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    RequestOpened,
-    RequestWithdrawn,
-    SessionEnded,
-    SessionStarted,
-    ThoughtWritten,
-    ToolFinished,
-    TurnEnded,
-)
 from kasmon.model.permission import Decision, Request
 from tests.support.agents.backend_contract import Contract, Listener
 from tests.support.agents.real_agent import RealAgent
@@ -44,13 +34,13 @@ class Conversation:
     def __init__(self, heard: Listener) -> None:
         self.heard = heard
 
-    def only(self, kind: type[Event]) -> list[Any]:
+    def only(self, kind: type[events.Event]) -> list[Any]:
         return [fact for fact in self.heard.facts if isinstance(fact, kind)]
 
     async def prompt(self, text: str) -> None:
         await self.heard.prompt(text)
 
-    async def count(self, kind: type[Event], count: int) -> list[Any]:
+    async def count(self, kind: type[events.Event], count: int) -> list[Any]:
         """The facts of *kind*, when there are *count* of them."""
         return await auntil(
             lambda: found if len(found := self.only(kind)) >= count else None, LIMIT_S, f"{count} {kind.__name__}"
@@ -60,13 +50,13 @@ class Conversation:
         await auntil(lambda: self.heard.session.asks, LIMIT_S, "a request")
         return self.heard.session.asks[-1]
 
-    async def turn(self, text: str, decision: Decision | None = None, **more: Any) -> TurnEnded:
+    async def turn(self, text: str, decision: Decision | None = None, **more: Any) -> events.TurnEnded:
         """Have a whole turn, and answer what it asks with *decision*."""
-        turns = len(self.only(TurnEnded))
+        turns = len(self.only(events.TurnEnded))
         await self.prompt(text)
         if decision is not None:
             await self.heard.answer(await self.asked(), decision, **more)
-        ended: TurnEnded = (await self.count(TurnEnded, turns + 1))[-1]
+        ended: events.TurnEnded = (await self.count(events.TurnEnded, turns + 1))[-1]
         return ended
 
 
@@ -95,29 +85,29 @@ class RealContract(Contract):
         async with self.talk(agent) as talk:
             await talk.turn("go %% think hm %% say at work %% bash echo one >made.txt %% say done", Decision.ALLOW)
             assert "one\n" == (agent.workdir / "made.txt").read_text()
-            assert "hm" in talk.only(ThoughtWritten)[0].text
-            assert ["at work", "done"] == [said.text for said in talk.only(MessageWritten)]
-            assert [True] == [tool.ok for tool in talk.only(ToolFinished)]
+            assert "hm" in talk.only(events.ThoughtWritten)[0].text
+            assert ["at work", "done"] == [said.text for said in talk.only(events.MessageWritten)]
+            assert [True] == [tool.ok for tool in talk.only(events.ToolFinished)]
 
             await talk.turn("go %% write new.txt|a\\nb\\n %% say written", Decision.ALLOW)
             await talk.turn("go %% edit new.txt|b|c %% say edited", Decision.ALLOW)
-            command, _, edit = (opened.request for opened in talk.only(RequestOpened))
+            command, _, edit = (opened.request for opened in talk.only(events.RequestOpened))
             assert ("echo one >made.txt", False) == (command.shown, command.is_diff)
             assert edit.is_diff
             assert "\n a\n-b\n+c\n" in edit.shown
             assert "a\nc\n" == (agent.workdir / "new.txt").read_text()
-            assert "-b\n+c\n" in talk.only(ToolFinished)[-1].diff
+            assert "-b\n+c\n" in talk.only(events.ToolFinished)[-1].diff
 
             await talk.turn("go %% bash touch no.txt %% say after", Decision.DENY, reason="not now")
             await talk.turn("go %% bash touch no.txt %% say after", Decision.CANCEL)
-            assert ["done", "interrupted"] == [ended.reason for ended in talk.only(TurnEnded)[-2:]]
+            assert ["done", "interrupted"] == [ended.reason for ended in talk.only(events.TurnEnded)[-2:]]
             assert not (agent.workdir / "no.txt").exists()
 
             await talk.heard.agent.send(Configure(permission_mode=self.mode))
             await auntil(lambda: talk.heard.session.permission_mode == self.mode, LIMIT_S, self.mode)
             await talk.heard.agent.send(Stop(grace_s=LIMIT_S))
             ended = (await talk.heard.until_over())[-1]
-            assert isinstance(ended, SessionEnded)
+            assert isinstance(ended, events.SessionEnded)
             assert (0, None) == (ended.exit_code, ended.signal)
 
     async def test_an_interrupt_ends_the_turn_wherever_it_is(self, agent: RealAgent) -> None:
@@ -125,23 +115,23 @@ class RealContract(Contract):
             await talk.prompt("go %% say first %% slow 600 w")
             await auntil(lambda: [said for said in talk.heard.all if isinstance(said, Chunk)], LIMIT_S, "a word")
             await talk.heard.agent.send(Interrupt())
-            await talk.count(TurnEnded, 1)
+            await talk.count(events.TurnEnded, 1)
 
             await talk.prompt(f"go %% bash {LONG} %% say never")
             await talk.heard.answer(await talk.asked(), Decision.ALLOW)
             await auntil((agent.workdir / "began").exists, LIMIT_S, "the command")
             await talk.heard.agent.send(Interrupt())
-            await talk.count(TurnEnded, 2)
+            await talk.count(events.TurnEnded, 2)
 
             await talk.prompt("go %% bash touch no.txt %% say never")
             request = await talk.asked()
             await talk.heard.agent.send(Interrupt())
-            await talk.count(TurnEnded, 3)
-            assert [request.id] == [withdrawn.request for withdrawn in talk.only(RequestWithdrawn)]
+            await talk.count(events.TurnEnded, 3)
+            assert [request.id] == [withdrawn.request for withdrawn in talk.only(events.RequestWithdrawn)]
 
-            assert ["interrupted"] * 3 == [ended.reason for ended in talk.only(TurnEnded)]
+            assert ["interrupted"] * 3 == [ended.reason for ended in talk.only(events.TurnEnded)]
             await talk.turn("go %% say still here")
-            assert "still here" == talk.only(MessageWritten)[-1].text
+            assert "still here" == talk.only(events.MessageWritten)[-1].text
             assert not (agent.workdir / "no.txt").exists()
 
     async def test_an_error_of_its_provider_ends_the_turn_and_not_the_agent(self, agent: RealAgent) -> None:
@@ -163,21 +153,21 @@ class RealContract(Contract):
             assert talk.heard.session.pid is not None
             os.kill(talk.heard.session.pid, signal.SIGKILL)
             ended = (await talk.heard.until_over())[-1]
-            assert isinstance(ended, SessionEnded)
+            assert isinstance(ended, events.SessionEnded)
             assert "SIGKILL" == ended.signal
             with pytest.raises(SessionEndedError):
                 await talk.prompt("go on")
         for generation in (2, 3):
             async with self.talk(agent, resume=name, remembers=prompt, generation=generation) as again:
                 started = again.heard.facts[0]
-                assert isinstance(started, SessionStarted)
+                assert isinstance(started, events.SessionStarted)
                 assert (name, generation) == (started.resume_id, started.generation)
                 assert started.proof.startswith("same id, and its own history contains our last prompt")
-                assert [] == again.only(MessageWritten)
+                assert [] == again.only(events.MessageWritten)
 
                 prompt = f"number {generation} %% say here again"
                 await again.turn(prompt)
-                assert ["here again"] == [said.text for said in again.only(MessageWritten)]
+                assert ["here again"] == [said.text for said in again.only(events.MessageWritten)]
                 assert {"zero %% say remember me", prompt} <= set(stub.turns[-1]["users"])
 
     async def test_a_conversation_that_it_does_not_know_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:

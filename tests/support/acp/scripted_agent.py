@@ -14,18 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kasmon.model import events
 from kasmon.model.commands import Answer, Launch, Mode, Prompt
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    PlanUpdated,
-    RequestOpened,
-    SessionEnded,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    UsageReported,
-)
 from kasmon.model.permission import Decision, SessionId
 from kasmon.scripted_agent.agent import Actor
 from kasmon.scripted_agent.player import ScriptPause, SpokenText
@@ -101,14 +91,14 @@ class ScriptedAcp:
             case None:
                 self.decided(said)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: events.Event) -> None:
         match event:
-            case MessageWritten():
+            case events.MessageWritten():
                 if not self.has_spoken:
                     self.speak(event.text, False)
                 self.message += 1
                 self.has_spoken = False
-            case ToolStarted():
+            case events.ToolStarted():
                 self.update(
                     sessionUpdate="tool_call",
                     toolCallId=event.call,
@@ -117,25 +107,25 @@ class ScriptedAcp:
                     status="in_progress",
                     rawInput=json.loads(event.input or "{}"),
                 )
-            case ToolFinished():
+            case events.ToolFinished():
                 output = [{"type": "content", "content": {"type": "text", "text": event.output}}]
                 status = "completed" if event.ok else "failed"
                 self.update(sessionUpdate="tool_call_update", toolCallId=event.call, status=status, content=output)
-            case PlanUpdated():
+            case events.PlanUpdated():
                 entries = [{"content": i.text, "priority": "medium", "status": STATES[i.state]} for i in event.items]
                 self.update(sessionUpdate="plan", entries=entries)
-            case UsageReported():
+            case events.UsageReported():
                 self.update(sessionUpdate="usage_update", used=event.context, size=event.limit)
-            case RequestOpened():
+            case events.RequestOpened():
                 self.ask(event)
-            case TurnEnded():
+            case events.TurnEnded():
                 self.end_turn(event)
-            case SessionEnded():
+            case events.SessionEnded():
                 self.die(event)
             case _:
                 pass
 
-    def ask(self, event: RequestOpened) -> None:
+    def ask(self, event: events.RequestOpened) -> None:
         request = event.request
         number = len(self.asked) + 1000
         self.asked[number] = request
@@ -163,14 +153,14 @@ class ScriptedAcp:
             decision = Decision.ALLOW
         self.actor.answer(Answer(request=request.id, digest=request.digest, decision=decision, labels=labels))
 
-    def end_turn(self, event: TurnEnded) -> None:
+    def end_turn(self, event: events.TurnEnded) -> None:
         if event.reason == "error":
             self.say({"id": self.turn, "error": {"code": -32603, "message": event.error}})
         else:
             stop = "cancelled" if event.reason == "interrupted" else "end_turn"
             self.say({"id": self.turn, "result": {"stopReason": stop}})
 
-    def die(self, event: SessionEnded) -> None:
+    def die(self, event: events.SessionEnded) -> None:
         if event.signal is not None:
             os.kill(os.getpid(), signal.Signals[event.signal])
         os._exit(event.exit_code or 0)

@@ -15,19 +15,8 @@ import pytest
 
 from kasmon.backends.base import Agent, Backend, Chunk, SecretsLearned
 from kasmon.errors import RequestClosedError, SessionEndedError, StaleRequestError
+from kasmon.model import events
 from kasmon.model.commands import Answer, Interrupt, Launch, Mode, Prompt, Stop
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    RequestAnswered,
-    RequestWithdrawn,
-    SessionEnded,
-    SessionStarted,
-    ToolFinished,
-    ToolStarted,
-    decode,
-    encode,
-)
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
@@ -44,9 +33,9 @@ class Listener:
     def __init__(self, agent: Agent, launch: Launch) -> None:
         self.agent = agent
         self.session: Session = created(launch, time.time())
-        self.facts: list[Event] = []
+        self.facts: list[events.Event] = []
         self.states: list[SessionState] = []
-        self.all: list[Event | Chunk] = []
+        self.all: list[events.Event | Chunk] = []
         self.is_over = False
 
     async def listen(self) -> None:
@@ -68,15 +57,15 @@ class Listener:
         """Until it was in *state* once, however shortly."""
         await auntil(lambda: state in self.states, LIMIT_S, f"the state {state}")
 
-    async def until_said(self, kind: type[Event]) -> Event:
+    async def until_said(self, kind: type[events.Event]) -> events.Event:
         return await auntil(lambda: next((f for f in self.facts if type(f) is kind), None), LIMIT_S, kind.__name__)
 
     async def until_text(self) -> str:
         """What it said last, once it has said anything."""
-        await self.until_said(MessageWritten)
-        return [fact.text for fact in self.facts if isinstance(fact, MessageWritten)][-1]
+        await self.until_said(events.MessageWritten)
+        return [fact.text for fact in self.facts if isinstance(fact, events.MessageWritten)][-1]
 
-    async def until_over(self) -> list[Event]:
+    async def until_over(self) -> list[events.Event]:
         await auntil(lambda: self.is_over, LIMIT_S, "the end of its events")
         return self.facts
 
@@ -90,7 +79,7 @@ class Listener:
     async def answer(self, request: Request, decision: Decision, **more: object) -> None:
         answer = Answer(request=request.id, digest=request.digest, decision=decision, **more)  # type: ignore[arg-type]
         await self.agent.send(answer)
-        fact = RequestAnswered(at=time.time(), request=request.id, decision=decision)
+        fact = events.RequestAnswered(at=time.time(), request=request.id, decision=decision)
         self.session = apply(self.session, fact)  # as the host notes it
 
 
@@ -132,7 +121,7 @@ class StreamingContract(Contract):
     async def test_it_shows_a_message_while_it_is_written(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("say one two\n  three")
-            message = await heard.until_said(MessageWritten)
+            message = await heard.until_said(events.MessageWritten)
 
             before = heard.all[: heard.all.index(message)]
             assert "one two\nthree" == "".join(said.text for said in before if isinstance(said, Chunk))
@@ -157,15 +146,15 @@ class AskingContract(Contract):
             await heard.prompt("ask git push")
             await heard.answer(await heard.until_asked(), Decision.ALLOW)
 
-            await heard.until_said(ToolFinished)
+            await heard.until_said(events.ToolFinished)
 
     async def test_denied_it_does_not_do_it(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push\nsay after")
             await heard.answer(await heard.until_asked(), Decision.DENY, reason="not now")
-            await auntil(lambda: [f for f in heard.facts if isinstance(f, MessageWritten) and f.text == "after"])
+            await auntil(lambda: [f for f in heard.facts if isinstance(f, events.MessageWritten) and f.text == "after"])
 
-            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted)]
+            assert not [fact for fact in heard.facts if isinstance(fact, events.ToolStarted)]
 
     async def test_an_answer_to_another_text_is_refused(self) -> None:
         async with self.opened() as heard:
@@ -193,8 +182,8 @@ class AskingContract(Contract):
             await self.die(heard)
             *before, ended = await heard.until_over()
 
-            assert isinstance(ended, SessionEnded)
-            assert [request.id] == [fact.request for fact in before if isinstance(fact, RequestWithdrawn)]
+            assert isinstance(ended, events.SessionEnded)
+            assert [request.id] == [fact.request for fact in before if isinstance(fact, events.RequestWithdrawn)]
 
     async def die(self, heard: Listener) -> None:
         """Kill its process; one that lives in ours is closed."""
@@ -210,7 +199,7 @@ class AskingContract(Contract):
             await heard.prompt("say I am next")
             await heard.until(SessionState.ASKING)
 
-            assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageWritten)]
+            assert not [fact for fact in heard.facts if isinstance(fact, events.ToolStarted | events.MessageWritten)]
 
 
 class EditingContract(Contract):
@@ -220,9 +209,9 @@ class EditingContract(Contract):
         async with self.opened() as heard:
             await heard.prompt("ask rm -r /")
             await heard.answer(await heard.until_asked(), Decision.EDIT, input={"command": "rm -r build"})
-            tool = await heard.until_said(ToolStarted)
+            tool = await heard.until_said(events.ToolStarted)
 
-            assert isinstance(tool, ToolStarted)
+            assert isinstance(tool, events.ToolStarted)
             assert "rm -r build" in tool.input
 
 
@@ -279,7 +268,7 @@ class BackendContract(Contract):
         async with self.opened() as heard:
             started = heard.facts[0]
 
-            assert isinstance(started, SessionStarted)
+            assert isinstance(started, events.SessionStarted)
             assert (1, self.backend.name) == (started.generation, started.backend)
             assert heard.session.exists
 
@@ -304,7 +293,7 @@ class BackendContract(Contract):
             await heard.prompt(script)
             ended = (await heard.until_over())[-1]
 
-            assert isinstance(ended, SessionEnded)
+            assert isinstance(ended, events.SessionEnded)
             assert (code, signal) == (ended.exit_code, ended.signal)
             assert heard.session.crashed is bool(code or signal)
 
@@ -334,8 +323,8 @@ class BackendContract(Contract):
             await heard.agent.aclose()
             facts = await heard.until_over()
 
-            assert 1 == sum(isinstance(fact, SessionEnded) for fact in facts)
-            assert isinstance(facts[-1], SessionEnded)
+            assert 1 == sum(isinstance(fact, events.SessionEnded) for fact in facts)
+            assert isinstance(facts[-1], events.SessionEnded)
 
     async def test_an_ended_agent_takes_no_wish(self) -> None:
         async with self.opened() as heard:
@@ -350,6 +339,6 @@ class BackendContract(Contract):
             await heard.prompt('say a\ntool Bash {"command": "ls"} => b\nask git push')
             await heard.until(SessionState.ASKING)
 
-            assert heard.facts == [decode(encode(fact)) for fact in heard.facts]
-            times = [fact.at for fact in heard.facts if not isinstance(fact, RequestWithdrawn)]
+            assert heard.facts == [events.decode(events.encode(fact)) for fact in heard.facts]
+            times = [fact.at for fact in heard.facts if not isinstance(fact, events.RequestWithdrawn)]
             assert sorted(times) == times

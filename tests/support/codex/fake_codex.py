@@ -8,20 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kasmon.model import events
 from kasmon.model.commands import Answer, Launch, Mode, Prompt
-from kasmon.model.events import (
-    MessageWritten,
-    PlanUpdated,
-    RequestOpened,
-    RequestWithdrawn,
-    SessionEnded,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UsageReported,
-)
 from kasmon.model.permission import Decision, Request, RequestKind, SessionId
 from kasmon.scripted_agent.agent import Actor
 from kasmon.scripted_agent.player import Move, SpokenText
@@ -113,10 +101,10 @@ class Codex:
 
     def tell(self, move: Move) -> None:
         match move:
-            case TurnStarted():
+            case events.TurnStarted():
                 self.turns += 1
                 notify("turn/started", turn={"id": f"turn-{self.turns}"})
-            case TurnEnded():
+            case events.TurnEnded():
                 status = {"done": "completed", "interrupted": "interrupted"}.get(move.reason, "failed")
                 notify("thread/status/changed", status={"type": "idle"})
                 error = {"message": move.error} if status == "failed" else None
@@ -125,25 +113,25 @@ class Codex:
                 notify("item/reasoning/summaryTextDelta", itemId="r", delta=move.text)
             case SpokenText():
                 notify("item/agentMessage/delta", itemId="m", delta=move.text)
-            case MessageWritten():
+            case events.MessageWritten():
                 notify("item/completed", item={"type": "agentMessage", "id": "m", "text": move.text})
-            case ThoughtWritten():
+            case events.ThoughtWritten():
                 notify("item/completed", item={"type": "reasoning", "id": "r", "summary": [move.text]})
-            case RequestOpened():
+            case events.RequestOpened():
                 self.ask(move.request)
-            case RequestWithdrawn():
+            case events.RequestWithdrawn():
                 for call in [call for call, (request, _) in self.open.items() if request.id == move.request]:
                     del self.open[call]
                     notify("serverRequest/resolved", requestId=call)
-            case ToolStarted() | ToolFinished():
+            case events.ToolStarted() | events.ToolFinished():
                 self.use(move)
-            case PlanUpdated():
+            case events.PlanUpdated():
                 notify("turn/plan/updated", plan=[{"step": item.text, "status": "pending"} for item in move.items])
-            case UsageReported():
+            case events.UsageReported():
                 total = {"inputTokens": move.input, "outputTokens": move.output}
                 usage = {"total": total, "last": {"totalTokens": move.context}, "modelContextWindow": move.limit}
                 notify("thread/tokenUsage/updated", tokenUsage=usage)
-            case SessionEnded():
+            case events.SessionEnded():
                 end(move)
 
     def ask(self, request: Request) -> None:
@@ -161,9 +149,9 @@ class Codex:
         params = {"threadId": THREAD, "itemId": item, "command": command, "kind": "command"}
         say(id=call, method="item/commandExecution/requestApproval", params=params)
 
-    def use(self, move: ToolStarted | ToolFinished) -> None:
+    def use(self, move: events.ToolStarted | events.ToolFinished) -> None:
         """A tool begins or ends; one that was allowed has begun as an item already."""
-        if isinstance(move, ToolStarted):
+        if isinstance(move, events.ToolStarted):
             if self.allowed:
                 self.items[move.call] = self.items[self.allowed.pop(0)]
                 return
@@ -180,7 +168,7 @@ class Codex:
         notify("item/completed", item={**self.items.pop(move.call), **done})
 
 
-def end(how: SessionEnded) -> None:
+def end(how: events.SessionEnded) -> None:
     sys.stdout.flush()
     if how.signal:
         os.kill(os.getpid(), signal.Signals[how.signal])

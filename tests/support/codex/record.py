@@ -33,10 +33,7 @@ LONGEST: Final = 400
 PRIVATE: Final = {"sessionId": {"path", "cliVersion"}, "installationId": {"installationId", "serverName"}}
 """What belongs to this machine, in messages that have a field of that name."""
 ANYWHERE: Final = ("-c", "features.default_mode_request_user_input=true")
-SERVER: Final = (
-    "-c",
-    f"mcp_servers.demo={{command={sys.executable!r},args=[{str(Path(mcp_server.__file__))!r}]}}",
-)
+SERVER: Final = ("-c", f"mcp_servers.demo={{command={sys.executable!r},args=[{str(Path(mcp_server.__file__))!r}]}}")
 QUESTIONS: Final = {
     "questions": [
         {"id": "c", "header": "Colour", "question": "Which one?", "options": options(red="warm", blue="cold")},

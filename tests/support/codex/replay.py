@@ -13,11 +13,7 @@ from kasmon.model.permission import Decision, Request, SessionId
 
 RECORDED = Path(__file__).parents[2] / "backends" / "codex" / "recorded"
 WORKDIR = "/work/project"
-DECISIONS = {
-    "accept": Decision.ALLOW,
-    "decline": Decision.DENY,
-    "cancel": Decision.CANCEL,
-}
+DECISIONS = {"accept": Decision.ALLOW, "decline": Decision.DENY, "cancel": Decision.CANCEL}
 Kind = TypeVar("Kind")
 
 

@@ -15,16 +15,7 @@ from typing import Any, Final
 import psutil
 import pytest
 
-from kasmon import ExecutionSession, InteractiveOnlyError
-from kasmon.errors import (
-    KasmonError,
-    NameTakenError,
-    RequestNotFoundError,
-    SessionNotFoundError,
-    StaleRequestError,
-    UnableError,
-    UsageError,
-)
+from kasmon import ExecutionSession, InteractiveOnlyError, errors
 from kasmon.model.commands import Mode
 from kasmon.model.permission import Decision
 from kasmon.model.session_state import SessionState
@@ -111,9 +102,9 @@ async def start_runs_the_agent_in_the_folder(it: ActorSession) -> None:
 
 @row()
 async def a_session_is_started_once(it: ActorSession) -> None:
-    with pytest.raises(UsageError, match="started only once"):
+    with pytest.raises(errors.UsageError, match="started only once"):
         await it.one.start(it.actor.workdir)
-    with pytest.raises(NameTakenError):
+    with pytest.raises(errors.NameTakenError):
         await it.actor.session().start(it.actor.workdir)
 
 
@@ -123,7 +114,7 @@ async def before_the_start_nothing_exists(it: ActorSession) -> None:
 
     assert not await one.exists()
     assert ("", None) == (one.sanitized_name, await one.pid())
-    with pytest.raises(SessionNotFoundError, match="another"):
+    with pytest.raises(errors.SessionNotFoundError, match="another"):
         await one.capture()
     await one.restore()
     assert "another" in one.why_not
@@ -182,13 +173,13 @@ async def a_title_that_is_a_function_is_called_once_on_tmux_and_never_on_sdk(it:
 
 @row()
 async def what_makes_no_sense_is_a_usage_error_and_does_nothing(it: ActorSession) -> None:
-    with pytest.raises(UsageError, match="not valid Unicode"):
+    with pytest.raises(errors.UsageError, match="not valid Unicode"):
         await it.one.send_keys("say \ud800")
-    with pytest.raises(UsageError, match="unknown answer 'perhaps'"):
+    with pytest.raises(errors.UsageError, match="unknown answer 'perhaps'"):
         await it.one.respond("perhaps")
     for fields in ({"environment": {"A=B": "1"}}, {"environment": {"": "1"}}, {"task": -1}, {"prompt": "a\0b"}):
         one = it.actor.session(**({"name": "another"} | fields))
-        with pytest.raises(UsageError):
+        with pytest.raises(errors.UsageError):
             await one.start(it.actor.workdir)
         assert not await one.exists()
 
@@ -256,7 +247,7 @@ async def a_range_is_counted_in_the_buffer_with_both_ends_included(it: ActorSess
 async def what_is_no_range_is_a_usage_error(it: ActorSession) -> None:
     for bad in ("x", "1.5", " 1", "--1", "1-", "0x1", "٣", "1" * 12):
         for start, end in ((bad, ""), ("", bad)):
-            with pytest.raises(UsageError, match=re.escape(repr(bad))):
+            with pytest.raises(errors.UsageError, match=re.escape(repr(bad))):
                 await it.one.capture_range(start, end)
 
 
@@ -348,7 +339,7 @@ async def ctrl_c_interrupts_the_turn(it: ActorSession) -> None:
 
 @row(*AGENTS)
 async def where_nothing_is_asked_nothing_is_answered(it: ActorSession) -> None:
-    with pytest.raises(RequestNotFoundError):
+    with pytest.raises(errors.RequestNotFoundError):
         await it.one.respond(Decision.ALLOW)
 
 
@@ -359,7 +350,7 @@ async def waiting_is_set_by_a_permission_and_cleared_by_its_answer(it: ActorSess
     assert (await it.one.poll()).waiting
     menu, requests = await it.one.on_screen(), await it.one.permissions()
     assert "good" in (menu.text if menu else requests[0].shown)
-    with pytest.raises((RequestNotFoundError, StaleRequestError)):
+    with pytest.raises((errors.RequestNotFoundError, errors.StaleRequestError)):
         await it.one.respond(Decision.ALLOW, "0" * 64)
     assert await asked(it.one) is not None
     assert not it.actor.did("good", await it.one.capture_range())
@@ -391,7 +382,7 @@ async def what_is_always_allowed_happens_where_that_is_offered(it: ActorSession)
     shown = await asked(it.one)
     assert shown
     if Decision.ALWAYS not in shown[1]:
-        with pytest.raises(UnableError):
+        with pytest.raises(errors.UnableError):
             await it.one.respond(Decision.ALWAYS)
         await it.one.respond(Decision.ALLOW)
     else:
@@ -410,7 +401,7 @@ async def until_did(it: ActorSession, word: str) -> None:
 
 @row("program")
 async def nobody_presses_keys_at_a_program_whose_menu_nobody_knows(it: ActorSession) -> None:
-    with pytest.raises(UnableError, match="does not know the menus"):
+    with pytest.raises(errors.UnableError, match="does not know the menus"):
         await it.one.respond(Decision.ALLOW)
 
 
@@ -441,7 +432,7 @@ async def a_terminal_takes_a_size(it: ActorSession) -> None:
 
     assert (117, 37) == (pane.width, pane.height)
     for size in ((0, 10), (10, 0), (10**6, 10)):
-        with pytest.raises(UsageError, match="invalid terminal size"):
+        with pytest.raises(errors.UsageError, match="invalid terminal size"):
             await it.one.resize(*size)
 
 
@@ -541,7 +532,7 @@ async def close_ends_the_agent_and_can_be_called_again(it: ActorSession) -> None
     assert await it.one.pid() is None
     await auntil(lambda: not any(map(_lives, family)), what="their end")
     if it.is_sdk:
-        with pytest.raises(KasmonError):
+        with pytest.raises(errors.KasmonError):
             await it.one.tap_enter()
     await it.one.restore()
     assert await it.one.exists(), it.one.why_not

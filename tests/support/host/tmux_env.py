@@ -12,23 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kasmon.config import Config
+from kasmon.host.rpc import frames
 from kasmon.host.rpc.connect import HostLink
-from kasmon.host.rpc.frames import (
-    ClipboardCopy,
-    CommandResult,
-    DescribePane,
-    ExecuteCommand,
-    Focus,
-    Frame,
-    FromHost,
-    PaneDescription,
-    ReadTerminal,
-    StartSession,
-    SubscriptionEnd,
-    TerminalRows,
-    TerminalText,
-    Watch,
-)
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.terminal.host import TmuxHost
 from kasmon.model.commands import Launch, Mode, Prompt, Receipt
@@ -125,7 +110,7 @@ class TmuxEnv(Env):
     async def run(self, link: HostLink, session: str, *argv: str, **more: Any) -> SessionId:
         """Start *argv* as *session*."""
         launch = self.wants(session, *argv, **more)
-        await link.ask(StartSession(n=0, session=launch.session), limit_s=20)
+        await link.ask(frames.StartSession(n=0, session=launch.session), limit_s=20)
         return launch.session
 
     async def ready(self, session: str) -> None:
@@ -151,13 +136,13 @@ class TmuxEnv(Env):
         return path.read_bytes() if path.exists() else b""
 
     async def text(self, link: HostLink, session: str, **more: Any) -> tuple[str, ...]:
-        answer = await link.ask(ReadTerminal(n=0, session=SessionId(session), **({"screen_and": 50} | more)))
-        assert isinstance(answer, TerminalText)
+        answer = await link.ask(frames.ReadTerminal(n=0, session=SessionId(session), **({"screen_and": 50} | more)))
+        assert isinstance(answer, frames.TerminalText)
         return answer.lines
 
-    async def pane(self, link: HostLink, session: str) -> PaneDescription:
-        answer = await link.ask(DescribePane(n=0, session=SessionId(session)))
-        assert isinstance(answer, PaneDescription)
+    async def pane(self, link: HostLink, session: str) -> frames.PaneDescription:
+        answer = await link.ask(frames.DescribePane(n=0, session=SessionId(session)))
+        assert isinstance(answer, frames.PaneDescription)
         return answer
 
     def facts(self, session: str) -> PaneFacts | None:
@@ -181,33 +166,33 @@ class Screen:
     def __init__(self, link: HostLink, session: str) -> None:
         self.session = SessionId(session)
         self.rows: list[str] = []
-        self.last: TerminalRows | None = None
-        self.pushes: list[TerminalRows] = []
+        self.last: frames.TerminalRows | None = None
+        self.pushes: list[frames.TerminalRows] = []
         self.gone = ""
         self.clips: list[str | None] = []
         self._link = link
         link.on_push = self.take
 
-    def take(self, frame: FromHost) -> None:
-        if isinstance(frame, TerminalRows) and frame.session == self.session:
+    def take(self, frame: frames.FromHost) -> None:
+        if isinstance(frame, frames.TerminalRows) and frame.session == self.session:
             self.pushes.append(frame)
             self.last = frame
             if frame.full:
                 self.rows = [""] * frame.height
             for y, row in frame.changed:
                 self.rows[y] = row
-        elif isinstance(frame, ClipboardCopy) and frame.session == self.session:
+        elif isinstance(frame, frames.ClipboardCopy) and frame.session == self.session:
             self.clips.append(frame.text)
-        elif isinstance(frame, SubscriptionEnd) and frame.session == self.session:
+        elif isinstance(frame, frames.SubscriptionEnd) and frame.session == self.session:
             self.gone = frame.why
 
     def watch(self, rate_hz: float = 20.0) -> None:
-        self._link.tell(Watch(session=self.session, rate_hz=rate_hz))
+        self._link.tell(frames.Watch(session=self.session, rate_hz=rate_hz))
 
     def focus(self, columns: int = 120, rows: int = 40) -> None:
-        self._link.tell(Focus(session=self.session, columns=columns, rows=rows))
+        self._link.tell(frames.Focus(session=self.session, columns=columns, rows=rows))
 
-    def tell(self, frame: Frame) -> None:
+    def tell(self, frame: frames.Frame) -> None:
         self._link.tell(frame)
 
     def has(self, text: str) -> bool:
@@ -218,8 +203,10 @@ class Screen:
 
 
 async def prompted(link: HostLink, session: str, text: str, **more: Any) -> Receipt:
-    done = await link.ask(ExecuteCommand(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25)
-    assert isinstance(done, CommandResult)
+    done = await link.ask(
+        frames.ExecuteCommand(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25
+    )
+    assert isinstance(done, frames.CommandResult)
     assert done.receipt is not None
     return done.receipt
 

@@ -10,25 +10,8 @@ from typing import Final
 import msgspec
 
 from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model import events
 from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import (
-    Event,
-    LogOpened,
-    MessageWritten,
-    NoticeRaised,
-    PlanItem,
-    PlanUpdated,
-    ReceiptMoved,
-    RequestOpened,
-    SessionCreated,
-    SessionEnded,
-    SessionStarted,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-)
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
 from kasmon.paths import Paths, write_private
 from kasmon.process_identity import started_at
@@ -95,7 +78,7 @@ def name_of(number: int, payload: str) -> str:
     return f"e{number:02} {payload}"
 
 
-def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode = Mode.SDK) -> list[Event]:
+def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode = Mode.SDK) -> list[events.Event]:
     """A session's story in which every text is *payload*; it asks in the end. *pid* is its agent's, if it has one."""
     now = time.time() - 30
     request = Request(
@@ -121,8 +104,8 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
     )
     diff = f"--- {payload}\n+++ {payload}\n@@ -1 +1 @@ {payload}\n-{payload}\n+{payload}\n"
     return [
-        LogOpened(at=now, session=session),
-        SessionStarted(
+        events.LogOpened(at=now, session=session),
+        events.SessionStarted(
             at=now,
             mode=mode,
             backend=payload,
@@ -133,22 +116,26 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
             resume_id=payload,
             model=payload,
         ),
-        TurnStarted(at=now, prompt=payload),
-        ReceiptMoved(at=now, receipt=receipt, prompt=payload),
-        ThoughtWritten(at=now, text=payload),
-        PlanUpdated(at=now, items=(PlanItem(text=payload, state="doing"),)),
-        ToolStarted(at=now, call="1", tool=payload, title=payload, input=json.dumps({payload: payload})),
-        ToolFinished(at=now, call="1", ok=False, output=payload, diff=diff, blob=payload),
-        NoticeRaised(at=now, text=payload, level="error"),
-        TurnEnded(at=now, reason="error", error=payload),
-        TurnStarted(at=now, prompt=payload),
-        MessageWritten(at=now, text=f"# {payload}\n\n- {payload}\n\n```\n{payload}\n```\n\n**{payload}** `{payload}`"),
-        RequestOpened(at=now, request=sealed(request)),
-        RequestOpened(at=now, request=sealed(question)),
+        events.TurnStarted(at=now, prompt=payload),
+        events.ReceiptMoved(at=now, receipt=receipt, prompt=payload),
+        events.ThoughtWritten(at=now, text=payload),
+        events.PlanUpdated(at=now, items=(events.PlanItem(text=payload, state="doing"),)),
+        events.ToolStarted(at=now, call="1", tool=payload, title=payload, input=json.dumps({payload: payload})),
+        events.ToolFinished(at=now, call="1", ok=False, output=payload, diff=diff, blob=payload),
+        events.NoticeRaised(at=now, text=payload, level="error"),
+        events.TurnEnded(at=now, reason="error", error=payload),
+        events.TurnStarted(at=now, prompt=payload),
+        events.MessageWritten(
+            at=now, text=f"# {payload}\n\n- {payload}\n\n```\n{payload}\n```\n\n**{payload}** `{payload}`"
+        ),
+        events.RequestOpened(at=now, request=sealed(request)),
+        events.RequestOpened(at=now, request=sealed(question)),
     ]
 
 
-def settle(places: Paths, number: int, payload: str, *facts: Event, mode: Mode = Mode.SDK, agent: str = "") -> None:
+def settle(
+    places: Paths, number: int, payload: str, *facts: events.Event, mode: Mode = Mode.SDK, agent: str = ""
+) -> None:
     """Write a session whose name, agent, folder, plan and *facts* are as bad as *payload* is."""
     session, now = session_id(number), time.time() - 30
     places.folder(session).mkdir(mode=0o700)
@@ -168,7 +155,7 @@ def settle(places: Paths, number: int, payload: str, *facts: Event, mode: Mode =
         created_at=now,
     )
     write_private(places.launch(session), msgspec.json.encode(launch))
-    EventLog(places.fleet_log).append(SessionCreated(at=now, launch=launch, machine=payload))
+    EventLog(places.fleet_log).append(events.SessionCreated(at=now, launch=launch, machine=payload))
     log = EventLog(places.log(session))
     for fact in facts:
         log.append(fact)
@@ -192,7 +179,7 @@ def hostile_fleet(places: Paths) -> Iterator[dict[str, int]]:
         dead = len(numbers) + number
         settle(
             places, dead, payload, *facts(session_id(dead), payload, os.getpid()),
-            SessionEnded(at=time.time(), exit_code=1, why=payload),
+            events.SessionEnded(at=time.time(), exit_code=1, why=payload),
         )  # fmt: skip
     try:
         yield numbers

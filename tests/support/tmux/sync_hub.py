@@ -6,17 +6,8 @@ import time
 
 from kasmon.errors import KasmonError, TmuxCommandError
 from kasmon.sanitize import outgoing
+from kasmon.tmux import formats
 from kasmon.tmux import requests as ask
-from kasmon.tmux.formats import (
-    PANE_FACTS_FORMAT,
-    TEXT_FORMAT,
-    PaneFacts,
-    PaneText,
-    ScreenFacts,
-    distinct,
-    read_pane_facts,
-    read_text,
-)
 from kasmon.tmux.hub import Hub, OnDone
 from kasmon.tmux.quoting import exact
 from kasmon.tmux.server import TmuxServer
@@ -40,12 +31,12 @@ class SyncHub(Hub):
         """The panes that are not heard now, because they print too much."""
         return self._floods.off
 
-    def panes(self) -> list[PaneFacts]:
+    def panes(self) -> list[formats.PaneFacts]:
         """Every pane of ours once, as it is now."""
         everywhere = self.call(ask.all_panes())
-        return distinct(everywhere)
+        return formats.distinct(everywhere)
 
-    def cursor(self, pane: str, on_done: OnDone[ScreenFacts]) -> None:
+    def cursor(self, pane: str, on_done: OnDone[formats.ScreenFacts]) -> None:
         self.submit(ask.screen_facts(pane), on_done)
 
     def keys(self, pane: str, data: bytes) -> None:
@@ -81,19 +72,21 @@ class SyncHub(Hub):
         self.submit(ask.kill_window(window))
 
 
-def panes_of(server: TmuxServer) -> list[PaneFacts]:
+def panes_of(server: TmuxServer) -> list[formats.PaneFacts]:
     """Every pane of *server* once, as it is now, in the order in which they were made.
 
     Raises:
         TmuxServerGoneError: if it does not run.
     """
-    lines = _unless_gone(server, "list-panes", "-a", "-F", PANE_FACTS_FORMAT).splitlines()
-    return distinct([facts for line in lines if (facts := read_pane_facts(line))])
+    lines = _unless_gone(server, "list-panes", "-a", "-F", formats.PANE_FACTS_FORMAT).splitlines()
+    return formats.distinct([facts for line in lines if (facts := formats.read_pane_facts(line))])
 
 
-def texts_of(server: TmuxServer, pane: str) -> PaneText:
+def texts_of(server: TmuxServer, pane: str) -> formats.PaneText:
     """Title, directory and command of *pane*."""
-    return read_text(server.run("display-message", "-p", "-t", exact(pane), TEXT_FORMAT).removesuffix(b"\n"))
+    return formats.read_text(
+        server.run("display-message", "-p", "-t", exact(pane), formats.TEXT_FORMAT).removesuffix(b"\n")
+    )
 
 
 def end_window(server: TmuxServer, window: str) -> None:

@@ -20,16 +20,7 @@ from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
-from kasmon.tui.gateway.protocol import (
-    DashboardSettings,
-    EventBatch,
-    RecordedText,
-    SandboxChoices,
-    SandboxPreview,
-    TierOffer,
-    TranscriptUpdate,
-    UserCommand,
-)
+from kasmon.tui.gateway import protocol
 from kasmon.tui.terminal.link import TerminalCommand, TerminalLink
 
 OFFERS = (
@@ -44,7 +35,7 @@ JAILED = (
     ProfileOffer(name="scripted", modes=(Mode.SDK, Mode.TMUX), confines=(Mode.TMUX,)),
     ProfileOffer(name="interpreters", modes=(Mode.INTERPRETER,), confines=(Mode.INTERPRETER,), sandbox="jail"),
 )
-GETS = SandboxPreview(
+GETS = protocol.SandboxPreview(
     lines=(
         "It sees '/home/you/project', the programs of this machine, and a home folder of its own; it may reach"
         " api.example.com.",
@@ -78,15 +69,15 @@ class FakeGateway:
         transcripts: Mapping[str, Sequence[Event]] = {},
         written: Mapping[str, str] = {},
         panes: Mapping[str, Sequence[str]] = {},
-        settings: DashboardSettings | None = None,
+        settings: protocol.DashboardSettings | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
         self.fleets: asyncio.Queue[Fleet] = asyncio.Queue()
-        self.kept: asyncio.Queue[DashboardSettings] = asyncio.Queue()
+        self.kept: asyncio.Queue[protocol.DashboardSettings] = asyncio.Queue()
         self.planned: asyncio.Queue[tuple[PlanBoard, ...]] = asyncio.Queue()
         if fleet is not None:
             self.fleets.put_nowait(fleet)
-        self.kept.put_nowait(settings or DashboardSettings())
+        self.kept.put_nowait(settings or protocol.DashboardSettings())
         self.transcripts, self.written = transcripts, written
         self.panes = {SessionId(name): lines for name, lines in panes.items()}
         self.known = tuple(secrets)
@@ -94,20 +85,20 @@ class FakeGateway:
         self.diffs: Mapping[str, str] = {}
         self.pasts: Mapping[str, SandboxHistory] = {}
         self.asked_turns: list[int] = []
-        self.confinement = SandboxPreview()
-        self.confinement_in: Mapping[str, SandboxPreview] = {}
+        self.confinement = protocol.SandboxPreview()
+        self.confinement_in: Mapping[str, protocol.SandboxPreview] = {}
         """By folder, where it is another one."""
         self.confining: list[tuple[str, str]] = []
-        self.may_be = SandboxChoices(tiers=(TierOffer(tier="jail"),))
+        self.may_be = protocol.SandboxChoices(tiers=(protocol.TierOffer(tier="jail"),))
         self.offered: Sequence[ProfileOffer] = OFFERS
         self.collided: asyncio.Queue[Mapping[SessionId, CollisionSummary]] = asyncio.Queue()
         self.foreign: Sequence[AdoptablePane] = ()
         self.hosts: Sequence[str] = ()
         self.finds: Mapping[str, Sequence[SessionHits]] = {}
         self.searched: list[str] = []
-        self.records: Mapping[str, RecordedText] = {}
+        self.records: Mapping[str, protocol.RecordedText] = {}
         self.is_searchable = False
-        self.wished: list[UserCommand] = []
+        self.wished: list[protocol.UserCommand] = []
         self.folders_here: Sequence[str] = ()
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
@@ -142,18 +133,20 @@ class FakeGateway:
         while True:
             yield await self.planned.get()
 
-    async def settings(self) -> AsyncIterator[DashboardSettings]:
+    async def settings(self) -> AsyncIterator[protocol.DashboardSettings]:
         while True:
             yield await self.kept.get()
 
-    async def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
+    async def transcript(
+        self, session: SessionId, since: Cursor = START, /
+    ) -> AsyncIterator[protocol.TranscriptUpdate]:
         events = tuple(self.transcripts.get(session, ()))
-        yield EventBatch(events[since:], Cursor(len(events)))
+        yield protocol.EventBatch(events[since:], Cursor(len(events)))
         if session in self.written:
             yield TextDelta(session=session, text=self.written[session])
         await asyncio.Event().wait()
 
-    async def execute(self, wanted: UserCommand, /) -> str:
+    async def execute(self, wanted: protocol.UserCommand, /) -> str:
         self.wished.append(wanted)
         if self.refusing is not None:
             raise self.refusing
@@ -172,10 +165,10 @@ class FakeGateway:
             raise self.offering
         return self.notices.get(folder, "")
 
-    async def sandboxes(self) -> SandboxChoices:
+    async def sandboxes(self) -> protocol.SandboxChoices:
         return self.may_be
 
-    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> SandboxPreview:
+    async def confined(self, agent: str, mode: Mode | None, workdir: str, tier: str, /) -> protocol.SandboxPreview:
         self.confining.append((agent, tier))
         await self.knows.wait()
         return self.confinement_in.get(workdir, self.confinement)
@@ -206,8 +199,8 @@ class FakeGateway:
         for found in self.finds.get(words, ()):
             yield found
 
-    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> RecordedText:
-        return self.records.get(session, RecordedText())
+    async def recorded(self, session: SessionId, line: int | None, at: float, /) -> protocol.RecordedText:
+        return self.records.get(session, protocol.RecordedText())
 
     async def fact(self, session: SessionId, place: int, /) -> Event | None:
         events = self.transcripts.get(session, ())

@@ -351,8 +351,7 @@ async def test_a_files_name_is_completed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "words"),
-    [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("@a @b", "b"), ("", None)],
+    ("before", "words"), [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("@a @b", "b"), ("", None)]
 )
 def test_only_a_word_that_begins_with_an_at_is_completed(before: str, words: str | None) -> None:
     assert words == written(before)

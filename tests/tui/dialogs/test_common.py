@@ -21,18 +21,8 @@ from kasmon.tui.dialogs.common import ConfirmDialog
 from kasmon.tui.dialogs.new_session import NewSessionDialog
 from kasmon.tui.dialogs.prompt import ANYWAY, PromptDialog
 from kasmon.tui.error_text import sentence
+from kasmon.tui.gateway import protocol
 from kasmon.tui.gateway.file_listing import folders_like
-from kasmon.tui.gateway.protocol import (
-    CreateSession,
-    DashboardSettings,
-    KeepTheme,
-    MoveSession,
-    RemoveSession,
-    RenameSession,
-    RestartSession,
-    SendToAgent,
-    UserCommand,
-)
 from kasmon.tui.help import HelpDialog
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
@@ -57,7 +47,7 @@ def world_of(pilot: Pilot[None]) -> FakeGateway:
     return cast(FakeGateway, app_of(pilot).gateway)
 
 
-def wished(pilot: Pilot[None]) -> list[UserCommand]:
+def wished(pilot: Pilot[None]) -> list[protocol.UserCommand]:
     return world_of(pilot).wished
 
 
@@ -76,7 +66,7 @@ async def closed(pilot: Pilot[None]) -> None:
 
 
 async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it() -> None:
-    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     gateway = cast(FakeGateway, app.gateway)
     gateway.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
     async with app.run_test(size=(120, 40)) as pilot:
@@ -97,13 +87,13 @@ async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it()
 
 
 async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
-    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         await pilot.press(*"fix-auth", "tab", "right", "right", "tab", "right", "tab", "tab", *"Fix it", "enter")
         await closed(pilot)
 
-        expected = CreateSession(
+        expected = protocol.CreateSession(
             name="fix-auth", agent="scripted", mode=Mode.TMUX, workdir="/home/you", prompt="Fix it"
         )
         assert [expected] == wished(pilot)
@@ -120,14 +110,14 @@ async def test_only_agents_that_can_start_are_offered_and_the_others_are_named()
 
 
 async def test_an_empty_name_becomes_one_made_of_the_folder_and_the_agent_that_is_free() -> None:
-    app = kasmon(fleet(idle("my-shop-shell")), settings=DashboardSettings(workdir="/home/you/my shop"))
+    app = kasmon(fleet(idle("my-shop-shell")), settings=protocol.DashboardSettings(workdir="/home/you/my shop"))
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         assert "my-shop-claude" in text_of(app), "it is shown before it is taken"
         await pilot.press("tab", "right", "enter")
         await closed(pilot)
 
-        assert "my-shop-shell-2" == cast(CreateSession, wished(pilot)[0]).name
+        assert "my-shop-shell-2" == cast(protocol.CreateSession, wished(pilot)[0]).name
 
 
 async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_in_them() -> None:
@@ -146,7 +136,7 @@ async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_
 
 
 async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on() -> None:
-    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
         world_of(pilot).folders_here = ("/srv/app/", "/srv/www/")
         await dialog(pilot, "n")
@@ -155,7 +145,9 @@ async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on()
         await pilot.press("tab", "tab", *"Look", "enter")
         await closed(pilot)
 
-        expected = CreateSession(name="app-claude", agent="claude", mode=Mode.TMUX, workdir="/srv/app", prompt="Look")
+        expected = protocol.CreateSession(
+            name="app-claude", agent="claude", mode=Mode.TMUX, workdir="/srv/app", prompt="Look"
+        )
         assert [expected] == wished(pilot)
 
 
@@ -175,7 +167,7 @@ async def test_the_folders_of_the_last_sessions_are_offered_and_the_arrows_take_
     old = idle("old", workdir="/srv/old", created_at=1.0)
     elsewhere = idle("far", workdir="/far", machine="another")
     app = kasmon(
-        fleet(old, idle("new", workdir="/srv/new"), elsewhere), settings=DashboardSettings(workdir="/home/you")
+        fleet(old, idle("new", workdir="/srv/new"), elsewhere), settings=protocol.DashboardSettings(workdir="/home/you")
     )
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -183,7 +175,7 @@ async def test_the_folders_of_the_last_sessions_are_offered_and_the_arrows_take_
         await pilot.press("x", *["tab"] * 3, "down", "down", "enter")
         await closed(pilot)
 
-        assert "/srv/old" == cast(CreateSession, wished(pilot)[0]).workdir
+        assert "/srv/old" == cast(protocol.CreateSession, wished(pilot)[0]).workdir
 
 
 async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
@@ -253,22 +245,24 @@ async def on_machine(pilot: Pilot[None], machine: str, *more: str) -> None:
 
 
 async def test_a_session_on_another_machine_is_a_terminal_in_a_folder_of_that_machine() -> None:
-    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
         await on_machine(pilot, "me@box")
         await closed(pilot)
 
-        assert [CreateSession(name="x", agent="claude@me@box", mode=Mode.TMUX, workdir="", prompt="")] == wished(pilot)
+        assert [
+            protocol.CreateSession(name="x", agent="claude@me@box", mode=Mode.TMUX, workdir="", prompt="")
+        ] == wished(pilot)
 
 
 async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
-    app = kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
+    app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         await pilot.press("x", "tab", "tab", "tab", "ctrl+u", *"~/src", "tab", "tab", "enter", *"box", "enter")
         await closed(pilot)
 
-        assert "~/src" == cast(CreateSession, wished(pilot)[0]).workdir
+        assert "~/src" == cast(protocol.CreateSession, wished(pilot)[0]).workdir
 
 
 async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
@@ -293,7 +287,7 @@ async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_t
         await pilot.press("right", "enter")
         await closed(pilot)
 
-        assert "claude@build-box" == cast(CreateSession, wished(pilot)[0]).agent
+        assert "claude@build-box" == cast(protocol.CreateSession, wished(pilot)[0]).agent
 
 
 @pytest.mark.parametrize("tabs", [1, 2, 3], ids=["agent", "mode", "sandbox"])
@@ -303,7 +297,7 @@ async def test_enter_starts_also_from_a_choice(tabs: int) -> None:
         await pilot.press(*"docs", *["tab"] * tabs, "enter")
         await closed(pilot)
 
-        assert "docs" == cast(CreateSession, wished(pilot)[0]).name
+        assert "docs" == cast(protocol.CreateSession, wished(pilot)[0]).name
 
 
 async def hurried(pilot: Pilot[None]) -> None:
@@ -321,7 +315,7 @@ async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are(
         world_of(pilot).knows.set()
         await closed(pilot)
 
-        assert ["docs"] == [wanted.name for wanted in wished(pilot) if isinstance(wanted, CreateSession)]
+        assert ["docs"] == [wanted.name for wanted in wished(pilot) if isinstance(wanted, protocol.CreateSession)]
 
 
 @pytest.mark.parametrize("key", ["x", "escape"])
@@ -391,7 +385,7 @@ async def test_a_message_goes_to_the_selected_session() -> None:
         await pilot.press(*"Go on", "enter")
         await closed(pilot)
 
-        assert [SendToAgent(session=README, wish=Prompt(text="Go on"))] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, wish=Prompt(text="Go on"))] == wished(pilot)
 
 
 async def test_a_message_can_wait_or_interrupt() -> None:
@@ -400,7 +394,7 @@ async def test_a_message_can_wait_or_interrupt() -> None:
         await pilot.press(*"Go on", "tab", "right", "shift+tab", "enter")
         await closed(pilot)
 
-        assert [SendToAgent(session=README, wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
 
 
 async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that() -> None:
@@ -417,7 +411,7 @@ async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that
         await pilot.press("tab", "right", "right", "right", "shift+tab", "enter")
         await closed(pilot)
 
-        said = [tell.wish for tell in wished(pilot) if isinstance(tell, SendToAgent)]
+        said = [tell.wish for tell in wished(pilot) if isinstance(tell, protocol.SendToAgent)]
         assert [Prompt(text="Go on"), Prompt(text="Go on", anyway=True)] == said
 
 
@@ -448,7 +442,7 @@ async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> Non
         await confirmed(pilot, "Go on")
         await auntil(lambda: len(wished(pilot)) == 2)
 
-        assert ["c", "a"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, SendToAgent)]
+        assert ["c", "a"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, protocol.SendToAgent)]
 
 
 async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happens() -> None:
@@ -484,7 +478,7 @@ async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it()
         await pilot.press("enter")
         await auntil(lambda: "retry" not in text_of(pilot.app))
 
-        assert ["b"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, SendToAgent)]
+        assert ["b"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, protocol.SendToAgent)]
 
 
 async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_nothing_typed_is_lost() -> None:
@@ -499,7 +493,7 @@ async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_n
         await pilot.press("!", "enter")
         await auntil(lambda: wished(pilot))
 
-        assert [SendToAgent(session=SessionId("b"), wish=Prompt(text="Go on!"))] == wished(pilot)
+        assert [protocol.SendToAgent(session=SessionId("b"), wish=Prompt(text="Go on!"))] == wished(pilot)
 
 
 async def test_a_broadcast_to_several_is_confirmed_with_the_list_of_its_recipients() -> None:
@@ -524,7 +518,7 @@ async def test_a_broadcast_goes_to_no_shell_and_names_what_it_leaves_out() -> No
         await confirmed(pilot, "Go on")
         await auntil(lambda: len(wished(pilot)) == 2)
 
-        assert {"a", "b"} == {wanted.session for wanted in wished(pilot) if isinstance(wanted, SendToAgent)}
+        assert {"a", "b"} == {wanted.session for wanted in wished(pilot) if isinstance(wanted, protocol.SendToAgent)}
 
 
 async def test_a_list_of_shells_alone_gets_no_broadcast() -> None:
@@ -568,7 +562,7 @@ async def test_y_stops() -> None:
         await pilot.press("y")
         await closed(pilot)
 
-        assert [SendToAgent(session=README, wish=Stop())] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, wish=Stop())] == wished(pilot)
 
 
 async def test_interrupting_needs_no_question() -> None:
@@ -577,7 +571,7 @@ async def test_interrupting_needs_no_question() -> None:
         await pilot.press("c")
         await pilot.pause()
 
-        assert [SendToAgent(session=README, wish=Interrupt())] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, wish=Interrupt())] == wished(pilot)
 
 
 async def test_an_ended_session_is_forgotten_after_a_question() -> None:
@@ -587,7 +581,7 @@ async def test_an_ended_session_is_forgotten_after_a_question() -> None:
         await pilot.press("y")
         await closed(pilot)
 
-        assert [RemoveSession(session=README)] == wished(pilot)
+        assert [protocol.RemoveSession(session=README)] == wished(pilot)
 
 
 @pytest.mark.parametrize("key", ["X", "R"])
@@ -608,7 +602,7 @@ async def test_what_does_not_run_is_started_again(gone: Session) -> None:
         await pilot.press("R")
         await pilot.pause()
 
-        assert [RestartSession(session=README)] == wished(pilot)
+        assert [protocol.RestartSession(session=README)] == wished(pilot)
 
 
 @pytest.mark.parametrize(
@@ -625,7 +619,7 @@ async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, 
         await pilot.press("y")
         await pilot.pause()
 
-        assert [MoveSession(session=README, to=to)] == wished(pilot)
+        assert [protocol.MoveSession(session=README, to=to)] == wished(pilot)
 
 
 async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_along() -> None:
@@ -636,7 +630,7 @@ async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_alo
         await pilot.press("y")
         await pilot.pause()
 
-        assert [MoveSession(session=README, to=Mode.TMUX, changes_permissions=True)] == wished(pilot)
+        assert [protocol.MoveSession(session=README, to=Mode.TMUX, changes_permissions=True)] == wished(pilot)
 
 
 @pytest.mark.parametrize("key", ["m", "c", "x"])
@@ -659,7 +653,7 @@ async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
         await pilot.pause()
         await pilot.pause()
 
-        assert [RenameSession(session=README, name="readme2")] == wished(pilot)
+        assert [protocol.RenameSession(session=README, name="readme2")] == wished(pilot)
         assert "already exists: abc" in text_of(pilot.app)
         assert "readme2" == pilot.app.screen.query_one("#new-name", LineInput).value
 
@@ -724,7 +718,7 @@ async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
 
         await pilot.press("enter")
         await closed(pilot)
-        assert [KeepTheme(name=shown)] == wished(pilot)
+        assert [protocol.KeepTheme(name=shown)] == wished(pilot)
         assert shown == pilot.app.theme
 
 
@@ -765,11 +759,13 @@ async def test_a_message_can_be_sent_from_where_its_moment_is_chosen(by_mouse: b
         await (clicked(pilot, "⏎ send") if by_mouse else pilot.press("enter"))
         await closed(pilot)
 
-        assert [SendToAgent(session=SessionId("readme"), wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+        assert [protocol.SendToAgent(session=SessionId("readme"), wish=Prompt(text="Go on", when="idle"))] == wished(
+            pilot
+        )
 
 
 async def test_the_settings_say_where_the_config_lies_and_what_is_wrong_with_it() -> None:
-    settings = DashboardSettings(
+    settings = protocol.DashboardSettings(
         config_path="/home/you/.config/kasmon/config.toml", problems=("config.toml:3: no such key",)
     )
     async with kasmon(crew(), settings=settings).run_test(size=(120, 40)) as pilot:
@@ -1000,7 +996,7 @@ class SlowWorld(FakeGateway):
         super().__init__(*args, **kwargs)
         self.goes = asyncio.Event()
 
-    async def execute(self, wanted: UserCommand, /) -> str:
+    async def execute(self, wanted: protocol.UserCommand, /) -> str:
         word = await super().execute(wanted)
         await self.goes.wait()
         return word

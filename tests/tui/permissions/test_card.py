@@ -760,11 +760,7 @@ async def test_a_card_names_what_tells_a_request_from_a_nearly_equal_one(there: 
             "rm -rf /srv/app-2/build && make -C /srv/app-2 release",
             "only here: 1, 1",
         ),
-        (
-            "cd /home/you/a && git push origin main",
-            "cd /home/you/b && git push origin prod",
-            "only here: a, main",
-        ),
+        ("cd /home/you/a && git push origin main", "cd /home/you/b && git push origin prod", "only here: a, main"),
         (
             "psql -h staging shop -c 'drop table orders'",
             "psql -h prod shop -c 'drop table order' -q",

@@ -82,8 +82,7 @@ def ids(waiting: PermissionQueue) -> list[str]:
 
 def test_requests_queue_in_the_order_they_came() -> None:
     waiting = queue(
-        asking("b", command("b", "ls", ago=10)),
-        asking("a", command("a", "ls", ago=30), question("a", 2, ago=5)),
+        asking("b", command("b", "ls", ago=10)), asking("a", command("a", "ls", ago=30), question("a", 2, ago=5))
     )
 
     assert ["a-1", "b-1", "a-2"] == ids(waiting)
@@ -142,11 +141,7 @@ def test_a_change_that_asks_nothing_new_changes_no_queue() -> None:
 
 @pytest.mark.parametrize(
     "quiet",
-    [
-        asking("a", msgspec.structs.replace(command("a", "ls"), later=True)),
-        asking("a", login("a")),
-        idle("a"),
-    ],
+    [asking("a", msgspec.structs.replace(command("a", "ls"), later=True)), asking("a", login("a")), idle("a")],
     ids=["set aside", "not answerable", "asks nothing"],
 )
 def test_what_does_not_rise_by_itself(quiet: object) -> None:

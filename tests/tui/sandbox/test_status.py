@@ -8,20 +8,7 @@ from kasmon.model.sandbox.state import Confinement
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.gateway.theme_library import shipped
-from kasmon.tui.sandbox.status import (
-    amount,
-    badge,
-    can_pause,
-    is_broken,
-    meters,
-    mode_cells,
-    panel,
-    phase_words,
-    proof_words,
-    row_words,
-    sleeps_on_disk,
-    to_come,
-)
+from kasmon.tui.sandbox import status
 from kasmon.tui.session_list.order import SessionFilter, SessionRow
 from kasmon.tui.session_list.row import RowContent, columns, moments, row
 from kasmon.tui.theme.look import ThemeStyles
@@ -39,7 +26,7 @@ def drawn(shown: Session, width: int = 160, look: ThemeStyles = LOOK) -> str:
 
 
 def words(shown: Session) -> str:
-    return "".join(text for text, _ in row_words(shown, NOW))
+    return "".join(text for text, _ in status.row_words(shown, NOW))
 
 
 @pytest.mark.parametrize("width", [40, 60, 78, 80, 99, 100, 120, 160])
@@ -62,9 +49,9 @@ def test_the_badge_is_the_tier_and_a_shape_by_the_proof(
 ) -> None:
     shown = interpreters("x", housing=housing(confinement=confinement))
 
-    assert shape == "".join(text for text, _ in badge(shown, LOOK))
-    assert plain == "".join(text for text, _ in badge(shown, PLAIN))
-    assert role == badge(shown, LOOK)[-1][1]
+    assert shape == "".join(text for text, _ in status.badge(shown, LOOK))
+    assert plain == "".join(text for text, _ in status.badge(shown, PLAIN))
+    assert role == status.badge(shown, LOOK)[-1][1]
 
 
 def test_a_session_that_wants_a_sandbox_and_has_none_yet_is_not_shown_as_proven() -> None:
@@ -74,8 +61,8 @@ def test_a_session_that_wants_a_sandbox_and_has_none_yet_is_not_shown_as_proven(
 def test_without_a_sandbox_there_is_no_badge_and_no_panel() -> None:
     plain = working("x")
 
-    assert [] == badge(plain, LOOK)
-    assert [] == panel(plain, LOOK, NOW, 120)
+    assert [] == status.badge(plain, LOOK)
+    assert [] == status.panel(plain, LOOK, NOW, 120)
     assert "" == words(plain)
 
 
@@ -100,12 +87,14 @@ def test_what_it_asks_stays_in_sight_beside_that() -> None:
 def test_once_it_has_ended_nobody_is_alarmed() -> None:
     shown = interpreters("x", SessionState.ENDED, housing=housing(confinement=LEAKS))
 
-    assert is_broken(shown)
+    assert status.is_broken(shown)
     assert "" == words(shown)
 
 
 def text_of(shown: Session, width: int = 160) -> str:
-    return "\n".join("".join(text for text, _ in (*line.left, *line.right)) for line in panel(shown, LOOK, NOW, width))
+    return "\n".join(
+        "".join(text for text, _ in (*line.left, *line.right)) for line in status.panel(shown, LOOK, NOW, width)
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,9 +110,9 @@ def test_a_phase_on_the_way_is_told_in_the_row(phase: SandboxPhase, told: str) -
 
 
 def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
-    assert "paused in RAM" == phase_words(housing(phase=SandboxPhase.PAUSED, held=True), NOW)
-    assert "paused" == phase_words(housing(phase=SandboxPhase.PAUSED), NOW)
-    assert "paused on disk" == phase_words(housing(phase=SandboxPhase.PAUSED, tier="microvm"), NOW)
+    assert "paused in RAM" == status.phase_words(housing(phase=SandboxPhase.PAUSED, held=True), NOW)
+    assert "paused" == status.phase_words(housing(phase=SandboxPhase.PAUSED), NOW)
+    assert "paused on disk" == status.phase_words(housing(phase=SandboxPhase.PAUSED, tier="microvm"), NOW)
     assert "running" in text_of(interpreters("x"))
 
 
@@ -141,7 +130,7 @@ def test_what_is_to_come_is_counted_in_minutes_until_it_is_near(
 ) -> None:
     lives = housing(standby_at=None if standby_s is None else NOW + standby_s, expires_at=NOW + expires_s)
 
-    assert told == to_come(interpreters("x", housing=lives), NOW)
+    assert told == status.to_come(interpreters("x", housing=lives), NOW)
 
 
 def test_a_sandbox_that_is_paused_to_disk_does_not_expire_and_once_it_is_paused_it_does() -> None:
@@ -149,20 +138,20 @@ def test_a_sandbox_that_is_paused_to_disk_does_not_expire_and_once_it_is_paused_
     soon = msgspec.structs.replace(lives, standby_at=None, pause_at=NOW + 200)
     paused = msgspec.structs.replace(lives, phase=SandboxPhase.PAUSED, standby_at=None, pause_at=None)
 
-    assert ("pauses in 12m", "pauses to disk in 27m") == to_come(
+    assert ("pauses in 12m", "pauses to disk in 27m") == status.to_come(
         interpreters("x", sandbox="microvm", housing=lives), NOW
     )
     assert "pauses to disk in 3m" in words(interpreters("x", sandbox="microvm", housing=soon))
     asleep = interpreters("x", SessionState.PAUSED, sandbox="microvm", housing=paused)
-    assert ("expires in 1d",) == to_come(asleep, NOW)
+    assert ("expires in 1d",) == status.to_come(asleep, NOW)
 
 
 def test_nothing_is_counted_in_a_turn_asleep_for_sleep_or_after_the_end() -> None:
     asleep = housing(phase=SandboxPhase.PAUSED, held=True)
 
-    assert () == to_come(interpreters("x", SessionState.WORKING, in_turn=True), NOW)
-    assert ("expires in 27m",) == to_come(interpreters("x", SessionState.STANDBY, housing=asleep), NOW)
-    assert () == to_come(interpreters("x", SessionState.ENDED), NOW)
+    assert () == status.to_come(interpreters("x", SessionState.WORKING, in_turn=True), NOW)
+    assert ("expires in 27m",) == status.to_come(interpreters("x", SessionState.STANDBY, housing=asleep), NOW)
+    assert () == status.to_come(interpreters("x", SessionState.ENDED), NOW)
 
 
 @pytest.mark.parametrize("state", [SessionState.WORKING, SessionState.ASKING, SessionState.UNSURE])
@@ -170,8 +159,8 @@ def test_nothing_is_counted_for_an_agent_inside_that_does_not_rest(state: Sessio
     """In a terminal nobody says when a turn begins: what was counted before it holds no more."""
     agent = session("x", SessionState.IDLE, sandbox="jail", housing=housing(standby_at=NOW + 30))
 
-    assert "pauses in 30s" in to_come(agent, NOW)
-    assert () == to_come(msgspec.structs.replace(agent, state=state), NOW)
+    assert "pauses in 30s" in status.to_come(agent, NOW)
+    assert () == status.to_come(msgspec.structs.replace(agent, state=state), NOW)
 
 
 def test_a_row_tells_what_is_to_come_only_when_it_is_near() -> None:
@@ -198,7 +187,7 @@ def test_meters_tell_what_is_used_of_what_is_allowed_and_warn_by_more_than_a_col
 
     assert "memory ━━━───── 212 of 512 MiB" in text_of(interpreters("x"))
     assert "disk ━─────── 71 MiB of 1 GiB" in text_of(interpreters("x"))
-    assert ("490", "bad.bold") in meters(interpreters("x", housing=full), LOOK)
+    assert ("490", "bad.bold") in status.meters(interpreters("x", housing=full), LOOK)
 
 
 def test_a_meter_without_a_limit_says_what_is_used_and_promises_nothing() -> None:
@@ -212,7 +201,7 @@ def test_a_meter_without_a_limit_says_what_is_used_and_promises_nothing() -> Non
 @pytest.mark.parametrize("width", [38, 60, 80, 116, 120, 160])
 @pytest.mark.parametrize("shown", sandboxes().sessions, ids=lambda shown: shown.id)
 def test_the_panel_has_at_most_three_lines(shown: Session, width: int) -> None:
-    assert len(panel(shown, LOOK, NOW, width)) <= 3
+    assert len(status.panel(shown, LOOK, NOW, width)) <= 3
 
 
 @pytest.mark.parametrize(
@@ -227,7 +216,7 @@ def test_the_panel_has_at_most_three_lines(shown: Session, width: int) -> None:
     ],
 )
 def test_an_amount_is_short(size: int, told: str) -> None:
-    assert told == amount(size)
+    assert told == status.amount(size)
 
 
 @pytest.mark.parametrize(("width", "word"), [(80, "interp. "), (120, "interpreters ")])
@@ -263,26 +252,28 @@ def test_a_row_of_a_tier_that_keeps_memory_is_exactly_as_wide_as_the_list(width:
 
 @pytest.mark.parametrize(
     ("tier", "whole", "short", "words"),
-    [
-        ("microvm", "microvm◈", "vm◈", "own kernel"),
-        ("e2b", "e2b◎", "e2b◎", "at the service"),
-    ],
+    [("microvm", "microvm◈", "vm◈", "own kernel"), ("e2b", "e2b◎", "e2b◎", "at the service")],
 )
 def test_a_tier_with_a_kernel_of_its_own_has_a_shape_of_its_own_and_is_proven_once_the_agent_inside_has_looked(
     tier: Tier, whole: str, short: str, words: str
 ) -> None:
     shown = machine("x", tier=tier)
 
-    assert whole == "".join(text for text, _ in badge(shown, LOOK))
-    assert short == "".join(text for text, _ in badge(shown, LOOK, 5))
-    assert words == proof_words(shown)
-    assert "info" == badge(shown, LOOK)[-1][1]
+    assert whole == "".join(text for text, _ in status.badge(shown, LOOK))
+    assert short == "".join(text for text, _ in status.badge(shown, LOOK, 5))
+    assert words == status.proof_words(shown)
+    assert "info" == status.badge(shown, LOOK)[-1][1]
     proven = machine("x", tier=tier, housing={"confinement": Confinement(ok=True)})
-    assert f"{words}, verified" == proof_words(proven)
-    assert (whole, "good") == ("".join(text for text, _ in badge(proven, LOOK)), badge(proven, LOOK)[-1][1])
+    assert f"{words}, verified" == status.proof_words(proven)
+    assert (whole, "good") == (
+        "".join(text for text, _ in status.badge(proven, LOOK)),
+        status.badge(proven, LOOK)[-1][1],
+    )
     assert (
         whole
-        in row(RowContent(shown, SessionRow(shown.id), columns(120, 10, 12, mode_cells(shown)), 120), NOW, LOOK).text
+        in row(
+            RowContent(shown, SessionRow(shown.id), columns(120, 10, 12, status.mode_cells(shown)), 120), NOW, LOOK
+        ).text
     )
 
 
@@ -318,11 +309,11 @@ def test_what_was_lost_stands_in_the_panel_for_an_hour() -> None:
 @pytest.mark.parametrize("shown", machines().sessions, ids=lambda shown: shown.id)
 def test_the_panel_of_a_tier_that_keeps_memory_has_at_most_three_lines(shown: Session) -> None:
     for width in (38, 60, 80, 116, 160):
-        assert len(panel(shown, LOOK, NOW, width)) <= 3
+        assert len(status.panel(shown, LOOK, NOW, width)) <= 3
 
 
 def test_only_what_keeps_memory_can_be_paused_to_disk_and_not_twice() -> None:
-    states = {each.name: (can_pause(each), sleeps_on_disk(each)) for each in machines().sessions}
+    states = {each.name: (status.can_pause(each), status.sleeps_on_disk(each)) for each in machines().sessions}
 
     assert (True, False) == states["train"] == states["parse"] == states["crunch"]
     assert (False, True) == states["numbers"] == states["remote"]

@@ -18,13 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Label
 
-from kasmon.tui.textual_ext.strips import (
-    BoundedCache,
-    LinesOnlyMixin,
-    UniformContainer,
-    UniformVertical,
-    lighten_strips,
-)
+from kasmon.tui.textual_ext import strips
 
 CACHES = [name for name in Strip.__slots__ if name.endswith("_cache") and name != "_render_cache"]
 
@@ -56,7 +50,7 @@ def pieces(strip: Strip) -> list[object]:
 
 def test_a_strip_gives_the_same_pieces_the_first_time_and_from_its_caches(heavy: None) -> None:
     wanted = pieces(text())
-    lighten_strips()
+    strips.lighten_strips()
     strip = text()
 
     assert wanted == pieces(strip) == pieces(strip)
@@ -64,22 +58,22 @@ def test_a_strip_gives_the_same_pieces_the_first_time_and_from_its_caches(heavy:
 
 def test_every_cache_of_a_strip_is_a_light_one(heavy: None) -> None:
     """What Textual adds or renames is told here."""
-    lighten_strips()
+    strips.lighten_strips()
     strip = text()
     kept = pieces(strip)
 
     assert 7 == len(kept) == len(CACHES)
-    assert all(type(getattr(strip, name)) is BoundedCache and getattr(strip, name)._kept for name in CACHES)
+    assert all(type(getattr(strip, name)) is strips.BoundedCache and getattr(strip, name)._kept for name in CACHES)
 
 
 def test_a_cache_weighs_little_until_it_keeps_something() -> None:
     heavy: FIFOCache[int, int] = FIFOCache(4)
 
-    assert sys.getsizeof(BoundedCache(4)) < (sys.getsizeof(heavy) + sys.getsizeof(heavy._cache)) / 2
+    assert sys.getsizeof(strips.BoundedCache(4)) < (sys.getsizeof(heavy) + sys.getsizeof(heavy._cache)) / 2
 
 
 def test_a_full_cache_forgets_what_came_first() -> None:
-    cache = BoundedCache(2)
+    cache = strips.BoundedCache(2)
     assert cache.get("a") is None
     for number, key in enumerate("aabcb"):
         cache[key] = number
@@ -118,11 +112,11 @@ async def test_a_plain_container_looks_as_textuals_own_also_when_it_changes() ->
 
     wanted = await pictures(Container, Vertical)
     assert wanted[0] != wanted[1]
-    assert wanted == await pictures(UniformContainer, UniformVertical)
+    assert wanted == await pictures(strips.UniformContainer, strips.UniformVertical)
 
 
 async def test_the_lines_of_a_plain_container_are_one_line() -> None:
-    async with Grounds(UniformContainer, UniformVertical).run_test(size=(30, 8)) as pilot:
+    async with Grounds(strips.UniformContainer, strips.UniformVertical).run_test(size=(30, 8)) as pilot:
         ground = pilot.app.query_one(".ground")
 
         assert 1 == len({id(line) for line in ground.render_lines(ground.size.region)})
@@ -137,7 +131,7 @@ class Rows(Widget):
         return Strip([Segment(f"row {y} ".ljust(self.size.width), Style(color="red", dim=y == 1))], self.size.width)
 
 
-class BareRows(LinesOnlyMixin, Rows):
+class BareRows(strips.LinesOnlyMixin, Rows):
     pass
 
 
