@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from kasmon.errors import KasmonError
 from kasmon.mcp import results, tool_schemas
-from kasmon.mcp.run_task import Show
-from kasmon.mcp.sandbox_tools import SandboxTools
+from kasmon.mcp.sandbox_tools import SandboxTools, Show
 from kasmon.mcp.session_tools import SessionTools
 from kasmon.model.commands import Checkpoint, Restore
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter

@@ -11,6 +11,8 @@ from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UsageErr
 from kasmon.model.sandbox.policy import RunResult
 
 FAILED: Final = 1
+ALWAYS: Final = ("stdout", "stderr", "exit_code", "session_preserved")
+IF_SET: Final = ("hint", "timed_out", "disk_full", "restarted", "omitted", "background")
 ONCE: Final = (
     "Nothing is kept, because it had no session. Consider: 1) Increasing timeout, 2) Breaking operation into "
     "smaller steps, 3) Passing a session, so that what was done until then is kept."
@@ -21,25 +23,25 @@ def of_run(ran: RunResult, session: str, known_as: str) -> dict[str, Any]:
     """Return the result of a run in the client's *session*, whose sandbox refers to itself as *known_as*."""
     hint = ran.hint.replace(f"session={known_as} ", f"session={session!r} ").replace(repr(known_as), repr(session))
     stderr = _with_hint(ran, hint)
-    return _told(msgspec.structs.replace(ran, stderr=stderr, hint=hint)) | {"session": session}
+    return _as_table(msgspec.structs.replace(ran, stderr=stderr, hint=hint)) | {"session": session}
 
 
 def of_once(ran: RunResult) -> dict[str, Any]:
     """Return the result of a run in a temporary sandbox, which is removed: nothing is reported as retained."""
-    told = [f"Timed out. {ONCE}"] if ran.timed_out else []
-    told += ["It filled the disk of its sandbox and was interrupted. Nothing is kept."] if ran.disk_full else []
-    told += [f"{ran.omitted} bytes of output were omitted."] if ran.omitted else []
-    hint = " ".join(told)
+    hints = [f"Timed out. {ONCE}"] if ran.timed_out else []
+    hints += ["It filled the disk of its sandbox and was interrupted. Nothing is kept."] if ran.disk_full else []
+    hints += [f"{ran.omitted} bytes of output were omitted."] if ran.omitted else []
+    hint = " ".join(hints)
     shown = msgspec.structs.replace(ran, stderr=_with_hint(ran, hint), hint=hint, session_preserved=False)
-    return _told(msgspec.structs.replace(shown, restarted=False, background=""))
+    return _as_table(msgspec.structs.replace(shown, restarted=False, background=""))
 
 
-def lost_before(told: dict[str, Any], lost: str) -> dict[str, Any]:
-    """Return the result *told* of a run before which *lost* was lost."""
+def lost_before(result: dict[str, Any], lost: str) -> dict[str, Any]:
+    """Return the *result* of a run before which *lost* was lost."""
     if not lost:
-        return told
+        return result
     sentence = f"{lost[:1].upper()}{lost[1:].rstrip('.')}."
-    return told | {"session_preserved": False, "hint": f"{sentence} {told.get('hint', '')}".strip()}
+    return result | {"session_preserved": False, "hint": f"{sentence} {result.get('hint', '')}".strip()}
 
 
 def refused(why: str, *, preserved: bool, exit_code: int = FAILED) -> dict[str, Any]:
@@ -61,19 +63,6 @@ def _with_hint(ran: RunResult, hint: str) -> str:
     return (ran.stderr.removesuffix(ran.hint) + hint) if hint else ran.stderr.removesuffix(ran.hint).rstrip("\n")
 
 
-def _told(ran: RunResult) -> dict[str, Any]:
-    words = {
-        "stdout": ran.stdout,
-        "stderr": ran.stderr,
-        "exit_code": ran.exit_code,
-        "session_preserved": ran.session_preserved,
-    }
-    more = {
-        "hint": ran.hint,
-        "timed_out": ran.timed_out,
-        "disk_full": ran.disk_full,
-        "restarted": ran.restarted,
-        "omitted": ran.omitted,
-        "background": ran.background,
-    }
-    return words | {name: value for name, value in more.items() if value}
+def _as_table(ran: RunResult) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(ran)
+    return {name: fields[name] for name in ALWAYS} | {name: fields[name] for name in IF_SET if fields[name]}

@@ -7,16 +7,17 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from kasmon.config import Config
 from kasmon.errors import KasmonError, NameTakenError, NotFoundError, RefusedError, SessionNotFoundError
+from kasmon.host.rpc.frames import RunOutputChunk
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.mcp import results
 from kasmon.mcp.client_identity import ClientIdentity, find_abandoned, temporary_name
-from kasmon.mcp.run_task import STOPPED, RunTask, Show
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Interpreter, RunResult
@@ -28,6 +29,30 @@ from kasmon.supervisor.sandboxes import operations
 from kasmon.supervisor.sandboxes.create import NewSandbox
 from kasmon.supervisor.sessions import operations as verb
 
+STOPPED: Final = "it was stopped before it started."
+Show: TypeAlias = Callable[[RunOutputChunk], None]
+
+
+@dataclass(eq=False)
+class RunTask:
+    """One run on its way to a sandbox."""
+
+    interpreter: Interpreter
+    code: str
+    session: str
+    """The client's name of the session; empty is a temporary sandbox."""
+    printed: Show
+    """Called with its output as it arrives."""
+    id: str = field(default_factory=operations.new_run)
+    where: Session | None = None
+    """Set as soon as it may run there."""
+    is_stopped: bool = False
+
+    def check(self) -> None:
+        """Raise `KasmonError` if the run was stopped."""
+        if self.is_stopped:
+            raise KasmonError(STOPPED)
+
 
 class SandboxPool:
     """Holds at most one spare sandbox. It prepares none before the first use: a client without runs costs nothing."""
@@ -35,9 +60,7 @@ class SandboxPool:
     def __init__(
         self, make: Callable[[], Coroutine[Any, Any, Session]], look: Callable[[Session], Awaitable[Session]]
     ) -> None:
-        """Args:
-        make: creates a sandbox.
-        look: returns the current state of one."""
+        """*make* creates a sandbox; *look* returns the current state of one."""
         self._make = make
         self._look = look
         self._next: asyncio.Task[Session] | None = None
@@ -216,13 +239,11 @@ class SandboxTools:
 
     async def _get_session(self, name: str) -> tuple[Session, str]:
         """Return the session of this fleet name, created or restarted if necessary, and what that lost."""
-        if (at := self._open_sessions.get(name)) is not None and await asyncio.to_thread(self._has_host, at):
+        at = self._open_sessions.get(name)
+        if at is not None and await asyncio.to_thread(lock_holder, self._places.host_lock(at.id)) is not None:
             return at, ""
         self._open_sessions[name], lost = await self._find_or_create(name)
         return self._open_sessions[name], lost
-
-    def _has_host(self, session: Session) -> bool:
-        return lock_holder(self._places.host_lock(session.id)) is not None
 
     async def _find_or_create(self, name: str) -> tuple[Session, str]:
         known = next((each for each in (await self._fleet()).sessions if each.name == name), None)
@@ -241,18 +262,12 @@ class SandboxTools:
             created, lost = await operations.get_or_create(self._places, self._config, new_sandbox)
         except NameTakenError as error:  # by another server of this client, just now
             created, lost = SessionId(error.holder), ""
-        found = (await self._fleet()).get(created)
-        if found is None:
-            raise SessionNotFoundError(name)
-        return found, lost
+        return await self._look_up(created, name), lost
 
     async def _create_temporary(self) -> Session:
         new_sandbox = msgspec.structs.replace(self._template, name=temporary_name(self._owner))
         created = await operations.create(self._places, self._config, new_sandbox)
-        found = (await self._fleet()).get(created)
-        if found is None:
-            raise SessionNotFoundError(new_sandbox.name)
-        return found
+        return await self._look_up(created, new_sandbox.name)
 
     async def _stop_run(self, work: asyncio.Task[dict[str, Any]], running: RunTask) -> None:
         """Stop *running* and wait for its end; its session's state is retained if the interpreter reacts."""
@@ -277,9 +292,12 @@ class SandboxTools:
             await operations.remove(self._places, await self._refresh(session))
 
     async def _refresh(self, session: Session) -> Session:
-        found = (await self._fleet()).get(session.id)
+        return await self._look_up(session.id, session.name)
+
+    async def _look_up(self, session: SessionId, name: str) -> Session:
+        found = (await self._fleet()).get(session)
         if found is None:
-            raise SessionNotFoundError(session.name)
+            raise SessionNotFoundError(name)
         return found
 
     async def _fleet(self) -> Fleet:

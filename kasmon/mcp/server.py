@@ -74,11 +74,7 @@ def server_of(dispatcher: ToolDispatcher) -> Server[Any]:
         )
 
     return Server(
-        "kasmon",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        "kasmon", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
 
 

@@ -15,15 +15,7 @@ from kasmon.errors import HostUnreachableError, KasmonError, TimedOutError, Usag
 from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack
 from kasmon.host.rpc.errors import rebuilt
-from kasmon.host.rpc.frames import (
-    ANSWER_S,
-    FailureReply,
-    Frame,
-    FromHost,
-    Hello,
-    NumberedFrame,
-    Welcome,
-)
+from kasmon.host.rpc.frames import ANSWER_S, FailureReply, Frame, FromHost, Hello, NumberedFrame, Welcome
 
 GOODBYE_S = 1.0
 """How long a closing link waits for unsent data."""

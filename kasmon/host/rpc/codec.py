@@ -22,26 +22,20 @@ class WireError(Exception):
     """The other side sent an invalid frame; the connection cannot be used any more."""
 
 
-class FromClientDecoder:
-    """Decodes frames of clients."""
+def decode_client_frame(body: bytes) -> FromClient:
+    """Return the frame of a client in *body*.
 
-    def decode(self, body: bytes) -> FromClient:
-        """Return the frame in *body*.
-
-        Raises:
-            msgspec.DecodeError: if it is no client frame.
-        """
-        frame = _from_client.decode(body)
-        if not (isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.edited):
-            return frame
-        try:
-            command = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
-        except (ValueError, RecursionError) as error:
-            raise msgspec.DecodeError(f"the changed input cannot be read: {error}") from error
-        return msgspec.structs.replace(frame, wish=command, edited=b"")
-
-
-from_client = FromClientDecoder()
+    Raises:
+        msgspec.DecodeError: if it is no client frame.
+    """
+    frame = _from_client.decode(body)
+    if not (isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.edited):
+        return frame
+    try:
+        command = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(f"the changed input cannot be read: {error}") from error
+    return msgspec.structs.replace(frame, wish=command, edited=b"")
 
 
 def pack(frame: Frame) -> bytes:
@@ -52,7 +46,10 @@ def pack(frame: Frame) -> bytes:
     """
     name = type(frame).__struct_config__.tag
     try:
-        body = _encoder.encode(_packable(frame))
+        if isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.wish.input is not None:
+            edited, answer = json.dumps(frame.wish.input).encode(), msgspec.structs.replace(frame.wish, input=None)
+            frame = msgspec.structs.replace(frame, wish=answer, edited=edited)
+        body = _encoder.encode(frame)
     except UnicodeEncodeError as error:
         raise UsageError(
             f"{error.object[error.start : error.end]!r} in {name!r} cannot be sent: it is not UTF-8."
@@ -62,13 +59,6 @@ def pack(frame: Frame) -> bytes:
     if len(body) > FRAME_BYTES:
         raise UsageError(f"{name!r} cannot be sent: it has {len(body)} bytes (maximum {FRAME_BYTES}).")
     return struct.pack(">I", len(body)) + body
-
-
-def _packable(frame: Frame) -> Frame:
-    if not (isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.wish.input is not None):
-        return frame
-    edited = json.dumps(frame.wish.input).encode()
-    return msgspec.structs.replace(frame, wish=msgspec.structs.replace(frame.wish, input=None), edited=edited)
 
 
 class Unpacker:

@@ -118,8 +118,7 @@ class _Search:
                 await self._start()
             if time.monotonic() > deadline:
                 raise TimedOutError(
-                    f"the host {self.name!r} did not start in time: {why}.",
-                    hint=f"Its output is in {str(self.log)!r}.",
+                    f"the host {self.name!r} did not start in time: {why}.", hint=f"Its output is in {str(self.log)!r}."
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)

@@ -80,11 +80,6 @@ def build_frame(kind: int, payload: bytes = b"") -> bytes:
     return HEADER.pack(MAGIC, kind, 0, len(payload)) + payload
 
 
-def build_answer(status: HostStatus) -> bytes:
-    """Return the answer to a request that is executed."""
-    return build_frame(ControlKind.DONE, msgspec.json.encode(status))
-
-
 def build_refusal(error: str) -> bytes:
     """Return the answer to a request that is refused."""
     return build_frame(ControlKind.REFUSED, json.dumps({"error": error}).encode())
@@ -155,17 +150,13 @@ def _exchange(path: Path, frame: bytes, limit_s: float) -> bytes:
         connected.connect(str(path))
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connected.sendall(frame)
-            while not _is_complete(answer):
+            while parse_request(answer) is None:
                 connected.settimeout(max(0.01, deadline - time.monotonic()))
                 if not (more := connected.recv(65536)):
                     return b""
                 answer += more
             return answer
     return b""
-
-
-def _is_complete(answer: bytes) -> bool:
-    return parse_request(answer) is not None
 
 
 def _parse_answer(path: Path, answer: bytes) -> HostStatus | None:

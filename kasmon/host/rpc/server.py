@@ -14,7 +14,7 @@ import msgspec
 from kasmon import __version__
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.host.rpc import control
-from kasmon.host.rpc.codec import WireError, from_client
+from kasmon.host.rpc.codec import WireError, decode_client_frame
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.errors import failed
@@ -104,7 +104,7 @@ class HostServer:
     def handle(self, connection: ClientConnection, body: bytes) -> None:
         """Process one frame from *connection*."""
         try:
-            frame = from_client.decode(body)
+            frame = decode_client_frame(body)
         except msgspec.DecodeError as error:
             _answer_unreadable(connection, body, error)
             return
@@ -129,22 +129,18 @@ class HostServer:
 
     def handle_control(self, connection: ClientConnection, kind: int) -> None:
         """Execute a request that clients of every version can make, answer it, and close the connection."""
-        connection.send_control(self._control_answer(kind))
-
-    def _control_answer(self, kind: int) -> bytes:
-        try:
-            known = ControlKind(kind)
-        except ValueError:
-            known = ControlKind.REFUSED
-        if self._control is None or known in (ControlKind.DONE, ControlKind.REFUSED):
-            return control.build_refusal(f"kasmon {__version__} has no request of kind {kind}.")
-        try:
-            return control.build_answer(self._control(known))
-        except KasmonError as error:
-            return control.build_refusal(str(error))
-        except Exception as error:  # one client's request must not end the host; the log records it
-            log.error("the host failed to carry out %s", known.name, exc_info=error)
-            return control.build_refusal(f"the host failed: {error!r}.")
+        if self._control is None or kind not in (ControlKind.STATUS, ControlKind.HAND_OVER, ControlKind.STOP):
+            answer = control.build_refusal(f"kasmon {__version__} has no request of kind {kind}.")
+        else:
+            try:
+                status = self._control(ControlKind(kind))
+                answer = control.build_frame(ControlKind.DONE, msgspec.json.encode(status))
+            except KasmonError as error:
+                answer = control.build_refusal(str(error))
+            except Exception as error:  # one client's request must not end the host; the log records it
+                log.error("the host failed to carry out %s", ControlKind(kind).name, exc_info=error)
+                answer = control.build_refusal(f"the host failed: {error!r}.")
+        connection.send_control(answer)
 
     def forget(self, connection: ClientConnection) -> None:
         """Remove *connection*, which has closed."""

@@ -51,8 +51,7 @@ class PeerMessageLimiter:
             )
         if len(self._came) == MOST and self._came[0] > now - WINDOW_S:
             raise RefusedError(
-                f"{name!r} received {MOST} peer messages within {WINDOW_S:g} s.",
-                hint="Wait, or write it to the notes.",
+                f"{name!r} received {MOST} peer messages within {WINDOW_S:g} s.", hint="Wait, or write it to the notes."
             )
         self._came.append(now)
         return msgspec.structs.replace(prompt, when="idle")

@@ -6,13 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kasmon.errors import (
-    RefusedError,
-    RequestClosedError,
-    RequestNotFoundError,
-    StaleRequestError,
-    UnableError,
-)
+from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, StaleRequestError, UnableError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.rules import ONCE, SessionRules
 from kasmon.model.answer import must_be_complete, must_be_whole, with_text_as_label

@@ -71,10 +71,7 @@ class RunStream:
     def _printed(self) -> RunOutputChunk | None:
         with self._lock:
             frame = RunOutputChunk(
-                run=self._run,
-                stdout=self._waiting["stdout"],
-                stderr=self._waiting["stderr"],
-                skipped=self._skipped,
+                run=self._run, stdout=self._waiting["stdout"], stderr=self._waiting["stderr"], skipped=self._skipped
             )
             self._waiting, self._skipped = {"stdout": "", "stderr": ""}, 0
         return frame if frame.stdout or frame.stderr or frame.skipped else None

@@ -44,14 +44,7 @@ class Recorder(PaneListener):
         is_blank: bool = False,
         every_s: float = EVERY_S,
     ) -> None:
-        """
-        Args:
-            line: the connection to the pane's server.
-            pane: its id.
-            record: written by this recorder only.
-            is_blank: nothing was printed there yet; else earlier output may have been missed.
-            every_s: as `EVERY_S`.
-        """
+        """*is_blank*: nothing was printed there yet; else earlier output may be missing. *every_s*: as `EVERY_S`."""
         self._line, self._pane, self._record = line, pane, record
         self._loop = asyncio.get_running_loop()
         self._least_s = self._every_s = every_s
@@ -70,7 +63,8 @@ class Recorder(PaneListener):
         self._trouble = ""
         line.listeners.listen(pane, self)
         if not is_blank:
-            self._plan(self._spread(pane))
+            # a host that finds a thousand panes reads them in turn
+            self._plan(self._least_s * (zlib.crc32(pane.encode()) % 100) / 20)
 
     def handle_output(self, data: bytes) -> None:
         self._plan()
@@ -115,15 +109,11 @@ class Recorder(PaneListener):
             self._timer.cancel()
         self._timer = self._loop.call_at(due_at, self.look)
 
-    def _spread(self, pane: str) -> float:
-        """Return the first reading's delay, in seconds: a host that finds a thousand panes reads them in turn."""
-        return self._least_s * (zlib.crc32(pane.encode()) % 100) / 20
-
     async def _look(self) -> None:
         try:
-            found = await self._asked()
-            if found is not None:
-                came = await asyncio.to_thread(self._note, found)
+            history = await self._asked()
+            if history is not None:
+                came = await asyncio.to_thread(self._note, history)
                 self._every_s = self._least_s if came else min(2 * self._every_s, max(SELDOM_S, self._least_s))
         finally:
             self._looking, self._looked_at = None, self._loop.time()
@@ -134,12 +124,12 @@ class Recorder(PaneListener):
     async def _asked(self) -> PaneHistory | None:
         """Return the pane's last rows, up to the lines that were seen before; None if tmux does not answer."""
         try:
-            found = await self._line.ask(ask.above(self._pane, ROWS))
-            if found.facts.history > ROWS and not await asyncio.to_thread(self._reaches, found):
-                found = await self._line.ask(ask.above(self._pane, MOST_ROWS))
+            history = await self._line.ask(ask.above(self._pane, ROWS))
+            if history.facts.history > ROWS and await asyncio.to_thread(self._place, history) is None:
+                history = await self._line.ask(ask.above(self._pane, MOST_ROWS))
         except KasmonError:
             return None
-        return found
+        return history
 
     def _opened(self) -> bool:
         """In a thread: continue the existing record; whether it could be opened."""
@@ -150,37 +140,36 @@ class Recorder(PaneListener):
                 self._complain(error)
         return self._is_open
 
-    def _reaches(self, found: PaneHistory) -> bool:
-        """In a thread: whether *found* includes the lines that were seen before."""
-        return self._opened() and self._place(found) is not None
-
-    def _place(self, found: PaneHistory) -> int | None:
-        """Return the index in *found* where new lines begin; None if it does not include seen ones."""
-        lines = _lines(found)
+    def _place(self, history: PaneHistory) -> int | None:
+        """In a thread: return the index in *history* where new lines begin; None if it does not include seen ones."""
+        if not self._opened():
+            return None
+        lines = _lines(history)
         known = [process_log.hidden(line) for line in lines] if self._are_hidden else lines
         expected = None
-        if self._history is not None and found.facts.history >= self._history:
-            expected = found.left - (found.facts.history - self._history)
+        if self._history is not None and history.facts.history >= self._history:
+            expected = history.left - (history.facts.history - self._history)
         return behind(known, self._seen, expected)
 
-    def _note(self, found: PaneHistory) -> bool:
+    def _note(self, history: PaneHistory) -> bool:
         """In a thread: record the new lines; whether there are any."""
         if not self._opened():
             return False
-        lines = _lines(found)
-        place = self._place(found)
-        is_cut = place is None and found.facts.history > MOST_ROWS
-        self._history = found.facts.history
+        lines = _lines(history)
+        place = self._place(history)
+        is_cut = place is None and history.facts.history > MOST_ROWS
+        self._history = history.facts.history
         first = place if place is not None else int(is_cut)
-        fresh, shown = lines[first : found.left], lines[found.left :]
+        fresh, shown = lines[first : history.left], lines[history.left :]
         while shown and not shown[-1]:
             shown.pop()
         is_gap = place is None and bool(self._seen)
         try:
             if fresh:
                 self._record.append(_hidden(fresh), time.time(), gap=is_gap)
-                self._seen, self._are_hidden = [*([] if is_gap else self._plainly_seen()), *fresh][-SEEN:], False
-            vanished = self._vanished.since(shown if found.facts.alternate else ())
+                before = [] if is_gap or self._are_hidden else self._seen  # as printed, if that is known
+                self._seen, self._are_hidden = [*before, *fresh][-SEEN:], False
+            vanished = self._vanished.since(shown if history.facts.alternate else ())
             if vanished:
                 self._record.append(_hidden(vanished), time.time())
             if tuple(shown) != self._screen or fresh or vanished:
@@ -191,10 +180,6 @@ class Recorder(PaneListener):
             self._complain(error)
         return bool(fresh or vanished)
 
-    def _plainly_seen(self) -> list[str]:
-        """Return the seen lines as printed; none if only the recorded ones are known."""
-        return [] if self._are_hidden else self._seen
-
     def _complain(self, error: OSError) -> None:
         """Log once that recording fails."""
         why = error.strerror or str(error)
@@ -203,8 +188,8 @@ class Recorder(PaneListener):
             log.warning("what pane %s prints cannot be recorded: %s", self._pane, why)
 
 
-def _lines(found: PaneHistory) -> list[str]:
-    return keyless([plain(line) if line else "" for line in found.lines])
+def _lines(history: PaneHistory) -> list[str]:
+    return keyless([plain(line) if line else "" for line in history.lines])
 
 
 def _hidden(lines: Sequence[str]) -> list[str]:

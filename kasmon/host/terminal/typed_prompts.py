@@ -26,7 +26,7 @@ from kasmon.errors import KasmonError, PromptLostError, RefusedError, SessionEnd
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.prompts import BEGIN_S, ON_THE_WAY, Prompts
 from kasmon.model.commands import AgentCommand, Prompt, Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import ReceiptMoved, SignalSeen, TurnEnded, TurnStarted
+from kasmon.model.events import SignalSeen, TurnEnded, TurnStarted
 from kasmon.model.evidence import claims
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
@@ -142,8 +142,10 @@ class TypedPrompts(Prompts):
         self._sending.add(sending)
         sending.add_done_callback(self._finish_sending)
         await asyncio.wait([sending], timeout=max(0.0, until - asyncio.get_running_loop().time()))
-        if not sending.done() and (receipt := self._receipt_in_typing()) is not None:
-            return receipt
+        if not sending.done():
+            for being_typed in self._in(ReceiptState.TYPED):
+                if being_typed.id == self._being_typed:
+                    return being_typed
         receipt = await asyncio.shield(sending)
         if receipt.state is not ReceiptState.QUEUED:
             return receipt
@@ -433,9 +435,6 @@ class TypedPrompts(Prompts):
             return UNNAMED
         return self._doubts.get(receipt.id) or super()._why_unsure(receipt)
 
-    def _receipt_in_typing(self) -> Receipt | None:
-        return next((known for known in self._in(ReceiptState.TYPED) if known.id == self._being_typed), None)
-
     def _finish_sending(self, sending: asyncio.Task[Receipt]) -> None:
         self._sending.discard(sending)
         if not sending.cancelled():
@@ -443,9 +442,7 @@ class TypedPrompts(Prompts):
 
     def _explain_queue(self, receipt: Receipt) -> Receipt:
         """Return *receipt*, which is queued, with the reason why that may take long."""
-        explained = msgspec.structs.replace(receipt, reason=UNKNOWN, at=time.time())
-        self._log_writer.note(ReceiptMoved(at=explained.at, receipt=explained))
-        return explained
+        return self._step(receipt, receipt.state, UNKNOWN)
 
 
 class _Entry:

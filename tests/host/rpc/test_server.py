@@ -19,7 +19,7 @@ import pytest
 from kasmon import errors
 from kasmon.host.rpc import frames, server
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.codec import FRAME_BYTES, Unpacker, from_client, from_host, pack
+from kasmon.host.rpc.codec import FRAME_BYTES, Unpacker, decode_client_frame, from_host, pack
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.server import HostServer
 from kasmon.model import commands as command
@@ -442,7 +442,7 @@ async def test_a_key_never_overtakes_a_paste_that_is_still_leaving(env: Env) -> 
                 heard += unpacker.feed(host.recv(1 << 20))
             await asyncio.sleep(0)
 
-    assert [keys(b"paste" * 500_000), keys(b"x")] == [from_client.decode(body) for body in heard]
+    assert [keys(b"paste" * 500_000), keys(b"x")] == [decode_client_frame(body) for body in heard]
 
 
 async def test_more_than_the_socket_takes_goes_out_in_pieces_and_in_order(line: Line) -> None:
