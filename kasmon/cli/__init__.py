@@ -1,1 +1,5 @@
-"""The command line. `options/` holds the commands' typed signatures; each command is implemented in its own module."""
+"""The command line. Start at `commands.COMMANDS`: it names the function of each command, one typed function a command.
+
+`arguments.parse` reads its arguments from its signature, `app` gives the same functions to cyclopts for help and
+errors, `completion` answers the Tab key, and `output/` prints.
+"""

@@ -5,10 +5,11 @@ import json
 import sys
 import termios
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import print_json, say, say_block
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.output.json_objects import request_object
@@ -33,30 +34,46 @@ ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
 
 
 def answer(
-    wanted: str,
-    said: str,
+    wanted: Annotated[str, Arg("Request id, from `kasmon inbox`.", ("REQUEST",), completer="requests")],
+    said: Annotated[str, Arg("allow, always, deny, never, edit, choose, cancel or later.", ("DECISION",))],
+    /,
     *,
-    digest: str,
-    scope: Scope,
-    reason: str,
-    edited: str | None,
-    labels: Sequence[str],
-    text: str,
-    wants_json: bool,
-) -> None:
-    """Answer the request *wanted* with the decision *said*; *text* is a custom answer.
+    digest: Annotated[
+        str, Arg("Digest of the request that you reviewed. Without it, the request is shown first.")
+    ] = "",
+    scope: Annotated[Scope, Arg("Scope of the rule for `always` and `never`.")] = "session",
+    reason: Annotated[str, Arg("With `deny`, `never` and `cancel`: reason, sent to the agent.", hyphen=True)] = "",
+    edited: Annotated[
+        str | None, Arg("With `edit`: the edited input as JSON (`-`: from stdin).", ("--input",), hyphen=True)
+    ] = None,
+    choice: Annotated[
+        list[str] | None,
+        Arg(
+            "With `choose`: label or number of an option. May be repeated if the question allows several.",
+        ),
+    ] = None,
+    text: Annotated[str, Arg("With `choose`: custom answer, if the question accepts one.", hyphen=True)] = "",
+    alike: Annotated[bool, Arg("Also answer all similar requests, with `allow` or `deny`; lists them first.")] = False,
+    yes: Annotated[bool, Arg("With --alike and the list's --digest: answer without confirmation.")] = False,
+    wants_json: Json = False,
+) -> int:
+    """Answer a request, or with --alike all similar ones. `allow` approves an agent's plan, `deny` rejects it."""
+    if alike:
+        from kasmon.cli.answer_alike import answer_alike
 
-    Without a *digest*, the request is shown and the user asked to confirm, on a terminal only.
-
-    Raises:
-        UsageError: if the decision does not exist, lacks an argument, or would ignore one.
-        RequestNotFoundError: if there never was such a request.
-        RefusedError: if it is closed, does not take this decision, has another digest, or there is no terminal.
-    """
+        if edited is not None or choice or text or scope != "session":
+            raise UsageError(
+                "--alike cannot be combined with --input, --choice, --text or --scope.", hint="Answer them one by one."
+            )
+        return answer_alike(wanted, said, digest=digest, reason=reason, yes=yes, wants_json=wants_json)
+    if yes:
+        raise UsageError(
+            "--yes requires --alike.", hint="To answer one request without confirmation, pass its --digest."
+        )
     decision = decision_of(said)
     where = places()
     session, request = meant(look_once(where), wanted)
-    labels = tuple(_label(request, label) for label in labels)
+    labels = tuple(_label(request, label) for label in choice or ())
     _check(request, decision)
     tool_input = None if edited is None else _edited(edited) if decision is Decision.EDIT else {}
     given = Answer(
@@ -90,6 +107,7 @@ def answer(
         print_json(answered(request=request_object(request), decision=decision.value))
     else:
         say(f"{request.id}: {decision}")
+    return 0
 
 
 def meant(fleet: Fleet, wanted: str) -> tuple[Session, Request]:

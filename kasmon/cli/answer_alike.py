@@ -10,9 +10,10 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from kasmon.cli.answer import decision_of, meant, shown, typed
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
 from kasmon.cli.output.json_objects import answer as answered
@@ -32,25 +33,22 @@ from kasmon.supervisor.fleet.snapshot import look_once
 from kasmon.supervisor.sessions import operations
 
 
-def list_or_revoke_rules(act: str, wanted: Sequence[str], *, wants_json: bool) -> None:
-    """List the standing rules (*act* `ls`), or revoke those in *wanted* (`rm`).
-
-    Raises:
-        UsageError: if there is no such act, or nothing to revoke was named.
-        NotFoundError: if there is no such rule; those before it are revoked.
-        ConfigError: if the rules cannot be read.
-    """
+def rules(
+    act: Annotated[Literal["ls", "rm"], Arg("List rules, or revoke them.")] = "ls",
+    /,
+    *wanted: Annotated[str, Arg("With `rm`: rule ids.")],
+    wants_json: Json = False,
+) -> None:
+    """List or revoke the standing rules that answer requests for you."""
     rule_book = RuleBook(places().rules)
     if act == "ls":
         if wanted:
             raise UsageError(f"`kasmon rules ls` accepts no argument {wanted[0]!r}.")
         found = rule_book.read()
-    elif act == "rm":
+    else:
         if not wanted:
             raise UsageError("`kasmon rules rm` requires the id of a rule.", hint="`kasmon rules ls` lists the ids.")
         found = tuple(rule_book.remove(rule) for rule in wanted)
-    else:
-        raise UsageError(f"unknown command `kasmon rules {act}`.", hint="Use `ls` or `rm`.")
     if wants_json:
         print_json(answer(rules=[rule_object(rule) for rule in found]))
         return

@@ -39,13 +39,12 @@ class Arg(msgspec.Struct, frozen=True):
     is_shown: bool = True
 
 
-Json = Annotated[bool, Arg(flags=("--json",), help="Print one JSON object.")]
-Session = Annotated[str, Arg(completer="sessions", help="Session id, exact name or id prefix (at least 3 characters).")]
-SandboxArgument = Annotated[
-    str, Arg(completer="sandboxes", help="Session id, exact name or id prefix (at least 3 characters).")
-]
-Text = Annotated[str | None, Arg(hyphen=True, help="Prompt text (`-`: from stdin).")]
-Timeout = Annotated[float | None, Arg(at_least=0, help="Give up after this many seconds.")]
+Json = Annotated[bool, Arg("Print one JSON object.", ("--json",))]
+NAMED: Final = "Session id, exact name or id prefix (at least 3 characters)."
+SessionArgument = Annotated[str, Arg(NAMED, ("SESSION",), completer="sessions")]
+SandboxArgument = Annotated[str, Arg(NAMED, ("SESSION",), completer="sandboxes")]
+Text = Annotated[str | None, Arg("Prompt text (`-`: from stdin).", hyphen=True)]
+Timeout = Annotated[float | None, Arg("Give up after this many seconds.", at_least=0)]
 States = Annotated[str | None, Arg("States, separated by commas: starting, idle, working, asking, limited, ...")]
 
 

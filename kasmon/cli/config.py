@@ -1,34 +1,39 @@
 """`kasmon config`: show, explain and change settings. An unreadable config file is never written."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import as_json, note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import Config, load
 from kasmon.config.edit import put
-from kasmon.config.explain import ExplainedSetting, explain, settings, value_at
+from kasmon.config.explain import ExplainedSetting, settings, value_at
+from kasmon.config.explain import explain as explained
 from kasmon.errors import ConfigError, UsageError
 from kasmon.paths import Paths, places
 from kasmon.supervisor.sessions.folder_config import in_folder
 
 
-def config(key: str | None, value: str | None, explained: str | None, *, wants_json: bool) -> None:
-    """Print all settings, or one, or its explanation; or change one.
-
-    Raises:
-        NotFoundError: if there is no such setting.
-        ConfigError: if the config file cannot be used; it stays unchanged.
-        UsageError: if two of these are requested at once.
-    """
+def config(
+    key: Annotated[str | None, Arg(completer="settings", help="Setting, such as ui.theme.")] = None,
+    value: Annotated[str | None, Arg(completer="values", hyphen=True, help="New value.")] = None,
+    /,
+    *,
+    explain: Annotated[
+        str | None, Arg(completer="settings", help="Explain this setting and where its value comes from.")
+    ] = None,
+    wants_json: Json = False,
+) -> None:
+    """Show or change settings; comments in the file are kept."""
     where = places()
-    if explained is not None and key is not None:
+    if explain is not None and key is not None:
         raise UsageError("--explain requires the key as its own value.", hint=f"Run `kasmon config --explain {key}`.")
     if key is not None and value is not None:
         put(where, key, value, check=lambda config: _check(where, key, config))
-    if explained is not None:
-        _print_explained(explain(where, explained), _folder_value(where, explained), wants_json=wants_json)
+    if explain is not None:
+        _print_explained(explained(where, explain), _folder_value(where, explain), wants_json=wants_json)
     elif key is not None:
-        setting = explain(where, key)
+        setting = explained(where, key)
         if wants_json:
             print_json(answer(**_object(setting)))
         else:

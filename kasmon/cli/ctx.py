@@ -8,8 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from kasmon.cli.arguments import Arg, Json, Text
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
@@ -32,14 +33,14 @@ from kasmon.supervisor.sessions import operations
 NOTES = "notes"
 
 
-def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
-    """Send a message to the peers *wanted*, and print the receipts.
-
-    Raises:
-        UsageError: if no session's agent runs this, or there is no text.
-        NotFoundError: if there is no such peer.
-        RefusedError: if the only peer is no agent, or does not accept messages now.
-    """
+def tell_peer(
+    wanted: Annotated[str, Arg("Peer name, id or task number; `wave` means all peers.", ("PEER",))],
+    text: Text = None,
+    /,
+    *,
+    wants_json: Json = False,
+) -> None:
+    """Message a peer from a plan's session (delivered after its current turn)."""
     where = places()
     fleet = look_once(where)
     teller = find(fleet, own_session(os.environ))
@@ -70,18 +71,20 @@ def tell_peer(wanted: str, text: str | None, *, wants_json: bool) -> None:
         say(f"{peer.name}: {receipt.state}{f', {receipt.reason}' if receipt.reason else ''}")
 
 
-def ctx(wanted: str | None, *, done: str | None, waiting: str | None, wants_json: bool) -> None:
-    """Print the session's task, wave and peers; before that, log the agent's report about itself.
-
-    Args:
-        wanted: the session; None is the one that this command runs in.
-        done: its task is done, with a remark; None is unchanged.
-        waiting: what it deliberately waits for; empty if it no longer waits, None is unchanged.
-
-    Raises:
-        UsageError: if *wanted* is None and no session's agent runs this.
-        KasmonError: why the report could not be logged.
-    """
+def ctx(
+    wanted: Annotated[
+        str | None,
+        Arg("Session id or name (default: the session that runs this command).", ("SESSION",), completer="sessions"),
+    ] = None,
+    /,
+    *,
+    done: Annotated[str | None, Arg("Report the task as done, with an optional note.", hyphen=True)] = None,
+    waiting: Annotated[
+        str | None, Arg("Report what the agent waits for on purpose ('' clears it).", hyphen=True)
+    ] = None,
+    wants_json: Json = False,
+) -> None:
+    """Show an agent its task, wave and peers; report that the task is done or that the agent waits."""
     where = places()
     session = find(look_once(where), wanted or own_session(os.environ))
     if done is not None or waiting is not None:

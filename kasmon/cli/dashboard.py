@@ -1,11 +1,13 @@
-"""`kasmon` and `kasmon demo`: the dashboard on this terminal, and the check whether the terminal can show it."""
+"""`kasmon`, `kasmon demo` and `kasmon bench`: the dashboard on this terminal, and whether the terminal can show it."""
 
 import gc
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.errors import UsageError
 from kasmon.paths import Paths, places
 
@@ -20,34 +22,47 @@ def no_screen(environment: Mapping[str, str]) -> str:
 
 
 def dashboard() -> int:
-    """Show the dashboard until the user quits it; agents keep running.
-
-    Raises:
-        UsageError: if the terminal cannot show it.
-    """
+    """Open the dashboard."""
     if why := no_screen(os.environ):
         raise UsageError(f"the dashboard cannot open here: {why}.", hint="`kasmon ls --watch` works anywhere.")
     return show(places(), last=True)
 
 
-def demo(agents: int, seed: int, headless_s: float | None, svg: str | None) -> int:
-    """Run the demo, on this terminal or headless; return its exit code.
-
-    Raises:
-        UsageError: if a number is out of range, or the terminal cannot show it.
-    """
+def demo(
+    *,
+    agents: int = 12,
+    seed: int = 1,
+    headless: Annotated[float | None, Arg("Open no screen; run for this many seconds, then print `ls --json`.")] = None,
+    svg: Annotated[str | None, Arg("Save an SVG picture of the dashboard to this file.")] = None,
+) -> int:
+    """Run a live demo with simulated agents; cleans up on exit."""
     from kasmon.cli.ls import ls_object
     from kasmon.demo.run import main
 
     if agents < 1:
         raise UsageError(f"cannot run a demo with {agents} agents.", hint="--agents must be at least 1.")
-    if headless_s is not None and not 0 <= headless_s <= 86400:
-        raise UsageError(
-            f"{headless_s:g} is not a valid number of seconds.", hint="--headless must be from 0 to 86400."
-        )
-    if headless_s is None and (why := no_screen(os.environ)):
+    if headless is not None and not 0 <= headless <= 86400:
+        raise UsageError(f"{headless:g} is not a valid number of seconds.", hint="--headless must be from 0 to 86400.")
+    if headless is None and (why := no_screen(os.environ)):
         raise UsageError(f"the demo cannot open here: {why}.", hint="`kasmon demo --headless 5` runs without a screen.")
-    return main(agents, seed, headless_s, Path(svg) if svg else None, show, ls_object)
+    return main(agents, seed, headless, Path(svg) if svg else None, show, ls_object)
+
+
+def bench(
+    *names: Annotated[str, Arg("Measurements to run (default: all).")],
+    rounds: Annotated[int, Arg("Number of measurements of each time.")] = 9,
+    seconds: Annotated[float, Arg("Seconds to measure each load.")] = 10.0,
+    wants_json: Json = False,
+) -> int:
+    """Measure kasmon on this machine, as ratios."""
+    from kasmon.bench.run import main
+
+    if rounds < 1 or seconds <= 0:
+        raise UsageError(
+            f"cannot measure with --rounds {rounds} and --seconds {seconds:g}.",
+            hint="--rounds must be at least 1 and --seconds greater than 0.",
+        )
+    return main(names, rounds=rounds, seconds=seconds, json=wants_json)
 
 
 def show(where: Paths, *, last: bool = False) -> int:

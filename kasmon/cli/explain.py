@@ -8,10 +8,11 @@ import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import ending
@@ -24,12 +25,46 @@ from kasmon.model.evidence import judge
 from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.sessions.explain import ExplainedState, explain
+from kasmon.supervisor.sessions.explain import ExplainedState
+from kasmon.supervisor.sessions.explain import explain as explained
 from kasmon.supervisor.sessions.explanation_text import EXPECTED, SCREEN, TITLE, as_object, lines, save
 
 LARGEST: Final = 1024 * 1024
 """A larger file is not accepted as a screen, in bytes."""
 LOOK_FIRST: Final = "{folder!r} contains the whole screen: review it before you share it."
+
+
+def explain(
+    session: Annotated[str | None, Arg("Session id, exact name or id prefix.", completer="sessions")] = None,
+    /,
+    *,
+    screen: Annotated[
+        str | None,
+        Arg("File with a captured screen, or a golden folder (`-`: stdin).", hyphen=True),
+    ] = None,
+    agent: Annotated[str | None, Arg("Agent that the screen belongs to.", completer="agents")] = None,
+    title: Annotated[str | None, Arg("Window title of that screen.", hyphen=True)] = None,
+    agent_version: Annotated[str, Arg("Agent version (default: the newest known).")] = "",
+    export: Annotated[str | None, Arg("Write the screen and its result to this folder, as a golden folder.")] = None,
+    wants_json: Json = False,
+) -> None:
+    """Explain why a session has its status."""
+    if screen is None and session is None:
+        raise UsageError(
+            "`kasmon explain` requires a session or a screen.",
+            hint="Run `kasmon explain SESSION` or `kasmon explain --screen FILE --agent AGENT`.",
+        )
+    if screen is None and session is not None:
+        if agent is not None or title is not None or agent_version:
+            raise UsageError("--agent, --title and --agent-version require --screen.")
+        explain_session(session, export=export, wants_json=wants_json)
+    elif agent is None or session is not None or screen is None:
+        raise UsageError(
+            "--screen requires --agent, and cannot be combined with a session.",
+            hint="Run `kasmon explain --screen FILE --agent AGENT`.",
+        )
+    else:
+        explain_screen(screen, agent, title=title, version=agent_version, export=export, wants_json=wants_json)
 
 
 def explain_session(wanted: str, *, export: str | None = None, wants_json: bool = False) -> None:
@@ -42,7 +77,7 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
     """
     where = places()
     session = find(look_once(where), wanted)
-    found = asyncio.run(explain(where, session, catalogue(where)))
+    found = asyncio.run(explained(where, session, catalogue(where)))
     if export is not None:
         if found.shot is None:
             raise UnavailableError(f"cannot export a screen of {session.name!r}: {found.unseen}.")

@@ -1,8 +1,9 @@
 """`kasmon grep`: search the text of all sessions."""
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import UnavailableError, UsageError
@@ -22,30 +23,33 @@ NOTHING: Final = 1
 
 
 def grep(
-    wanted: str,
+    pattern: Annotated[str, Arg("Text to search for, literally.", hyphen=True)],
+    /,
     *,
-    only: Collection[str],
-    ignores_case: bool,
-    is_regex: bool,
-    context: int,
-    most: int | None,
-    wants_json: bool,
+    session: Annotated[
+        list[str] | None,
+        Arg("Search only this session (id, exact name or id prefix). May be repeated.", completer="sessions"),
+    ] = None,
+    ignore_case: Annotated[bool, Arg("Case-insensitive.", ("--ignore-case", "-i"))] = False,
+    regex: Annotated[bool, Arg("Treat the pattern as a Python regular expression.", ("--regex", "-E"))] = False,
+    context: Annotated[
+        int, Arg("Lines of context around each match (0: the matching line only).", ("--context", "-C"))
+    ] = 1,
+    max_: Annotated[int | None, Arg("Max matches per session (newest first).", ("--max", "-m"))] = None,
+    wants_json: Json = False,
 ) -> int:
-    """Print the lines that contain *wanted*, of all sessions or *only* these; return the exit code.
+    """Search all transcripts and terminal output.
 
-    Raises:
-        UsageError: if the pattern is invalid.
-        NotFoundError: if there is no such session.
-        UnavailableError: if the list of sessions cannot be read.
+    Exit code 1 if there is no match.
     """
-    if context < 0 or (most is not None and most < 1):
-        raise UsageError(f"{context if context < 0 else most} is not a valid number of lines.")
-    pattern = SearchPattern(wanted, ignores_case=ignores_case, is_regex=is_regex)
+    if context < 0 or (max_ is not None and max_ < 1):
+        raise UsageError(f"{context if context < 0 else max_} is not a valid number of lines.")
+    wanted = SearchPattern(pattern, ignores_case=ignore_case, is_regex=regex)
     where = places()
-    found = search(where, _sessions(where, only), pattern, context=context, most=most)
+    found = search(where, _sessions(where, session or ()), wanted, context=context, most=max_)
     count = _print_json(found) if wants_json else _print_hits(found, context)
     if not count and not wants_json:
-        note(f"no match for {wanted!r} in {'these sessions' if only else 'any session'}.")
+        note(f"no match for {pattern!r} in {'these sessions' if session else 'any session'}.")
     return 0 if count else NOTHING
 
 

@@ -3,8 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 from kasmon.charset import wants_ascii
+from kasmon.cli.arguments import Arg, Json, States
 from kasmon.cli.output.console import as_json, note, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import cut, fallbacks, summary, table
@@ -17,22 +19,35 @@ from kasmon.supervisor.fleet.snapshot import look_once
 NOTHING_YET = "No sessions yet. Start one with `kasmon new NAME`, or try `kasmon demo`."
 
 
-def ls(states: str | None, wave: int | None, *, wants_json: bool) -> None:
-    """Print the sessions in *states* (comma-separated; None: any) and *wave*, those that need a person first.
+def ls(
+    *,
+    watch: Annotated[bool, Arg("Keep running and print changes.")] = False,
+    state: States = None,
+    wave: int | None = None,
+    tmux: Annotated[bool, Arg("List the panes of your own tmux that `kasmon adopt` can use.")] = False,
+    socket: Annotated[str, Arg("With --tmux: socket of your tmux server.")] = "",
+    wants_json: Json = False,
+) -> None:
+    """List sessions (most urgent first)."""
+    if tmux:
+        from kasmon.cli.sessions import ls_tmux
 
-    Raises:
-        UsageError: if there is no such state.
-    """
-    wanted = states_in(states)
+        return ls_tmux(socket, wants_json=wants_json)
+    if watch:
+        from kasmon.cli.watch import watch as follow
+
+        return follow(state, wave, wants_json=wants_json)
+    wanted = states_in(state)
     fleet = look_once(places())
     sessions = chosen(fleet, wanted, wave)
     if wants_json:
         print(as_json(answer(sessions=[session_object(session) for session in sessions])))
-        return
+        return None
     for line in drawn(fleet, sessions):
         say(line)
     if fleet.read_only:
         note(f"events cannot be written at the moment: {fleet.read_only}.")
+    return None
 
 
 def ls_object(where: Paths) -> str:

@@ -2,10 +2,10 @@
 
 import gc
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Literal
+from typing import Annotated, Literal
 
+from kasmon.cli.arguments import Arg
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.output.console import note
 from kasmon.config import load
@@ -18,16 +18,22 @@ ADD = "claude mcp add kasmon -- kasmon mcp"
 
 
 def mcp(
-    client: str = "",
-    size: Literal["default", "build", "max"] | None = None,
-    project: str | None = None,
-    hosts: Sequence[str] | None = None,
+    *,
+    client: Annotated[str, Arg("Client name; its sessions are kept for the next start with this name.")] = "",
+    size: Annotated[
+        Literal["default", "build", "max"] | None, Arg("Limits of each sandbox: time, CPU and memory.")
+    ] = None,
+    project: Annotated[str | None, Arg("Folder mounted read-only as /project.")] = None,
+    allow: Annotated[
+        list[str] | None,
+        Arg(
+            "Host that the sandboxes may reach, or npm, pypi, github (default: none). May be repeated.",
+        ),
+    ] = None,
 ) -> int:
-    """Serve over stdin and stdout; return the exit code.
+    """Serve MCP tools that run code in sandboxes. An agent's program starts this command.
 
-    Raises:
-        UnavailableError: if the `mcp` package is missing, or its version is not supported.
-        KasmonError: if the config cannot be used, or *client* is not a valid client name.
+    For example: claude mcp add kasmon -- kasmon mcp
     """
     gc.disable()  # the package makes many classes: garbage collection would take a quarter of the start
     try:
@@ -40,7 +46,7 @@ def mcp(
     if sys.stdin is not None and sys.stdin.isatty():
         note("an agent's program starts this command and uses it over stdin. Ctrl+C stops it.")
     where = places()
-    return serve(where, load(where), client, NewSandbox(name="mcp", size=size, project=project, hosts=hosts))
+    return serve(where, load(where), client, NewSandbox(name="mcp", size=size, project=project, hosts=allow))
 
 
 def is_installed() -> bool:

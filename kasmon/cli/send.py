@@ -3,11 +3,12 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from kasmon.cli.answer import typed
+from kasmon.cli.arguments import Arg, Json, Text, Timeout
 from kasmon.cli.ls import chosen, states_in
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
@@ -41,19 +42,6 @@ SUBMIT_S: Final = 30.0
 """How long the delivery of a prompt that is not to be queued may take, in seconds."""
 
 
-class Recipients(msgspec.Struct, frozen=True, kw_only=True):
-    """The recipients of one prompt, and what the user agreed to."""
-
-    to: str
-    """A filter: `state=idle,wave=2,agent=claude`."""
-    include_shells: bool = False
-    """Include shells, interpreters and plain commands, which execute the prompt."""
-    dry_run: bool = False
-    """List them, send nothing."""
-    yes: bool = False
-    """Do not ask before sending to more than one."""
-
-
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt, and what to wait for."""
 
@@ -66,26 +54,36 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def send(
-    wanted: str | None,
-    text: str,
+    session: Annotated[
+        str | None,
+        Arg("Session id, exact name or id prefix; omit with --to.", completer="sessions", hyphen=True),
+    ] = None,
+    text: Text = None,
+    /,
     *,
-    several: Recipients | None,
-    when: When,
-    anyway: bool = False,
-    states: str | None,
-    timeout_s: float | None,
-    wants_json: bool,
+    to: Annotated[str | None, Arg("Send to all matching agents, for example state=idle,wave=2,agent=claude.")] = None,
+    include: Annotated[
+        Literal["shells"] | None,
+        Arg("With --to: also send to shells, interpreters and plain commands, which execute the prompt."),
+    ] = None,
+    dry_run: Annotated[bool, Arg("With --to: list the recipients without sending.")] = False,
+    yes: Annotated[bool, Arg("With --to: send to several without confirmation.")] = False,
+    when: Annotated[When, Arg("What to do if busy: queue (idle), send anyway (now), interrupt, or refuse.")] = "now",
+    anyway: Annotated[bool, Arg("Send even if the input box is not visible, unless a request is pending.")] = False,
+    wait: Annotated[str | None, Arg("After sending, wait until the session is in one of these states.")] = None,
+    timeout: Timeout = None,
+    wants_json: Json = False,
 ) -> int:
-    """Send a prompt to one session, or to each of *several*; print the receipts and return the exit code.
-
-    Raises:
-        UsageError: if the prompt is empty, or the recipient is ambiguous.
-        NotFoundError: if there is no such session.
-        RefusedError: if *several* match none, or the user did not confirm them; or by the single session's host, like
-            other errors of it.
-        TimedOutError: if it did not happen within *timeout_s* seconds.
-    """
-    if (wanted is None) == (several is None):
+    """Send a prompt, and print its receipt."""
+    if to is not None and text is None:
+        session, text = None, session
+    if text is None:
+        raise UsageError("missing prompt.", hint="Usage: `kasmon send SESSION TEXT`, or `-` to read it from stdin.")
+    if to is None and (include or dry_run):
+        raise UsageError(
+            "--include and --dry-run require --to.", hint="A prompt for one SESSION is sent whatever program it runs."
+        )
+    if (session is None) == (to is None):
         raise UsageError(
             "the recipient is ambiguous.", hint="Name one SESSION, or several with --to state=idle,wave=2."
         )
@@ -97,28 +95,27 @@ def send(
             "--anyway cannot be combined with --when idle: a queued prompt is typed once the input box is visible.",
             hint="Leave out --when idle or --anyway.",
         )
-    sending = SendOptions(prompt=prompt, when=when, anyway=anyway, states=None if states is None else states_in(states))
+    sending = SendOptions(prompt=prompt, when=when, anyway=anyway, states=None if wait is None else states_in(wait))
     where = places()
     fleet = look_once(where)
-    if several is None:
-        assert wanted is not None
-        receipt = asyncio.run(_in_time(where, find(fleet, wanted), sending, timeout_s))
+    if session is not None:
+        receipt = asyncio.run(_in_time(where, find(fleet, session), sending, timeout))
         if wants_json:
             print_json(answer(receipt=receipt_object(receipt)))
         else:
             say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
         return CODES.get(receipt.state, 0)
-    sessions, left_out = recipients(fleet, several, programs(in_force(where)))
-    if several.dry_run:
+    sessions, left_out = recipients(fleet, to or "", programs(in_force(where)), include_shells=include is not None)
+    if dry_run:
         if wants_json:
             listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
             print_json(answer(recipients=listed, left_out=others))
         else:
             say(*_listed(sessions, left_out))
         return 0
-    if len(sessions) > 1 and not several.yes:
+    if len(sessions) > 1 and not yes:
         _confirm(sessions, left_out, wants_json=wants_json)
-    outcomes = asyncio.run(_to_all(where, sessions, sending, timeout_s))
+    outcomes = asyncio.run(_to_all(where, sessions, sending, timeout))
     if wants_json:
         print_json(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
     else:
@@ -136,19 +133,21 @@ def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]
     ]
 
 
-def recipients(fleet: Fleet, several: Recipients, profiles: Mapping[str, str]) -> tuple[list[Session], list[Session]]:
+def recipients(
+    fleet: Fleet, to: str, profiles: Mapping[str, str], *, include_shells: bool = False
+) -> tuple[list[Session], list[Session]]:
     """Return the running sessions that get the prompt, and the matching ones that would execute it.
 
     Args:
         fleet: all sessions.
-        several: the filter; repeated parts are alternatives.
+        to: the filter, `state=idle,wave=2,agent=claude`; repeated parts are alternatives.
         profiles: as for `is_agent`.
+        include_shells: include shells, interpreters and plain commands, which execute the prompt.
 
     Raises:
         UsageError: if the filter is invalid.
         RefusedError: if no session is left.
     """
-    to = several.to
     said: dict[str, list[str]] = {"state": [], "wave": [], "agent": []}
     for part in to.split(","):
         name, _, value = part.strip().partition("=")
@@ -168,7 +167,7 @@ def recipients(fleet: Fleet, several: Recipients, profiles: Mapping[str, str]) -
     ]
     if not found:
         raise RefusedError(f"no running session matches {to!r}.", hint="See `kasmon ls`.")
-    agents = found if several.include_shells else [session for session in found if is_agent(session, profiles)]
+    agents = found if include_shells else [session for session in found if is_agent(session, profiles)]
     if not agents:
         raise RefusedError(
             f"{to!r} matches no agent, only {', '.join(session.name for session in found)}.",

@@ -5,16 +5,18 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.dashboard import no_screen
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, session_object
 from kasmon.cli.output.table import aligned
-from kasmon.config import Config, load, resolve
+from kasmon.config import load, resolve
+from kasmon.config.profile import ResolvedProfile
 from kasmon.errors import (
     InteractiveOnlyError,
     LaunchError,
@@ -58,12 +60,15 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
     say(*aligned([HEADS, *(_row(pane) for pane in panes)]))
 
 
-def adopt(target: str, name: str, socket: str, *, wants_json: bool) -> None:
-    """Adopt the pane that *target* means, and print what its user will notice.
-
-    Raises:
-        KasmonError: why it cannot be adopted.
-    """
+def adopt(
+    target: Annotated[str, Arg("SESSION, SESSION:WINDOW, SESSION:WINDOW.PANE or %PANE in your own tmux.")],
+    /,
+    *,
+    name: Annotated[str, Arg("Session name (default: the name of the tmux session).")] = "",
+    socket: Annotated[str, Arg("Socket of your tmux server (default: the current one, or tmux's default).")] = "",
+    wants_json: Json = False,
+) -> None:
+    """Adopt a pane of your own tmux (`kasmon ls --tmux` lists them); kasmon never resizes, renames or ends it."""
     where = places()
     launch = asyncio.run(adopted(where, target, name, socket))
     session = look_once(where).get(launch.session)
@@ -81,31 +86,28 @@ def _row(pane: AdoptablePane) -> tuple[str, ...]:
     return (pane.pane, clean_line(pane.target), pane.agent or "-", pane.command, size, pane.adopted or "-", pane.title)
 
 
-def move(wanted: str, to: str, *, changes_permissions: bool, wants_json: bool) -> None:
-    """Move the session *wanted* to the mode *to*, and print its state.
-
-    If its permission mode cannot be kept, a user at a terminal is asked; *changes_permissions* agrees in advance.
-
-    Raises:
-        NotFoundError: if there is no such session.
-        KasmonError: why it cannot be moved; it is unchanged then, unless the message differs.
-    """
+def move(
+    wanted: SessionArgument,
+    /,
+    *,
+    to: Annotated[Literal["tmux", "sdk"], Arg("Mode to move to.")],
+    change_permissions: Annotated[bool, Arg("Move even if the permission mode cannot be carried over.")] = False,
+    wants_json: Json = False,
+) -> None:
+    """Move a conversation between terminal and structured mode."""
     from kasmon.supervisor.sessions.move import move as moved  # it inspects processes
 
-    mode = mode_of(to)
-    if mode is None:
-        raise UsageError("`kasmon move` requires a mode.", hint="Pass --to tmux or --to sdk.")
     where = places()
     session = find(look_once(where), wanted)
     here = for_session(where, load(where), session.workdir, session.agent)
     if here.notice:
         note(here.notice)
     try:
-        asyncio.run(moved(where, here.config, session, mode, changes_permissions=changes_permissions))
+        asyncio.run(moved(where, here.config, session, Mode(to), changes_permissions=change_permissions))
     except PermissionModeError as error:
         if wants_json or not _is_agreed(error):
             raise
-        asyncio.run(moved(where, here.config, session, mode, changes_permissions=True))
+        asyncio.run(moved(where, here.config, session, Mode(to), changes_permissions=True))
     now = find(look_once(where), session.id)
     if wants_json:
         print_json(answer(session=session_object(now)))
@@ -123,62 +125,69 @@ def _is_agreed(error: PermissionModeError) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-class NewSessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The command line's description of a new session."""
-
-    name: str
-    argv: Sequence[str] = ()
-    agent: str = ""
-    mode: str | None = None
-    sandbox: str | None = None
-    folder: str = ""
-    prompt: str = ""
-    beside: str | None = None
-    task: int | None = None
-    wave: int | None = None
-    peers: int | None = None
-    variables: Sequence[str] = ()
-    public_variables: Sequence[str] = ()
-    agrees: bool = False
-
-
-def new(wanted: NewSessionOptions, *, wants_json: bool) -> int:
-    """Start a session and print its id; report an immediate exit.
-
-    Raises:
-        KasmonError: why it cannot be started; everything begun is ended again.
-    """
+def new(
+    name: str,
+    /,
+    *argv: Annotated[str, Arg("Program and arguments to run in tmux (after `--`).")],
+    agent: Annotated[
+        str,
+        Arg(
+            "Profile: claude, codex, opencode, gemini, amp, shell, scripted, or one from your config.",
+            completer="agents",
+        ),
+    ] = "",
+    mode: Annotated[str | None, Arg("tmux or sdk (default: the profile's, else tmux).")] = None,
+    sandbox: Annotated[
+        str | None,
+        Arg(
+            "Sandbox tier: `jail`, `microvm` or `e2b` (`kasmon doctor` lists which are available,"
+            " and how to get the others); '' means none (default: the profile's)."
+        ),
+    ] = None,
+    yes: Annotated[bool, Arg("Agree that the sandbox gets the profile's files and credentials.")] = False,
+    folder: Annotated[str, Arg("Working directory (default: the current folder).", ("--dir",))] = "",
+    prompt: Annotated[str, Arg("First prompt (`-`: from stdin).", hyphen=True)] = "",
+    beside: Annotated[
+        str | None, Arg("Open as an extra window of this session.", ("--in",), completer="sessions")
+    ] = None,
+    task: Annotated[int | None, Arg("Task number.")] = None,
+    wave: Annotated[int | None, Arg("Wave number.")] = None,
+    peers: Annotated[int | None, Arg("Number of sessions in the wave, including this one.")] = None,
+    env: Annotated[
+        list[str] | None,
+        Arg(
+            "Environment variable: NAME passes your value through; NAME=VALUE is visible in `ps`. The value is treated"
+            " as secret: it is redacted in the log, and a sandbox that holds it is never paused to disk."
+        ),
+    ] = None,
+    env_public: Annotated[list[str] | None, Arg("Environment variable whose value is not secret.")] = None,
+    wants_json: Json = False,
+) -> int:
+    """Start a session and print its id; exit code 1 if its program exits immediately with an error."""
     from kasmon.cli.early_exit import find_early_exit  # it loads psutil
 
     where = places()
-    here = for_session(where, load(where), wanted.folder, wanted.agent)
+    here = for_session(where, load(where), folder, agent)
     if here.notice:
         note(here.notice)
-    config = here.config
-    agrees = _confirm_sandbox(where, config, wanted)
-    parent = None if wanted.beside is None else find(look_once(where), wanted.beside).id
-    session = asyncio.run(
-        operations.create(
-            where,
-            config,
-            operations.NewSession(
-                name=wanted.name,
-                agent=wanted.agent,
-                mode=mode_of(wanted.mode),
-                argv=tuple(wanted.argv),
-                workdir=wanted.folder,
-                prompt=sys.stdin.read() if wanted.prompt == "-" else wanted.prompt,
-                parent=parent,
-                environment=tuple(wanted.variables),
-                public_environment=tuple(wanted.public_variables),
-                task=wanted.task,
-                wave=wanted.wave,
-                peers=wanted.peers,
-                sandbox=wanted.sandbox,
-                agrees=agrees,
-            ),
-        )
+    resolved = resolve(here.config, agent, mode, argv, sandbox=sandbox)
+    wanted = operations.NewSession(
+        name=name,
+        agent=agent,
+        mode=mode_of(mode),
+        argv=argv,
+        workdir=folder,
+        agrees=_confirm_sandbox(where, resolved, folder, agrees=yes),
+        parent=None if beside is None else find(look_once(where), beside).id,
+        prompt=sys.stdin.read() if prompt == "-" else prompt,
+        environment=tuple(env or ()),
+        public_environment=tuple(env_public or ()),
+        task=task,
+        wave=wave,
+        peers=peers,
+        sandbox=sandbox,
     )
+    session = asyncio.run(operations.create(where, here.config, wanted))
     early = asyncio.run(find_early_exit(where, session))
     started = _current(where, session)
     if wants_json:
@@ -214,19 +223,18 @@ def _report_exit(early: Session | None) -> int:
     return 0 if early.exit_code == 0 else end.exit_code
 
 
-def _confirm_sandbox(where: Paths, config: Config, wanted: NewSessionOptions) -> bool:
+def _confirm_sandbox(where: Paths, resolved: ResolvedProfile, folder: str, *, agrees: bool) -> bool:
     """Print what the session's sandbox would get, if it has one; return whether the user agrees to its files."""
-    resolved = resolve(config, wanted.agent, wanted.mode, wanted.argv, sandbox=wanted.sandbox)
     if resolved.sandbox is None:
-        return wanted.agrees
+        return agrees
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
 
-    workdir = str(expanded(wanted.folder or ".").absolute())
+    workdir = str(expanded(folder or ".").absolute())
     availability.must_carry(where, resolved, workdir)
     for line in agent_policy.told(resolved, workdir):
         note(line)
-    if wanted.agrees or agent_policy.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return wanted.agrees
+    if agrees or agent_policy.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return agrees
     sys.stderr.write("Give the sandbox these files and credentials? This is asked once per profile. [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -243,13 +251,14 @@ def mode_of(said: str | None) -> Mode | None:
     raise UsageError(f"unknown mode {said!r}.", hint="Use tmux or sdk.")
 
 
-def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
-    """End the running turn; its open requests are withdrawn. In an interpreter sandbox end only *run*, if given.
-
-    Raises:
-        TimedOutError: if the agent's turn does not end.
-        RefusedError: if that run is over, or there was none.
-    """
+def interrupt(
+    wanted: SessionArgument,
+    /,
+    *,
+    run: Annotated[str, Arg("In a sandbox: interrupt only the run with this id.")] = "",
+    wants_json: Json = False,
+) -> None:
+    """Interrupt the current turn."""
     if not run:
         _execute(wanted, operations.interrupt, "interrupted", wants_json=wants_json)
         return
@@ -263,18 +272,18 @@ def interrupt(wanted: str, run: str, *, wants_json: bool) -> None:
     )
 
 
-def continue_stopped(wanted: str, *, wants_json: bool) -> None:
-    """Continue an agent that Ctrl-Z stopped."""
+def fg(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
+    """Continue an agent that Ctrl+Z suspended in its terminal."""
     _execute(wanted, operations.continue_stopped, "continued", wants_json=wants_json)
 
 
-def stop(wanted: str, *, wants_json: bool) -> None:
-    """End the agent; its log stays, and it can be restarted."""
+def stop(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
+    """Stop a session's agent; the log is kept, and the session can be restarted."""
     _execute(wanted, operations.stop, "stopped", wants_json=wants_json)
 
 
-def restart(wanted: str, *, wants_json: bool) -> int:
-    """Start an ended session again, under the same id and log."""
+def restart(wanted: SessionArgument, /, *, wants_json: Json = False) -> int:
+    """Restart an ended session."""
     from kasmon.cli.early_exit import find_early_exit  # it loads psutil
 
     where = places()
@@ -293,18 +302,18 @@ def restart(wanted: str, *, wants_json: bool) -> int:
     return _report_exit(early)
 
 
-def rename(wanted: str, name: str, *, wants_json: bool) -> None:
+def rename(wanted: SessionArgument, name: str, /, *, wants_json: Json = False) -> None:
     """Rename a session."""
     _execute(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
 
 
-def mark(wanted: str, *, wants_json: bool) -> None:
-    """Mark a session as viewed."""
+def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
+    """Mark a session's finished turn as viewed; it is no longer listed first."""
     _execute(wanted, operations.mark_viewed, "viewed", wants_json=wants_json)
 
 
-def rm(wanted: str, *, wants_json: bool) -> None:
-    """Remove an ended session from the list; print the path of a copy of its folder that stays."""
+def rm(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
+    """Remove an ended session."""
     where = places()
     session = find(look_once(where), wanted)
     kept = asyncio.run(operations.forget(where, session))
@@ -345,15 +354,8 @@ def _current(where: Paths, session: SessionId, otherwise: Session | None = None)
     return now
 
 
-def attach(wanted: str) -> NoReturn:
-    """Replace this process by `tmux attach`; it ends when the user detaches, and the session keeps running.
-
-    Raises:
-        NotFoundError: if there is no such session.
-        InteractiveOnlyError: if it is a structured one.
-        UsageError: if the terminal cannot show it.
-        RefusedError, UnavailableError: if it has ended, or tmux is missing.
-    """
+def attach(wanted: SessionArgument, /) -> NoReturn:
+    """Attach to a session's terminal (Ctrl+] or F12 detaches)."""
     where = places()
     session = find(look_once(where), wanted)
     if session.mode is not Mode.TMUX:

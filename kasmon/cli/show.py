@@ -5,10 +5,11 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import as_json, note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
@@ -36,13 +37,18 @@ from kasmon.terminal_text.styles import STYLE_CHANGE
 _LINE: Final = re.compile(r"-?\d+")
 
 
-def read(wanted: str, *, span: str | None, lines: int | None, ansi: bool, wants_json: bool) -> None:
-    """Print lines of the session: of *span* (`A:B`), the last *lines*, or one screenful by default.
-
-    Raises:
-        NotFoundError: if there is no such session.
-        UsageError: if the range is invalid.
-    """
+def read(
+    wanted: SessionArgument,
+    /,
+    *,
+    span: Annotated[
+        str | None, Arg("Lines A:B; -N counts from the end; empty or `-` means the end.", ("--range",), hyphen=True)
+    ] = None,
+    lines: Annotated[int | None, Arg("Number of lines from the end.")] = None,
+    ansi: Annotated[bool, Arg("Keep colours.")] = False,
+    wants_json: Json = False,
+) -> None:
+    """Print a session's screen and the 50 lines above it, or its transcript."""
     start, end = range_of(span)
     if lines is not None and lines < 1:
         raise UsageError(f"cannot read {lines} lines.")
@@ -83,22 +89,26 @@ def with_colours(line: str) -> str:
     return f"{cleaned}\x1b[0m" if len(parts) > 1 else cleaned
 
 
-def export(wanted: str, format_: Format, out: str | None) -> None:
-    """Print session *wanted* as *format_*, or write it into the new file *out*.
-
-    Raises:
-        NotFoundError: if there is no such session.
-        RefusedError: if the file already exists.
-        KasmonError: if it cannot be written.
-    """
+def export(
+    wanted: SessionArgument,
+    /,
+    *,
+    format_: Annotated[
+        Format, Arg("markdown: for people. json: for programs, with every event as logged.", ("--format",))
+    ] = "markdown",
+    out: Annotated[str | None, Arg("Output file (must not exist; default: stdout).", hyphen=True)] = None,
+    wants_json: Json = False,
+) -> None:
+    """Export a session's transcript and terminal output."""
+    wants_json = wants_json or format_ == "json"
     where = places()
     session = find(look_once(where), wanted)
-    if format_ == "json":
+    if wants_json:
         text = as_json(answer(session=session_object(session), **as_objects(where, session)))
     else:
         text = as_markdown(where, session)
     if out is None or out == "-":
-        print(text, flush=True) if format_ == "json" else say_block(text)
+        print(text, flush=True) if wants_json else say_block(text)
         return
     write(expanded(out), text if text.endswith("\n") else f"{text}\n")
     note(f"exported {session.name} to {out!r}.")
@@ -113,12 +123,8 @@ LAST_WORDS: Final = 5
 TAIL_BYTES: Final = 256 * 1024
 
 
-def show(wanted: str, *, wants_json: bool) -> None:
-    """Print all details of one session.
-
-    Raises:
-        NotFoundError: if there is none.
-    """
+def show(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
+    """Show the details of a session."""
     where = places()
     fleet = look_once(where)
     session = find(fleet, wanted)
@@ -192,14 +198,22 @@ def token_words(tokens: Tokens) -> str:
     return f"{read} in, {written} out, {tokens.context or '-'} in context"
 
 
-def inbox(*, wants_json: bool) -> None:
-    """Print the open requests, oldest first."""
+def inbox(
+    *,
+    alike: Annotated[str, Arg("List only this request and similar ones, with one digest for all.")] = "",
+    wants_json: Json = False,
+) -> None:
+    """List pending requests, oldest first."""
+    if alike:
+        from kasmon.cli.answer_alike import list_alike
+
+        return list_alike(alike, wants_json=wants_json)
     where = places()
     fleet = look_once(where)
     waiting = requests(fleet)
     if wants_json:
         print_json(answer(requests=[request_object(request) for request in waiting]))
-        return
+        return None
     names = {session.id: session.name for session in fleet.sessions}
     for request in waiting:
         known = secrets_of(where, request.session)
@@ -214,6 +228,7 @@ def inbox(*, wants_json: bool) -> None:
         )
     if not waiting:
         say("No pending requests.")
+    return None
 
 
 def option_lines(request: Request, known: Collection[str]) -> list[str]:

@@ -5,7 +5,9 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Annotated
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
@@ -18,17 +20,27 @@ from kasmon.sanitize import visible
 from kasmon.store.trusted_folders import TrustedContent, TrustedFolders
 
 
-def trust(folder: str, *, digest: str, agrees: bool, wants_json: bool) -> None:
-    """Show what the config of *folder* would change, and trust exactly this content if the user confirms it.
-
-    On a terminal the user is asked; elsewhere *agrees* and the *digest* of the reviewed content are required.
-
-    Raises:
-        NotFoundError: if the folder has none.
-        UsageError: if its path contains a link.
-        RefusedError: if it cannot be read, differs from the reviewed content, or no person agreed.
-        ConfigError: if it cannot be used.
-    """
+def trust(
+    folder: Annotated[str, Arg("Folder whose repository contains a .kasmon.toml.")] = "",
+    /,
+    *,
+    yes: Annotated[bool, Arg("Agree without a prompt; requires --digest.")] = False,
+    digest: Annotated[str, Arg("Digest of the config that you reviewed.")] = "",
+    list_: Annotated[bool, Arg(flags=("--list",), help="List trusted folders.")] = False,
+    remove: Annotated[bool, Arg("Revoke trust.")] = False,
+    wants_json: Json = False,
+) -> None:
+    """Review and trust a project's .kasmon.toml."""
+    if list_ and (folder or yes or digest or remove):
+        raise UsageError(
+            "--list cannot be combined with a folder or another option.", hint="Run `kasmon trust --list`."
+        )
+    if list_:
+        return show_all(wants_json=wants_json)
+    if not folder:
+        raise UsageError("`kasmon trust` requires a folder.", hint="Run `kasmon trust .` or `kasmon trust --list`.")
+    if remove:
+        return withdraw(folder, wants_json=wants_json)
     where = places()
     local = _brought(folder)
     lines = would(load(where), local) or ("It has no effect.",)
@@ -37,7 +49,7 @@ def trust(folder: str, *, digest: str, agrees: bool, wants_json: bool) -> None:
         _check_person(local)
         if not wants_json:
             _show(local, lines)
-        _agree(local, digest, agrees=agrees, wants_json=wants_json)
+        _agree(local, digest, agrees=yes, wants_json=wants_json)
         TrustedFolders(where).add(local, time.time())
     if wants_json:
         print_json(
@@ -45,6 +57,7 @@ def trust(folder: str, *, digest: str, agrees: bool, wants_json: bool) -> None:
         )
     else:
         say(f"{local.file}: trusted{' already' if counts else ', as it is now'}")
+    return None
 
 
 def show_all(*, wants_json: bool) -> None:

@@ -3,13 +3,15 @@
 import asyncio
 import select
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Final
 
+from kasmon.cli.arguments import NAMED, Arg, Json, Timeout
 from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import last_words, state_words
+from kasmon.errors import UsageError
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -90,19 +92,20 @@ def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, S
     return lines + [f"{time}  gone  {session.name}" for session in before.values() if session.id not in now]
 
 
-def wait(wanted: Sequence[str], states: str, timeout_s: float | None, *, one_will_do: bool, wants_json: bool) -> None:
-    """Return when all sessions *wanted* (or one of them) are in one of *states*; print those that are.
-
-    Raises:
-        UsageError: if there is no such state.
-        NotFoundError: if there is no such session, or it is removed meanwhile.
-        RefusedError: if that can no longer happen.
-        TimedOutError: if it did not happen within *timeout_s* seconds.
-    """
-    goal, where = states_in(states), places()
+def wait(
+    *sessions: Annotated[str, Arg(NAMED, completer="sessions")],
+    for_: Annotated[str, Arg("States, separated by commas.", ("--for",))],
+    timeout: Timeout = None,
+    any_: Annotated[bool, Arg("Return as soon as one session is in such a state.", ("--any",))] = False,
+    wants_json: Json = False,
+) -> None:
+    """Wait until sessions are in one of these states."""
+    if not sessions:
+        raise UsageError("`kasmon wait` requires a session.", hint="See `kasmon wait --help`.")
+    goal, where = states_in(for_), places()
     fleet = look_once(where)
-    ids = [find(fleet, name).id for name in wanted]
-    there = asyncio.run(operations.wait_for(where, ids, goal, any=one_will_do, timeout_s=timeout_s))
+    ids = [find(fleet, name).id for name in sessions]
+    there = asyncio.run(operations.wait_for(where, ids, goal, any=any_, timeout_s=timeout))
     if wants_json:
         print_json(answer(sessions=[session_object(session) for session in there]))
     else:

@@ -4,9 +4,11 @@ import asyncio
 import os
 import sys
 from importlib.util import find_spec
+from typing import Annotated
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.output.console import note
 from kasmon.errors import UnavailableError, UsageError
@@ -17,12 +19,15 @@ GET = "pip install 'kasmon[web]'"
 PORTS = range(65536)
 
 
-def web(port: int, address: str, *, wants_json: bool) -> int:
-    """Serve until a signal arrives, and print each link; return the exit code, 128 plus the signal's number.
+def web(
+    *,
+    port: Annotated[int, Arg("Port to listen on (0: any free port).")] = 0,
+    address: Annotated[str, Arg("Loopback address to listen on.")] = "127.0.0.1",
+    wants_json: Json = False,
+) -> int:
+    """Show the dashboard in a browser on this machine. Ctrl+C stops the server; agents keep running.
 
-    Raises:
-        UsageError: if *address* is not loopback, or *port* is invalid.
-        UnavailableError: if the required packages are missing, or the port is not available.
+    It prints a one-time link for one browser. Enter prints a new link; `r` and Enter first logs out every browser.
     """
     try:
         from kasmon.web.console import Console, serve

@@ -77,13 +77,13 @@ def test_for_programs_the_link_is_in_an_object_and_a_signal_ends_it(line: Cli) -
 
 def test_an_address_that_others_could_reach_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="not a loopback address"):
-        browsing.web(0, "0.0.0.0", wants_json=False)
+        browsing.web(port=0, address="0.0.0.0", wants_json=False)
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_is_a_port(port: int) -> None:
     with pytest.raises(UsageError, match="not a valid port"):
-        browsing.web(port, "127.0.0.1", wants_json=False)
+        browsing.web(port=port, address="127.0.0.1", wants_json=False)
 
 
 def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +91,7 @@ def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> Non
         port = other.getsockname()[1]
 
         with pytest.raises(UnavailableError, match=rf"port {port} of 127.0.0.1 is unavailable: .*in use.*--port 0"):
-            browsing.web(port, "127.0.0.1", wants_json=True)
+            browsing.web(port=port, address="127.0.0.1", wants_json=True)
     assert "" == capsys.readouterr().out
 
 
@@ -105,7 +105,7 @@ def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_package")
 def test_without_its_packages_it_says_how_to_get_them() -> None:
     with pytest.raises(UnavailableError, match=r"not installed. `pip install 'kasmon\[web\]'`") as refused:
-        browsing.web(0, "127.0.0.1", wants_json=False)
+        browsing.web(port=0, address="127.0.0.1", wants_json=False)
 
     assert 69 == refused.value.exit_code
     assert "pip install 'kasmon[web]'" in browsing.check().text

@@ -5,11 +5,12 @@ import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from kasmon.backends.common.environment import secret_values
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.doctor.checks import checks
 from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.cli.output.console import note, print_json, say, say_block
@@ -32,8 +33,13 @@ ADDRESSED: Final = r"(://)([^/\s'\"@]+)(?=@)"
 """The login part of an address."""
 
 
-def doctor(*, fix: bool, report: bool, wants_json: bool) -> int:
-    """Run all checks and return 1 if one fails, else 0. *fix* applies harmless fixes, and checks again."""
+def doctor(
+    *,
+    fix: Annotated[bool, Arg("Apply the fixes that are safe.")] = False,
+    report: Annotated[bool, Arg("Print a report for a bug report, without secrets.")] = False,
+    wants_json: Json = False,
+) -> int:
+    """Check the installation; exit code 1 if a check fails."""
     where = places()
     found = list(checks(where, os.environ))
     mended = mend(found) if fix else []

@@ -4,10 +4,11 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object
@@ -36,13 +37,15 @@ OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
 """The outcome of a plan -> the exit code of a command that waited for it."""
 
 
-def init(file: str, *, wants_json: bool) -> None:
-    """Write an example of a plan into *file*, which must not exist.
+PlanFile = Annotated[str, Arg("Plan file (Markdown or TOML).", completer="plan_files")]
+PlanName = Annotated[str, Arg("Plan that has been run: its id or its file.", ("PLAN",), completer="plans")]
+Task = Annotated[str, Arg("Task id or number.")]
 
-    Raises:
-        UsageError: if its name is not that of a plan.
-        RefusedError: if it exists, or cannot be written.
-    """
+
+def init(
+    file: Annotated[str, Arg("File to create (.toml or .md).")] = "plan.toml", /, *, wants_json: Json = False
+) -> None:
+    """Create an example plan that is valid and explains its keys."""
     path = Path(file)
     if not is_plan(path.name):
         raise UsageError(f"{file!r} is not a valid plan file name.", hint="Use a name that ends in .toml or .md.")
@@ -59,15 +62,14 @@ def init(file: str, *, wants_json: bool) -> None:
         say(f"created {file}; edit it, then check it with `kasmon plan check`")
 
 
-def check(file: str, *, folder: str = "", wants_json: bool) -> int:
-    """Check whether `run` would accept a plan: whether it is valid, and its worktrees and sandboxes are available.
-
-    Returns 2 for an invalid plan with *wants_json*, which prints all faults in one object.
-
-    Raises:
-        PlanFaultyError: if it is invalid; each fault was printed.
-        KasmonError: as `run` does, for the worktrees and sandboxes of its tasks.
-    """
+def check(
+    file: PlanFile,
+    /,
+    *,
+    folder: Annotated[str, Arg("Working directory for the check (default: the file's folder).", ("--dir",))] = "",
+    wants_json: Json = False,
+) -> int:
+    """Check a plan, and list its faults with their lines."""
     where, text = places(), start.text_of(Path(file))
     config = load(where)
     plan, faults = look_at(text, file, tuple(config.agents))
@@ -112,8 +114,14 @@ def _warnings(file: str, plan: Plan) -> list[dict[str, Any]]:
     return [{"file": file, "line": warning.line, "why": warning.why} for warning in plan.warnings]
 
 
-def show(wanted: str, *, wave: int | None, wants_json: bool) -> None:
-    """Print a plan as a graph: a file, or one that was run, with the state of its tasks."""
+def show(
+    wanted: Annotated[str, Arg("Plan file, or a plan that has been run.", ("PLAN",), completer="plans")],
+    /,
+    *,
+    wave: Annotated[int | None, Arg("Show only this wave.")] = None,
+    wants_json: Json = False,
+) -> None:
+    """Show a plan as a graph, with the state of its tasks if it has been run."""
     where = places()
     if wanted in plans(where) or not Path(wanted).exists():
         seen = see(start.found(where, wanted), look_once(where), load(where))
@@ -137,23 +145,18 @@ def show(wanted: str, *, wave: int | None, wants_json: bool) -> None:
 
 
 def run(
-    file: str,
+    file: PlanFile,
+    /,
     *,
-    wave: int | None,
-    yes: bool,
-    ci: bool,
-    folder: str,
-    form: Literal["text", "json", "junit"],
-    output: str,
-    wants_json: bool,
+    wave: Annotated[int | None, Arg("Start with this wave; earlier waves are skipped.")] = None,
+    yes: Annotated[bool, Arg("Run without showing the commands and asking first.")] = False,
+    ci: Annotated[bool, Arg("Wait for the plan to end, print a report, and exit with its outcome.")] = False,
+    folder: Annotated[str, Arg("Working directory (default: the file's folder).", ("--dir",))] = "",
+    form: Annotated[Literal["text", "json", "junit"], Arg("With --ci: report format.", ("--report",))] = "text",
+    output: Annotated[str, Arg("With --ci: write the report to this file.")] = "",
+    wants_json: Json = False,
 ) -> int:
-    """Run a plan after showing what it would start; with *ci* wait for its end, or a signal, and report.
-
-    Raises:
-        PlanFaultyError: if it has faults.
-        RefusedError: if the user did not confirm it.
-        KasmonError: if the sandbox of a task is not available.
-    """
+    """Show every command of a plan, ask, and run it. Runs in the background."""
     where, path = places(), Path(file).absolute()
     config, text = load(where), start.text_of(path)
     plan = read(text, file, tuple(config.agents))
@@ -250,8 +253,8 @@ def _of_all(plan_log: PlanLog) -> str:
         return ""
 
 
-def list_all(*, wants_json: bool) -> None:
-    """List the plans that were run, the newest last."""
+def list_all(*, wants_json: Json = False) -> None:
+    """List the plans that have been run, newest last."""
     where = places()
     plan_logs = sorted((start.found(where, id_) for id_ in plans(where)), key=lambda plan_log: plan_log.run.began_at)
     if wants_json:
@@ -273,18 +276,23 @@ def list_all(*, wants_json: bool) -> None:
         say("No plan has been run yet.")
 
 
-def clean(wanted: str, patterns: Sequence[str], *, wants_json: bool) -> None:
-    """Remove the worktrees of a plan without unsaved work; the others stay, and are named.
+def clean(
+    wanted: PlanName,
+    /,
+    *,
+    ignored: Annotated[
+        list[str] | None,
+        Arg("Pattern, as in a .gitignore: ignored files that match may be removed. May be repeated."),
+    ] = None,
+    wants_json: Json = False,
+) -> None:
+    """Remove the worktrees of a finished plan, where no work would be lost.
 
-    The files that git ignores in them are listed first, each of those that *patterns* match by its name. Worktrees with
-    such files stay, unless *patterns* match them all.
-
-    Raises:
-        RefusedError: if a worktree has to stay, or the plan is not over.
+    A worktree is kept while it has uncommitted or unpushed work, ignored files, a session, or a running process.
     """
     where = places()
     plan_log = start.found(where, wanted)
-    found = worktree_removal.find_ignored(plan_log, patterns)
+    found = worktree_removal.find_ignored(plan_log, ignored or ())
     if not wants_json:
         for path, files in found.items():
             say(*([f"{path}: git ignores {list_files(files.listed)}"] if files.listed else []))
@@ -351,3 +359,66 @@ def _agree(
         said = ""
     if said.strip().lower() not in ("y", "yes"):
         raise RefusedError("nothing was run.")
+
+
+def pause(wanted: PlanName, /, *, wants_json: Json = False) -> None:
+    """Pause a plan: start no new task; running tasks continue."""
+    steer(wanted, "pause", wants_json=wants_json)
+
+
+def resume(wanted: PlanName, /, *, wants_json: Json = False) -> None:
+    """Resume a plan that is paused, or that has lost its runner."""
+    steer(wanted, "resume", wants_json=wants_json)
+
+
+def advance(wanted: PlanName, /, *, wants_json: Json = False) -> None:
+    """Start the next wave, after the previous wave is done."""
+    steer(wanted, "advance", wants_json=wants_json)
+
+
+def abort(wanted: PlanName, /, *, wants_json: Json = False) -> None:
+    """Abort a plan: its sessions are stopped, its worktrees are kept."""
+    steer(wanted, "abort", wants_json=wants_json)
+
+
+def accept(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
+    """Accept a finished task that has no check."""
+    steer(wanted, "accept", task, wants_json=wants_json)
+
+
+def retry(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
+    """Retry a task; the agent gets the reason of the failure."""
+    steer(wanted, "retry", task, wants_json=wants_json)
+
+
+def skip(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
+    """Skip a task."""
+    steer(wanted, "skip", task, wants_json=wants_json)
+
+
+def replace(
+    wanted: PlanName,
+    task: Task,
+    /,
+    *,
+    agent: Annotated[str, Arg(completer="agents", help="Profile of the new agent.")],
+    wants_json: Json = False,
+) -> None:
+    """Retry a task with another agent."""
+    steer(wanted, "replace", task, agent, wants_json=wants_json)
+
+
+def diff(wanted: PlanName, /, *, wants_json: Json = False) -> None:
+    """Show how a plan file differs from the running plan."""
+    edit(wanted, apply=False, yes=False, wants_json=wants_json)
+
+
+def apply(
+    wanted: PlanName,
+    /,
+    *,
+    yes: Annotated[bool, Arg("Apply without showing the commands and asking first.")] = False,
+    wants_json: Json = False,
+) -> None:
+    """Apply plan file edits to the running plan."""
+    edit(wanted, apply=True, yes=yes, wants_json=wants_json)

@@ -4,8 +4,9 @@ import asyncio
 import sys
 import time
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import age
@@ -29,17 +30,22 @@ SHOWN = 72
 """How many characters of a message are shown in a choice."""
 
 
-def recover_all(choices: Sequence[str] = (), *, dry_run: bool, wants_json: bool) -> int:
-    """Recover everything that can be recovered, or only print it. Returns 1 if a recovery failed.
+def recover_all(
+    *,
+    dry_run: Annotated[bool, Arg("Only print what would be done.")] = False,
+    choose: Annotated[
+        list[str] | None,
+        Arg("SESSION=ID: the conversation of a session whose conversation cannot be determined."),
+    ] = None,
+    wants_json: Json = False,
+) -> int:
+    """After a crash or a reboot: resume the plans, and each agent in its own conversation.
 
-    *choices*: `SESSION=CONVERSATION`, where the user knows which conversation a session had.
-
-    Raises:
-        UsageError, NotFoundError: if one of those is invalid; nothing was done then.
+    Before an agent starts, its conversation is matched by id, folder, first prompt and last message.
     """
     where = places()
     fleet = look_once(where)
-    wanted = _parse_choices(fleet, choices)
+    wanted = _parse_choices(fleet, choose or ())
     report = _Report(wants_json=wants_json)
     unsure = [each for each in without_host(fleet.sessions) if each.state is SessionState.UNSURE]
     if _restart_host(where, fleet, unsure, report, dry_run=dry_run):

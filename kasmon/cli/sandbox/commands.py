@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json, SandboxArgument
 from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
@@ -30,56 +31,61 @@ from kasmon.supervisor.sessions import operations as verb
 FAILED: Final = 1
 
 
-def wanted(
+def create(
     name: str,
+    /,
     *,
-    tier: Tier | None,
-    size: Literal["default", "build", "max"] | None,
-    folder: str,
-    project: str | None,
-    writes_project: bool,
-    hosts: Sequence[str] | None,
-) -> operations.NewSandbox:
-    """Return the command line's description of a new sandbox."""
-    return operations.NewSandbox(
+    tier: Annotated[Tier | None, Arg("Sandbox tier (default: the config's, normally jail).")] = None,
+    size: Annotated[
+        Literal["default", "build", "max"] | None, Arg("Limits of the sandbox: time, CPU, memory and disk.")
+    ] = None,
+    folder: Annotated[str, Arg("Folder mounted as /workspace (default: a new folder).", ("--dir",))] = "",
+    project: Annotated[str | None, Arg("Folder mounted read-only as /project.")] = None,
+    write_project: Annotated[bool, Arg("Mount /project writable.")] = False,
+    allow: Annotated[
+        list[str] | None,
+        Arg("Host that the sandbox may reach, or npm, pypi, github (default: none). May be repeated."),
+    ] = None,
+    wants_json: Json = False,
+) -> None:
+    """Create a sandbox with python, bash and node, and print its session id."""
+    where = places()
+    new = operations.NewSandbox(
         name=name,
         tier=tier,
         size=size,
         folder=folder,
         project=project,
-        project_writable=True if writes_project else None,
-        hosts=hosts,
+        project_writable=True if write_project else None,
+        hosts=allow,
     )
-
-
-def create(new: operations.NewSandbox, *, wants_json: bool) -> None:
-    """Create a sandbox and print its session's id."""
-    where = places()
     made = seen(where, asyncio.run(operations.create(where, load(where), new)))
     if wants_json:
         print_json(answer(session=sandbox_object(made)))
         return
     say(made.id)
-    if new.folder and (words := works_in_words(made)):
+    if folder and (words := works_in_words(made)):
         note(words)
 
 
-def resume(name: str, *, wants_json: bool) -> None:
-    """Resume a sandbox."""
+def resume(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
+    """Resume a sandbox and verify its state."""
     _execute(name, Resume(), "runs", wants_json=wants_json)
 
 
-def restore(name: str, checkpoint: str, *, wants_json: bool) -> None:
-    """Restore a sandbox to a checkpoint."""
+def restore(
+    name: SandboxArgument,
+    checkpoint: Annotated[str, Arg("Checkpoint id, from `kasmon sandbox checkpoints`.")],
+    /,
+    *,
+    wants_json: Json = False,
+) -> None:
+    """Restore a checkpoint: files and saved interpreter state."""
     _execute(name, Restore(checkpoint=checkpoint), f"restored {checkpoint}", wants_json=wants_json)
 
 
-def checkpoint(name: str, *, wants_json: bool) -> None:
-    """Save a checkpoint, and print its id.
-
-    Raises:
-        KasmonError: if nothing could be saved.
-    """
+def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
+    """Create a checkpoint of a sandbox, and print its id."""
     where = places()
     session = find(look_once(where), name)
     kept = asyncio.run(operations.keep(where, session, Checkpoint()))
@@ -96,8 +102,8 @@ def checkpoint(name: str, *, wants_json: bool) -> None:
         note(f"Not saved: {', '.join(known.lost)}.")
 
 
-def checkpoints(name: str, *, wants_json: bool) -> None:
-    """List the checkpoints of a sandbox."""
+def checkpoints(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
+    """List a sandbox's checkpoints, newest last."""
     where = places()
     points = _points(where, find(look_once(where), name).id)
     if wants_json:
@@ -107,8 +113,14 @@ def checkpoints(name: str, *, wants_json: bool) -> None:
         say(point_row(point))
 
 
-def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
-    """Print what a turn changed in a sandbox's files."""
+def diff(
+    name: SandboxArgument,
+    turn: Annotated[int | None, Arg("Turn number (default: the last).")] = None,
+    /,
+    *,
+    wants_json: Json = False,
+) -> None:
+    """Show the file changes of a turn in a sandbox."""
     where = places()
     session = find(look_once(where), name)
     text = operations.diff(where, session, turn)
@@ -118,12 +130,13 @@ def diff(name: str, turn: int | None, *, wants_json: bool) -> None:
         say_block(text.rstrip("\n"))
 
 
-def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
-    """Allow a sandbox to reach hosts.
-
-    Raises:
-        UsageError: if none is named.
-    """
+def allow(
+    name: SandboxArgument,
+    /,
+    *hosts: Annotated[str, Arg("example.org, *.example.org, example.org:8443, or npm, pypi, github.")],
+    wants_json: Json = False,
+) -> None:
+    """Allow a sandbox to reach more hosts."""
     if not hosts:
         raise UsageError(
             "`kasmon sandbox allow` requires a host.", hint="Pass a host, such as example.org, or npm, pypi, github."
@@ -139,15 +152,18 @@ def allow(name: str, hosts: Sequence[str], *, wants_json: bool) -> None:
         note(f"{later[:1].upper()}{later[1:]}.")
 
 
-def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
-    """Forward the local port *here* to *port* inside, until interrupted.
-
-    Raises:
-        SandboxError: if the sandbox's network cannot be reached.
-    """
+def forward(
+    name: SandboxArgument,
+    port: Annotated[int, Arg(at_least=1, at_most=65535, help="Port in the sandbox.")],
+    /,
+    *,
+    at: Annotated[int, Arg(at_most=65535, help="Local port (default: any free port).")] = 0,
+    wants_json: Json = False,
+) -> None:
+    """Forward a port of a sandbox to 127.0.0.1 while this command runs."""
     where = places()
     session = find(look_once(where), name)
-    with contextlib.closing(asyncio.run(operations.forwarded(where, session, port, here))) as opened:
+    with contextlib.closing(asyncio.run(operations.forwarded(where, session, port, at))) as opened:
         if wants_json:
             print_json(answer(host=HERE, port=opened.port, to=port))
         else:
@@ -155,8 +171,15 @@ def forward(name: str, port: int, here: int, *, wants_json: bool) -> None:
         opened.serve()
 
 
-def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
-    """Run another sandbox's code in one, in order; return the exit code of the last failed run, or 0."""
+def replay(
+    name: SandboxArgument,
+    into: Annotated[str, Arg("Sandbox to run in (id, exact name or id prefix).", completer="sandboxes")],
+    /,
+    *,
+    until: Annotated[str, Arg("Replay up to this checkpoint (default: everything).")] = "",
+    wants_json: Json = False,
+) -> int:
+    """Replay everything that a sandbox ran in another sandbox. Side effects outside are repeated."""
     where = places()
     source, target = find(look_once(where), name), find(look_once(where), into)
     code, ran = 0, []
@@ -174,14 +197,18 @@ def replay(name: str, into: str, until: str, *, wants_json: bool) -> int:
     return code
 
 
-def rm(name: str | None, *, every: bool, wants_json: bool) -> int:
-    """End and remove sandboxes; return 1 if some of several failed.
-
-    Raises:
-        UsageError: if neither one nor all are named.
-    """
+def rm(
+    name: Annotated[
+        str | None, Arg("Session id, exact name or id prefix.", ("SESSION",), completer="sandboxes")
+    ] = None,
+    /,
+    *,
+    all_: Annotated[bool, Arg("Remove all sandboxes.", ("--all",))] = False,
+    wants_json: Json = False,
+) -> int:
+    """Remove a sandbox with its own files and checkpoints. Folders of yours are kept, and changed copies of them."""
     where = places()
-    if (name is None) is not every:
+    if (name is None) is not all_:
         raise UsageError("`kasmon sandbox rm` requires a sandbox.", hint="Name one, or pass --all.")
     if name is not None:
         session = find(look_once(where), name)

@@ -2,10 +2,10 @@
 
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.errors import KasmonError
@@ -18,35 +18,36 @@ from kasmon.sandbox.microvm.machine import MicroVm
 ImageSize = Literal["default", "build", "max"]
 
 
-def build(sizes: Sequence[ImageSize] = (), *, wants_json: bool) -> None:
-    """Rebuild the image, start a machine from it, and store that warm.
-
-    With *sizes*: store machines of these sizes from the existing image; it is built only if there is none.
-
-    Raises:
-        SandboxError: if no image can be built; the previous one is unchanged.
-    """
+def build(
+    *,
+    size: Annotated[
+        list[ImageSize] | None,
+        Arg("Only store a warm machine of this size, from the existing image."),
+    ] = None,
+    wants_json: Json = False,
+) -> None:
+    """Build the image for virtual machines from Debian packages; takes some minutes, needs no root."""
     where = places()
     where.make()
     began, folder = time.monotonic(), image.folder_of(where)
-    known = image.found(folder) if sizes else None
+    known = image.found(folder) if size else None
     built = known or image.build(folder, note)
     vm = MicroVm(where)
-    warm = {size: _warm(vm, size) for size in dict.fromkeys(sizes or ("default",))}
+    warm = {each: _warm(vm, each) for each in dict.fromkeys(size or ("default",))}
     if wants_json:
         told = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
         size_bytes, why = next(iter(warm.values()))
-        warm_of = {size: {"bytes": bytes_, "why_not": why_not} for size, (bytes_, why_not) in warm.items()}
+        warm_of = {each: {"bytes": bytes_, "why_not": why_not} for each, (bytes_, why_not) in warm.items()}
         print_json(answer(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of))
         return
     if not known:
         size_mib = _bytes(folder, built) // MIB
         say(f"Built {built.id}: {len(built.versions)} packages, kernel {built.kernel}, {size_mib} MiB.")
-    for size, (bytes_, why_not) in warm.items():
+    for each, (bytes_, why_not) in warm.items():
         if why_not:
-            say(f"No warm machine of size {size} was stored, so the next one has to boot: {why_not}")
+            say(f"No warm machine of size {each} was stored, so the next one has to boot: {why_not}")
         else:
-            say(f"Stored a warm machine of size {size}: {bytes_ // MIB} MiB.")
+            say(f"Stored a warm machine of size {each}: {bytes_ // MIB} MiB.")
     say(f"It took {time.monotonic() - began:.0f} s in all.")
 
 

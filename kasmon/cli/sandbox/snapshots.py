@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import time
+from typing import Annotated
 
 import msgspec
 
+from kasmon.cli.arguments import Arg, Json, SandboxArgument
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import about, row, sandbox_object, snapshot_words
@@ -24,8 +26,8 @@ from kasmon.supervisor.sandboxes.create import policy_of_session
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 
 
-def list_all(*, wants_json: bool) -> None:
-    """List the sandboxes; end unfinished ones of killed hosts first."""
+def list_all(*, wants_json: Json = False) -> None:
+    """List sandboxes with their phase, usage and memory snapshot."""
     where = places()
     for unfinished_one in unfinished(where, sandboxed(where)):
         with contextlib.suppress(KasmonError):  # `kasmon doctor` reports it
@@ -39,8 +41,8 @@ def list_all(*, wants_json: bool) -> None:
         say(row(session, remembered, now))
 
 
-def show(name: str, *, wants_json: bool) -> None:
-    """Print all details of a session's sandbox, also without one; its snapshots on disk are verified in full."""
+def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
+    """Show a sandbox: phase, memory snapshot (size, age, validity), checkpoints, lost state and fork origin."""
     where = places()
     session = find(look_once(where), name)
     remembered, points = (
@@ -63,18 +65,23 @@ def show(name: str, *, wants_json: bool) -> None:
             say(f"Refused without a request: {', '.join(policy.refuse)}.")
 
 
-def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
-    """Pause a sandbox: on disk if its tier supports that, unless its memory is *to_hold*.
+def pause(
+    name: SandboxArgument,
+    /,
+    *,
+    disk: Annotated[bool, Arg("Save memory to disk and stop the processes; fail if that is not possible.")] = False,
+    hold: Annotated[bool, Arg("Keep memory in RAM: fast, but lost if the processes end.")] = False,
+    wants_json: Json = False,
+) -> None:
+    """Pause a sandbox after its turn; the next use resumes it.
 
-    Raises:
-        UsageError: if both are requested.
-        SandboxError: if it could not be paused, or its memory was lost.
+    Memory is saved to disk where the tier can (microvm; e2b at the service), else kept in RAM (jail).
     """
-    if to_disk and to_hold:
+    if disk and hold:
         raise UsageError("--disk and --hold cannot be combined.", hint="Pass either --disk or --hold.")
     where = places()
     session = find(look_once(where), name)
-    to_disk = to_disk or (not to_hold and session.sandbox in REMEMBERING)
+    to_disk = disk or (not hold and session.sandbox in REMEMBERING)
     now = asyncio.run(operations.pause(where, session, to_disk=to_disk))
     remembered = SnapshotReader(where).of(now)
     if wants_json:
@@ -89,8 +96,19 @@ def pause(name: str, *, to_disk: bool, to_hold: bool, wants_json: bool) -> None:
     say(f"{session.name} ({session.id}): {', '.join(['paused', *where_words])}")
 
 
-def fork(name: str, new_name: str, at: str, *, wants_json: bool) -> None:
-    """Create another sandbox that starts as a copy of this one."""
+def fork(
+    name: SandboxArgument,
+    new_name: Annotated[str, Arg("Name of the fork (default: the same name with a number).", ("NAME",))] = "",
+    /,
+    *,
+    at: Annotated[str, Arg("Checkpoint to fork from, without memory (default: the current state).")] = "",
+    wants_json: Json = False,
+) -> None:
+    """Fork a sandbox, and print the fork's session id; both keep running independently.
+
+    A fork of a running microvm has its files and all memory: the source is saved to disk, then resumed. Any other
+    fork has the files and the saved interpreter state. The output says which.
+    """
     where = places()
     session = find(look_once(where), name)
     made = asyncio.run(operations.fork(where, session, new_name, at))
