@@ -219,6 +219,15 @@ def kill_host(ground: AgentFleet, dice: Random) -> str:
     return f"kill -9 of the host of {_name(ground, session)!r}"
 
 
+def kill_fork_server(ground: AgentFleet, dice: Random) -> str:
+    hosts = ground.hosts()
+    killed = [pid for pid in ground.fork_servers() if _kill(pid)]
+    ended = [name for process, name in hosts.items() if started_at(process.pid) != process.started]
+    if ended:
+        ground.broken.append(f"the hosts {ended} ended with the fork server")
+    return f"kill -9 of {len(killed)} fork servers; {len(hosts)} hosts lived on"
+
+
 def kill_tmux_host(ground: AgentFleet, dice: Random) -> str:
     if not _kill(lock_holder(ground.places.tmux_host_lock)):
         return "no tmux host to kill"
@@ -381,6 +390,7 @@ DEEDS: Final[dict[str, Fault]] = {
     "run code": Fault(4, run_code),
     "end a dashboard": Fault(6, end_dashboard),
     "kill a host": Fault(5, kill_host),
+    "kill the fork server": Fault(3, kill_fork_server),
     "kill the tmux host": Fault(3, kill_tmux_host),
     "kill tmux": Fault(1, kill_tmux),
     "kill an agent": Fault(4, kill_agent),

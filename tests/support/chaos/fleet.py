@@ -211,6 +211,17 @@ class AgentFleet:
                     found.append(process.pid)
         return found
 
+    def fork_servers(self) -> list[int]:
+        """The servers from which hosts of ours are forked."""
+        path = f"{self.places.runtime}/"
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                command = process.cmdline()
+                if "--fork-server" in command and any(word.startswith(path) for word in command):
+                    found.append(process.pid)
+        return found
+
     def read_logs(self) -> dict[str, bytes]:
         logs = [self.places.fleet_log, *self.places.sessions.glob("*/events.jsonl")]
         return {str(log): log.read_bytes() for log in logs if log.is_file() and not log.is_symlink()}
