@@ -189,34 +189,31 @@ class SessionTerminal:
         async with self._host(session) as host:
             host.tell(Focus(session=session.id, columns=columns, rows=rows))
             host.tell(Blur(session=session.id))
-            await self._wait_for_size(session, columns, rows)
+            try:
+                async with asyncio.timeout(CALL_S):
+                    while True:
+                        pane = await operations.pane(self._places, session)
+                        if (pane.width, pane.height) == (columns, rows):
+                            return
+                        await asyncio.sleep(LOOK_S)
+            except TimeoutError as error:
+                raise TimedOutError(f"{session.name!r} did not accept the size {columns}x{rows}.") from error
 
     async def _rules(self, session: Session) -> ScreenRules | None:
         """Return the screen file of its program, the user's own before a built-in one."""
-        return await asyncio.to_thread(self._read_rules, session)
 
-    def _read_rules(self, session: Session) -> ScreenRules | None:
-        if self._screens is None:
-            self._screens = RuleCatalog([self._places.config / "screens"])
-        self._screens.reload()
-        chosen = self._screens.rules(program_in(self._places, session))
-        return None if chosen is None else chosen.rules
+        def read() -> ScreenRules | None:
+            self._screens = self._screens or RuleCatalog([self._places.config / "screens"])
+            self._screens.reload()
+            chosen = self._screens.rules(program_in(self._places, session))
+            return None if chosen is None else chosen.rules
+
+        return await asyncio.to_thread(read)
 
     @contextlib.asynccontextmanager
     async def _host(self, session: Session) -> AsyncIterator[HostLink]:
         async with contextlib.aclosing(await link(self._places, session.id, session.mode)) as host:
             yield host
-
-    async def _wait_for_size(self, session: Session, columns: int, rows: int) -> None:
-        try:
-            async with asyncio.timeout(CALL_S):
-                while True:
-                    pane = await operations.pane(self._places, session)
-                    if (pane.width, pane.height) == (columns, rows):
-                        return
-                    await asyncio.sleep(LOOK_S)
-        except TimeoutError as error:
-            raise TimedOutError(f"{session.name!r} did not accept the size {columns}x{rows}.") from error
 
 
 def _is_of(request: Request, menu: ScreenMenu) -> bool:

@@ -18,6 +18,7 @@ from kasmon.paths import Paths, private_folder
 from kasmon.supervisor.sessions.names import proper
 
 ONCE: Final = "once"
+TEMPORARY: Final = re.compile(rf"mcp-[0-9a-f]{{8}}/{ONCE}-[0-9a-f]{{8}}")
 
 
 class ClientIdentity:
@@ -60,12 +61,10 @@ class ClientIdentity:
 
     def sessions(self, fleet: Fleet) -> list[tuple[str, Session]]:
         """Return the client's sessions by the names that it gave them; not those of runs without one."""
-        found = []
-        for session in fleet.sessions:
-            prefix, slash, name = session.name.partition("/")
-            if session.mode is Mode.INTERPRETER and slash and prefix == self.prefix and not _is_temporary(session.name):
-                found.append((name, session))
-        return sorted(found, key=lambda each: each[0])
+        start = f"{self.prefix}/"
+        own = (each for each in fleet.sessions if each.mode is Mode.INTERPRETER and each.name.startswith(start))
+        named = [(each.name.removeprefix(start), each) for each in own if not TEMPORARY.fullmatch(each.name)]
+        return sorted(named, key=lambda each: each[0])
 
     def temporary_sessions(self, fleet: Fleet) -> list[Session]:
         """Return the sessions that end with this server."""
@@ -92,7 +91,3 @@ def find_abandoned(places: Paths, fleet: Fleet) -> list[Session]:
 
 def _server_of(session: Session) -> str:
     return server_of(session.name) if session.mode is Mode.INTERPRETER else ""
-
-
-def _is_temporary(name: str) -> bool:
-    return re.fullmatch(rf"mcp-[0-9a-f]{{8}}/{ONCE}-[0-9a-f]{{8}}", name) is not None

@@ -3,6 +3,7 @@
 This module does not know MCP's types.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, get_args
 
@@ -62,8 +63,8 @@ class ToolDispatcher:
             return ToolResult(results.of_error(error, has_session=bool(session)), is_error=True)
 
     async def _run(self, env: str, code: str, session: str, printed: Show) -> ToolResult:
-        told = await self._sandbox_tools.run(_parse_interpreter(env), code, session, printed)
-        return ToolResult(told, is_error=told["exit_code"] != 0)
+        result = await self._sandbox_tools.run(_parse_interpreter(env), code, session, printed)
+        return ToolResult(result, is_error=result["exit_code"] != 0)
 
     async def _other(self, name: str, arguments: Mapping[str, str], session: str) -> dict[str, Any]:
         sandbox_tools, places = self._sandbox_tools, self._places
@@ -87,9 +88,9 @@ class ToolDispatcher:
                 lost = await operations.keep(places, await sandbox_tools.find(session), command)
                 return {"session": session, "restored": arguments["checkpoint"], "lost": lost or None}
             case "my_task", SessionTools() as session_tools:
-                return await session_tools.task()
+                return await asyncio.to_thread(session_tools.task)
             case "peers", SessionTools() as session_tools:
-                return await session_tools.peers()
+                return await asyncio.to_thread(session_tools.peers)
             case "done", SessionTools() as session_tools:
                 return await session_tools.done(arguments.get("summary", ""))
             case _:

@@ -22,22 +22,6 @@ class SessionTools:
         self._places = places
         self._id = session
 
-    async def task(self) -> dict[str, Any]:
-        """Return its task.
-
-        Raises:
-            NotFoundError: if it is not in the fleet.
-        """
-        return await asyncio.to_thread(self._task)
-
-    async def peers(self) -> dict[str, Any]:
-        """Return its peers.
-
-        Raises:
-            NotFoundError: if it is not in the fleet.
-        """
-        return await asyncio.to_thread(self._peers)
-
     async def done(self, summary: str) -> dict[str, Any]:
         """Log its report that its task is done.
 
@@ -48,7 +32,12 @@ class SessionTools:
         await operations.declare(self._places, session, done=summary)
         return {"noted": True, "done": summary}
 
-    def _task(self) -> dict[str, Any]:
+    def task(self) -> dict[str, Any]:
+        """Return its task. Blocks.
+
+        Raises:
+            NotFoundError: if it is not in the fleet.
+        """
         session = self._session()
         result: dict[str, Any] = {
             "session": session.id,
@@ -64,7 +53,8 @@ class SessionTools:
         context = context_of(self._places, session.id)
         return result if context is None else result | {"title": context.title, "notes": context.notes}
 
-    def _peers(self) -> dict[str, Any]:
+    def peers(self) -> dict[str, Any]:
+        """Return its peers. Blocks; raises as `task`."""
         fleet = look_once(self._places)
         session = find(fleet, self._id)
         context = context_of(self._places, session.id)

@@ -81,11 +81,7 @@ class SessionLog:
         return self.noted - self.written
 
     def append(self, event: Event, *, durable: bool = False) -> bool:
-        """Note *event* and write it; False if it has to wait because the log cannot be written.
-
-        Args:
-            durable: the event is on disk when this returns true.
-        """
+        """Note *event* and write it; False if the log cannot be written now. *durable*: true means on disk."""
         self.note(event, durable=durable)
         return self.flush()
 

@@ -141,7 +141,7 @@ class HostLink:
                 try:
                     sent = self._socket.send(data)
                 except (BlockingIOError, InterruptedError):
-                    sent = 0
+                    pass
                 except OSError:
                     self._call_soon(self._hang_up)
                     return

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kasmon.config import in_force
@@ -17,7 +17,7 @@ from kasmon.model.task import declared
 from kasmon.sandbox.agent import identify
 from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.agent.context_files import AgentContextFiles, context
-from kasmon.sandbox.agent.notes import ContextNote, ContextNotes
+from kasmon.sandbox.agent.notes import ContextNotes
 from kasmon.sandbox.managed.lifecycle import terms_of
 
 LISTEN_S: Final = 1.0
@@ -68,8 +68,11 @@ class SandboxedAgent:
         await self.lifecycle.aclose()
         if is_over:
             try:
-                self._note_reports(await asyncio.to_thread(self._read_reports))
-                for text in await asyncio.to_thread(self._remove_sandbox):
+                await self._log_reports()
+                # a lost one is no longer monitored: its snapshot stays
+                is_lost = self._log_writer.session.state is SessionState.LOST
+                here, session = self._places, self._launch.session
+                for text in await asyncio.to_thread(sandboxed_agent.clean_up, here, session, spares_memory=is_lost):
                     self._notice(text)
             except (KasmonError, OSError) as error:
                 self._notice(f"Its sandbox was not cleaned up: {error}", is_bad=True)
@@ -90,26 +93,26 @@ class SandboxedAgent:
     async def _inspect(self, front: int) -> bool:
         """Inspect the sandbox behind process *front* and note the result; whether an agent was there."""
         try:
-            found = await asyncio.to_thread(identify.identify_agent, self._places, self._launch, front)
+            confinement = await asyncio.to_thread(identify.identify_agent, self._places, self._launch, front)
         except (KasmonError, OSError) as error:
-            found = ConfinementSeen(at=time.time(), ok=False, mismatches=(f"it cannot be inspected: {error}",))
-        if found is None:
+            confinement = ConfinementSeen(at=time.time(), ok=False, mismatches=(f"it cannot be inspected: {error}",))
+        if confinement is None:
             return False
-        if found.pid is not None:
-            self._on_agent(found.pid)
+        if confinement.pid is not None:
+            self._on_agent(confinement.pid)
         if not self.lifecycle.is_paused:
-            self._log_writer.note(found)
-        for text in found.runtime.notices if found.runtime is not None and self._is_first else ():
+            self._log_writer.note(confinement)
+        for text in confinement.runtime.notices if confinement.runtime is not None and self._is_first else ():
             self._notice(text)
-        if not found.ok:
-            self._notice(f"Its confinement could not be verified: {'; '.join(found.mismatches)}.", is_bad=True)
+        if not confinement.ok:
+            self._notice(f"Its confinement could not be verified: {'; '.join(confinement.mismatches)}.", is_bad=True)
         return True
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(LISTEN_S)
             try:
-                self._note_reports(await asyncio.to_thread(self._read_reports))
+                await self._log_reports()
                 await asyncio.to_thread(self._update_context)
                 for text in await asyncio.to_thread(
                     sandboxed_agent.describe_differences, self._places, self._launch.session
@@ -121,16 +124,10 @@ class SandboxedAgent:
     def _notice(self, text: str, *, is_bad: bool = False) -> None:
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error" if is_bad else "info"))
 
-    def _note_reports(self, notes: Sequence[ContextNote]) -> None:
-        for note in notes:
+    async def _log_reports(self) -> None:
+        places, session = self._places, self._launch.session
+        for note in await asyncio.to_thread(lambda: self._notes.new(sandboxed_agent.notes_of(places, session))):
             self._log_writer.note(declared(note.waiting, note.done, time.time()))
-
-    def _read_reports(self) -> list[ContextNote]:
-        return self._notes.new(sandboxed_agent.notes_of(self._places, self._launch.session))
-
-    def _remove_sandbox(self) -> tuple[str, ...]:
-        is_lost = self._log_writer.session.state is SessionState.LOST  # it is no longer monitored: its snapshot stays
-        return sandboxed_agent.clean_up(self._places, self._launch.session, spares_memory=is_lost)
 
     def _update_context(self) -> None:
         """Write the plan runner's latest entries for the sandboxed agents."""

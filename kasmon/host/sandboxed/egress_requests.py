@@ -52,10 +52,6 @@ class EgressRequests:
     ) -> None:
         """
         Args:
-            places: the folders of the session.
-            session: the session with the sandbox.
-            asks: opens the requests.
-            log_writer: writes the events.
             keep: adds an entry to the sandbox's list permanently; None: to its policy's file.
             now: a clock, in seconds, for the end of "once".
         """

@@ -47,9 +47,6 @@ class AgentServices:
     ) -> None:
         """
         Args:
-            log_writer: writes its events.
-            launch: the launch that started it.
-            asks: its requests.
             end_agent: begins to end it, for the given reason.
             on_agent: called with the pid of its process in a sandbox.
             is_attached: whether a user is attached to it, though it does nothing.
@@ -103,8 +100,6 @@ class AgentServices:
         Answers are taken one after the other: of two to the same request exactly one is accepted.
 
         Args:
-            answer: the answer.
-            peer_pid: the process that sent it.
             accept: takes the answer of the user at the given terminal; returns what has to be sent to the agent now.
             is_agents: the sender declares that it belongs to an agent.
 

@@ -423,10 +423,6 @@ async def _run_host(host: StructuredHost) -> int:
     return 0 if opened else LaunchError.exit_code
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 async def wait_for_removal(folder: Path) -> None:
     """Return once *folder* was removed. One that cannot be checked counts as existing."""
     missing = 0
@@ -441,5 +437,5 @@ def _is_missing(folder: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        return False
+        pass
     return False

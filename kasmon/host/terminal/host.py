@@ -10,7 +10,6 @@ import os
 import re
 import resource
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -317,7 +316,3 @@ def _raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -100,7 +100,7 @@ def strays(survey_result: TakeoverSurvey, panes: Mapping[str, PaneFacts]) -> tup
 
 def _forgotten(places: Paths) -> frozenset[str]:
     try:
-        events = [event for event, _ in EventLog(places.fleet_log).read()]
+        events = EventLog(places.fleet_log).read()
+        return frozenset(event.session for event, _ in events if isinstance(event, SessionForgotten))
     except LogMissingError:
         return frozenset()
-    return frozenset(event.session for event in events if isinstance(event, SessionForgotten))
