@@ -31,7 +31,7 @@ def measure_run(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
     with scratch() as paths:
         file = paths.state / NAME
         write_private(file, text.encode())
-        plan_log = start.agree(paths, read(text, NAME), text, file, paths.state, headless=True)
+        plan_log = start.store_approved_plan(paths, read(text, NAME), text, file, paths.state, headless=True)
         start.run(paths, plan_log)
         spent_s, took_s = _measure_runner(plan_log)
         delays = _measure_delays(paths, plan_log)

@@ -27,7 +27,7 @@ from kasmon.bench.dashboard import (
 from kasmon.bench.sandboxes import checkpoints, jails, runs, snapshots
 from kasmon.bench.support.figure import Figure, table
 from kasmon.bench.support.process_cost import family
-from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
+from kasmon.bench.support.terminal import BenchTerminal, environment, read_for, reading
 from kasmon.bench.support.tmux_sessions import terminals
 from kasmon.errors import KasmonError, UsageError
 
@@ -147,7 +147,7 @@ def measure_changes(seconds: float) -> Figure:
     terminal = BenchTerminal([*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)], environment({}), 160, 50)
     try:
         terminal.until(b"row-0")
-        settle(terminal, 3.0)
+        read_for(terminal, 3.0)
         share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
     finally:
         terminal.close()

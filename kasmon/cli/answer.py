@@ -26,7 +26,7 @@ from kasmon.model.rule import Scope
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sanitize import has_hidden, redact, visible
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import operations
 
 STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
@@ -72,7 +72,7 @@ def answer(
         )
     decision = decision_of(said)
     where = places()
-    session, request = meant(look_once(where), wanted)
+    session, request = meant(read_fleet(where), wanted)
     labels = tuple(_label(request, label) for label in choice or ())
     _check(request, decision)
     tool_input = None if edited is None else _edited(edited) if decision is Decision.EDIT else {}

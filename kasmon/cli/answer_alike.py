@@ -23,13 +23,13 @@ from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet, requests
 from kasmon.model.permission import Decision, Request
-from kasmon.model.request_groups import alike
+from kasmon.model.request_groups import find_group
 from kasmon.model.rule import Rule
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sanitize import visible
 from kasmon.store.rules import RuleBook
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import operations
 
 
@@ -74,9 +74,9 @@ def list_alike(wanted: str, *, wants_json: bool) -> None:
     Raises:
         RequestClosedError, RequestNotFoundError: if it is not open.
     """
-    fleet = look_once(places())
+    fleet = read_fleet(places())
     _, request = meant(fleet, wanted)
-    listed = alike(request, requests(fleet)) or (request,)
+    listed = find_group(request, requests(fleet)) or (request,)
     if wants_json:
         print_json(answered(requests=[request_object(each) for each in listed], digest=digest_of(listed)))
     else:
@@ -104,9 +104,9 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
     if reason and decision is not Decision.DENY:
         raise UsageError(f"{said!r} accepts no reason.", hint="Use --reason with deny.")
     where = places()
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     _, request = meant(fleet, wanted)
-    listed = alike(request, requests(fleet))
+    listed = find_group(request, requests(fleet))
     if not listed:
         raise UnableError(f"no other request is similar to {request.id!r}.", hint="Leave out --alike.")
     if any(decision not in each.choices for each in listed):

@@ -82,9 +82,9 @@ def sessions(typed: str, *, sandboxed: bool = False) -> Completions:
     *sandboxed*: only those in a sandbox.
     """
     from kasmon.model.fleet import by_attention
-    from kasmon.supervisor.fleet.snapshot import look_once
+    from kasmon.supervisor.fleet.snapshot import read_fleet
 
-    shown = [one for one in by_attention(look_once(places()).sessions) if one.sandbox or not sandboxed]
+    shown = [one for one in by_attention(read_fleet(places()).sessions) if one.sandbox or not sandboxed]
     names = {session.name: f"{session.state}, {session.agent}" for session in shown if session.name[:1] != "-"}
     by_id = [one for one in shown if one.name[:1] == "-" or (typed and one.id.startswith(typed))]
     ids = {session.id: session.name for session in by_id}
@@ -102,9 +102,9 @@ def agents() -> Completions:
 def requests() -> Completions:
     """Return the open requests, oldest first."""
     from kasmon.model.fleet import requests
-    from kasmon.supervisor.fleet.snapshot import look_once
+    from kasmon.supervisor.fleet.snapshot import read_fleet
 
-    return {request.id: f"{request.tool} {request.title}".strip() for request in requests(look_once(places()))}
+    return {request.id: f"{request.tool} {request.title}".strip() for request in requests(read_fleet(places()))}
 
 
 def settings() -> Completions:

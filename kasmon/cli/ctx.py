@@ -15,7 +15,7 @@ from kasmon.cli.ls import is_utf8
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
 from kasmon.cli.output.table import state_words, wave_words
-from kasmon.config.parser import in_force
+from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
@@ -25,7 +25,7 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.lookup import find, own_id
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import peer_messages
 from kasmon.supervisor.plans.peer_context import TaskContext, context_of, now_of
 from kasmon.supervisor.sessions import operations
@@ -42,7 +42,7 @@ def tell_peer(
 ) -> None:
     """Message a peer from a plan's session (delivered after its current turn)."""
     where = places()
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     teller = find(fleet, own_session(os.environ))
     said = sys.stdin.read() if text == "-" else text or ""
     if not said.strip():
@@ -54,7 +54,7 @@ def tell_peer(
         peer_messages.write_note(path, teller, said, clock(time.time()))
         say(f"noted in {path}")
         return
-    peers, receipts = peer_messages.find_peers(fleet, teller, wanted, programs(in_force(where))), []
+    peers, receipts = peer_messages.find_peers(fleet, teller, wanted, programs(load_or_default(where))), []
     for peer in peers:
         try:
             receipts.append(asyncio.run(peer_messages.tell(where, teller, peer, said)))
@@ -86,10 +86,10 @@ def ctx(
 ) -> None:
     """Show an agent its task, wave and peers; report that the task is done or that the agent waits."""
     where = places()
-    session = find(look_once(where), wanted or own_session(os.environ))
+    session = find(read_fleet(where), wanted or own_session(os.environ))
     if done is not None or waiting is not None:
         asyncio.run(operations.declare(where, session, waiting=waiting, done=done))
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     session = fleet.get(session.id) or session
     context = context_of(where, session.id)
     peers = [now_of(peer) for peer in peers_of(fleet, session)] if context is None else _of_plan(context, fleet)

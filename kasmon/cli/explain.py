@@ -16,7 +16,7 @@ from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import ending
-from kasmon.config.parser import in_force
+from kasmon.config.parser import load_or_default
 from kasmon.detection.reader import read, signals
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.screenshot import Screenshot, captured
@@ -24,7 +24,7 @@ from kasmon.errors import NotFoundError, UnavailableError, UsageError
 from kasmon.model.evidence import judge
 from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.explain import ExplainedState
 from kasmon.supervisor.sessions.explain import explain as explained
 from kasmon.supervisor.sessions.explanation_text import EXPECTED, SCREEN, TITLE, as_object, lines, save
@@ -76,7 +76,7 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
         RefusedError: if *export* already holds a golden folder.
     """
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
     found = asyncio.run(explained(where, session, catalogue(where)))
     if export is not None:
         if found.shot is None:
@@ -138,7 +138,7 @@ def catalogue(where: Paths) -> RuleCatalog:
 
 def program_of(where: Paths, agent: str) -> str:
     """Return the program that the profile *agent* starts, as rule files name it."""
-    profile = in_force(where).agents.get(agent)
+    profile = load_or_default(where).agents.get(agent)
     return Path(profile.program).name if profile is not None and profile.program else agent
 
 

@@ -14,7 +14,7 @@ from kasmon.model.transcript.search_pattern import SearchPattern
 from kasmon.model.transcript.search_text import SearchHit
 from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.search.search import SessionHits, known, search
+from kasmon.supervisor.search.search import SessionHits, list_sessions, search
 
 SHOWN: Final = 400
 """At most this many characters of a line are printed, around the match."""
@@ -55,7 +55,7 @@ def grep(
 
 def _sessions(where: Paths, only: Collection[str]) -> tuple[Session, ...]:
     try:
-        everyone = known(where)
+        everyone = list_sessions(where)
     except OSError as error:
         raise UnavailableError(
             f"cannot read {str(error.filename or where.state)!r}: {error.strerror}.",

@@ -14,7 +14,7 @@ from kasmon.model.fleet import Fleet, by_attention
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
 from kasmon.paths import Paths, places
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 
 NOTHING_YET = "No sessions yet. Start one with `kasmon new NAME`, or try `kasmon demo`."
 
@@ -38,7 +38,7 @@ def ls(
 
         return follow(state, wave, wants_json=wants_json)
     wanted = states_in(state)
-    fleet = look_once(places())
+    fleet = read_fleet(places())
     sessions = chosen(fleet, wanted, wave)
     if wants_json:
         print(as_json(answer(sessions=[session_object(session) for session in sessions])))
@@ -52,7 +52,7 @@ def ls(
 
 def ls_object(where: Paths) -> str:
     """Return what `kasmon ls --json` prints for the kasmon at *where*."""
-    sessions = by_attention(look_once(where).sessions)
+    sessions = by_attention(read_fleet(where).sessions)
     return as_json(answer(sessions=[session_object(session) for session in sessions]))
 
 

@@ -13,7 +13,7 @@ from kasmon.cli.ls import chosen, states_in
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, receipt_object, session_object
 from kasmon.cli.output.table import aligned
-from kasmon.config.parser import in_force
+from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError, UsageError
 from kasmon.model.agent_program import is_agent
@@ -25,7 +25,7 @@ from kasmon.model.transcript.text import cells
 from kasmon.paths import Paths, places
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.sessions import operations
 
@@ -97,7 +97,7 @@ def send(
         )
     sending = SendOptions(prompt=prompt, when=when, anyway=anyway, states=None if wait is None else states_in(wait))
     where = places()
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     if session is not None:
         receipt = asyncio.run(_in_time(where, find(fleet, session), sending, timeout))
         if wants_json:
@@ -105,7 +105,9 @@ def send(
         else:
             say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
         return CODES.get(receipt.state, 0)
-    sessions, left_out = recipients(fleet, to or "", programs(in_force(where)), include_shells=include is not None)
+    sessions, left_out = recipients(
+        fleet, to or "", programs(load_or_default(where)), include_shells=include is not None
+    )
     if dry_run:
         if wants_json:
             listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
@@ -222,7 +224,7 @@ async def _to_all(
 
 def _newest(where: Paths, before: Session) -> Receipt | None:
     """Return the receipt of the prompt that was sent after *before* was read."""
-    now, known = look_once(where).get(before.id), {receipt.id for receipt in before.receipts}
+    now, known = read_fleet(where).get(before.id), {receipt.id for receipt in before.receipts}
     return next((receipt for receipt in now.receipts if receipt.id not in known), None) if now is not None else None
 
 

@@ -33,7 +33,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.adopt import adopt as adopted
 from kasmon.supervisor.sessions.adopt import foreign_panes
@@ -71,7 +71,7 @@ def adopt(
     """Adopt a pane of your own tmux (`kasmon ls --tmux` lists them); kasmon never resizes, renames or ends it."""
     where = places()
     launch = asyncio.run(adopted(where, target, name, socket))
-    session = look_once(where).get(launch.session)
+    session = read_fleet(where).get(launch.session)
     if session is None:
         raise SessionNotFoundError(launch.session)
     if wants_json:
@@ -98,7 +98,7 @@ def move(
     from kasmon.supervisor.sessions.move import move as moved  # it inspects processes
 
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
     here = for_session(where, load(where), session.workdir, session.agent)
     if here.notice:
         note(here.notice)
@@ -108,7 +108,7 @@ def move(
         if wants_json or not _is_agreed(error):
             raise
         asyncio.run(moved(where, here.config, session, Mode(to), changes_permissions=True))
-    now = find(look_once(where), session.id)
+    now = find(read_fleet(where), session.id)
     if wants_json:
         print_json(answer(session=session_object(now)))
     else:
@@ -178,7 +178,7 @@ def new(
         argv=argv,
         workdir=folder,
         agrees=_confirm_sandbox(where, resolved, folder, agrees=yes),
-        parent=None if beside is None else find(look_once(where), beside).id,
+        parent=None if beside is None else find(read_fleet(where), beside).id,
         prompt=sys.stdin.read() if prompt == "-" else prompt,
         environment=tuple(env or ()),
         public_environment=tuple(env_public or ()),
@@ -231,7 +231,7 @@ def _confirm_sandbox(where: Paths, resolved: ResolvedProfile, folder: str, *, ag
 
     workdir = str(expanded(folder or ".").absolute())
     availability.must_carry(where, resolved, workdir)
-    for line in agent_policy.told(resolved, workdir):
+    for line in agent_policy.describe_sandbox(resolved, workdir):
         note(line)
     if agrees or agent_policy.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return agrees
@@ -287,7 +287,7 @@ def restart(wanted: SessionArgument, /, *, wants_json: Json = False) -> int:
     from kasmon.cli.early_exit import find_early_exit  # it loads psutil
 
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
 
     async def run() -> Session | None:
         await operations.restart(where, session)
@@ -315,7 +315,7 @@ def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
 def rm(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     """Remove an ended session."""
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
     kept = asyncio.run(operations.forget(where, session))
     if wants_json:
         print_json(answer(session=session_object(_current(where, session.id, session)), kept=kept or None))
@@ -333,7 +333,7 @@ def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], do
         KasmonError: why it was not done.
     """
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
 
     async def run() -> object:
         return await act(where, session)
@@ -348,7 +348,7 @@ def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], do
 
 def _current(where: Paths, session: SessionId, otherwise: Session | None = None) -> Session:
     """Return the current state of the session; *otherwise* if it no longer exists."""
-    now = look_once(where).get(session) or otherwise
+    now = read_fleet(where).get(session) or otherwise
     if now is None:
         raise SessionNotFoundError(session)
     return now
@@ -357,7 +357,7 @@ def _current(where: Paths, session: SessionId, otherwise: Session | None = None)
 def attach(wanted: SessionArgument, /) -> NoReturn:
     """Attach to a session's terminal (Ctrl+] or F12 detaches)."""
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
     if session.mode is not Mode.TMUX:
         error = InteractiveOnlyError(session.name)
         error.hint = (

@@ -28,7 +28,7 @@ from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_block, clean_line, redact, visible
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.export import Format, as_markdown, as_objects, write
 from kasmon.supervisor.sessions.permission_mode import FLAGS as PERMISSION_FLAGS
@@ -55,7 +55,7 @@ def read(
     if span is not None and lines is not None:
         raise UsageError("--range and --lines cannot be combined.", hint="`--range -N:` is the last N lines.")
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
     shown = asyncio.run(operations.read(where, session, start, end, lines=lines, ansi=ansi))
     if wants_json:
         print_json(answer(session=session.id, lines=list(shown)))
@@ -102,7 +102,7 @@ def export(
     """Export a session's transcript and terminal output."""
     wants_json = wants_json or format_ == "json"
     where = places()
-    session = find(look_once(where), wanted)
+    session = find(read_fleet(where), wanted)
     if wants_json:
         text = as_json(answer(session=session_object(session), **as_objects(where, session)))
     else:
@@ -126,7 +126,7 @@ TAIL_BYTES: Final = 256 * 1024
 def show(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     """Show the details of a session."""
     where = places()
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     session = find(fleet, wanted)
     events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
     if wants_json:
@@ -209,7 +209,7 @@ def inbox(
 
         return list_alike(alike, wants_json=wants_json)
     where = places()
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     waiting = requests(fleet)
     if wants_json:
         print_json(answer(requests=[request_object(request) for request in waiting]))

@@ -11,8 +11,8 @@ from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
-from kasmon.config.folder_config import NAME, FolderConfig, look
-from kasmon.config.folder_config_text import would
+from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
+from kasmon.config.folder_config_text import describe_changes
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.rpc.process_origin import evidence
 from kasmon.paths import expanded, places
@@ -43,7 +43,7 @@ def trust(
         return withdraw(folder, wants_json=wants_json)
     where = places()
     local = _brought(folder)
-    lines = would(load(where), local) or ("It has no effect.",)
+    lines = describe_changes(load(where), local) or ("It has no effect.",)
     counts = TrustedFolders(where).counts(local)
     if not counts:
         _check_person(local)
@@ -81,7 +81,7 @@ def withdraw(folder: str, *, wants_json: bool) -> None:
         NotFoundError: if it was not trusted.
     """
     where, path = places(), expanded(folder).absolute()
-    local = look(path)
+    local = read_folder_config(path)
     root = local.root if local is not None else str(path)
     TrustedFolders(where).remove(root)
     if wants_json:
@@ -94,7 +94,7 @@ def _brought(folder: str) -> FolderConfig:
     path = expanded(folder).absolute()
     if not path.is_dir():
         raise UsageError(f"the folder {str(path)!r} {'is not a folder' if path.exists() else 'does not exist'}.")
-    local = look(path)
+    local = read_folder_config(path)
     if local is None:
         raise NotFoundError(f"there is no {NAME} in {str(path)!r}, nor at the root of its repository.")
     if local.is_linked:
@@ -150,7 +150,7 @@ def _agree(local: FolderConfig, digest: str, *, agrees: bool, wants_json: bool) 
 
 def _now(trusted: TrustedContent) -> str:
     """Return whether the current content is the trusted one."""
-    local = look(Path(trusted.root))
+    local = read_folder_config(Path(trusted.root))
     if local is None or local.root != trusted.root:
         return "gone"
     return "counts" if trusted.is_of(local) else "changed since, so it is ignored"

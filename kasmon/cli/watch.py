@@ -18,7 +18,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import places
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.sessions import operations
 
@@ -103,7 +103,7 @@ def wait(
     if not sessions:
         raise UsageError("`kasmon wait` requires a session.", hint="See `kasmon wait --help`.")
     goal, where = states_in(for_), places()
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     ids = [find(fleet, name).id for name in sessions]
     there = asyncio.run(operations.wait_for(where, ids, goal, any=any_, timeout_s=timeout))
     if wants_json:

@@ -1,6 +1,6 @@
 """The config: its schema and defaults, its file, and how its profiles resolve for a session."""
 
-from kasmon.config.parser import in_force, load, parse
+from kasmon.config.parser import load, load_or_default, parse
 from kasmon.config.profile import ProfileOffer, ResolvedProfile, offers, resolve
 from kasmon.config.schema import (
     Config,
@@ -30,8 +30,8 @@ __all__ = [
     "SearchConfig",
     "Tmux",
     "Ui",
-    "in_force",
     "load",
+    "load_or_default",
     "offers",
     "parse",
     "resolve",

@@ -1,6 +1,6 @@
 """The config file of a project folder: found at the root of its repository, read once, identified by its hash.
 
-It is untrusted: `look` reads it as plain data, and only `overlaid` interprets it.
+It is untrusted: `read_folder_config` reads it as plain data, and only `overlay` interprets it.
 """
 
 import errno
@@ -43,7 +43,7 @@ class FolderConfig(msgspec.Struct, frozen=True, kw_only=True):
         return str(Path(self.root, NAME))
 
 
-def look(folder: Path) -> FolderConfig | None:
+def read_folder_config(folder: Path) -> FolderConfig | None:
     """Return the config file of *folder*; None if there is none. Runs nothing, follows no link, never blocks."""
     try:
         real = os.path.realpath(folder)
@@ -81,7 +81,7 @@ def root_of(folder: Path) -> Path:
     return folder
 
 
-def overlaid(config: Config, local: FolderConfig) -> Config:
+def overlay(config: Config, local: FolderConfig) -> Config:
     """Return *config* with `default_agent` and `agents` from *local*; all its other settings are ignored.
 
     Raises:

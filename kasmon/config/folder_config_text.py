@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.config.folder_config import FolderConfig, overlaid, tables
+from kasmon.config.folder_config import FolderConfig, overlay, tables
 from kasmon.config.permission_bypass import is_bypassing
 from kasmon.config.schema import Config, Profile, SandboxConfig
 from kasmon.errors import KasmonError
@@ -19,13 +19,13 @@ ENDPOINT: Final = re.compile(r"URL|URI|HOST|ENDPOINT|PROXY|ADDR|SERVER|BASE", re
 COMMAND: Final = frozenset({"program", "flags", "acp"})
 
 
-def would(config: Config, local: FolderConfig) -> tuple[str, ...]:
+def describe_changes(config: Config, local: FolderConfig) -> tuple[str, ...]:
     """Return how sessions in that folder would differ from *config*, a sentence each.
 
     Raises:
         ConfigError: if the folder's config is invalid.
     """
-    after = overlaid(config, local)
+    after = overlay(config, local)
     lines: list[str] = []
     if after.default_agent != config.default_agent:
         lines.append(f"Sessions without an agent start {after.default_agent!r}.")

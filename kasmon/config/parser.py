@@ -28,7 +28,7 @@ def load(places: Paths) -> Config:
     return parse(read(places.config_file), str(places.config_file))
 
 
-def in_force(places: Paths, warn: Callable[[str], object] = lambda text: None) -> Config:
+def load_or_default(places: Paths, warn: Callable[[str], object] = lambda text: None) -> Config:
     """Load the config of *places* for callers that must always run; the defaults if it is invalid.
 
     *warn* is called with the reason then.

@@ -97,7 +97,7 @@ def hosts(agent: str) -> tuple[str, ...]:
     return tuple(grant.what for grant in HOSTS[agent])
 
 
-def refused(agent: str) -> tuple[str, ...]:
+def refused_hosts(agent: str) -> tuple[str, ...]:
     """Return the hosts that the sandbox of *agent* is refused without a permission request."""
     return tuple(grant.what for grant in REFUSED[agent])
 

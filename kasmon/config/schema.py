@@ -105,7 +105,7 @@ def _confined(agent: str) -> SandboxConfig:
     return SandboxConfig(
         size="build",
         network=sandbox_defaults.hosts(agent),
-        refuse=sandbox_defaults.refused(agent),
+        refuse=sandbox_defaults.refused_hosts(agent),
         files=sandbox_defaults.files(agent),
     )
 

@@ -116,4 +116,4 @@ def begin(places: Paths) -> None:
     private_folder(folder)
     write_private(folder / FILE, PLAN.encode())
     write_private(folder / "check", CHECKS.encode())
-    start.run(places, start.agree(places, read(PLAN, FILE), PLAN, folder / FILE, folder, headless=False))
+    start.run(places, start.store_approved_plan(places, read(PLAN, FILE), PLAN, folder / FILE, folder, headless=False))

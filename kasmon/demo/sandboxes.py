@@ -16,7 +16,7 @@ from kasmon.model.commands import Pause
 from kasmon.model.sandbox.policy import Interpreter, SandboxPolicy, Tier
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 
 NUMBERS: Final = """\
 import random, statistics
@@ -103,7 +103,7 @@ async def _perform(
     from kasmon.supervisor.sandboxes.create import NewSandbox
 
     made = await operations.create(places, Config(), NewSandbox(name=name, tier=tier))
-    session = (await asyncio.to_thread(look_once, places)).get(made)
+    session = (await asyncio.to_thread(read_fleet, places)).get(made)
     if session is None:
         return None
     for interpreter, code in runs:
@@ -122,6 +122,6 @@ async def _perform_kept(places: Paths, tier: Tier) -> None:
         return
     await operations.keep(places, session, Pause(to_disk=True))
     forked = await operations.fork(places, session, FORKED)
-    copy = (await asyncio.to_thread(look_once, places)).get(forked.session)
+    copy = (await asyncio.to_thread(read_fleet, places)).get(forked.session)
     if copy is not None:
         await operations.run(places, copy, "python", "next(ahead)")

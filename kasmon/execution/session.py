@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kasmon.config import Config, in_force, resolve
+from kasmon.config import Config, load_or_default, resolve
 from kasmon.detection.menu import ScreenMenu
 from kasmon.errors import (
     InteractiveOnlyError,
@@ -32,7 +32,7 @@ from kasmon.model.session_state import ALIVE, SessionState, states_of
 from kasmon.paths import Paths, places
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
@@ -70,7 +70,7 @@ class ExecutionSession:
             NotFoundError: if there is none, or more than one.
         """
         session = cls(where=where)
-        fleet = await asyncio.to_thread(look_once, session._places)
+        fleet = await asyncio.to_thread(read_fleet, session._places)
         session.id = find(fleet, wanted).id
         return session
 
@@ -89,7 +89,7 @@ class ExecutionSession:
             raise UsageError("a session can be started only once.", hint="Use `restore` to get it back.")
         spec = self._spec
         check(spec)
-        config = self._config if self._config is not None else await asyncio.to_thread(in_force, self._places)
+        config = self._config if self._config is not None else await asyncio.to_thread(load_or_default, self._places)
         here = await asyncio.to_thread(for_session, self._places, config, str(workdir), spec.agent)
         config = here.config
         mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
@@ -393,7 +393,7 @@ class ExecutionSession:
 
     async def _known(self) -> Session | None:
         """Return its current state; None before the start, and once it is removed."""
-        return (await asyncio.to_thread(look_once, self._places)).get(self.id) if self.id else None
+        return (await asyncio.to_thread(read_fleet, self._places)).get(self.id) if self.id else None
 
     async def _now(self) -> Session:
         session = await self._known()

@@ -15,7 +15,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder
-from kasmon.supervisor.sessions.names import proper
+from kasmon.supervisor.sessions.names import check_name
 
 ONCE: Final = "once"
 TEMPORARY: Final = re.compile(rf"mcp-[0-9a-f]{{8}}/{ONCE}-[0-9a-f]{{8}}")
@@ -30,7 +30,7 @@ class ClientIdentity:
         Raises:
             UsageError: if that is not a valid client name.
         """
-        if client and ("/" in client or proper(client) != client or server_of(f"{client}/")):
+        if client and ("/" in client or check_name(client) != client or server_of(f"{client}/")):
             raise UsageError(f"{client!r} is not a valid client name.", hint="Use letters and digits.")
         self._places = places
         self.own: Final = f"mcp-{secrets.token_hex(4)}"
@@ -54,7 +54,7 @@ class ClientIdentity:
         Raises:
             UsageError: if it is not valid unchanged: the displayed name would differ.
         """
-        name = proper(f"{self.prefix}/{session}")
+        name = check_name(f"{self.prefix}/{session}")
         if name != f"{self.prefix}/{session}" or session != session.strip():
             raise UsageError(f"{session!r} is not a valid session name.", hint="Use letters and digits.")
         return name

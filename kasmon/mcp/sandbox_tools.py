@@ -24,7 +24,7 @@ from kasmon.model.sandbox.policy import Interpreter, RunResult
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import operations
 from kasmon.supervisor.sandboxes.create import NewSandbox
 from kasmon.supervisor.sessions import operations as verb
@@ -301,7 +301,7 @@ class SandboxTools:
         return found
 
     async def _fleet(self) -> Fleet:
-        return await asyncio.to_thread(look_once, self._places)
+        return await asyncio.to_thread(read_fleet, self._places)
 
     def _start_task(self, work: Coroutine[Any, Any, Value]) -> asyncio.Task[Value]:
         task = asyncio.get_running_loop().create_task(work)

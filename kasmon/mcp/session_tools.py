@@ -10,7 +10,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.peer_context import context_of, now_of
 from kasmon.supervisor.sessions import operations
 
@@ -55,7 +55,7 @@ class SessionTools:
 
     def peers(self) -> dict[str, Any]:
         """Return its peers. Blocks; raises as `task`."""
-        fleet = look_once(self._places)
+        fleet = read_fleet(self._places)
         session = find(fleet, self._id)
         context = context_of(self._places, session.id)
         if context is None:
@@ -67,4 +67,4 @@ class SessionTools:
         return {"peers": result}
 
     def _session(self) -> Session:
-        return find(look_once(self._places), self._id)
+        return find(read_fleet(self._places), self._id)

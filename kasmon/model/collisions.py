@@ -30,7 +30,7 @@ class FileCollision(NamedTuple):
     """Whether it changes the same lines."""
 
 
-def touched(base: str, diff: str, new: tuple[str, ...] = ()) -> WorktreeChanges:
+def parse_changes(base: str, diff: str, new: tuple[str, ...] = ()) -> WorktreeChanges:
     """Return the changes in a unified diff (`git diff -U0 --no-renames --no-prefix`), and the *new* files."""
     files: dict[str, tuple[Span, ...]] = dict.fromkeys(new, WHOLE)
     name = old = ""
@@ -58,7 +58,7 @@ def touched(base: str, diff: str, new: tuple[str, ...] = ()) -> WorktreeChanges:
     return WorktreeChanges(base, files)
 
 
-def hits(trees: Mapping[str, WorktreeChanges]) -> dict[str, tuple[FileCollision, ...]]:
+def find_collisions(trees: Mapping[str, WorktreeChanges]) -> dict[str, tuple[FileCollision, ...]]:
     """Return worktree -> its files that other worktrees change too; worktrees without any are left out."""
     by_file: dict[str, list[str]] = {}
     for tree, changed in trees.items():
@@ -81,14 +81,14 @@ class CollisionSummary(NamedTuple):
     """Whether another worktree changes the same lines."""
 
 
-def summed(named: Sequence[tuple[str, FileCollision]]) -> CollisionSummary:
+def summarize(named: Sequence[tuple[str, FileCollision]]) -> CollisionSummary:
     """Summarise some collisions, each with the other session's name: the worst one, and the number of the others."""
     name, worst = next(((name, hit) for name, hit in named if hit.lines), named[0])
     more = f" (+{len(named) - 1})" if len(named) > 1 else ""
-    return CollisionSummary(words(worst, name) + more, worst.lines)
+    return CollisionSummary(describe(worst, name) + more, worst.lines)
 
 
-def words(hit: FileCollision, name: str) -> str:
+def describe(hit: FileCollision, name: str) -> str:
     """Return *hit* as text for people; *name* is their name of the other session."""
     return f"{name} changes {'the same lines of ' if hit.lines else ''}{hit.file} too"
 

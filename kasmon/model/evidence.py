@@ -163,7 +163,7 @@ def claims(signal: Signal) -> frozenset[SessionState]:
     return frozenset(WORDS[word] for word in words) if known else frozenset()
 
 
-def heard(signals: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
+def replace_signal(signals: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
     """Return *signals* with *signal* replacing the previous one of its source."""
     return (*(known for known in signals if known.source != signal.source), signal)
 

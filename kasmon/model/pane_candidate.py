@@ -41,7 +41,7 @@ class AdoptablePane(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.session}:{self.window_index}.{self.pane_index}"
 
 
-def meant(target: str, among: Sequence[AdoptablePane]) -> AdoptablePane:
+def find_pane(target: str, among: Sequence[AdoptablePane]) -> AdoptablePane:
     """Return the pane that *target* means: `%5`, `session`, `session:window` or `session:window.pane`, in whole names.
 
     A session alone is its active pane; a window is given by its number or its name.

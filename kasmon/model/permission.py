@@ -141,6 +141,6 @@ def digest_of(request: Request) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def sealed(request: Request) -> Request:
+def seal(request: Request) -> Request:
     """Return *request* with its digest filled in."""
     return msgspec.structs.replace(request, digest=digest_of(request))

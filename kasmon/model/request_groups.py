@@ -12,7 +12,7 @@ from kasmon.model.permission import Decision, Request, RequestId, RequestKind
 from kasmon.sanitize import has_hidden
 
 
-def alike(request: Request, waiting: Sequence[Request]) -> tuple[Request, ...]:
+def find_group(request: Request, waiting: Sequence[Request]) -> tuple[Request, ...]:
     """Return *request* and those of *waiting* with the same content or the same rule, in their order.
 
     Empty if there is no other one. Requests that were set aside, contain hidden characters, or are no permissions are
@@ -24,7 +24,7 @@ def alike(request: Request, waiting: Sequence[Request]) -> tuple[Request, ...]:
     return tuple(others) if len(others) > 1 else ()
 
 
-def crowds(waiting: Sequence[Request]) -> dict[RequestId, int]:
+def group_sizes(waiting: Sequence[Request]) -> dict[RequestId, int]:
     """Return the group size of each of *waiting*; requests without a group are left out."""
     groups: defaultdict[Hashable, set[RequestId]] = defaultdict(set)
     keys: dict[RequestId, list[Hashable]] = {}

@@ -92,7 +92,7 @@ class RuleDraft(NamedTuple):
     text: str
 
 
-def drawn(request: Request, workdir: str) -> RuleDraft | None:
+def draft_rule(request: Request, workdir: str) -> RuleDraft | None:
     """Return a standing rule for requests like this one; None if none is exact, or short enough to be read."""
     if request.kind is not RequestKind.PERMISSION or not request.tool:
         return None
@@ -118,7 +118,7 @@ def covers(rule: Rule, request: Request, workdir: str) -> bool:
             said = command or ""
             return PLAIN.fullmatch(said) is not None and (said == rule.text or said.startswith(f"{rule.text} "))
         case "path" | "input":
-            return drawn(request, workdir) == RuleDraft(rule.match, rule.text)
+            return draft_rule(request, workdir) == RuleDraft(rule.match, rule.text)
 
 
 def decide(request: Request, rules: Iterable[Rule], where: RequestSource) -> Rule | None:

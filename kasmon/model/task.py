@@ -14,7 +14,7 @@ LONGEST: Final = 200
 """The maximum length of a reason or a remark, in characters."""
 
 
-def declared(waiting: str | None, done: str | None, at: float) -> ContextReported:
+def build_report(waiting: str | None, done: str | None, at: float) -> ContextReported:
     """Return the event that it waits for something, or is done; None is unchanged."""
     return ContextReported(at=at, waiting=_cut(waiting), done=_cut(done))
 

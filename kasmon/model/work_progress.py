@@ -33,7 +33,7 @@ class WorkProgress(msgspec.Struct, frozen=True, kw_only=True):
     """The number of tokens that it has written."""
 
 
-def progressed(progress: WorkProgress, event: Event) -> WorkProgress:
+def update_progress(progress: WorkProgress, event: Event) -> WorkProgress:
     put = msgspec.structs.replace
     match event:
         case ToolStarted():

@@ -8,7 +8,7 @@ import msgspec
 from kasmon.errors import UnableError
 from kasmon.model.answer import must_fit
 from kasmon.model.commands import Answer
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, seal
 from kasmon.model.rule import PLAIN, SUBCOMMAND
 from kasmon.scripted_agent.steps import (
     ApproveStep,
@@ -60,7 +60,7 @@ def build_request(step: RequestStep, request: RequestId, session: SessionId, now
             opened = _yes_or_no(request, session, RequestKind.PLAN, "Approve the plan", step.text, now)
         case LoginStep():
             opened = _yes_or_no(request, session, RequestKind.AUTH, "Sign in", SIGN_IN, now)
-    return sealed(opened)
+    return seal(opened)
 
 
 def check(answer: Answer, request: Request) -> None:

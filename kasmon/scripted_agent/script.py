@@ -92,7 +92,7 @@ def parse(text: str) -> Script:
     return tuple(steps)
 
 
-def shown(text: str) -> str:
+def displayed_prompt(text: str) -> str:
     """Return the prompt to display for *text*: the text of its `prompt` line, if it is a script with one."""
     first = next(iter(parse(text)), None) if is_script(text) else None
     return first.text if isinstance(first, ShownStep) else text

@@ -102,7 +102,7 @@ def connect(path: Path, *, writing: bool = False) -> sqlite3.Connection:
     return database
 
 
-def remember(path: Path, index: FleetIndex) -> bool:
+def load_cache(path: Path, index: FleetIndex) -> bool:
     """Load the cache at *path* into *index*; return False and change nothing if it is missing or unusable."""
     try:
         database = connect(path)

@@ -114,7 +114,7 @@ class FleetIndex:
         return fresh[session].session if session in fresh else self.sessions[session].session
 
 
-def named(events: Iterable[Event]) -> dict[SessionId, str]:
+def session_names(events: Iterable[Event]) -> dict[SessionId, str]:
     """Return the names of all sessions that are not forgotten, from the events of `fleet_index.jsonl`."""
     sessions: dict[SessionId, FoldedSession] = {}
     for event in events:

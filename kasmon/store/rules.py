@@ -10,7 +10,7 @@ import msgspec
 from kasmon.errors import ConfigError, NotFoundError
 from kasmon.model.rule import Rule
 from kasmon.paths import open_regular, private_folder, write_private
-from kasmon.store.file_lock import locked
+from kasmon.store.file_lock import lock
 
 
 class RuleBook:
@@ -93,7 +93,7 @@ class RuleBook:
 
     def _change(self, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> None:
         private_folder(self.path.parent)
-        with locked(self.path):
+        with lock(self.path):
             before = self.read()
             after = change(before)
             if after != before:

@@ -14,7 +14,7 @@ from kasmon.errors import LogMissingError
 from kasmon.model.events import decode
 from kasmon.model.permission import SessionId
 from kasmon.model.transcript.search_pattern import SearchPattern
-from kasmon.model.transcript.search_text import SearchHit, What, around, found, texts
+from kasmon.model.transcript.search_text import SearchHit, What, around, find_lines, texts
 from kasmon.paths import Paths, open_regular
 from kasmon.sanitize import clean_block
 from kasmon.store import terminal_record
@@ -175,7 +175,7 @@ class _Spot(NamedTuple):
 
 
 def _hits_in(lines: Sequence[str], spot: _Spot, query: SearchQuery) -> list[SearchHit]:
-    return [_hit(spot, lines, span, query.context) for span in found(lines, query.pattern)]
+    return [_hit(spot, lines, span, query.context) for span in find_lines(lines, query.pattern)]
 
 
 def _hits_printed(source: SearchSource, block: SourceLines, query: SearchQuery) -> list[SearchHit]:
@@ -183,7 +183,7 @@ def _hits_printed(source: SearchSource, block: SourceLines, query: SearchQuery) 
     lines = [text for _, _, text in printed]
     return [
         _hit(_Spot(source.session, "printed", *printed[span[0]][:2]), lines, span, query.context)
-        for span in query.newest([*found(lines, query.pattern)])
+        for span in query.newest([*find_lines(lines, query.pattern)])
     ]
 
 
@@ -194,7 +194,7 @@ def hits_on_screen(places: Paths, session: SessionId, query: SearchQuery) -> lis
         return []
     return [
         _hit(_Spot(session, "printed", shown.first + span[0], shown.at), shown.lines, span, query.context)
-        for span in found(shown.lines, query.pattern)
+        for span in find_lines(shown.lines, query.pattern)
     ]
 
 
@@ -218,7 +218,7 @@ def _hit(spot: _Spot, lines: Sequence[str], span: tuple[int, int, int], context:
 def _printed(content: bytes) -> Iterator[tuple[int, float, str]]:
     """Yield the record lines in *content* with their numbers and times."""
     decoded = (terminal_record.decode(line) for line in content.split(b"\n") if line)
-    return terminal_record.numbered(each for each in decoded if each is not None)
+    return terminal_record.number_lines(each for each in decoded if each is not None)
 
 
 def _lines_with(needles: Sequence[bytes], content: bytes, original: bytes) -> Iterator[tuple[int, bytes]]:

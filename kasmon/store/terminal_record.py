@@ -152,7 +152,7 @@ def everything(folder: Path) -> Iterator[PrintedLines]:
         yield last
 
 
-def numbered(printed: Iterable[PrintedLines]) -> Iterator[tuple[int, float, str]]:
+def number_lines(printed: Iterable[PrintedLines]) -> Iterator[tuple[int, float, str]]:
     """Yield each line with its number and the time it was recorded."""
     for each in printed:
         for at, line in enumerate(each.lines):

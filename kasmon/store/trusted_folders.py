@@ -7,7 +7,7 @@ import msgspec
 from kasmon.config.folder_config import FolderConfig
 from kasmon.errors import NotFoundError, UsageError
 from kasmon.paths import Paths, write_private
-from kasmon.store.file_lock import locked
+from kasmon.store.file_lock import lock
 
 NAME: Final = "local-trust.json"
 """In the state folder, mode 0600: a process that can write there can already do anything as this user."""
@@ -60,7 +60,7 @@ class TrustedFolders:
             raise UsageError(f"the folder {local.root!r} is not UTF-8.") from error
         added = TrustedContent(root=local.root, device=local.device, inode=local.inode, digest=local.digest, at=at)
         self._places.make()
-        with locked(self._path):
+        with lock(self._path):
             self._write((*(known for known in self.read() if known.root != local.root), added))
 
     def remove(self, root: str) -> None:
@@ -71,7 +71,7 @@ class TrustedFolders:
             OSError: if the file cannot be written.
         """
         self._places.make()
-        with locked(self._path):
+        with lock(self._path):
             known = self.read()
             remaining = tuple(one for one in known if one.root != root)
             if remaining == known:

@@ -8,7 +8,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kasmon.model.formatting import GLYPHS
-from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, cells, fitted
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, cells, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import Action, HelpGroup, KeyContext
 from kasmon.tui.dialogs.base import PAGES, Dialog, DialogField
@@ -149,7 +149,7 @@ def help_rows(
             for key, text, _ in shown:
                 rows += _entry_rows(key, text, column, width)
     if not rows:
-        return [BLANK, *fitted([(f"No key matches {clean_line(words)!r}.", Token.NOTICE)], width)]
+        return [BLANK, *wrap([(f"No key matches {clean_line(words)!r}.", Token.NOTICE)], width)]
     return rows[1:]
 
 
@@ -196,6 +196,6 @@ def _entry_rows(key: str, text: str, column: int, width: int) -> list[TextLine]:
     indent: Span = (" " * (column + INDENT), Token.TEXT)
     shown: tuple[Span, ...] = ((" " * INDENT, Token.TEXT), (key, Token.STRONG))
     if cells(key) + GAP > column:
-        return [TextLine(shown), *fitted([(text, Token.TEXT)], width, (indent,), (indent,))]
+        return [TextLine(shown), *wrap([(text, Token.TEXT)], width, (indent,), (indent,))]
     first = (*shown, (" " * (column - cells(key)), Token.TEXT))
-    return fitted([(text, Token.TEXT)], width, first, (indent,))
+    return wrap([(text, Token.TEXT)], width, first, (indent,))

@@ -16,10 +16,10 @@ from kasmon.bench.dashboard import event_latency, long_transcript, permission_la
 from kasmon.bench.dashboard.startup import warm
 from kasmon.bench.support.figure import Figure, table
 from kasmon.bench.support.fleet import create_sessions, scratch
-from kasmon.bench.support.terminal import environment, settle
+from kasmon.bench.support.terminal import environment, read_for
 from kasmon.errors import AgentNotFoundError, UsageError
 from kasmon.paths import Paths, places
-from kasmon.store.fleet_cache import FleetCache, remember
+from kasmon.store.fleet_cache import FleetCache, load_cache
 from kasmon.store.fleet_index import FleetIndex
 
 KNOWN = {
@@ -106,7 +106,7 @@ def test_an_agent_is_looked_for_in_the_named_folder_then_in_the_checkout_then_on
 
 @pytest.mark.parametrize("agent", host_cost.REAL)
 def test_an_agent_that_is_measured_has_a_home_of_its_own_and_nobody_to_call(agent: str, tmp_path: Path) -> None:
-    around, own = offline.settled(agent, tmp_path)
+    around, own = offline.create_home(agent, tmp_path)
 
     folders = [Path(around[name]).resolve() for name in ("HOME", "TMPDIR", "XDG_DATA_HOME", "XDG_CACHE_HOME")]
     assert all(folder.is_dir() and folder.is_relative_to(tmp_path.resolve()) for folder in folders)
@@ -141,7 +141,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(long_transcript, "warm", warm)
     for module in (long_transcript, event_latency):
-        monkeypatch.setattr(module, "settle", lambda terminal, seconds: settle(terminal, min(seconds, 0.3)))
+        monkeypatch.setattr(module, "settle", lambda terminal, seconds: read_for(terminal, min(seconds, 0.3)))
 
 
 @pytest.mark.usefixtures("hurried")
@@ -158,7 +158,7 @@ def test_the_index_is_there_before_it_is_called_warm() -> None:
     with scratch() as where, create_sessions(where, 1) as ids:
         warm(where, environment(where.environment_variables()))
         fold = FleetIndex(where)
-        assert remember(where.index, fold)
+        assert load_cache(where.index, fold)
         assert set(ids) == set(fold.sessions)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.cli.output.json_objects import request_object
 from kasmon.model.fleet import requests
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.cli.cli_runner import LIMIT_S, Cli
 from tests.support.cli.fork_server import ForkServer
 from tests.support.wait import until
@@ -31,7 +31,7 @@ def crew(fork_server: ForkServer) -> Iterator[Cli]:
 @pytest.fixture
 def kasmon(crew: Cli) -> Cli:
     """All four agents ask."""
-    for session in look_once(crew.places).sessions:
+    for session in read_fleet(crew.places).sessions:
         if not session.asks:
             assert 0 == crew("send", session.id, SCRIPTS[session.name], "--when", "idle").code
     until(lambda: len(waiting(crew)) == 4, LIMIT_S, "four requests")
@@ -40,7 +40,7 @@ def kasmon(crew: Cli) -> Cli:
 
 def waiting(kasmon: Cli) -> list[dict[str, Any]]:
     """What `kasmon inbox --json` would show."""
-    return [request_object(request) for request in requests(look_once(kasmon.places))]
+    return [request_object(request) for request in requests(read_fleet(kasmon.places))]
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from kasmon.config import (
     SandboxConfig,
     Tmux,
     Ui,
-    in_force,
     load,
+    load_or_default,
     offers,
     parse,
     resolve,
@@ -112,13 +112,13 @@ def test_every_setting_has_a_reader() -> None:
 
 def test_who_must_work_anyway_takes_the_defaults_of_a_config_that_cannot_be_used(places: Paths) -> None:
     told: list[str] = []
-    assert Config() == in_force(places, told.append)
+    assert Config() == load_or_default(places, told.append)
     write(places, "[limits]\ncall_s = 3\n")
-    assert 3 == in_force(places, told.append).limits.call_s
+    assert 3 == load_or_default(places, told.append).limits.call_s
     assert [] == told
 
     write(places, "[limits]\ncall_s = 0\n")
-    assert Config() == in_force(places, told.append)
+    assert Config() == load_or_default(places, told.append)
     assert [True] == ["limits.call_s" in warning for warning in told]
 
 

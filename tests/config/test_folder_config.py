@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from kasmon.config import Config, Profile, SandboxConfig
-from kasmon.config.folder_config import LARGEST_BYTES, NAME, FolderConfig, look, overlaid
-from kasmon.config.folder_config_text import defines, would
+from kasmon.config.folder_config import LARGEST_BYTES, NAME, FolderConfig, overlay, read_folder_config
+from kasmon.config.folder_config_text import defines, describe_changes
 from kasmon.config.schema import SHIPPED
 from kasmon.errors import ConfigError, RefusedError
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.store.trusted_folders import TrustedFolders
-from kasmon.supervisor.sessions.folder_config import brought, check_brought, for_session, in_folder
+from kasmon.supervisor.sessions.folder_config import check_brought, for_session, in_folder, profile_hash
 from tests.support.supervisor.git_repo import Repo
 
 HELPER = '[agents.helper]\nprogram = "./helper"\n'
@@ -34,7 +34,7 @@ def brings(folder: Path, text: str = HELPER) -> Path:
 
 
 def found(folder: Path) -> FolderConfig:
-    local = look(folder)
+    local = read_folder_config(folder)
     assert local is not None
     return local
 
@@ -77,7 +77,7 @@ def test_outside_of_a_repository_it_is_the_folders_own_and_no_parents(tmp_path: 
     (tmp_path / "inner").mkdir()
 
     assert str(tmp_path) == found(tmp_path).root
-    assert look(tmp_path / "inner") is None
+    assert read_folder_config(tmp_path / "inner") is None
 
 
 def test_a_folder_that_brings_none_or_is_not_there_changes_nothing(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_what_makes_no_sense_is_told_as_a_fault_of_the_file_also_once_it_is_trus
     (tmp_path / NAME).write_bytes(content)
 
     with pytest.raises(ConfigError):
-        would(Config(), found(tmp_path))
+        describe_changes(Config(), found(tmp_path))
     assert not defines(found(tmp_path), "nobody")
     here = in_folder(places(), Config(), trusted(tmp_path))
     assert (Config(), False) == (here.config, here.counts)
@@ -177,7 +177,7 @@ def test_it_stands_above_the_persons_own_config_and_changes_only_what_it_mention
     )
     brings(tmp_path, '[agents.mine]\nflags = ["-x"]\nenv = { B = "2" }\n')
 
-    after = overlaid(own, found(tmp_path))
+    after = overlay(own, found(tmp_path))
 
     assert after == msgspec.structs.replace(
         own,
@@ -195,9 +195,10 @@ def test_only_how_sessions_begin_counts(tmp_path: Path) -> None:
         '[plans]\nbelieve = true\n[sandbox]\nproject = "/"\n',
     )
 
-    assert msgspec.structs.replace(own, default_agent="shell") == overlaid(own, found(tmp_path))
-    assert "It is ignored for keys, notify, plans, remote, sandbox: only your own config applies there." in would(
-        own, found(tmp_path)
+    assert msgspec.structs.replace(own, default_agent="shell") == overlay(own, found(tmp_path))
+    assert (
+        "It is ignored for keys, notify, plans, remote, sandbox: only your own config applies there."
+        in describe_changes(own, found(tmp_path))
     )
 
 
@@ -343,7 +344,7 @@ def test_what_it_made_of_an_agent_is_started_again_only_while_that_counts(
         mode=Mode.TMUX,
         backend="tmux",
         workdir=str(repo),
-        brought=brought(places(), config, str(repo), "helper"),
+        brought=profile_hash(places(), config, str(repo), "helper"),
     )
     then(repo)
 
@@ -354,8 +355,8 @@ def test_what_it_made_of_an_agent_is_started_again_only_while_that_counts(
 def test_what_it_has_no_part_in_is_started_again_whatever_becomes_of_it(tmp_path: Path) -> None:
     repo = trusted(brings(tmp_path / "repo"))
 
-    assert "" == brought(places(), in_folder(places(), Config(), repo).config, str(repo), "claude")
-    assert "" == brought(places(), Config(), str(tmp_path), "helper")
+    assert "" == profile_hash(places(), in_folder(places(), Config(), repo).config, str(repo), "claude")
+    assert "" == profile_hash(places(), Config(), str(tmp_path), "helper")
 
 
 # In words.
@@ -394,14 +395,14 @@ def test_whatever_it_changes_of_an_agent_is_told(tmp_path: Path, field: str) -> 
     """A field without a value here is a new one: give it one, and see what a person would read."""
     brings(tmp_path, f"[agents.claude]\n{field} = {OTHERWISE[field]}\n")
 
-    assert any("x" in line or field in line for line in would(Config(), found(tmp_path)))
+    assert any("x" in line or field in line for line in describe_changes(Config(), found(tmp_path)))
 
 
 @pytest.mark.parametrize("field", SandboxConfig.__struct_fields__)
 def test_whatever_it_changes_of_a_sandbox_is_told(tmp_path: Path, field: str) -> None:
     brings(tmp_path, f"[agents.claude.confined]\n{field} = {SANDBOX_OTHERWISE[field]}\n")
 
-    assert any(f"The sandbox of 'claude': {field} = " in line for line in would(Config(), found(tmp_path)))
+    assert any(f"The sandbox of 'claude': {field} = " in line for line in describe_changes(Config(), found(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -426,4 +427,4 @@ def test_what_could_run_or_loosens_something_is_told_as_that(tmp_path: Path, tex
     own = Config(agents={**SHIPPED, "mine": Profile(program="m", sandbox="jail")})
     brings(tmp_path, f"{text}\n")
 
-    assert told in "\n".join(would(own, found(tmp_path)))
+    assert told in "\n".join(describe_changes(own, found(tmp_path)))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kasmon import ExecutionSession, LaunchSpec
-from kasmon.config.folder_config import NAME, look
+from kasmon.config.folder_config import NAME, read_folder_config
 from kasmon.errors import RefusedError
 from kasmon.store.trusted_folders import TrustedFolders
 from tests.support.tui.dashboard import Home
@@ -21,7 +21,7 @@ async def test_it_starts_what_only_a_folder_knows_once_that_is_trusted(home: Hom
         await one.start(repo)
     assert "" == one.id
 
-    local = await asyncio.to_thread(look, repo)
+    local = await asyncio.to_thread(read_folder_config, repo)
     assert local is not None
     await asyncio.to_thread(TrustedFolders(home.places).add, local, 1.0)
     await one.start(repo)

@@ -25,9 +25,9 @@ from kasmon.model.plan.parser import read
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.plans.approval import shown as shown_plan
-from kasmon.supervisor.plans.start import agree
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.plans.approval import describe_plan as shown_plan
+from kasmon.supervisor.plans.start import store_approved_plan
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.operations import NewSession
 from tests.support.host.sshd import Sshd, is_gone
@@ -63,7 +63,7 @@ async def seen(env: Env, session: str, condition: Callable[[Session], bool]) -> 
     """The session once *condition* is true of it."""
 
     def look() -> Session | None:
-        found = look_once(env.places).get(SessionId(session))
+        found = read_fleet(env.places).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
@@ -259,7 +259,7 @@ needs = ["there"]
 async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_and_the_line(env: Env, box: Sshd) -> None:
     file = env.folder / "far.toml"
     plan = read(CHECKED, file.name)
-    book = await asyncio.to_thread(agree, env.places, plan, CHECKED, file, env.folder, headless=True)
+    book = await asyncio.to_thread(store_approved_plan, env.places, plan, CHECKED, file, env.folder, headless=True)
     first = await asyncio.to_thread(spawn_runner, env.places, book.plan)
     await asyncio.to_thread(until, (box.home / "begun").exists)
     first.kill()
@@ -282,7 +282,9 @@ async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_an
 async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(env: Env, box: Sshd) -> None:
     text = CHECKED.replace("touch begun", "echo $$ >pid").replace(" ! -e go ", " 1 ")
     file = env.folder / "far.toml"
-    book = await asyncio.to_thread(agree, env.places, read(text, file.name), text, file, env.folder, headless=True)
+    book = await asyncio.to_thread(
+        store_approved_plan, env.places, read(text, file.name), text, file, env.folder, headless=True
+    )
     runner = await asyncio.to_thread(spawn_runner, env.places, book.plan)
     await asyncio.to_thread(until, lambda: (box.home / "pid").exists() and (box.home / "pid").read_text())
     pid = int((box.home / "pid").read_text())

@@ -1,6 +1,6 @@
 """Which worktrees change the same file, and which the same lines, by their diffs alone."""
 
-from kasmon.model.collisions import WHOLE, FileCollision, WorktreeChanges, hits, touched, words
+from kasmon.model.collisions import WHOLE, FileCollision, WorktreeChanges, describe, find_collisions, parse_changes
 
 BASE = "c0ffee"
 
@@ -11,11 +11,11 @@ def diff(file: str, *hunks: str) -> str:
 
 
 def test_a_changed_line_is_known_by_its_place_in_the_base() -> None:
-    assert {"a.py": ((7, 8),)} == touched(BASE, diff("a.py", "@@ -7 +7 @@ def f():", "-old", "+new")).files
+    assert {"a.py": ((7, 8),)} == parse_changes(BASE, diff("a.py", "@@ -7 +7 @@ def f():", "-old", "+new")).files
 
 
 def test_what_is_added_between_two_lines_holds_both() -> None:
-    assert {"a.py": ((7, 9),)} == touched(BASE, diff("a.py", "@@ -7,0 +8,2 @@", "+new", "+lines")).files
+    assert {"a.py": ((7, 9),)} == parse_changes(BASE, diff("a.py", "@@ -7,0 +8,2 @@", "+new", "+lines")).files
 
 
 def test_changed_lines_that_look_like_a_header_are_lines() -> None:
@@ -23,7 +23,7 @@ def test_changed_lines_that_look_like_a_header_are_lines() -> None:
         "a.sql", "@@ -3,2 +3,2 @@", "--- drop it", "--- twice", "+++ keep it", "+++ twice", "@@ -9 +9 @@", "-x", "+y"
     )
 
-    assert {"a.sql": ((3, 5), (9, 10))} == touched(BASE, shown).files
+    assert {"a.sql": ((3, 5), (9, 10))} == parse_changes(BASE, shown).files
 
 
 def test_a_new_a_deleted_and_a_binary_file_count_whole() -> None:
@@ -33,11 +33,11 @@ def test_a_new_a_deleted_and_a_binary_file_count_whole() -> None:
         "diff --git p.png p.png\nBinary files p.png and p.png differ\n"
     )
 
-    assert {"n": WHOLE, "d": WHOLE, "p.png": WHOLE, "u": WHOLE} == touched(BASE, shown, ("u",)).files
+    assert {"n": WHOLE, "d": WHOLE, "p.png": WHOLE, "u": WHOLE} == parse_changes(BASE, shown, ("u",)).files
 
 
 def test_a_path_with_a_blank_is_the_file_of_that_name() -> None:
-    assert {"my file": ((1, 2),)} == touched(BASE, diff("my file\t", "@@ -1 +1 @@", "-a", "+b")).files
+    assert {"my file": ((1, 2),)} == parse_changes(BASE, diff("my file\t", "@@ -1 +1 @@", "-a", "+b")).files
 
 
 def test_two_that_change_one_file_are_told_of_each_other() -> None:
@@ -46,23 +46,25 @@ def test_two_that_change_one_file_are_told_of_each_other() -> None:
         "two": WorktreeChanges(BASE, {"a": ((5, 6),), "b": ((1, 2),)}),
     }
 
-    assert {"one": (FileCollision("two", "a", False),), "two": (FileCollision("one", "a", False),)} == hits(trees)
+    assert {"one": (FileCollision("two", "a", False),), "two": (FileCollision("one", "a", False),)} == find_collisions(
+        trees
+    )
 
 
 def test_lines_that_meet_are_the_same_lines() -> None:
     trees = {"one": WorktreeChanges(BASE, {"a": ((1, 6),)}), "two": WorktreeChanges(BASE, {"a": ((5, 6),)})}
 
-    assert (FileCollision("two", "a", True),) == hits(trees)["one"]
+    assert (FileCollision("two", "a", True),) == find_collisions(trees)["one"]
 
 
 def test_lines_of_another_base_are_not_compared() -> None:
     trees = {"one": WorktreeChanges(BASE, {"a": ((1, 6),)}), "two": WorktreeChanges("other", {"a": ((5, 6),)})}
 
-    assert (FileCollision("two", "a", False),) == hits(trees)["one"]
+    assert (FileCollision("two", "a", False),) == find_collisions(trees)["one"]
 
 
 def test_a_worktree_that_nobody_meets_is_left_out() -> None:
-    assert {} == hits(
+    assert {} == find_collisions(
         {
             "one": WorktreeChanges(BASE, {"a": WHOLE}),
             "two": WorktreeChanges(BASE, {"b": WHOLE}),
@@ -72,5 +74,5 @@ def test_a_worktree_that_nobody_meets_is_left_out() -> None:
 
 
 def test_it_is_said_in_words() -> None:
-    assert "api changes the same lines of a.py too" == words(FileCollision("x", "a.py", True), "api")
-    assert "api changes a.py too" == words(FileCollision("x", "a.py", False), "api")
+    assert "api changes the same lines of a.py too" == describe(FileCollision("x", "a.py", True), "api")
+    assert "api changes a.py too" == describe(FileCollision("x", "a.py", False), "api")

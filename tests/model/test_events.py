@@ -19,7 +19,7 @@ from kasmon.model.events import (
     decode,
     encode,
 )
-from kasmon.model.permission import Request, RequestId, digest_of, sealed
+from kasmon.model.permission import Request, RequestId, digest_of, seal
 from tests.support.sample_events import KINDS, ME, TEXT, any_of, facts
 
 WRITTEN = [kind for kind in KINDS if kind is not UnknownEvent]
@@ -93,7 +93,7 @@ def test_a_request_with_half_a_surrogate_pair_has_a_digest_of_its_own() -> None:
     ]
 
     assert digest_of(requests[0]) != digest_of(requests[1])
-    assert isinstance(decode(encode(RequestOpened(at=1, request=sealed(requests[0])))), RequestOpened)
+    assert isinstance(decode(encode(RequestOpened(at=1, request=seal(requests[0])))), RequestOpened)
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"at":' + b"[" * 100_000], ids=["a list", "an object"])

@@ -333,7 +333,7 @@ def test_an_unsure_verdict_has_a_reason_and_only_asking_has_a_kind(signals: list
 def test_the_verdict_holds_until_the_moment_that_it_names(signals: list[evidence.Signal], now: float) -> None:
     known: tuple[evidence.Signal, ...] = ()
     for signal in signals:
-        known = evidence.heard(known, signal)
+        known = evidence.replace_signal(known, signal)
     verdict = evidence.judge(known, now)
     until = verdict.recheck_at if verdict.recheck_at is not None else now + 1e6
     between = evidence.judge(known, now + (until - now) / 3)
@@ -353,7 +353,7 @@ def test_the_order_in_which_sources_spoke_does_not_matter(signals: list[evidence
 def test_each_source_has_only_its_last_word(signals: list[evidence.Signal]) -> None:
     known: tuple[evidence.Signal, ...] = ()
     for signal in signals:
-        known = evidence.heard(known, signal)
+        known = evidence.replace_signal(known, signal)
 
     assert {signal.source: signal for signal in signals} == {signal.source: signal for signal in known}
     assert len(known) == len({signal.source for signal in signals})

@@ -14,7 +14,7 @@ from kasmon.model.events import (
     TurnEnded,
 )
 from kasmon.model.partial_text import PartialText
-from kasmon.model.transcript.export import told
+from kasmon.model.transcript.export import export_events
 
 SAID = (PartialTextWritten(at=1.0, text="so "), PartialTextWritten(at=2.0, text="far"))
 THOUGHT = (PartialTextWritten(at=1.0, text="hm", thinking=True),)
@@ -53,7 +53,7 @@ def test_what_code_printed_is_in_the_end_of_its_run_also_where_a_host_came_betwe
 
 
 def test_an_export_has_what_was_not_finished_in_the_middle_and_at_its_end() -> None:
-    exported = "".join(told([*SAID, ENDS[0], *SAID], in_terminal=False))
+    exported = "".join(export_events([*SAID, ENDS[0], *SAID], in_terminal=False))
 
     assert 2 == exported.count("(unfinished)")
     assert 2 == exported.count("so far")

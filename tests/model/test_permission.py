@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.model.events import RequestOpened, decode, encode
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of, seal
 from tests.support.sample_events import ME, any_of, request
 
 
@@ -61,7 +61,7 @@ def test_the_order_in_which_an_input_was_written_does_not_count() -> None:
 @given(st.data())
 def test_the_digest_survives_the_log(data: st.DataObject) -> None:
     opened: RequestOpened = data.draw(any_of(RequestOpened))
-    written = RequestOpened(at=opened.at, request=sealed(opened.request))
+    written = RequestOpened(at=opened.at, request=seal(opened.request))
 
     read = decode(encode(written))
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kasmon.model.permission import Request, RequestId, RequestKind, SessionId
-from kasmon.model.rule import RequestSource, Rule, RuleEffect, Scope, covers, decide, drawn, words
+from kasmon.model.rule import RequestSource, Rule, RuleEffect, Scope, covers, decide, draft_rule, words
 
 HERE = "/home/me/app"
 WHERE = RequestSource(session="abcdefgh", plan="p1", project="/home/me", workdir=HERE)
@@ -24,13 +24,13 @@ def command(text: str, **more: Any) -> Request:
 def rule_of(
     request: Request, effect: RuleEffect = RuleEffect.ALLOW, scope: Scope = "session", of: str = "abcdefgh"
 ) -> Rule:
-    says = drawn(request, HERE)
+    says = draft_rule(request, HERE)
     assert says is not None
     return Rule(id="k1", effect=effect, scope=scope, of=of, tool=request.tool, match=says.match, text=says.text)
 
 
 def in_words(request: Request) -> str:
-    says = drawn(request, HERE)
+    says = draft_rule(request, HERE)
     return words(request.tool, says.match, says.text) if says else ""
 
 
@@ -73,7 +73,7 @@ def test_a_rule_says_exactly_what_was_asked(request_: Request, rule: str) -> Non
     ],
 )
 def test_where_no_rule_says_exactly_that_there_is_none(request_: Request) -> None:
-    assert drawn(request_, HERE) is None
+    assert draft_rule(request_, HERE) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_command_that_does_more_than_its_text_says_is_not_covered_by_its_text(
     rule = rule_of(command("git push"))
 
     assert not covers(rule, command("git push", **more), HERE)
-    assert "words" != (drawn(command("git push", **more), HERE) or ("", ""))[0]
+    assert "words" != (draft_rule(command("git push", **more), HERE) or ("", ""))[0]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_rule_is_for_one_tool() -> None:
 )
 def test_a_rule_for_one_command_covers_no_other(one: str, more: str, shape: str) -> None:
     other = shape.format(one, more)
-    assume(drawn(command(f"run {one}"), HERE) is not None and one.strip() != other.strip())
+    assume(draft_rule(command(f"run {one}"), HERE) is not None and one.strip() != other.strip())
 
     assert not covers(rule_of(command(f"run {one}")), command(f"run {other}"), HERE)
 

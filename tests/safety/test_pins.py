@@ -423,7 +423,7 @@ def test_what_a_repository_brings_along_counts_only_as_it_was_trusted(
     repo = tmp_path / "repo"
     repo.mkdir()
     (repo / folder_config.NAME).write_text("[agents.mine]\nprogram = './mine'\n")
-    seen = folder_config.look(repo)
+    seen = folder_config.read_folder_config(repo)
     assert seen is not None
     TrustedFolders(home.places).add(seen, 1.0)
     if not guarded:

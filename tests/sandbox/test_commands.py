@@ -18,7 +18,7 @@ from kasmon.paths import write_private
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.tui.action import FooterOffer
 from kasmon.tui.notifications.alerts import alert
 from kasmon.tui.notifications.toasts import toasts
@@ -432,7 +432,7 @@ def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmo
     write_private(kasmon.places.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
     assert 0 != kasmon("sandbox", "create", "lab").code
     [row] = [each for each in kasmon.json("ls")["sessions"] if each["name"] == "lab"]
-    [seen] = [each for each in look_once(kasmon.places).sessions if each.name == "lab"]
+    [seen] = [each for each in read_fleet(kasmon.places).sessions if each.name == "lab"]
 
     for words in (["ls"], ["sandbox", "ls"], ["sandbox", "show", "lab"], ["show", "lab"], ["explain", "lab"]):
         shown = kasmon(*words).out

@@ -16,7 +16,7 @@ from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places, write_private
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import operations
 from kasmon.tui.app import Kasmon
 from kasmon.tui.diff_screen import DiffScreen
@@ -41,7 +41,7 @@ def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Paths]:
         monkeypatch.setenv(f"XDG_{variable}", str(root / name))
     where = places()
     yield where
-    for session in look_once(where).sessions:
+    for session in read_fleet(where).sessions:
         asyncio.run(operations.remove(where, session))
     shutil.rmtree(root, ignore_errors=True)
 
@@ -139,4 +139,4 @@ async def test_a_creation_that_failed_is_removed_by_its_key(failed: None, app: K
         await pilot.press("y")
         await auntil(lambda: not app.fleet.sessions, limit_s=20)
 
-    assert () == (await asyncio.to_thread(look_once, here)).sessions
+    assert () == (await asyncio.to_thread(read_fleet, here)).sessions

@@ -16,7 +16,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.sandbox.machine_image import CACHE, IMAGE, need_machine, warmed
 from tests.support.wait import until
 
@@ -50,7 +50,7 @@ def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
     inside.make()
 
     assert [] == asyncio.run(sandboxes.begin(inside))
-    fleet = look_once(inside)
+    fleet = read_fleet(inside)
     states = {session.name: session.state for session in fleet.sessions}
     assert {"order-stats", "receipt-totals"} == set(states)
     assert states["receipt-totals"] is SessionState.STANDBY
@@ -74,7 +74,7 @@ def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_g
         (inside.state / name).symlink_to(CACHE / name)
 
     asyncio.run(sandboxes._perform_kept(inside, "microvm"))
-    fleet = {session.name: session for session in look_once(inside).sessions}
+    fleet = {session.name: session for session in read_fleet(inside).sessions}
     assert SessionState.PAUSED is fleet["nightly-totals"].state
     log = EventLog(inside.log(fleet["what-if"].id))
 

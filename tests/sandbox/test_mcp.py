@@ -16,7 +16,7 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session import Session
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.cli.cli_runner import KASMON, Cli
 from tests.support.sandbox.requirements import closed, need_jail
 from tests.support.wait import auntil, until
@@ -55,7 +55,7 @@ async def ran(client: Client, code: str, env: str = "python", session: str | Non
 
 
 def fleet(kasmon: Cli) -> tuple[Session, ...]:
-    return look_once(kasmon.places).sessions
+    return read_fleet(kasmon.places).sessions
 
 
 def names(kasmon: Cli) -> list[str]:
@@ -74,7 +74,7 @@ async def test_session_state_persists_and_different_sessions_are_isolated(kasmon
         await ran(client, "let q = 1", "node", "analysis")
         both = [await ran(client, code, env, "analysis") for code, env in (("pwd; echo $v", "bash"), ("q+1", "node"))]
         died = await ran(client, "import os; os._exit(7)", session="analysis")
-        await auntil(lambda: look_once(kasmon.places).get(used) is None)
+        await auntil(lambda: read_fleet(kasmon.places).get(used) is None)
         listed = (await client.call_tool("list_sessions", {})).structured_content or {}
         second = await ran(client, "pwd; ls", "bash")
 

@@ -18,7 +18,7 @@ from kasmon.model.sandbox.policy import Credential
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import operations
 from kasmon.supervisor.sandboxes.create import NewSandbox, policy_of
 from kasmon.supervisor.sessions import operations as verb
@@ -43,13 +43,13 @@ async def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         monkeypatch.setenv(f"XDG_{variable}", str(root / name))
     where = places()
     yield where
-    for session in look_once(where).sessions:
+    for session in read_fleet(where).sessions:
         await operations.remove(where, session)
     shutil.rmtree(root, ignore_errors=True)
 
 
 def seen(here: Paths, name: str = "lab") -> Session:
-    return next(session for session in look_once(here).sessions if session.name == name)
+    return next(session for session in read_fleet(here).sessions if session.name == name)
 
 
 async def said(here: Paths, code: str, name: str = "lab") -> str:
@@ -81,7 +81,7 @@ async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: 
     with pytest.raises(ZeroDivisionError):
         await fails()
 
-    assert () == look_once(here).sessions
+    assert () == read_fleet(here).sessions
     assert not Jail(here).ground.base.exists()
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kasmon.model.events import PlanItem
 from kasmon.scripted_agent import steps
-from kasmon.scripted_agent.script import VERBS, boot_s, is_script, parse, shown
+from kasmon.scripted_agent.script import VERBS, boot_s, displayed_prompt, is_script, parse
 
 DIFF = "--- a/app.py\n+++ b/app.py\n@@ -1,2 +1,2 @@\n-a = 1\n+a = 2\n b\n"
 EDIT = steps.ToolStep(name="Edit", input={"file_path": "app.py", "diff": DIFF}, diff=DIFF)
@@ -169,7 +169,7 @@ def test_any_text_can_be_read_or_its_lines_are_named(text: str) -> None:
 
 
 def test_a_person_sees_a_scripts_prompt_in_its_place_and_any_other_text_as_it_is() -> None:
-    assert "Mend it." == shown("prompt Mend it.\nsay Done.")
-    assert "say Done." == shown("say Done.")
-    assert "Mend it, then\nprompt me." == shown("Mend it, then\nprompt me.")
-    assert "" == shown("")
+    assert "Mend it." == displayed_prompt("prompt Mend it.\nsay Done.")
+    assert "say Done." == displayed_prompt("say Done.")
+    assert "Mend it, then\nprompt me." == displayed_prompt("Mend it, then\nprompt me.")
+    assert "" == displayed_prompt("")

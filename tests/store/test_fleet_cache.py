@@ -22,7 +22,7 @@ from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store import fleet_cache
-from kasmon.store.fleet_cache import MIGRATIONS, FleetCache, connect, remember
+from kasmon.store.fleet_cache import MIGRATIONS, FleetCache, connect, load_cache
 from kasmon.store.fleet_index import FleetIndex
 from tests.support.sample_events import facts
 from tests.support.supervisor.env import NOW, Env, ended, started
@@ -63,7 +63,7 @@ def from_scratch(places: Paths) -> dict[SessionId, Session]:
 
 def from_index(places: Paths) -> dict[SessionId, Session]:
     fold = FleetIndex(places)
-    assert remember(places.index, fold)
+    assert load_cache(places.index, fold)
     return read_all(fold)
 
 
@@ -78,7 +78,7 @@ def written(places: Paths) -> FleetIndex:
 
 
 def is_used(places: Paths) -> bool:
-    return remember(places.index, FleetIndex(places))
+    return load_cache(places.index, FleetIndex(places))
 
 
 @settings(max_examples=60, deadline=None)
@@ -191,7 +191,7 @@ def test_a_damaged_index_changes_nothing_that_is_seen(env: Env, how: str) -> Non
     spoil(env.places.index, how)
     fold = FleetIndex(env.places)
 
-    remember(env.places.index, fold)
+    load_cache(env.places.index, fold)
 
     assert from_scratch(env.places) == read_all(fold)
 
@@ -361,7 +361,7 @@ def test_a_locked_index_is_written_later_and_read_from_the_logs(env: Env, monkey
     env.tells(ME, events.MessageWritten(at=NOW, text="while it is locked"))
     truth = from_scratch(env.places)
 
-    assert not remember(env.places.index, reader)
+    assert not load_cache(env.places.index, reader)
     assert truth == read_all(reader)
     assert truth == read_all(fold)
     assert not keeper.write(fold, [SessionId(ME)], ())
@@ -369,7 +369,7 @@ def test_a_locked_index_is_written_later_and_read_from_the_logs(env: Env, monkey
     assert keeper.write(fold, [SessionId(ME)], ())
     keeper.close()
 
-    assert remember(env.places.index, later)
+    assert load_cache(env.places.index, later)
     assert truth == {session: folded.session for session, folded in later.sessions.items()}
 
 
@@ -402,7 +402,7 @@ def test_a_writer_killed_in_the_middle_costs_nothing_but_time(env: Env) -> None:
         writer.communicate()
 
         fold = FleetIndex(env.places)
-        remember(env.places.index, fold)
+        load_cache(env.places.index, fold)
         assert truth == read_all(fold)
     written(env.places)
     assert truth == from_index(env.places)

@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from kasmon.store.terminal_record import TerminalRecord, everything, forget, numbered, parts, read, screen
+from kasmon.store.terminal_record import TerminalRecord, everything, forget, number_lines, parts, read, screen
 
 
 def opened(folder: Path, limit_bytes: int = 100_000) -> TerminalRecord:
@@ -13,7 +13,7 @@ def opened(folder: Path, limit_bytes: int = 100_000) -> TerminalRecord:
 
 
 def lines(folder: Path) -> list[tuple[int, str]]:
-    return [(number, text) for number, _, text in numbered(everything(folder))]
+    return [(number, text) for number, _, text in number_lines(everything(folder))]
 
 
 def test_lines_are_numbered_from_the_first_on_and_the_screen_stands_behind_them(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.plan.events import TaskChecked
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import PlanRun, TaskRun, TaskState
-from kasmon.model.plan.scheduler import ahead
+from kasmon.model.plan.scheduler import next_steps
 from kasmon.model.session import Session
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.plans.edit import PlanEdit
@@ -79,7 +79,12 @@ def board(tasks: dict[str, TaskRun] | None = None, plan: Plan = PLAN, *, gate: i
     run = PlanRun(**{**base, "began_at": NOW - 2400, "gate": gate, "tasks": RUNNING if tasks is None else tasks, **own})
     sessions = {str(session.id): session for session in SESSIONS}
     return PlanBoard(
-        id=plan.name, plan=plan, run=run, ahead=ahead(plan, run, sessions, plan.limit, NOW), sessions=sessions, **fields
+        id=plan.name,
+        plan=plan,
+        run=run,
+        ahead=next_steps(plan, run, sessions, plan.limit, NOW),
+        sessions=sessions,
+        **fields,
     )
 
 

@@ -17,7 +17,7 @@ from kasmon.model.events import (
     TurnStarted,
     UnknownEvent,
 )
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, seal
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session
 
@@ -69,7 +69,7 @@ def asks(
 
 
 def request(command: str = "rm -r build", n: int = 1, kind: RequestKind = RequestKind.PERMISSION) -> Request:
-    return sealed(
+    return seal(
         Request(
             id=RequestId(f"{ME}-{n}"),
             session=ME,

@@ -8,7 +8,7 @@ import msgspec
 from kasmon.model.commands import Mode
 from kasmon.model.evidence import Signal
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, seal
 from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 
@@ -95,7 +95,7 @@ def request(name: str, number: int = 1, *, ago: float = 12.0, **fields: Any) -> 
         "asked_at": NOW - ago,
         "choices": STANDARD,
     }
-    return sealed(Request(**{**base, **fields}))
+    return seal(Request(**{**base, **fields}))
 
 
 def command(name: str, line: str, number: int = 1, *, ago: float = 12.0, **fields: Any) -> Request:

@@ -7,10 +7,10 @@ import msgspec
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.plan import events, scheduler
-from kasmon.model.plan.parser import look_at
+from kasmon.model.plan.parser import parse_for_display
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import PlanRun, apply
-from kasmon.model.plan.validation import PlanDraft, settled
+from kasmon.model.plan.validation import PlanDraft, validate
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 
@@ -24,14 +24,14 @@ def task(id_: str, number: int = 0, **more: Any) -> Task:
 def plan(*tasks: Task, **more: Any) -> Plan:
     """A plan of *tasks*, numbered in their order, that holds together."""
     numbered = tuple(msgspec.structs.replace(one, number=n, line=n) for n, one in enumerate(tasks, 1))
-    made, faults = settled(PlanDraft(Plan(**{"name": "tidy", "tasks": numbered, **more})))
+    made, faults = validate(PlanDraft(Plan(**{"name": "tidy", "tasks": numbered, **more})))
     assert not faults
     return made.settled(agent="scripted", limit=8, advance=False, believe=False)
 
 
 def faults(text: str, file: str = "tidy.toml", agents: tuple[str, ...] | None = None) -> list[str]:
     """What is wrong with *text*, each as `LINE: why`."""
-    return [f"{fault.line}: {fault.why}" for fault in look_at(text, file, agents)[1]]
+    return [f"{fault.line}: {fault.why}" for fault in parse_for_display(text, file, agents)[1]]
 
 
 def run(*facts: events.PlanFact, headless: bool = False) -> PlanRun:
@@ -92,7 +92,7 @@ def turned(id_: str, **more: Any) -> Session:
 
 
 def next_of(of: Plan, at: PlanRun, *sessions: Session, limit: int = 8, now: float = NOW) -> scheduler.NextSteps:
-    return scheduler.ahead(of, at, {str(one.id): one for one in sessions}, limit, now)
+    return scheduler.next_steps(of, at, {str(one.id): one for one in sessions}, limit, now)
 
 
 def words(found: scheduler.NextSteps) -> list[str]:
@@ -101,13 +101,13 @@ def words(found: scheduler.NextSteps) -> list[str]:
 
 def _word(step: Any) -> str:
     match step:
-        case scheduler.BeginAttempt():
+        case scheduler.StartNextAttempt():
             return f"begin {step.task.id} {step.attempt}"
-        case scheduler.StartAttempt():
+        case scheduler.StartAttemptSession():
             return f"start {step.task.id} in {step.session}"
         case scheduler.ClaimTask():
             return f"claim {step.task.id}: {step.word.by or 'failed'}, {step.word.text}"
-        case scheduler.SettleTask():
+        case scheduler.FinishTask():
             return f"{'done' if step.done else 'failed'} {step.task.id}: {step.why}"
         case scheduler.EndTaskSession():
             return f"end {step.session}"

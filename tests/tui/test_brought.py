@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.config.folder_config import NAME, FolderConfig, look
+from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
 from kasmon.errors import RefusedError
 from kasmon.paths import Paths, places
 from kasmon.store.trusted_folders import TrustedFolders
@@ -21,7 +21,7 @@ def own() -> Paths:
 @pytest.fixture
 def brings(tmp_path: Path) -> FolderConfig:
     (tmp_path / NAME).write_text('[agents.helper]\nprogram = "./helper"\n')
-    local = look(tmp_path)
+    local = read_folder_config(tmp_path)
     assert local is not None
     return local
 

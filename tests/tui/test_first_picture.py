@@ -13,7 +13,7 @@ from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import RequestOpened, SessionCreated, SessionStarted
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.paths import Paths, places, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.tui.app import Kasmon
@@ -106,7 +106,7 @@ def one_asks(tmp_path: Path) -> Iterator[tuple[Paths, SessionId]]:
     EventLog(own.fleet_log).append(SessionCreated(at=NOW, launch=launch))
     ask = Request(id=RequestId("r"), session=session, tool="Bash", title="", shown="x", choices=(Decision.ALLOW,))
     EventLog(own.log(session)).append(SessionStarted(at=NOW, backend="x", workdir=str(folder), pid=os.getpid()))
-    EventLog(own.log(session)).append(RequestOpened(at=NOW, request=sealed(ask)))
+    EventLog(own.log(session)).append(RequestOpened(at=NOW, request=seal(ask)))
     lock = HostLock(own.host_lock(session))
     assert lock.take()
     yield own, session

@@ -24,7 +24,7 @@ from kasmon.backends.acp.content import diff_of, edits, pretty, texts, within
 from kasmon.backends.acp.known_agents import Quirk
 from kasmon.backends.acp.tool_calls import AcpToolCall, AcpToolCalls
 from kasmon.model.commands import Answer
-from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, seal
 
 CANCELLED: Final[dict[str, Any]] = {"outcome": {"outcome": "cancelled"}}
 ONLY_ALWAYS: Final = "The agent offers no single permission here, only lasting ones ({}), which kasmon does not give."
@@ -115,7 +115,7 @@ def ask(
         why=why,
     )
     return AcpPermission(
-        request=sealed(request),
+        request=seal(request),
         call=tool.call,
         options=labels,
         allow=allowing[0].option_id if len(allowing) == 1 else None,
@@ -132,7 +132,7 @@ def only_explains(after: Request, before: Request, tool: AcpToolCall, workdir: s
         return False
     added = {name: value for name, value in after.input.items() if name not in before.input}
     kept = {name: value for name, value in after.input.items() if name in before.input}
-    same = sealed(msgspec.structs.replace(after, input=before.input, why=before.why)).digest == before.digest
+    same = seal(msgspec.structs.replace(after, input=before.input, why=before.why)).digest == before.digest
     is_told_there = added.keys() <= WORDS and added.get("cwd", workdir) == workdir
     return same and kept == before.input and is_told_there and before.why in ("", after.why)
 

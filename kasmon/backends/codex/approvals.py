@@ -7,7 +7,7 @@ from kasmon.backends.codex import diff
 from kasmon.backends.codex.items import PATCH, SHELL, script
 from kasmon.backends.codex.request import APPROVAL, CodexRequest, CodexRequestContext
 from kasmon.backends.common.json_access import Table, at, rows, table, text, texts
-from kasmon.model.permission import Request, RequestKind, sealed
+from kasmon.model.permission import Request, RequestKind, seal
 
 BOOKKEEPING: Final = frozenset(
     {
@@ -165,7 +165,7 @@ def _approval(
         why=why,
         asked_at=setting.now,
     )
-    return CodexRequest(requests=(sealed(request),), allow=allow, deny=deny, cancel=cancel, ends_turn=cancel is CANCEL)
+    return CodexRequest(requests=(seal(request),), allow=allow, deny=deny, cancel=cancel, ends_turn=cancel is CANCEL)
 
 
 def _permissions(wanted: Table) -> list[str]:

@@ -7,7 +7,7 @@ from kasmon.backends.codex.approvals import elicited
 from kasmon.backends.codex.request import QUESTION, CodexRequest, CodexRequestContext, Labels
 from kasmon.backends.common.form import FormField, content, fields
 from kasmon.backends.common.json_access import Table, rows, table, text
-from kasmon.model.permission import Request, RequestKind, sealed
+from kasmon.model.permission import Request, RequestKind, seal
 
 SECRET_TOO: Final = "Codex marks the answer as secret. kasmon stores answers in the session's log."
 
@@ -80,7 +80,7 @@ def _request(
     many: bool = False,
     why: str = "",
 ) -> Request:
-    return sealed(
+    return seal(
         Request(
             id=setting.request_id(n),
             session=setting.session,

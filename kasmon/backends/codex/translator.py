@@ -29,7 +29,7 @@ from kasmon.model.events import (
     TurnEnded,
     TurnStarted,
 )
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, seal
 
 GONE: Final = "codex ended"
 NO_LONGER: Final = "codex no longer waits for it"
@@ -173,7 +173,7 @@ class CodexTranslator:
         """Open a request to approve the plan with which codex ended its turn."""
         if not (self._planned and self.settings.is_planning):
             return []
-        self.plan = sealed(
+        self.plan = seal(
             Request(
                 id=RequestId(f"{self._launch.generation}.plan.{text(params, 'turn', 'id')}"),
                 session=self._launch.session,

@@ -14,7 +14,7 @@ from kasmon.errors import RequestClosedError, UnableError
 from kasmon.model.answer import must_fit
 from kasmon.model.commands import Answer
 from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, seal
 from kasmon.sanitize import clean_line
 
 Result: TypeAlias = dict[str, Any]
@@ -152,11 +152,11 @@ class Elicitations:
                 input={"url": wanted.url},
                 shown=f"{wanted.message}\n\n{wanted.url}",
             )
-            return _Call((sealed(address),), ())
+            return _Call((seal(address),), ())
         if wanted.mode != "form":
             return None
         if not wanted.schema.get("properties"):
-            return _Call((sealed(plain),), ())
+            return _Call((seal(plain),), ())
         form = fields(wanted.schema)
         asks = (_question(plain, field, wanted.server, n) for n, field in enumerate(form, 1))
         return _Call(tuple(asks), form) if form else None
@@ -167,7 +167,7 @@ def _title(server: str, about: str) -> str:
 
 
 def _question(plain: Request, field: FormField, server: str, number: int) -> Request:
-    return sealed(
+    return seal(
         msgspec.structs.replace(
             plain,
             id=RequestId(f"{plain.id}:{number}"),

@@ -10,7 +10,7 @@ from kasmon.backends.interpreter.agent import InterpreterAgent
 from kasmon.backends.interpreter.policy import must_be_whole, policy_of
 from kasmon.backends.interpreter.run_history import RunHistory, past
 from kasmon.backends.interpreter.turns import QUIET_S
-from kasmon.config import in_force
+from kasmon.config import load_or_default
 from kasmon.errors import LogMissingError
 from kasmon.model.commands import Launch
 from kasmon.model.events import Event
@@ -57,7 +57,7 @@ class InterpreterBackend:
         here = places()
         must_be_whole(here, launch.session)
         policy, history = policy_of(here, launch.session), _load_history(here, launch.session)
-        terms = terms_of(in_force(here).session)
+        terms = terms_of(load_or_default(here).session)
         tier = self._parts.tier(policy)
 
         def create_sandbox(write: Callable[[Event], None]) -> ManagedSandbox:

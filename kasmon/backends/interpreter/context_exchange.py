@@ -9,7 +9,7 @@ from typing import Final
 
 from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
 from kasmon.model.commands import Launch
-from kasmon.model.task import declared
+from kasmon.model.task import build_report
 from kasmon.paths import Paths
 from kasmon.sandbox.agent.context_files import AgentContextFiles, context
 from kasmon.sandbox.agent.notes import ContextNote, ContextNotes
@@ -53,7 +53,7 @@ class ContextExchange:
         async with self._exchange_lock:
             with contextlib.suppress(OSError):
                 for note in await asyncio.to_thread(self._exchange_once):
-                    self._event_queue.write(declared(note.waiting, note.done, time.time()))
+                    self._event_queue.write(build_report(note.waiting, note.done, time.time()))
 
     def _exchange_once(self) -> Sequence[ContextNote]:
         housing = self._sandbox.journal.housing

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from kasmon.model.events import Event, SessionEnded, ToolFinished, ToolStarted
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, RunResult, SandboxPhase
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 
 OUTPUTS: Final = 64
 """The output of so many of the last runs is retained; of older ones only that they ran."""
@@ -48,7 +48,7 @@ def past(events: Iterable[Event]) -> RunHistory:
     until = 0.0
     for event in events:
         until = event.at
-        housing = housed(housing, event)
+        housing = apply_sandbox_event(housing, event)
         match event:
             case ToolStarted(call=call, tool=tool) if tool in INTERPRETERS:
                 begun[call] = UnfinishedRun(tool, event.title, housing.generation if housing else 0)

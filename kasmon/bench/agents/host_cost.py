@@ -16,7 +16,7 @@ import msgspec
 import psutil
 
 from kasmon.bench.agents.bare_agent import measure_opening_ms
-from kasmon.bench.agents.offline import program, settled
+from kasmon.bench.agents.offline import create_home, program
 from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
 from kasmon.bench.support.figure import Figure
 from kasmon.bench.support.fleet import scratch
@@ -90,7 +90,7 @@ def measure_host(agent: str, rounds: int) -> list[Figure]:
 def _session(paths: Paths, agent: str, path: Path | None) -> Iterator[BenchSession]:
     """Start a session of *agent*; before that, run its program *path* alone in the same environment."""
     root = paths.state.parents[1]
-    launcher_variables, own = settled(agent, root)
+    launcher_variables, own = create_home(agent, root)
     variables = environment(paths.environment_variables() | launcher_variables | own)
     if path is None:
         began = time.perf_counter()

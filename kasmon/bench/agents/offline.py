@@ -36,7 +36,7 @@ def program(agent: str, variables: Mapping[str, str] = os.environ) -> Path:
     raise AgentNotFoundError(agent, agent)
 
 
-def settled(agent: str, root: Path) -> tuple[dict[str, str], dict[str, str]]:
+def create_home(agent: str, root: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Create a home for *agent* in the folder *root*; return the variables for its launcher, and those of its own.
 
     codex refuses a home inside its TMPDIR, so the two are sibling folders.

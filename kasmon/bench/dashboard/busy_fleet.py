@@ -8,7 +8,7 @@ from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure, percentile
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.bench.support.process_cost import family, share_of_a_core
-from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
+from kasmon.bench.support.terminal import BenchTerminal, environment, read_for, reading
 from kasmon.bench.support.tmux_sessions import below, program, terminals
 from kasmon.paths import Paths
 from kasmon.tmux.server import TmuxServer
@@ -29,13 +29,13 @@ def measure_busy_fleet(seconds: float) -> list[Figure]:
         terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=160, rows=50)
         try:
             terminal.until(b"idle-0")  # working sessions are listed below sessions of uncertain state
-            settle(terminal, 4.0)
+            read_for(terminal, 4.0)
             terminal.press(b"/a-stamped\r")
-            settle(terminal, 2.0)
+            read_for(terminal, 2.0)
             pids = _counted(terminal, paths)
             delays = _delays(terminal, seconds)
             terminal.press(b"/\x1b")
-            settle(terminal, 1.0)
+            read_for(terminal, 1.0)
             share = reading(terminal, pids, seconds)
         finally:
             terminal.close()

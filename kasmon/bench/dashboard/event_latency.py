@@ -13,7 +13,7 @@ from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure, percentile
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import family
-from kasmon.bench.support.terminal import BenchTerminal, environment, reading, settle
+from kasmon.bench.support.terminal import BenchTerminal, environment, read_for, reading
 from kasmon.model.permission import SessionId
 
 SESSIONS, RATE_HZ = 20, 50.0
@@ -30,7 +30,7 @@ def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: f
         try:
             terminal.until(b"session-0000")
             with _talking(ids, rate_hz, own):
-                settle(terminal, 3.0)
+                read_for(terminal, 3.0)
                 delays = _delays(terminal, seconds)
                 share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
         finally:

@@ -12,7 +12,7 @@ import psutil
 from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure
 from kasmon.bench.support.process_cost import family, share_of_a_core
-from kasmon.bench.support.terminal import BenchTerminal, environment, settle
+from kasmon.bench.support.terminal import BenchTerminal, environment, read_for
 from kasmon.bench.support.tmux_sessions import below, terminals
 from kasmon.config import Config
 from kasmon.host.rpc.host_lock import lock_holder
@@ -41,7 +41,7 @@ def measure_idle_fleet(count: int, seconds: float) -> list[Figure]:
         terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS)
         try:
             terminal.until(b"idle-00")
-            settle(terminal, SETTLE_S)
+            read_for(terminal, SETTLE_S)
             own = [process.pid for process in family([terminal.pid])]
             helpers = [*below(paths), *hosts]
             seen = [_observed(terminal, own, helpers, seconds) for _ in range(WINDOWS)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from kasmon.bench.dashboard.startup import BARE_TEXTUAL, KASMON, until_shown, warm
 from kasmon.bench.support.figure import Figure, ratio
 from kasmon.bench.support.fleet import create_sessions, scratch
-from kasmon.bench.support.terminal import BenchTerminal, environment, settle
+from kasmon.bench.support.terminal import BenchTerminal, environment, read_for
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
 from kasmon.paths import write_private
 
@@ -52,7 +52,7 @@ def _selected(own: dict[str, str]) -> float:
     terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
     try:
         terminal.until(b"session-0001")
-        settle(terminal, 1.5)
+        read_for(terminal, 1.5)
         began = time.perf_counter()
         terminal.press(b"j")
         return 1000 * (terminal.until(LAST.encode()) - began)

@@ -9,9 +9,9 @@ from kasmon.bench.dashboard.bare_textual import READY, following
 from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure, percentile
 from kasmon.bench.support.fleet import create_sessions, scratch
-from kasmon.bench.support.terminal import BenchTerminal, environment, settle
+from kasmon.bench.support.terminal import BenchTerminal, environment, read_for
 from kasmon.model.events import RequestOpened, RequestWithdrawn
-from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.store.event_log import EventLog
 from kasmon.tui.permissions.queue import QUIET_S
 
@@ -26,7 +26,7 @@ def measure_event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:
             terminal.until(b"session-0000")
-            settle(terminal, 2.0)
+            read_for(terminal, 2.0)
             turns = itertools.islice(itertools.cycle(ids[1:]), asks)
             delays = [_asked(terminal, paths.log(session), session, number) for number, session in enumerate(turns)]
         finally:
@@ -49,10 +49,10 @@ def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int)
     began = time.perf_counter()
     log.append(RequestOpened(at=time.time(), request=request))
     taken_ms = 1000 * (terminal.until(request.shown.encode()) - began)
-    settle(terminal, 0.2)
+    read_for(terminal, 0.2)
     terminal.press(b"\x1b")
     log.append(RequestWithdrawn(at=time.time(), request=request.id))
-    settle(terminal, QUIET_S + random.uniform(0.5, 0.8))
+    read_for(terminal, QUIET_S + random.uniform(0.5, 0.8))
     return taken_ms
 
 
@@ -63,7 +63,7 @@ def _bare(path: Path, session: SessionId, own: dict[str, str], asks: int) -> lis
         terminal.until(READY)
         taken: list[float] = []
         for number in range(asks):
-            settle(terminal, random.uniform(0.1, 0.2))
+            read_for(terminal, random.uniform(0.1, 0.2))
             request = _request(session, number)
             began = time.perf_counter()
             log.append(RequestOpened(at=time.time(), request=request))
@@ -76,7 +76,7 @@ def _bare(path: Path, session: SessionId, own: dict[str, str], asks: int) -> lis
 def _request(session: SessionId, number: int) -> Request:
     """Return a request whose command appears only on its card."""
     command = f"{WORD}{number:05d}"
-    return sealed(
+    return seal(
         Request(
             id=RequestId(f"{session}-{number}"),
             session=session,

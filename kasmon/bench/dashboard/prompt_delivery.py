@@ -18,7 +18,7 @@ from kasmon.errors import KasmonError, PromptLostError, RefusedError
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.operations import NewSession, create, send
 
 AGENT: Final = "promptbox"
@@ -104,12 +104,12 @@ def measure_delivery(count: int) -> Figure:
         unit="prompts",
         target=0,
         samples=count,
-        note=f"{told(tallies)}; from the wish to `submitted` p50 {percentile(took_ms, 0.5):.0f} ms, "
+        note=f"{format_counts(tallies)}; from the wish to `submitted` p50 {percentile(took_ms, 0.5):.0f} ms, "
         f"p95 {percentile(took_ms, 0.95):.0f} ms",
     )
 
 
-def told(tallies: Mapping[str, DeliveryCount]) -> str:
+def format_counts(tallies: Mapping[str, DeliveryCount]) -> str:
     """Return a summary of the results, by kind."""
     return "; ".join(
         f"{kind}: {tally.taken} of {tally.sent} taken"
@@ -151,15 +151,15 @@ async def _one(paths: Paths, kind: str, flags: Sequence[str], texts: Sequence[st
     id_ = await create(paths, Config(), NewSession(name=kind, mode=Mode.TMUX, argv=argv, workdir="/"))
     receipts, took_s = list[Receipt](), list[float]()
     for text in texts:
-        session = look_once(paths).get(id_)
+        session = read_fleet(paths).get(id_)
         assert session is not None
         began = time.monotonic()
-        receipts.append(await given(paths, session, text))
+        receipts.append(await deliver(paths, session, text))
         took_s.append(time.monotonic() - began)
     return tally(texts, receipts, record, took_s)
 
 
-async def given(paths: Paths, session: Session, text: str) -> Receipt:
+async def deliver(paths: Paths, session: Session, text: str) -> Receipt:
     """Send *text* and return its receipt once it is taken, refused or lost."""
     try:
         receipt = await send(paths, session, text)
@@ -170,7 +170,7 @@ async def given(paths: Paths, session: Session, text: str) -> Receipt:
     async with asyncio.timeout(END_S):
         while receipt.state not in TAKEN | FAILED:
             await asyncio.sleep(0.1)
-            now = look_once(paths).get(session.id)
+            now = read_fleet(paths).get(session.id)
             known = now.receipts if now is not None else ()
             receipt = next((one for one in known if one.id == receipt.id), receipt)
     return receipt

@@ -16,7 +16,7 @@ from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, write_private
 from kasmon.store.terminal_record import TerminalRecord
-from kasmon.supervisor.search.index_writer import bring_up
+from kasmon.supervisor.search.index_writer import update_all
 
 SESSIONS, MEGABYTES = 50, 10
 RARE: Final = "the needle_in_17 of session 0017"
@@ -45,7 +45,7 @@ def measure_search(rounds: int) -> list[Figure]:
         own = environment(paths.environment_variables())
         without = _timed(paths, own, RARE, max(3, rounds // 3))
         began = time.perf_counter()
-        bring_up(paths)
+        update_all(paths)
         took = time.perf_counter() - began
         size_mb = paths.search_index.stat().st_size / 1e6
         bare = _times([*BARE_PYTHON], own, rounds)

@@ -11,7 +11,7 @@ from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import memory_mb
 from kasmon.bench.support.terminal import BenchTerminal, environment
 from kasmon.paths import Paths
-from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 
 WARM_S = 30.0
@@ -82,7 +82,7 @@ def warm(paths: Paths, own: dict[str, str]) -> None:
     terminal = BenchTerminal(KASMON, own)
     deadline = time.monotonic() + WARM_S
     try:
-        while not remember(paths.index, FleetIndex(paths)):
+        while not load_cache(paths.index, FleetIndex(paths)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the dashboard wrote no index within {WARM_S:g} s.")
             terminal.read(0.05)

@@ -19,7 +19,7 @@ from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter, SandboxPolicy
 from kasmon.paths import Paths
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import operations
 
 CODE: Final[dict[Interpreter, str]] = {"python": "x = 1", "bash": "x=1", "node": "x = 1"}
@@ -87,7 +87,7 @@ async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
             woken.append(await _time_command(host, session, run))
         await host.aclose()
     finally:
-        if (seen := look_once(paths).get(session)) is None:
+        if (seen := read_fleet(paths).get(session)) is None:
             raise SessionNotFoundError(session)
         await operations.remove(paths, seen)
     note = f"p95 {percentile(times, 0.95):.1f} ms"

@@ -85,7 +85,7 @@ class BenchTerminal:
                 return
 
 
-def settle(terminal: BenchTerminal, seconds: float) -> None:
+def read_for(terminal: BenchTerminal, seconds: float) -> None:
     """Read *terminal* for *seconds*, so that it becomes idle."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -11,7 +11,7 @@ from kasmon.config import load, offers, resolve
 from kasmon.errors import KasmonError
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 
 VERSION_S: Final = 3.0
 """How long an agent may take to print its version, in seconds."""
@@ -117,7 +117,7 @@ def fallbacks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCh
         config = load(where)
         startable = [offer.name for offer in offers(config, environment) if not offer.problem]
         profiles = {name: resolve(config, name, environment=environment).fallback for name in startable}
-        alive = [session for session in look_once(where).sessions if session.state in ALIVE]
+        alive = [session for session in read_fleet(where).sessions if session.state in ALIVE]
     except KasmonError:
         return  # other checks report it
     lines = [f"{name}: {why}" for name, why in profiles.items() if why]

@@ -28,7 +28,7 @@ from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session_state import SessionState
 from kasmon.paths import SOCKET_PATH_BYTES, Paths, no_runtime_dir
-from kasmon.supervisor.fleet.snapshot import look_once, no_room
+from kasmon.supervisor.fleet.snapshot import no_room, read_fleet
 from kasmon.supervisor.sessions.folder_config import in_folder
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ from kasmon.errors import RemoteUnreachableError
 from kasmon.model.sandbox.policy import Tier
 from kasmon.sandbox import tiers
 from kasmon.sandbox.base import TierProbe
-from kasmon.supervisor.sessions.machines import used
+from kasmon.supervisor.sessions.machines import machines_in_use
 from kasmon.tmux.remote.ssh import RemoteMachine, ssh_environment
 from kasmon.tmux.remote.task import version
 
@@ -56,7 +56,7 @@ AT_ONCE: Final = 8
 def machines(where: Paths, known_of_tmux: Callable[[str], tuple[Level, str]]) -> Iterator[DoctorCheck]:
     """Check each machine that a session runs or ran on; *known_of_tmux* judges its tmux."""
     try:
-        hosts, ssh = used(look_once(where)), load(where).remote.ssh
+        hosts, ssh = machines_in_use(read_fleet(where)), load(where).remote.ssh
     except KasmonError:
         return  # other checks report it
     if hosts:
@@ -299,7 +299,7 @@ def local(where: Paths) -> Iterator[DoctorCheck]:
 def hosts(where: Paths) -> Iterator[DoctorCheck]:
     """Report live hosts, and sockets of hosts that no longer run."""
     try:
-        sessions = look_once(where).sessions
+        sessions = read_fleet(where).sessions
     except KasmonError as error:
         yield DoctorCheck(id="hosts", level="fail", text=error.message)
         return
@@ -324,7 +324,7 @@ def host_versions(where: Paths) -> Iterator[DoctorCheck]:
     from kasmon.supervisor.sessions.other_hosts import find_other_hosts  # loads asyncio, and is rarely needed
 
     try:
-        others = find_other_hosts(where, look_once(where).sessions)
+        others = find_other_hosts(where, read_fleet(where).sessions)
     except (KasmonError, OSError):
         return  # the check of hosts reports it
     names = {each.name: each.session.id for each in others if each.session is not None}

@@ -11,8 +11,8 @@ from kasmon.cli.doctor.result import DoctorCheck
 from kasmon.errors import KasmonError
 from kasmon.model.session import Session
 from kasmon.paths import Paths
-from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, unfinished
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_unfinished
+from kasmon.supervisor.fleet.snapshot import read_fleet
 
 if TYPE_CHECKING:
     from kasmon.sandbox.jail.strays import JailLeftover
@@ -28,8 +28,8 @@ def strays(where: Paths) -> Iterator[DoctorCheck]:
 def _left(where: Paths) -> Iterator[DoctorCheck]:
     from kasmon.sandbox.jail import strays as stray  # only on Linux
 
-    sessions = look_once(where).sessions
-    if begun := unfinished(where, sessions):
+    sessions = read_fleet(where).sessions
+    if begun := find_unfinished(where, sessions):
         text = f"unfinished sandboxes still run, and their hosts do not: {', '.join(e.name for e in begun)}"
         fix = "`kasmon doctor --fix` ends them."
         yield DoctorCheck(id="sandbox-unfinished", level="warn", text=text, fix=fix, mend=partial(_end, where, begun))

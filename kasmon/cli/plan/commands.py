@@ -20,17 +20,17 @@ from kasmon.errors import PlanFaultyError, PlanNotFoundError, RefusedError, Usag
 from kasmon.model.plan import graph
 from kasmon.model.plan.diff import changes
 from kasmon.model.plan.events import PlanAction
-from kasmon.model.plan.parser import is_plan, look_at, read
-from kasmon.model.plan.plan import Plan, placed
+from kasmon.model.plan.parser import is_plan, parse_for_display, read
+from kasmon.model.plan.plan import Plan, describe_fault
 from kasmon.model.plan.progress import PlanRun
 from kasmon.model.plan.scheduler import NextSteps
 from kasmon.paths import expanded, places
 from kasmon.store.plan_log import PlanLog, plans
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import approval, decisions, start, worktree_removal
 from kasmon.supervisor.plans.folders import PlanFolders
 from kasmon.supervisor.plans.sandboxes import must_be_able
-from kasmon.supervisor.plans.view import agreed, see
+from kasmon.supervisor.plans.view import approved_plan, read_view
 from kasmon.supervisor.worktrees.unsaved_files import list_files
 
 OUTCOMES = {"done": 0, "claimed": 0, "failed": 1, "aborted": 1}
@@ -72,24 +72,24 @@ def check(
     """Check a plan, and list its faults with their lines."""
     where, text = places(), start.text_of(Path(file))
     config = load(where)
-    plan, faults = look_at(text, file, tuple(config.agents))
+    plan, faults = parse_for_display(text, file, tuple(config.agents))
     remarks: list[str] = []
     if not faults:
         at = _folder(file, folder)
         must_be_able(where, config, plan, at)
-        remarks = approval.grounds(plan, at, start.next_id(where, plan))
+        remarks = approval.check_repository(plan, at, start.next_id(where, plan))
     if wants_json:
         found = [{"file": file, "line": fault.line, "why": fault.why} for fault in faults]
-        error = error_object(PlanFaultyError([placed(file, fault) for fault in faults])) if faults else {}
+        error = error_object(PlanFaultyError([describe_fault(file, fault) for fault in faults])) if faults else {}
         print_json(
             error | answer(plan=plan_object(plan), faults=found, warnings=_warnings(file, plan), remarks=remarks)
         )
         return UsageError.exit_code if faults else 0
     for warning in plan.warnings:
-        say(f"warning: {placed(file, warning)}")
+        say(f"warning: {describe_fault(file, warning)}")
     if faults:
-        say(*(placed(file, fault) for fault in faults))
-        raise PlanFaultyError([placed(file, fault) for fault in faults])
+        say(*(describe_fault(file, fault) for fault in faults))
+        raise PlanFaultyError([describe_fault(file, fault) for fault in faults])
     tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
     say(
         f"{file}: {tasks} in {plan.waves} {'wave' if plan.waves == 1 else 'waves'}, no faults",
@@ -124,7 +124,7 @@ def show(
     """Show a plan as a graph, with the state of its tasks if it has been run."""
     where = places()
     if wanted in plans(where) or not Path(wanted).exists():
-        seen = see(start.found(where, wanted), look_once(where), load(where))
+        seen = read_view(start.find_plan(where, wanted), read_fleet(where), load(where))
         plan, run, ahead = seen.plan, seen.run, seen.ahead
     else:
         plan, run, ahead = read(start.text_of(Path(wanted)), wanted, tuple(load(where).agents)), None, NextSteps((), {})
@@ -164,9 +164,9 @@ def run(
     must_be_able(where, config, plan, at)
     if wave is not None:
         _only(plan, wave)
-    remarks = approval.grounds(plan, at, start.next_id(where, plan))
+    remarks = approval.check_repository(plan, at, start.next_id(where, plan))
     _agree(file, plan, config, at, remarks, yes=yes, quiet=wants_json or ci)
-    plan_log = start.agree(where, plan, text, path, at, headless=ci)
+    plan_log = start.store_approved_plan(where, plan, text, path, at, headless=ci)
     for task in plan.tasks:
         if wave is not None and task.wave < wave:
             plan_log.steer("skip", task.id)
@@ -202,7 +202,7 @@ def steer(wanted: str, deed: PlanAction, task: str = "", agent: str = "", *, wan
         UsageError: if it has no such task, or there is no such agent.
     """
     where = places()
-    seen = decisions.steer(where, load(where), look_once(where), wanted, deed, task, agent)
+    seen = decisions.steer(where, load(where), read_fleet(where), wanted, deed, task, agent)
     if wants_json:
         print_json(answer(plan=plan_object(seen.plan, seen.run)))
     else:
@@ -217,11 +217,11 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
         RefusedError: if the edit removes a started task, or the user did not confirm it.
     """
     where = places()
-    plan_log = start.found(where, wanted)
+    plan_log = start.find_plan(where, wanted)
     file = Path(plan_log.run.file)
     text, config = start.text_of(file), load(where)
     new = read(text, str(file), tuple(config.agents))
-    old = agreed(plan_log)
+    old = approved_plan(plan_log)
     edited = changes(old, new, plan_log.run)
     if apply and plan_log.run.state == "ended":
         raise RefusedError(f"plan {plan_log.plan!r} has ended: {plan_log.run.outcome}.", hint="Run its file again.")
@@ -238,7 +238,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
     if apply:
         folder = Path(plan_log.run.folder)
         must_be_able(where, config, new, folder)
-        remarks = approval.grounds(new, folder, plan_log.plan, plan_log.run)
+        remarks = approval.check_repository(new, folder, plan_log.plan, plan_log.run)
         _agree(str(file), new, config, folder, remarks, yes=yes, quiet=wants_json)
         decisions.take_edit(where, config, plan_log.plan, start.digest(text))
         if wants_json:
@@ -248,7 +248,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
 def _of_all(plan_log: PlanLog) -> str:
     """Return `/N` for a plan with N tasks; empty if its text is missing."""
     try:
-        return f"/{len(agreed(plan_log).tasks)}"
+        return f"/{len(approved_plan(plan_log).tasks)}"
     except (PlanNotFoundError, PlanFaultyError):
         return ""
 
@@ -256,7 +256,9 @@ def _of_all(plan_log: PlanLog) -> str:
 def list_all(*, wants_json: Json = False) -> None:
     """List the plans that have been run, newest last."""
     where = places()
-    plan_logs = sorted((start.found(where, id_) for id_ in plans(where)), key=lambda plan_log: plan_log.run.began_at)
+    plan_logs = sorted(
+        (start.find_plan(where, id_) for id_ in plans(where)), key=lambda plan_log: plan_log.run.began_at
+    )
     if wants_json:
         print_json(answer(plans=[run_object(plan_log, is_run=start.is_run(plan_log)) for plan_log in plan_logs]))
         return
@@ -291,13 +293,13 @@ def clean(
     A worktree is kept while it has uncommitted or unpushed work, ignored files, a session, or a running process.
     """
     where = places()
-    plan_log = start.found(where, wanted)
+    plan_log = start.find_plan(where, wanted)
     found = worktree_removal.find_ignored(plan_log, ignored or ())
     if not wants_json:
         for path, files in found.items():
             say(*([f"{path}: git ignores {list_files(files.listed)}"] if files.listed else []))
             say(*(f"{path}: `--ignored` matches {name!r}" for name in files.listed if name in files.known))
-    removed, kept = worktree_removal.clean(plan_log, look_once(where), found)
+    removed, kept = worktree_removal.clean(plan_log, read_fleet(where), found)
     if wants_json:
         listed = {str(path): files.listed for path, files in found.items() if files.listed}
         print_json(answer(removed=removed, kept=kept, ignored=listed))
@@ -338,9 +340,9 @@ def _agree(
     Raises:
         RefusedError: if it is not confirmed.
     """
-    warnings = [f"  warning: {placed(file, warning)}" for warning in plan.warnings]
+    warnings = [f"  warning: {describe_fault(file, warning)}" for warning in plan.warnings]
     remarks = [*(f"  but {remark}" for remark in remarks), *warnings]
-    lines = [*approval.shown(plan, config, folder), *remarks]
+    lines = [*approval.describe_plan(plan, config, folder), *remarks]
     if yes and quiet:
         for remark in remarks:
             note(remark.strip())

@@ -16,11 +16,11 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, orphans, unfinished
-from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.plans.recover import InterruptedPlan, plights, recover
+from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_orphans, find_unfinished
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.plans.recover import InterruptedPlan, find_interrupted_plans, recover
 from kasmon.supervisor.recovery.conversation import StoredConversation
-from kasmon.supervisor.recovery.sessions import LostSession, cases, chosen
+from kasmon.supervisor.recovery.sessions import LostSession, choose, find_lost_sessions
 from kasmon.supervisor.recovery.sessions import bring_back as resume
 from kasmon.supervisor.sandboxes import operations
 from kasmon.supervisor.sessions.other_hosts import OtherHost, find_other_hosts
@@ -44,21 +44,21 @@ def recover_all(
     Before an agent starts, its conversation is matched by id, folder, first prompt and last message.
     """
     where = places()
-    fleet = look_once(where)
+    fleet = read_fleet(where)
     wanted = _parse_choices(fleet, choose or ())
     report = _Report(wants_json=wants_json)
     unsure = [each for each in without_host(fleet.sessions) if each.state is SessionState.UNSURE]
     if _restart_host(where, fleet, unsure, report, dry_run=dry_run):
-        fleet = look_once(where)  # the new host determines the state of each
-    found = plights(where, fleet)
+        fleet = read_fleet(where)  # the new host determines the state of each
+    found = find_interrupted_plans(where, fleet)
     for plight in found:
         _recover_plan(where, plight, report, dry_run=dry_run)
-    for session in () if dry_run else unfinished(where, fleet.sessions):
+    for session in () if dry_run else find_unfinished(where, fleet.sessions):
         _end_unfinished(where, session, report)
-    for session in orphans(fleet.sessions):
+    for session in find_orphans(fleet.sessions):
         _reconnect(where, session, report, dry_run=dry_run)
     of_plans = {plight.session.id for plight in found if plight.session is not None}
-    alone = [case for case in cases(where, fleet) if case.session.id not in of_plans]
+    alone = [case for case in find_lost_sessions(where, fleet) if case.session.id not in of_plans]
     for case in alone:
         _recover_session(where, case, wanted.get(case.session.id, ""), report, dry_run=dry_run)
     other_hosts = find_other_hosts(where, fleet.sessions)
@@ -141,7 +141,7 @@ def _reconnect(where: Paths, session: Session, report: _Report, *, dry_run: bool
     became, problem = "would reconnect to its sandbox" if dry_run else "reconnected to its sandbox", ""
     if not dry_run:
         try:
-            asyncio.run(operations.take_up(where, session))
+            asyncio.run(operations.start_host(where, session))
         except KasmonError as error:
             became, problem = "", error.message
     report.add(session.name, became, problem, session=session.id)
@@ -162,7 +162,7 @@ def _recover_session(where: Paths, case: LostSession, choice: str, report: _Repo
     became = problem = ""
     try:
         if case.deed == "ask" and (choice := choice or ("" if dry_run else _ask_candidate(case))):
-            case = chosen(case, choice)
+            case = choose(case, choice)
         if case.deed == "leave":
             became = f"unchanged: {case.why}"
         elif case.deed == "ask":

@@ -23,9 +23,9 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sandbox.network.port_forward import HERE
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import operations
-from kasmon.supervisor.sandboxes.create import swept
+from kasmon.supervisor.sandboxes.create import remove_stray_jails
 from kasmon.supervisor.sessions import operations as verb
 
 FAILED: Final = 1
@@ -87,7 +87,7 @@ def restore(
 def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Create a checkpoint of a sandbox, and print its id."""
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     kept = asyncio.run(operations.keep(where, session, Checkpoint()))
     if not kept:
         raise KasmonError(
@@ -105,7 +105,7 @@ def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
 def checkpoints(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """List a sandbox's checkpoints, newest last."""
     where = places()
-    points = _points(where, find(look_once(where), name).id)
+    points = _points(where, find(read_fleet(where), name).id)
     if wants_json:
         print_json(answer(checkpoints=[msgspec.to_builtins(point) for point in points]))
         return
@@ -122,7 +122,7 @@ def diff(
 ) -> None:
     """Show the file changes of a turn in a sandbox."""
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     text = operations.diff(where, session, turn)
     if wants_json:
         print_json(answer(diff=text))
@@ -142,7 +142,7 @@ def allow(
             "`kasmon sandbox allow` requires a host.", hint="Pass a host, such as example.org, or npm, pypi, github."
         )
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     later = asyncio.run(operations.keep(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
         print_json(answer(allowed=list(hosts), later=later or None))
@@ -162,7 +162,7 @@ def forward(
 ) -> None:
     """Forward a port of a sandbox to 127.0.0.1 while this command runs."""
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     with contextlib.closing(asyncio.run(operations.forwarded(where, session, port, at))) as opened:
         if wants_json:
             print_json(answer(host=HERE, port=opened.port, to=port))
@@ -181,7 +181,7 @@ def replay(
 ) -> int:
     """Replay everything that a sandbox ran in another sandbox. Side effects outside are repeated."""
     where = places()
-    source, target = find(look_once(where), name), find(look_once(where), into)
+    source, target = find(read_fleet(where), name), find(read_fleet(where), into)
     code, ran = 0, []
     for interpreter, text in operations.history(where, source, until):
         if not wants_json:
@@ -211,7 +211,7 @@ def rm(
     if (name is None) is not all_:
         raise UsageError("`kasmon sandbox rm` requires a sandbox.", hint="Name one, or pass --all.")
     if name is not None:
-        session = find(look_once(where), name)
+        session = find(read_fleet(where), name)
         kept = asyncio.run(operations.remove(where, session))
         _print_removed([session], [kept], [], wants_json=wants_json)
         return 0
@@ -231,7 +231,7 @@ async def _remove_all(where: Paths) -> tuple[list[Session], list[str], list[Kasm
             left.append(error)
         else:
             gone.append(session)
-    kept += await asyncio.to_thread(swept, where)
+    kept += await asyncio.to_thread(remove_stray_jails, where)
     return gone, kept, left
 
 
@@ -253,7 +253,7 @@ def _print_removed(
 
 def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool) -> None:
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     lost = asyncio.run(operations.keep(where, session, command))
     if wants_json:
         print_json(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))

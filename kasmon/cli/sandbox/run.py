@@ -15,7 +15,7 @@ from kasmon.errors import KasmonError, UsageError
 from kasmon.model.sandbox.policy import Interpreter
 from kasmon.paths import places
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import use
 
 
@@ -33,7 +33,7 @@ def run(
     if lang is not None and env is not None:
         raise UsageError("--env is the old name of --lang: only one of them can be given.", hint="Leave out --env.")
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     shown, call = RunOutput(is_quiet=wants_json), use.new_run()
     text = sys.stdin.read() if code == "-" else code
     running = use.run(where, session, lang or env or "bash", text, timeout_s=timeout, printed=shown.take, run=call)

@@ -19,8 +19,8 @@ from kasmon.model.sandbox.snapshot import origin_words
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, unfinished
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_unfinished
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import operations
 from kasmon.supervisor.sandboxes.create import policy_of_session
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
@@ -29,7 +29,7 @@ from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 def list_all(*, wants_json: Json = False) -> None:
     """List sandboxes with their phase, usage and memory snapshot."""
     where = places()
-    for unfinished_one in unfinished(where, sandboxed(where)):
+    for unfinished_one in find_unfinished(where, sandboxed(where)):
         with contextlib.suppress(KasmonError):  # `kasmon doctor` reports it
             end_unfinished(where, unfinished_one)
     memory, now = SnapshotReader(where), time.time()
@@ -44,7 +44,7 @@ def list_all(*, wants_json: Json = False) -> None:
 def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Show a sandbox: phase, memory snapshot (size, age, validity), checkpoints, lost state and fork origin."""
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     remembered, points = (
         SnapshotReader(where).of(session, whole=True),
         session.housing.checkpoints if session.housing else (),
@@ -80,7 +80,7 @@ def pause(
     if disk and hold:
         raise UsageError("--disk and --hold cannot be combined.", hint="Pass either --disk or --hold.")
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     to_disk = disk or (not hold and session.sandbox in REMEMBERING)
     now = asyncio.run(operations.pause(where, session, to_disk=to_disk))
     remembered = SnapshotReader(where).of(now)
@@ -110,7 +110,7 @@ def fork(
     fork has the files and the saved interpreter state. The output says which.
     """
     where = places()
-    session = find(look_once(where), name)
+    session = find(read_fleet(where), name)
     made = asyncio.run(operations.fork(where, session, new_name, at))
     if wants_json:
         new = seen(where, made.session)
@@ -128,7 +128,7 @@ def seen(where: Paths, session: SessionId) -> Session:
     Raises:
         SessionNotFoundError: if it no longer exists.
     """
-    now = look_once(where).get(session)
+    now = read_fleet(where).get(session)
     if now is None:
         raise SessionNotFoundError(session)
     return now
@@ -136,4 +136,4 @@ def seen(where: Paths, session: SessionId) -> Session:
 
 def sandboxed(where: Paths) -> list[Session]:
     """Return all interpreter sessions."""
-    return [session for session in look_once(where).sessions if session.mode is Mode.INTERPRETER]
+    return [session for session in read_fleet(where).sessions if session.mode is Mode.INTERPRETER]

@@ -6,7 +6,7 @@ from typing import Final
 from kasmon.errors import UnavailableError
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.paths import Paths
-from kasmon.store.fleet_cache import FleetCache, remember
+from kasmon.store.fleet_cache import FleetCache, load_cache
 from kasmon.store.fleet_index import FleetIndex
 
 MUCH_BYTES: Final = 4 << 20
@@ -28,7 +28,7 @@ def save_index(places: Paths, fold: FleetIndex) -> bool:
 def refresh_index(places: Paths) -> None:
     """Read what the logs have beyond the index, and update the index if that was much. Blocks."""
     fold = FleetIndex(places)
-    remember(places.index, fold)
+    load_cache(places.index, fold)
     with contextlib.suppress(OSError):
         fold.read_fleet()
     for session in list(fold.sessions):

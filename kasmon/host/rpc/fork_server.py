@@ -29,7 +29,7 @@ from kasmon.errors import TimedOutError
 from kasmon.host.rpc.peer import is_ours, peer_of
 from kasmon.paths import Paths, places
 from kasmon.process_identity import fields, started_at
-from kasmon.store.file_lock import locked
+from kasmon.store.file_lock import lock
 
 IDLE_S: Final = 10.0
 """How long a server without hosts waits for a request."""
@@ -258,7 +258,7 @@ def _version_of(file: str) -> tuple[int, int]:
 
 def listen(path: Path) -> socket.socket | None:
     """Listen at *path*; None if another server does."""
-    with locked(path):
+    with lock(path):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             try:
                 probe.connect(os.fspath(path))

@@ -6,14 +6,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kasmon.config import in_force
+from kasmon.config import load_or_default
 from kasmon.errors import KasmonError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.sandboxed.lifecycle import SandboxLifecycle
 from kasmon.model.commands import Launch
 from kasmon.model.events import ConfinementSeen, NoticeRaised
 from kasmon.model.session_state import SessionState
-from kasmon.model.task import declared
+from kasmon.model.task import build_report
 from kasmon.sandbox.agent import identify
 from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.agent.context_files import AgentContextFiles, context
@@ -80,7 +80,7 @@ class SandboxedAgent:
     # -- inspection and reports
 
     async def _run(self, front: int) -> None:
-        session = (await asyncio.to_thread(in_force, self._places, log.warning)).session
+        session = (await asyncio.to_thread(load_or_default, self._places, log.warning)).session
         self.lifecycle.begin(terms_of(session))
         if not self._is_first:
             await self.lifecycle.recover()
@@ -127,7 +127,7 @@ class SandboxedAgent:
     async def _log_reports(self) -> None:
         places, session = self._places, self._launch.session
         for note in await asyncio.to_thread(lambda: self._notes.new(sandboxed_agent.notes_of(places, session))):
-            self._log_writer.note(declared(note.waiting, note.done, time.time()))
+            self._log_writer.note(build_report(note.waiting, note.done, time.time()))
 
     def _update_context(self) -> None:
         """Write the plan runner's latest entries for the sandboxed agents."""

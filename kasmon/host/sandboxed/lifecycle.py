@@ -16,7 +16,7 @@ from kasmon.errors import KasmonError, RefusedError, SessionEndedError, Snapshot
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.sandboxed.transitions import FOREVER, WRITTEN_S, SandboxTransitions
 from kasmon.model.commands import Launch, Mode, Pause, ReceiptState, Resume, Stop
-from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState
 from kasmon.model.session import Session
@@ -303,7 +303,7 @@ class SandboxLifecycle:
 def as_of(session: Session, now: float) -> Session:
     """Return *session* at *now*: in a terminal its state may change without a new event."""
     if session.recheck_at is not None and session.recheck_at <= now:
-        return judged(session, now, since=session.recheck_at)
+        return apply_verdict(session, now, since=session.recheck_at)
     return session
 
 
@@ -326,7 +326,7 @@ def is_at_work(session: Session, now: float) -> bool:
     """Whether *session*, which was paused, was in the midst of work by its last events."""
     if session.mode is not Mode.TMUX:
         return session.state in AT_WORK
-    return session.state is SessionState.STANDBY and judged(session, now).state in AT_WORK
+    return session.state is SessionState.STANDBY and apply_verdict(session, now).state in AT_WORK
 
 
 def alike(one: float | None, other: float | None) -> bool:

@@ -17,7 +17,7 @@ from kasmon.model.commands import Answer, Launch, Mode, Prompt
 from kasmon.model.events import ConnectionRestored, SessionStarted
 from kasmon.model.session import Session
 from kasmon.model.stuck import StuckLimits
-from kasmon.model.task import declared
+from kasmon.model.task import build_report
 from kasmon.process_identity import started_at
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class AgentServices:
 
     async def report(self, frame: ReportContext) -> None:
         """Note the agent's own report of its progress."""
-        self._log_writer.note(declared(frame.waiting, frame.done, time.time()))
+        self._log_writer.note(build_report(frame.waiting, frame.done, time.time()))
         await self._log_writer.written(WRITTEN_S)
 
     async def answer(

@@ -12,7 +12,7 @@ from kasmon.host.session.rules import ONCE, SessionRules
 from kasmon.model.answer import must_be_complete, must_be_whole, with_text_as_label
 from kasmon.model.commands import Answer
 from kasmon.model.events import Event, RequestAnswered, RequestOpened, RequestSetAside, RequestWithdrawn
-from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, sealed
+from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, seal
 from kasmon.model.transcript.diff import of_inputs
 
 CHANGED = "the agent has a different request now"
@@ -62,7 +62,7 @@ class RequestRegistry:
         session = self._log_writer.session
         log_id = session.next_request()
         now = time.time()
-        opened = sealed(msgspec.structs.replace(request, id=log_id, session=session.id, asked_at=now, by_host=True))
+        opened = seal(msgspec.structs.replace(request, id=log_id, session=session.id, asked_at=now, by_host=True))
         self._asked[log_id] = opened
         self._log_writer.note(RequestOpened(at=now, request=opened))
         return log_id
@@ -160,7 +160,7 @@ class RequestRegistry:
         )
         if named.kind is RequestKind.PLAN and not named.shown.strip():
             named = msgspec.structs.replace(named, shown=NO_PLAN)
-        request = sealed(self._policy.offered(named))
+        request = seal(self._policy.offered(named))
         before = self._log_id(asked.id)
         if before is not None and (known := session.open_request(before)) is not None:
             if known.digest == request.digest:

@@ -11,7 +11,7 @@ from kasmon.errors import ConfigError, KasmonError, UnableError
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Answer, Launch
 from kasmon.model.permission import Decision, Request, RequestKind
-from kasmon.model.rule import RequestSource, Rule, RuleEffect, decide, drawn, words
+from kasmon.model.rule import RequestSource, Rule, RuleEffect, decide, draft_rule, words
 from kasmon.paths import Paths
 from kasmon.sanitize import has_hidden, redact
 from kasmon.store.rules import RuleBook
@@ -52,7 +52,7 @@ class SessionRules:
         others = tuple(choice for choice in request.choices if choice not in STANDING)
         plain = msgspec.structs.replace(request, choices=others, rule="")
         can_decide = request.kind is RequestKind.PERMISSION and request.answerable and Decision.ALLOW in others
-        if not can_decide or (says := drawn(request, self.where.workdir)) is None:
+        if not can_decide or (says := draft_rule(request, self.where.workdir)) is None:
             return plain
         rule = words(request.tool, says.match, says.text)
         says_all = not has_hidden(f"{rule}\n{request.shown}")
@@ -74,7 +74,7 @@ class SessionRules:
             UnableError: if there is no such rule to make.
             KasmonError: if it cannot be stored; nothing was answered then.
         """
-        says, of = drawn(request, self.where.workdir), self.where.of(answer.scope)
+        says, of = draft_rule(request, self.where.workdir), self.where.of(answer.scope)
         if says is None:
             raise UnableError(
                 f"no rule can match exactly what {request.id!r} asks for.", hint=("Answer it with `allow` or `deny`.")

@@ -17,7 +17,7 @@ import msgspec
 from kasmon import __version__
 from kasmon.backends import load
 from kasmon.backends.base import Abilities, Agent, Backend
-from kasmon.config import Limits, in_force
+from kasmon.config import Limits, load_or_default
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
@@ -386,7 +386,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
             return 0
         launch, backend = load_session(here, session)
-        return asyncio.run(_run_host(StructuredHost(here, launch, backend, in_force(here, log.warning).limits)))
+        return asyncio.run(_run_host(StructuredHost(here, launch, backend, load_or_default(here, log.warning).limits)))
     finally:
         lock.let_go()
 

@@ -17,7 +17,7 @@ from typing import Final
 from kasmon import __version__
 from kasmon.backends.common.environment import decoded
 from kasmon.backends.tmux import TmuxBackend
-from kasmon.config import Config, in_force
+from kasmon.config import Config, load_or_default
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host.journal import process_log
 from kasmon.host.journal.session_log import wanted
@@ -296,7 +296,7 @@ def main() -> int:
         return 0
     try:
         _raise_file_limit()
-        asyncio.run(_run_host(TmuxHost(here, in_force(here, log.warning))))
+        asyncio.run(_run_host(TmuxHost(here, load_or_default(here, log.warning))))
     finally:
         lock.let_go()
     return 0

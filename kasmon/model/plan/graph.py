@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kasmon.model.plan.plan import Plan, Task
-from kasmon.model.plan.validation import before
+from kasmon.model.plan.validation import named_needs
 
 MOST_RAILS: Final = 16
 """Beyond this number, dependencies are only listed, not drawn."""
@@ -24,7 +24,7 @@ def graph(plan: Plan) -> list[GraphLine]:
     """Return the lines of *plan*, waves in order; a rail leads from each task to its dependents."""
     waiting = {task.id: 0 for task in plan.tasks}
     for task in plan.tasks:
-        for need in before(task):
+        for need in named_needs(task):
             if need in waiting:
                 waiting[need] += 1
     lines: list[GraphLine] = []
@@ -75,7 +75,7 @@ def label(task: Task, plan: Plan, state: str = "") -> str:
 
 def _row(task: Task, rails: list[str | None], waiting: dict[str, int]) -> str:
     """Return the rails on *task*'s line; update *rails* and *waiting* to the state behind it."""
-    needed = [index for index, held in enumerate(rails) if held is not None and held in before(task)]
+    needed = [index for index, held in enumerate(rails) if held is not None and held in named_needs(task)]
     ending = set()
     for index in needed:
         held = rails[index]

@@ -7,8 +7,8 @@ from typing import Final
 
 from kasmon.errors import PlanFaultyError
 from kasmon.model.plan import markdown, toml
-from kasmon.model.plan.plan import Plan, PlanFault, placed
-from kasmon.model.plan.validation import settled
+from kasmon.model.plan.plan import Plan, PlanFault, describe_fault
+from kasmon.model.plan.validation import validate
 
 SUFFIXES: Final = (".md", ".markdown", ".toml")
 MARKS: Final = re.compile(r"^(## +Wave\b|\s*\[\[\s*task\s*\]\])", re.MULTILINE)
@@ -20,7 +20,7 @@ def is_plan(file: str) -> bool:
     return PurePath(file).suffix.lower() in SUFFIXES
 
 
-def look_at(text: str, file: str, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
+def parse_for_display(text: str, file: str, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
     """Return the plan in *text* and all its faults; a plan with faults is only for display.
 
     Args:
@@ -32,7 +32,7 @@ def look_at(text: str, file: str, agents: Sequence[str] | None = None) -> tuple[
     if not text.strip():
         return Plan(name=stem), (PlanFault(line=0, why="it is empty"),)
     is_toml = PurePath(file).suffix.lower() == ".toml"
-    return settled((toml if is_toml else markdown).read(text, stem), agents)
+    return validate((toml if is_toml else markdown).read(text, stem), agents)
 
 
 def read(text: str, file: str, agents: Sequence[str] | None = None) -> Plan:
@@ -41,7 +41,7 @@ def read(text: str, file: str, agents: Sequence[str] | None = None) -> Plan:
     Raises:
         PlanFaultyError: if it has faults; it names each with its line.
     """
-    plan, faults = look_at(text, file, agents)
+    plan, faults = parse_for_display(text, file, agents)
     if faults:
-        raise PlanFaultyError([placed(file, fault) for fault in faults])
+        raise PlanFaultyError([describe_fault(file, fault) for fault in faults])
     return plan

@@ -156,13 +156,13 @@ def host_of(plan: Plan, task: Task, instead: str = "") -> str:
     return agent_of(plan, task, instead).partition("@")[2]
 
 
-def continues(plan: Plan, task: Task) -> tuple[str, ...]:
+def predecessors(plan: Plan, task: Task) -> tuple[str, ...]:
     """Return the tasks that *task* builds on: those it names, else the previous wave where the plan gives waves."""
     if task.needs or task.inherits:
         return (*task.needs, task.inherits) if task.inherits else task.needs
     return tuple(one.id for one in plan.wave(task.wave - 1)) if plan.gives_waves and task.wave > 1 else ()
 
 
-def placed(file: str, fault: PlanFault) -> str:
+def describe_fault(file: str, fault: PlanFault) -> str:
     """Return *fault* of *file* as one line: `FILE:LINE: why.`"""
     return f"{file}:{fault.line}: {fault.why}." if fault.line else f"{file}: {fault.why}."

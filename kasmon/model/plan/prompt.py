@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from kasmon.model.plan.plan import Plan, Task, continues
+from kasmon.model.plan.plan import Plan, Task, predecessors
 from kasmon.model.plan.progress import TaskRun
 
 LONGEST_RESULT = 8_000
@@ -45,7 +45,7 @@ def prompt(
             "Others share this folder with you: change only what your task names, add files to a commit by name, and"
             " never stash, reset or check out what is not yours."
         )
-    if not shares and not is_elsewhere and any(task.id in continues(plan, other) for other in plan.tasks):
+    if not shares and not is_elsewhere and any(task.id in predecessors(plan, other) for other in plan.tasks):
         head.append("Commit your work on the branch of this folder: the tasks after yours begin from its commits.")
     if task.files:
         head.append(f"You may change: {', '.join(task.files)}.")

@@ -11,7 +11,7 @@ from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import ON, is_unsent, is_wanted, terminal_of, user_of
 from kasmon.model.plan.task_outcome import TaskOutcome, doubt, word
-from kasmon.model.plan.validation import before
+from kasmon.model.plan.validation import named_needs
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 
@@ -20,14 +20,14 @@ LOST_S: Final = 60.0
 """In headless runs, an agent or its host that is lost for this long does not come back."""
 
 
-class BeginAttempt(NamedTuple):
+class StartNextAttempt(NamedTuple):
     """Start the next attempt of *task*."""
 
     task: Task
     attempt: int
 
 
-class StartAttempt(NamedTuple):
+class StartAttemptSession(NamedTuple):
     """Start the session of an attempt that began but is not known to run: the runner that began it may have died."""
 
     task: Task
@@ -48,7 +48,7 @@ class CheckTask(NamedTuple):
     attempt: int
 
 
-class SettleTask(NamedTuple):
+class FinishTask(NamedTuple):
     """Log that *task* is done, or failed."""
 
     task: Task
@@ -68,7 +68,9 @@ class FinishPlan(NamedTuple):
     why: str
 
 
-Step: TypeAlias = BeginAttempt | StartAttempt | ClaimTask | CheckTask | SettleTask | EndTaskSession | FinishPlan
+Step: TypeAlias = (
+    StartNextAttempt | StartAttemptSession | ClaimTask | CheckTask | FinishTask | EndTaskSession | FinishPlan
+)
 
 
 class NextSteps(NamedTuple):
@@ -81,7 +83,7 @@ class NextSteps(NamedTuple):
     """The question to a person; empty if there is none."""
 
 
-def ahead(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int, now: float) -> NextSteps:
+def next_steps(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int, now: float) -> NextSteps:
     """Return the next steps.
 
     Args:
@@ -102,7 +104,7 @@ def ahead(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int,
     for task in plan.tasks:
         steps += _of_task(plan, run, task, sessions, now)
     blocked = _blocked(plan, run)
-    began, room = 0, limit - sum(takes_room(run, task) for task in plan.tasks)
+    began, room = 0, limit - sum(counts_as_running(run, task) for task in plan.tasks)
     for task in plan.tasks:
         if not _may_begin(run, task) or task.id in blocked:
             continue
@@ -113,7 +115,7 @@ def ahead(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit: int,
         elif began >= room:
             blocked[task.id] = f"{limit} tasks are already running"
         else:
-            steps.append(BeginAttempt(task, run.of(task.id).attempt + 1))
+            steps.append(StartNextAttempt(task, run.of(task.id).attempt + 1))
             began += 1
     asks = _question(plan, run, sessions, now) if all(isinstance(step, EndTaskSession) for step in steps) else ""
     if not steps and (finish := _finished(plan, run, asks)) is not None:
@@ -131,31 +133,31 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
     session = sessions.get(at.session)
     if at.state is T.RUNNING:
         if task.time_limit_s is not None and now - at.began_at > task.time_limit_s:
-            return [SettleTask(task, at.attempt, False, f"its time limit of {task.time_limit_s:g} s is over")]
+            return [FinishTask(task, at.attempt, False, f"its time limit of {task.time_limit_s:g} s is over")]
         if not at.session:
-            return [SettleTask(task, at.attempt, False, "its session could not be created")]
+            return [FinishTask(task, at.attempt, False, "its session could not be created")]
         if session is None:
             return []
         if (said := word(plan, task, session, at.began_at, now)) is not None:
             return [ClaimTask(task, at.attempt, said)]
         if run.headless and session.state is SessionState.LOST and now - session.since > LOST_S:
-            return [SettleTask(task, at.attempt, False, f"its agent is lost for {LOST_S:g} s")]
+            return [FinishTask(task, at.attempt, False, f"its agent is lost for {LOST_S:g} s")]
         if run.headless and _has_no_host(session) and now - session.since > LOST_S:
-            return [SettleTask(task, at.attempt, False, f"its host is gone for {LOST_S:g} s and did not come back")]
+            return [FinishTask(task, at.attempt, False, f"its host is gone for {LOST_S:g} s and did not come back")]
         doubtful = doubt(plan, task, session, at.began_at, now)
         if run.headless and doubtful and now - session.since > LOST_S:
-            return [SettleTask(task, at.attempt, False, f"its agent is idle, and its prompt {doubtful}")]
+            return [FinishTask(task, at.attempt, False, f"its agent is idle, and its prompt {doubtful}")]
         is_on_its_way = bool(session.generation) and not is_unsent(plan, run, task, session)
-        return [] if is_on_its_way else [StartAttempt(task, at.attempt, session.id)]
+        return [] if is_on_its_way else [StartAttemptSession(task, at.attempt, session.id)]
     if at.state is T.CLAIMED:
         if task.check:
             if at.check is None:
                 return [CheckTask(task, at.attempt)]
             return [
-                SettleTask(task, at.attempt, at.check.ok, _check_words(at.check.ok, at.check.exit_code, at.check.why))
+                FinishTask(task, at.attempt, at.check.ok, _check_words(at.check.ok, at.check.exit_code, at.check.why))
             ]
         if plan.without_check == "advance" or run.headless:
-            return [SettleTask(task, at.attempt, True, at.why or "reported by its agent")]
+            return [FinishTask(task, at.attempt, True, at.why or "reported by its agent")]
         return []
     if session is None or not session.exists or is_wanted(plan, run, task):
         return []
@@ -188,7 +190,7 @@ def _may_begin(run: PlanRun, task: Task) -> bool:
     return at.state is T.WAITING or (at.state is T.FAILED and tries_left(run, task))
 
 
-def takes_room(run: PlanRun, task: Task) -> bool:
+def counts_as_running(run: PlanRun, task: Task) -> bool:
     """Whether *task* counts as running; one that only waits for a person does not."""
     at = run.of(task.id)
     return at.state is T.RUNNING or (at.state is T.CLAIMED and bool(task.check))
@@ -215,7 +217,7 @@ def _blocked(plan: Plan, run: PlanRun) -> dict[str, str]:
 
 
 def _missing(run: PlanRun, task: Task) -> list[str]:
-    return [need for need in before(task) if run.of(need).state not in SETTLED]
+    return [need for need in named_needs(task) if run.of(need).state not in SETTLED]
 
 
 def _open_wave(plan: Plan, run: PlanRun) -> int:

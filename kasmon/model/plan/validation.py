@@ -18,7 +18,7 @@ class PlanDraft(NamedTuple):
     """Whether they include waves without tasks."""
 
 
-def settled(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
+def validate(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Plan, tuple[PlanFault, ...]]:
     """Return the plan of *draft* with all its waves, and all its faults, by line.
 
     A plan with faults is only for display.
@@ -159,7 +159,7 @@ def _waves(tasks: Sequence[Task], known: Mapping[str, Task]) -> list[PlanFault]:
     return faults
 
 
-def before(task: Task) -> tuple[str, ...]:
+def named_needs(task: Task) -> tuple[str, ...]:
     """Return the tasks that *task* itself names as its predecessors."""
     return (*task.needs, task.inherits) if task.inherits and task.inherits not in task.needs else task.needs
 
@@ -181,7 +181,7 @@ def _circle(known: Mapping[str, Task]) -> tuple[str, ...]:
             elif id_ not in done:
                 path[id_] = None
                 stack.append((id_, True))
-                stack += [(need, False) for need in before(known[id_]) if need in known]
+                stack += [(need, False) for need in named_needs(known[id_]) if need in known]
     return ()
 
 
@@ -192,10 +192,10 @@ def _levels(known: Mapping[str, Task]) -> dict[str, int]:
         stack = [start]
         while stack:
             id_ = stack[-1]
-            missing = [need for need in before(known[id_]) if need in known and need not in levels]
+            missing = [need for need in named_needs(known[id_]) if need in known and need not in levels]
             if missing:
                 stack += missing
             else:
                 stack.pop()
-                levels[id_] = 1 + max((levels[need] for need in before(known[id_]) if need in known), default=0)
+                levels[id_] = 1 + max((levels[need] for need in named_needs(known[id_]) if need in known), default=0)
     return levels

@@ -49,13 +49,13 @@ from kasmon.model.events import (
 )
 from kasmon.model.reducers import lifecycle, requests
 from kasmon.model.reducers.evidence import record_signal
-from kasmon.model.reducers.requests import all_withdrawn
+from kasmon.model.reducers.requests import withdraw_all
 from kasmon.model.reducers.sandbox import apply_sandbox
 from kasmon.model.reducers.state import update_state
-from kasmon.model.sandbox.state import housed
+from kasmon.model.sandbox.state import apply_sandbox_event
 from kasmon.model.session import Session, Tokens, last_line
 from kasmon.model.session_state import SessionState
-from kasmon.model.work_progress import progressed
+from kasmon.model.work_progress import update_progress
 
 REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED})
 """States in which work starts another turn, in a terminal too."""
@@ -64,9 +64,9 @@ REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE, SessionState.
 def apply(session: Session, event: Event) -> Session:
     """Return *session* after *event*. Pure; an event that does not fit the state changes nothing."""
     after = _apply_details(session, event)
-    if (progress := progressed(session.progress, event)) is not session.progress:
+    if (progress := update_progress(session.progress, event)) is not session.progress:
         after = msgspec.structs.replace(after, progress=progress)
-    if (housing := housed(session.housing, event)) is not session.housing:
+    if (housing := apply_sandbox_event(session.housing, event)) is not session.housing:
         after = apply_sandbox(session, after, housing, event)
     return note_turn_end(session, _clear_expired(session, update_state(session, after, event), event), event)
 
@@ -90,9 +90,9 @@ def _apply_details(session: Session, event: Event) -> Session:
         case SessionForgotten():
             return put(session, forgotten=True)
         case SessionStarted():
-            return lifecycle.started(session, event)
+            return lifecycle.apply_start(session, event)
         case SessionEnded():
-            return lifecycle.ended(session, event)
+            return lifecycle.apply_end(session, event)
         case ConnectionLost():
             return lifecycle.lose_connection(session, event)
         case ConnectionRestored():
@@ -114,17 +114,17 @@ def _apply_details(session: Session, event: Event) -> Session:
         case ContextReported():
             return report_context(session, event)
         case RequestOpened():
-            return requests.opened(session, event.request)
+            return requests.open_request(session, event.request)
         case RequestAnswered():
-            return requests.answered(session, event)
+            return requests.apply_answer(session, event)
         case RequestWithdrawn():
-            return requests.withdrawn(session, event.request, event.why, event.at)
+            return requests.withdraw(session, event.request, event.why, event.at)
         case RequestSetAside():
             return requests.set_aside(session, event.request)
         case ReceiptMoved():
-            return lifecycle.moved(session, event.receipt)
+            return lifecycle.put_receipt(session, event.receipt)
         case QueueOrdered():
-            return put(session, receipts=lifecycle.ordered(session.receipts, event.receipts))
+            return put(session, receipts=lifecycle.order_receipts(session.receipts, event.receipts))
         case (
             LogOpened()
             | SessionCreated()
@@ -167,7 +167,7 @@ def _clear_expired(before: Session, after: Session, event: Event) -> Session:
 def end_turn(session: Session, event: TurnEnded) -> Session:
     """Return *session* with the end of its turn; the agent's open requests are withdrawn."""
     line = last_line(event.error) or session.last_line
-    over = all_withdrawn(session, "the turn ended", event.at, spares_hosts=True)
+    over = withdraw_all(session, "the turn ended", event.at, spares_hosts=True)
     return msgspec.structs.replace(over, last_line=line, in_turn=False, turn_ended=event.reason, turn_error=event.error)
 
 

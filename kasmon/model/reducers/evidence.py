@@ -3,7 +3,7 @@
 import msgspec
 
 from kasmon.model.events import SignalSeen
-from kasmon.model.evidence import Signal, heard, judge
+from kasmon.model.evidence import Signal, judge, replace_signal
 from kasmon.model.session import Session, last_line
 from kasmon.model.session_state import SessionState
 
@@ -22,7 +22,7 @@ def record_signal(session: Session, event: SignalSeen) -> Session:
         rule=event.rule,
         failed=event.failed,
     )
-    signals = heard(session.signals, signal)
+    signals = replace_signal(session.signals, signal)
     after = msgspec.structs.replace(session, signals=signals, last_line=last_line(event.text) or session.last_line)
     if event.tells_failure:
         error = event.text or session.turn_error or "its turn ended in an error"
@@ -32,7 +32,7 @@ def record_signal(session: Session, event: SignalSeen) -> Session:
     return after
 
 
-def judged(session: Session, now: float, *, since: float | None = None) -> Session:
+def apply_verdict(session: Session, now: float, *, since: float | None = None) -> Session:
     """Return terminal session *session* with the state that follows from its signals at *now*.
 
     Args:

@@ -8,7 +8,7 @@ import msgspec
 
 from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import ConnectionLost, ConnectionRestored, SessionEnded, SessionStarted, SettingsChanged
-from kasmon.model.reducers.requests import all_withdrawn
+from kasmon.model.reducers.requests import withdraw_all
 from kasmon.model.reducers.sandbox import is_timed_out
 from kasmon.model.session import Session, last_line, number
 from kasmon.model.session_state import SessionState
@@ -18,7 +18,7 @@ WAITING: Final = (ReceiptState.QUEUED, ReceiptState.TYPED)
 ON_THE_WAY: Final = (*WAITING, ReceiptState.SUBMITTED, ReceiptState.STARTED)
 
 
-def moved(session: Session, receipt: Receipt) -> Session:
+def put_receipt(session: Session, receipt: Receipt) -> Session:
     """Return *session* with the current *receipt*; the oldest settled receipts are dropped."""
     if any(old.id == receipt.id for old in session.receipts):
         receipts = tuple(receipt if old.id == receipt.id else old for old in session.receipts)
@@ -34,7 +34,7 @@ def moved(session: Session, receipt: Receipt) -> Session:
     )
 
 
-def ordered(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tuple[Receipt, ...]:
+def order_receipts(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tuple[Receipt, ...]:
     """Return *receipts* with the queued ones in *order*; those that it does not name come after, as before."""
     waiting = [receipt for receipt in receipts if receipt.state is ReceiptState.QUEUED]
     places = {receipt: place for place, receipt in enumerate(order)}
@@ -43,7 +43,7 @@ def ordered(receipts: tuple[Receipt, ...], order: tuple[ReceiptId, ...]) -> tupl
     return tuple(next(after) if receipt.state is ReceiptState.QUEUED else receipt for receipt in receipts)
 
 
-def lost(session: Session, states: Collection[ReceiptState], why: str, at: float) -> tuple[Receipt, ...]:
+def lose_receipts(session: Session, states: Collection[ReceiptState], why: str, at: float) -> tuple[Receipt, ...]:
     """Return the session's receipts, those in *states* lost. A terminal's prompt has arrived once Enter was written."""
     losing = set(states) & set(WAITING) if session.mode is Mode.TMUX else states
     return tuple(
@@ -58,12 +58,12 @@ HANDED_OVER = "handed over to another version of kasmon"
 """The end reason of a session whose host handed it over to one of another version."""
 
 
-def started(session: Session, event: SessionStarted) -> Session:
+def apply_start(session: Session, event: SessionStarted) -> Session:
     """Return *session* with a new agent process: nothing of the previous one remains except queued prompts.
 
     The permission mode is unknown until the new agent reports it.
     """
-    fresh = all_withdrawn(session, "the agent was restarted", event.at)
+    fresh = withdraw_all(session, "the agent was restarted", event.at)
     return msgspec.structs.replace(
         fresh,
         generation=event.generation,
@@ -89,7 +89,7 @@ def started(session: Session, event: SessionStarted) -> Session:
         timed_out=False,
         signals=(),
         in_turn=False,
-        receipts=lost(fresh, frozenset(ON_THE_WAY) - {ReceiptState.QUEUED}, "its host had ended", event.at),
+        receipts=lose_receipts(fresh, frozenset(ON_THE_WAY) - {ReceiptState.QUEUED}, "its host had ended", event.at),
     )
 
 
@@ -120,12 +120,12 @@ def set_up(session: Session, event: SettingsChanged) -> Session:
     )
 
 
-def ended(session: Session, event: SessionEnded) -> Session:
+def apply_end(session: Session, event: SessionEnded) -> Session:
     """Return *session* with how its agent ended.
 
     Queued prompts remain if it never began, or was handed over.
     """
-    gone = all_withdrawn(session, "the agent ended", event.at)
+    gone = withdraw_all(session, "the agent ended", event.at)
     keeps_queue = event.never_began or event.why == HANDED_OVER
     losing = frozenset(ON_THE_WAY) - ({ReceiptState.QUEUED} if keeps_queue else set())
     return msgspec.structs.replace(
@@ -137,7 +137,7 @@ def ended(session: Session, event: SessionEnded) -> Session:
         stopped=event.why == "stopped",
         handed_over=event.why == HANDED_OVER,
         timed_out=is_timed_out(session),
-        receipts=lost(gone, losing, "the agent ended", event.at),
+        receipts=lose_receipts(gone, losing, "the agent ended", event.at),
         in_turn=False,
         last_line=last_line(event.why) if event.why and event.why != "stopped" else gone.last_line,
     )

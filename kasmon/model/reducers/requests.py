@@ -14,7 +14,7 @@ KEPT_DIFF: Final = 4000
 """The maximum length of a closed request's diff, in characters."""
 
 
-def opened(session: Session, request: Request) -> Session:
+def open_request(session: Session, request: Request) -> Session:
     """Return *session* with *request* open; one that comes after the end only counts."""
     counted = max(session.requests_counted, number(request.id, session.requests_counted + 1))
     known = session.state is SessionState.ENDED or session.open_request(request.id) is not None
@@ -22,7 +22,7 @@ def opened(session: Session, request: Request) -> Session:
     return msgspec.structs.replace(session, asks=asks, requests_counted=counted)
 
 
-def answered(session: Session, event: RequestAnswered) -> Session:
+def apply_answer(session: Session, event: RequestAnswered) -> Session:
     closed = ClosedRequest(
         id=event.request,
         decision=event.decision,
@@ -40,20 +40,20 @@ def _beginning(diff: str) -> str:
     return diff if len(diff) <= KEPT_DIFF else f"{diff[:KEPT_DIFF]}\n… {len(diff) - KEPT_DIFF:,} more characters"
 
 
-def withdrawn(session: Session, request: RequestId, why: str, at: float) -> Session:
+def withdraw(session: Session, request: RequestId, why: str, at: float) -> Session:
     """Return *session* with *request* closed unanswered: *why*, and *at* in seconds since the epoch."""
     return _closed(session, ClosedRequest(id=request, decision=None, by=why, at=at))
 
 
-def all_withdrawn(session: Session, why: str, at: float, *, spares_hosts: bool = False) -> Session:
-    """Return *session* with all requests withdrawn; *why* and *at* as for `withdrawn`.
+def withdraw_all(session: Session, why: str, at: float, *, spares_hosts: bool = False) -> Session:
+    """Return *session* with all requests withdrawn; *why* and *at* as for `withdraw`.
 
     *spares_hosts*: requests of its host stay open.
     """
     for ask in session.asks:
         if spares_hosts and ask.by_host:
             continue
-        session = withdrawn(session, ask.id, why, at)
+        session = withdraw(session, ask.id, why, at)
     return session
 
 

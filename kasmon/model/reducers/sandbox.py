@@ -6,8 +6,8 @@ import msgspec
 
 from kasmon.model.commands import Mode
 from kasmon.model.events import ConfinementSeen, Event, SandboxMoved, SessionStarted
-from kasmon.model.reducers.evidence import judged
-from kasmon.model.reducers.requests import all_withdrawn
+from kasmon.model.reducers.evidence import apply_verdict
+from kasmon.model.reducers.requests import withdraw_all
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState, state_of
 from kasmon.model.session import Session
@@ -50,7 +50,7 @@ def apply_pause(before: Session, after: Session, event: SandboxMoved) -> Session
     if before.state not in ASLEEP:
         return after
     if after.mode is Mode.TMUX:
-        return judged(after, event.at)
+        return apply_verdict(after, event.at)
     return msgspec.structs.replace(after, state=SessionState.IDLE, source="protocol", since=event.at)
 
 
@@ -81,7 +81,7 @@ def _with_sandbox_end(before: Session, after: Session, event: SandboxMoved) -> S
         return after
     was_made = before.housing is not None and before.housing.phase is not SandboxPhase.CREATING
     return msgspec.structs.replace(
-        all_withdrawn(after, "its sandbox is gone", event.at),
+        withdraw_all(after, "its sandbox is gone", event.at),
         end_why=event.why,
         exit_code=0 if was_made else None,
         stopped=event.why == "stopped",

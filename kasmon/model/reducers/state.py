@@ -30,7 +30,7 @@ from kasmon.model.events import (
     TurnStarted,
 )
 from kasmon.model.permission import Request
-from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.reducers.sandbox import ASLEEP, apply_pause, find_phase_state
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -76,7 +76,7 @@ def update_state(before: Session, after: Session, event: Event) -> Session:
     elif isinstance(event, SessionStarted | SignalSeen | ConnectionRestored) and after.mode is Mode.TMUX:
         if before.state in _UNMOVED.get(type(event), ()) and before.source != "process":
             return after
-        return judged(after, event.at, since=event.at if isinstance(event, SessionStarted) else None)
+        return apply_verdict(after, event.at, since=event.at if isinstance(event, SessionStarted) else None)
     elif after.mode is not Mode.TMUX:
         state = find_phase_state(before, after, event) or _next(before, after, event)
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source

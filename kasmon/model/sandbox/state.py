@@ -121,7 +121,7 @@ class SandboxState(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase is SandboxPhase.PAUSED or (self.phase is SandboxPhase.PERSISTING and not self.is_intended)
 
 
-def housed(known: SandboxState | None, event: Event) -> SandboxState | None:
+def apply_sandbox_event(known: SandboxState | None, event: Event) -> SandboxState | None:
     """Return *known* after *event*; None while the session has no sandbox. Pure."""
     match event:
         case SandboxMoved():

@@ -54,7 +54,7 @@ from kasmon.model.formatting import clock, compact, duration
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.transcript import markdown, request_blocks, run_blocks, tool_blocks
 from kasmon.model.transcript.style import FOLD_CHARACTERS, FOLD_LINES, INDENT, UNDER, TranscriptStyle, fold_row, hidden
-from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, cells, fitted, flowed
+from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, cells, wrap, wrap_paragraphs
 from kasmon.sanitize import Clean, clean_block, clean_line
 
 WORDS: Final = {
@@ -79,11 +79,13 @@ def _sandbox(event: SandboxMoved | ConfinementSeen | Checkpointed, look: Transcr
             return []
         case ConfinementSeen():
             told = ", ".join(map(clean_line, event.mismatches)) or "reason unknown"
-            return flowed([(f"confinement not verified: {told}", Token.ERROR)], look.width, (("✗ ", Token.ERROR),))
+            return wrap_paragraphs(
+                [(f"confinement not verified: {told}", Token.ERROR)], look.width, (("✗ ", Token.ERROR),)
+            )
         case Checkpointed():
             lost = _names(event.lost)
             text = f"checkpoint {clean_line(event.checkpoint)}" + (f" · not saved: {lost}" if lost else "")
-            return flowed([(text, Token.FAINT)], look.width, (("◇ ", Token.FAINT),))
+            return wrap_paragraphs([(text, Token.FAINT)], look.width, (("◇ ", Token.FAINT),))
     if event.step == "intended" or (event.phase not in WORDS and not event.lost):
         return []
     word = (
@@ -94,9 +96,9 @@ def _sandbox(event: SandboxMoved | ConfinementSeen | Checkpointed, look: Transcr
     if event.phase is SandboxPhase.RUNNING and not (event.why or event.lost):
         return []
     text = f"{word}: {clean_line(event.why)}" if event.why else word
-    rows = flowed([(text, Token.SESSION)], look.width, (("▣ ", Token.SESSION),))
+    rows = wrap_paragraphs([(text, Token.SESSION)], look.width, (("▣ ", Token.SESSION),))
     if event.lost:
-        rows += flowed([(clean_line(event.lost), Token.WARNING)], look.width, (("! ", Token.WARNING),))
+        rows += wrap_paragraphs([(clean_line(event.lost), Token.WARNING)], look.width, (("! ", Token.WARNING),))
     return rows
 
 
@@ -134,7 +136,7 @@ def draw(block: Block, look: TranscriptStyle) -> list[TextLine]:
         return _drawn(block, look)
     margin: Margin = ((STEP * depth, Token.FAINT),) if look.width - len(STEP) * depth >= NARROW else ()
     inner = msgspec.structs.replace(look, width=look.width - len(STEP) * depth if margin else look.width)
-    whose = fitted([(f"within {block.within}", Token.FAINT)], inner.width) if block.within else []
+    whose = wrap([(f"within {block.within}", Token.FAINT)], inner.width) if block.within else []
     rows = _drawn(block, inner)
     rows = [*rows[:1], *whose, *rows[1:]] if rows[:1] == [BLANK] else [*whose, *rows]
     return [msgspec.structs.replace(row, spans=(*margin, *row.spans)) for row in rows]
@@ -159,7 +161,7 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
         case TurnStarted() as turn:
             return _prompt(turn, look)
         case MessageWritten() as said:
-            rows = markdown.drawn(clean_block(said.text), look.width, INDENT, colours=look.colours)
+            rows = markdown.draw_markdown(clean_block(said.text), look.width, INDENT, colours=look.colours)
             return [BLANK, *rows, *tool_blocks.cut_off(said.blob, look)]
         case ThoughtWritten() as thought:
             return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, look)]
@@ -191,7 +193,7 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
         case NoticeRaised() as notice:
             token = {"info": Token.NOTICE, "warning": Token.WARNING, "error": Token.ERROR}[notice.level]
             sign = {"info": "·", "warning": "!", "error": "✗"}[notice.level]
-            return flowed([(clean_block(notice.text), token)], look.width, ((f"{sign} ", token),))
+            return wrap_paragraphs([(clean_block(notice.text), token)], look.width, ((f"{sign} ", token),))
         case UnknownMessageSeen() as foreign:
             return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], look)
         case SettingsChanged() as now:
@@ -275,10 +277,10 @@ def _prompt(turn: TurnStarted, look: TranscriptStyle) -> list[TextLine]:
 
 
 def _plan(plan: PlanUpdated, look: TranscriptStyle) -> list[TextLine]:
-    rows = [BLANK, *fitted([("Plan", Token.TOOL)], look.width, (("● ", Token.TOOL),), INDENT)]
+    rows = [BLANK, *wrap([("Plan", Token.TOOL)], look.width, (("● ", Token.TOOL),), INDENT)]
     for item in plan.items:
         sign, token = {"open": ("☐", Token.OPEN), "doing": ("◐", Token.DOING), "done": ("☒", Token.DONE)}[item.state]
-        rows += fitted([(clean_line(item.text), token)], look.width, ((f"  {sign} ", token),), UNDER)
+        rows += wrap([(clean_line(item.text), token)], look.width, ((f"  {sign} ", token),), UNDER)
     return rows
 
 
@@ -291,10 +293,14 @@ def _turn_end(ended: TurnEnded, then: Sequence[Event], look: TranscriptStyle) ->
         parts.append(duration(ended.at - began))
     if usage is not None:
         parts.append(_used(usage))
-    told = fitted(
+    told = wrap(
         [(f"{' · '.join(parts)} ", Token.BOUNDARY)], look.width, (("── ", Token.BOUNDARY),), (("   ", Token.TEXT),)
     )
-    rows = flowed([(clean_block(ended.error), Token.ERROR)], look.width, (("✗ ", Token.ERROR),)) if ended.error else []
+    rows = (
+        wrap_paragraphs([(clean_block(ended.error), Token.ERROR)], look.width, (("✗ ", Token.ERROR),))
+        if ended.error
+        else []
+    )
     if len(told) == 1:
         filling = "─" * max(0, look.width - cells(told[0].text))
         told = [TextLine((*told[0].spans, (filling, Token.BOUNDARY)))]
@@ -322,7 +328,7 @@ def _ended(ended: SessionEnded, look: TranscriptStyle) -> list[TextLine]:
 
 
 def _row(spans: Sequence[Span], look: TranscriptStyle) -> list[TextLine]:
-    return fitted(spans, look.width)
+    return wrap(spans, look.width)
 
 
 def _used(usage: UsageReported) -> str:
@@ -337,7 +343,7 @@ def fold_text(text: str, sign: str, token: Token, look: TranscriptStyle) -> list
     """Return *text* behind *sign*, both as *token*; a long one truncated, with the amount that is hidden."""
     whole = clean_block(text).rstrip()
     shown = _beginning(whole) if look.fold else whole
-    rows = flowed([(shown, token)], look.width, ((f"{sign} ", token),))
+    rows = wrap_paragraphs([(shown, token)], look.width, ((f"{sign} ", token),))
     rest = whole[len(shown) :].strip()
     if "\n" in rest:
         rows += hidden(rest.count("\n") + 1, "lines", look, INDENT)

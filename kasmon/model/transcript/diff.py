@@ -4,32 +4,32 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kasmon.model.transcript.text import Margin, Span, TextLine, Token, fitted
+from kasmon.model.transcript.text import Margin, Span, TextLine, Token, wrap
 
 HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 HEADERS: Final = ("--- ", "+++ ", "diff ", "index ")
 SIDES: Final = {"-": Token.REMOVED, "+": Token.ADDED, " ": Token.SAME, "": Token.SAME}
 
 
-def drawn(lines: Sequence[str], width: int, margin: Margin = ()) -> list[TextLine]:
+def draw_diff(lines: Sequence[str], width: int, margin: Margin = ()) -> list[TextLine]:
     """Return the cleaned *lines* of a diff as rows of at most *width* cells, *margin* left of each."""
     places = digits(lines)
-    return [line for number, span in numbered(lines) for line in row(number, span, places, width, margin)]
+    return [line for number, span in number_lines(lines) for line in row(number, span, places, width, margin)]
 
 
 def row(number: str, span: Span, places: int, width: int, margin: Margin = ()) -> list[TextLine]:
     """Return one line of a diff as rows of at most *width* cells, the first with its *number*, *places* digits wide."""
     first = (*margin, (f"{number:>{places}} ", Token.NUMBER))
     rest = (*margin, (" " * (places + 1), Token.NUMBER))
-    return fitted([span], width, first, rest, words=False)
+    return wrap([span], width, first, rest, words=False)
 
 
 def digits(lines: Sequence[str]) -> int:
     """Return the number of digits of a diff's longest line number."""
-    return max((len(number) for number, _ in numbered(lines)), default=1)
+    return max((len(number) for number, _ in number_lines(lines)), default=1)
 
 
-def numbered(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
+def number_lines(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
     """Yield each line with its number: in the old file if it was removed, else in the new one; none outside of hunks.
 
     Until a hunk has all its lines, a line that looks like a header belongs to the hunk.

@@ -36,7 +36,7 @@ LANGUAGES: Final[dict[What, str]] = {"said": "markdown", "thought": "markdown", 
 _TICKS: Final = re.compile("`+")
 
 
-def head(session: Session, zone: tzinfo | None = None) -> str:
+def export_header(session: Session, zone: tzinfo | None = None) -> str:
     """Return the header: the session's details."""
     facts = {
         "session": session.id,
@@ -49,7 +49,7 @@ def head(session: Session, zone: tzinfo | None = None) -> str:
     return f"# {inline(session.name or session.id)}\n\n{told}"
 
 
-def told(events: Iterable[Event], in_terminal: bool, zone: tzinfo | None = None) -> Iterator[str]:
+def export_events(events: Iterable[Event], in_terminal: bool, zone: tzinfo | None = None) -> Iterator[str]:
     """Yield the text of each of *events*, under a heading with its time."""
     parts = PartialText()
     for event in events:
@@ -73,7 +73,7 @@ def _section(heading: str, what: What, text: str, at: float, zone: tzinfo | None
     return f"\n## {heading}, {clock(at, zone, day=True)}\n\n{fenced(text, LANGUAGES.get(what, 'text'))}"
 
 
-def printed(lines: Iterable[str]) -> str:
+def export_output(lines: Iterable[str]) -> str:
     """Return the output of the session's terminal as a section; empty if there is none."""
     text = "\n".join(lines)
     return f"\n## Terminal output\n\n{fenced(text)}" if text.strip("\n") else ""

@@ -5,8 +5,8 @@ from itertools import zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
 from kasmon.model.transcript import diff
-from kasmon.model.transcript.diff import HUNK, numbered
-from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, cells, fitted
+from kasmon.model.transcript.diff import HUNK, number_lines
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, cells, wrap
 
 GAP: Final = " │ "
 NARROW: Final = 100
@@ -38,7 +38,7 @@ def split(whole: str) -> tuple[FileChange, ...]:
 
 def unified(change: FileChange, width: int) -> list[TextLine]:
     """Return *change* in one column of *width* cells."""
-    return diff.drawn(change.lines, width)
+    return diff.draw_diff(change.lines, width)
 
 
 def beside(change: FileChange, width: int) -> list[TextLine]:
@@ -48,7 +48,7 @@ def beside(change: FileChange, width: int) -> list[TextLine]:
     rows: list[TextLine] = []
     for old, new in _pairs(change.lines):
         if old[1] == new[1] and old[1][1] in (Token.HUNK, Token.FAINT):
-            rows += fitted([old[1]], width, words=False)
+            rows += wrap([old[1]], width, words=False)
             continue
         left, right = (diff.row(*cell, digits, column) for cell in (old, new))
         for one, other in zip_longest(left, right, fillvalue=BLANK):
@@ -71,7 +71,7 @@ def _file(lines: Sequence[str]) -> FileChange:
     body = tuple(lines[at:])
     while body and not body[-1]:
         body = body[:-1]
-    signs = [span[1] for _, span in numbered(body)]
+    signs = [span[1] for _, span in number_lines(body)]
     if not body:
         told = [line for line in lines[1:] if line.startswith(("Binary ", "old mode", "new mode", "rename "))]
         body = tuple(told) or ("It is empty.",)
@@ -88,7 +88,7 @@ def _pairs(lines: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
     out: list[Cell] = []
     into: list[Cell] = []
     shift = 0
-    for number, (text, token) in numbered(lines):
+    for number, (text, token) in number_lines(lines):
         if hunk := HUNK.match(text) if token is Token.HUNK else None:
             shift = int(hunk[3]) - int(hunk[1])
         if token is Token.REMOVED:

@@ -7,7 +7,7 @@ import msgspec
 
 from kasmon.model.transcript import syntax as code
 from kasmon.model.transcript import table
-from kasmon.model.transcript.text import Margin, Span, TextLine, Token, fitted
+from kasmon.model.transcript.text import Margin, Span, TextLine, Token, wrap
 
 FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^`]*)$")
 HEADING: Final = re.compile(r" {0,3}#{1,6} +(\S.*)$")
@@ -32,7 +32,7 @@ class Paragraph(msgspec.Struct, frozen=True):
     words: bool = True
 
 
-def drawn(text: str, width: int, margin: Margin, *, colours: bool = True) -> list[TextLine]:
+def draw_markdown(text: str, width: int, margin: Margin, *, colours: bool = True) -> list[TextLine]:
     """Return cleaned Markdown as rows of at most *width* cells, *margin* left of each; code in *colours*, or in one."""
     rows: list[TextLine] = []
     for number, fence in enumerate(_fences(text.rstrip("\n"))):
@@ -51,12 +51,12 @@ def _prose(lines: list[str], width: int, margin: Margin) -> list[TextLine]:
         end = at
         if at + 1 < len(lines) and table.begins(lines[at], lines[at + 1]):
             end = next((n for n in range(at + 2, len(lines)) if not table.belongs(lines[n])), len(lines))
-            drawn_table = table.drawn(lines[at:end], width, margin, inline)
+            drawn_table = table.draw_table(lines[at:end], width, margin, inline)
             end = end if drawn_table else at
             rows += drawn_table
         if end == at:
             part, end = _line(lines[at]), at + 1
-            rows += fitted(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.words)
+            rows += wrap(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.words)
         at = end
     return rows
 
@@ -64,9 +64,9 @@ def _prose(lines: list[str], width: int, margin: Margin) -> list[TextLine]:
 def _code(fence: "_Part", width: int, margin: Margin, number: int, colours: bool) -> list[TextLine]:
     language, bar = fence.language or "", (*margin, *BAR)
     plain = [((line, Token.CODE_BLOCK),) for line in fence.lines]
-    lines = code.coloured(fence.lines, language) if colours and language else plain
-    rows = fitted(((language, Token.FAINT),), width, bar, bar) if language else []
-    rows += [row for line in lines for row in fitted(line or (("", Token.CODE_BLOCK),), width, bar, bar, words=False)]
+    lines = code.highlight(fence.lines, language) if colours and language else plain
+    rows = wrap(((language, Token.FAINT),), width, bar, bar) if language else []
+    rows += [row for line in lines for row in wrap(line or (("", Token.CODE_BLOCK),), width, bar, bar, words=False)]
     return [TextLine(row.spans, number) for row in rows]
 
 

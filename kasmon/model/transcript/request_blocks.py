@@ -6,7 +6,7 @@ from kasmon.model.events import Event, RequestAnswered, RequestSetAside, Request
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.model.transcript import diff
 from kasmon.model.transcript.style import BELOW, UNDER, TranscriptStyle
-from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, fitted, flowed
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, wrap, wrap_paragraphs
 from kasmon.sanitize import clean_line, redact
 
 NOTE: Final = (("     ", Token.FAINT),)
@@ -36,17 +36,17 @@ def request(asked: Request, look: TranscriptStyle) -> list[TextLine]:
     }[asked.kind]
     first = shown if shown.startswith(title) and not asked.is_diff else title
     head: list[Span] = [(opening, Token.ASKS), *([(f" {first}", Token.SUBJECT)] if first else [])]
-    rows = [BLANK, *flowed(head, look.width, (("? ", Token.ASKS),))]
+    rows = [BLANK, *wrap_paragraphs(head, look.width, (("? ", Token.ASKS),))]
     if asked.is_diff:
-        rows += diff.drawn(shown.split("\n"), look.width, UNDER)
+        rows += diff.draw_diff(shown.split("\n"), look.width, UNDER)
     elif shown and first != shown:
-        rows += flowed([(shown, Token.SUBJECT)], look.width, UNDER)
+        rows += wrap_paragraphs([(shown, Token.SUBJECT)], look.width, UNDER)
     for number, option in enumerate(asked.options, 1):
-        rows += flowed([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),))
+        rows += wrap_paragraphs([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),))
         note = asked.option_notes[number - 1] if number <= len(asked.option_notes) else ""
-        rows += flowed([(redact(note)[0], Token.FAINT)], look.width, NOTE) if note else []
+        rows += wrap_paragraphs([(redact(note)[0], Token.FAINT)], look.width, NOTE) if note else []
     if asked.why:
-        rows += flowed([("reason: ", Token.FAINT), (redact(asked.why)[0], Token.TEXT)], look.width, UNDER)
+        rows += wrap_paragraphs([("reason: ", Token.FAINT), (redact(asked.why)[0], Token.TEXT)], look.width, UNDER)
     return rows
 
 
@@ -65,9 +65,9 @@ def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
             told = f"withdrawn: {event.why}" if event.why else "withdrawn"
         case _:
             return []
-    rows = fitted([(clean_line(told), Token.ANSWER)], look.width, BELOW, UNDER)
+    rows = wrap([(clean_line(told), Token.ANSWER)], look.width, BELOW, UNDER)
     if isinstance(event, RequestAnswered) and event.diff:
-        rows += diff.drawn(redact(event.diff)[0].split("\n"), look.width, UNDER)
+        rows += diff.draw_diff(redact(event.diff)[0].split("\n"), look.width, UNDER)
     return rows
 
 

@@ -11,7 +11,7 @@ from kasmon.model.sandbox.policy import INTERPRETERS
 from kasmon.model.transcript import syntax as code
 from kasmon.model.transcript import tool_blocks
 from kasmon.model.transcript.style import FOLD_LINES, INDENT, TranscriptStyle, hidden
-from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, fitted
+from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, wrap
 from kasmon.sanitize import clean_block, clean_line
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def call(event: ToolStarted, then: Sequence[Event], look: TranscriptStyle) -> li
         sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
         told = [(f" {' · '.join(_ending(event, finished))}", Token.FAINT if finished.ok else Token.FAILED)]
     head = [(clean_line(event.tool), Token.TOOL), sign, *told]
-    rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
+    rows = [BLANK, *wrap(head, look.width, (("● ", sign[1]),), INDENT)]
     lines = _lines(event)
     most = FOLD_LINES if look.fold and len(lines) > FOLD_LINES + 1 else len(lines)
     language = LANGUAGES.get(event.tool, "") if look.colours else ""
-    for spans in code.coloured(lines, language)[:most]:
-        rows += [TextLine(row.spans, code=1) for row in fitted(spans, look.width, BAR, BAR, words=False)]
+    for spans in code.highlight(lines, language)[:most]:
+        rows += [TextLine(row.spans, code=1) for row in wrap(spans, look.width, BAR, BAR, words=False)]
     rows += hidden(len(lines) - most, "lines", look)
     return rows + (tool_blocks.result(finished, look) if finished is not None else [])
 

@@ -121,7 +121,7 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(member)
 
 
-def found(lines: Sequence[str], pattern: SearchPattern) -> Iterator[tuple[int, int, int]]:
+def find_lines(lines: Sequence[str], pattern: SearchPattern) -> Iterator[tuple[int, int, int]]:
     """Yield which of *lines* match *pattern*, each with the match's character offsets."""
     for number, line in enumerate(lines):
         span = pattern.find(line)

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.model.transcript.text import Margin, TextLine, Token, fitted
+from kasmon.model.transcript.text import Margin, TextLine, Token, wrap
 
 INDENT: Final[Margin] = (("  ", Token.TEXT),)
 BELOW: Final[Margin] = (("  ⎿ ", Token.FAINT),)
@@ -37,4 +37,4 @@ def hidden(count: int, what: str, look: TranscriptStyle, margin: Margin = UNDER)
 
 def fold_row(told: str, look: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
     """Return a row that opens or folds its block."""
-    return [TextLine(row.spans, fold=True) for row in fitted([(told, Token.FAINT)], look.width, margin, margin)]
+    return [TextLine(row.spans, fold=True) for row in wrap([(told, Token.FAINT)], look.width, margin, margin)]

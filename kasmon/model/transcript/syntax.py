@@ -43,7 +43,7 @@ _TOKENS: Final = (
 """Lexer token types, with their subtypes -> kasmon's."""
 
 
-def coloured(lines: Sequence[str], language: str) -> list[tuple[Span, ...]]:
+def highlight(lines: Sequence[str], language: str) -> list[tuple[Span, ...]]:
     """Return each of the cleaned *lines* as spans of the same text; in one colour if *language* is unknown."""
     plain: list[tuple[Span, ...]] = [((line, Token.CODE_BLOCK),) for line in lines]
     lexer = _lexer(language.strip().lower().partition(" ")[0])

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.model.transcript.text import Margin, Span, TextLine, Token, cells, fitted
+from kasmon.model.transcript.text import Margin, Span, TextLine, Token, cells, wrap
 
 EDGE: Final = re.compile(r"(?<!\\)\|")
 RULE: Final = re.compile(r" *\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *$")
@@ -38,7 +38,7 @@ def belongs(line: str) -> bool:
     return "|" in line
 
 
-def drawn(lines: Sequence[str], width: int, margin: Margin, inline: Inline) -> list[TextLine]:
+def draw_table(lines: Sequence[str], width: int, margin: Margin, inline: Inline) -> list[TextLine]:
     """Return the table in *lines* as rows of at most *width* cells; none if it does not fit."""
     told = _cells(lines[1])
     rows: list[Row] = [[((cell, Token.STRONG),) for cell in _cells(lines[0])]]
@@ -84,7 +84,7 @@ def _row(row: Row, columns: Sequence[TableColumn], margin: Margin) -> list[TextL
     """Return one row of the table, on as many lines as its longest cell needs."""
     nothing = (("", Token.TEXT),)
     stacks = [
-        [_set(line.spans, column) for line in fitted(row[at] if at < len(row) else nothing, column.width)]
+        [_set(line.spans, column) for line in wrap(row[at] if at < len(row) else nothing, column.width)]
         for at, column in enumerate(columns)
     ]
     blanks = [((" " * column.width, Token.TEXT),) for column in columns]

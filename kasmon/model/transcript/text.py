@@ -105,7 +105,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else sum(_widths(text))
 
 
-def fitted(
+def wrap(
     spans: Sequence[Span], width: int, first: Margin = (), rest: Margin = (), *, words: bool = True
 ) -> list[TextLine]:
     """Return *spans* as rows of at most *width* cells, broken between words, or anywhere.
@@ -132,12 +132,12 @@ def fitted(
     ]
 
 
-def flowed(spans: Sequence[Span], width: int, first: Margin = ()) -> list[TextLine]:
+def wrap_paragraphs(spans: Sequence[Span], width: int, first: Margin = ()) -> list[TextLine]:
     """Return *spans*, which may hold line breaks, as rows; *first* left of the first, blanks left of the others."""
     rest: Margin = ((" " * sum(len(text) for text, _ in first), Token.TEXT),) if first else ()
     rows: list[TextLine] = []
     for line in _by_line(spans):
-        rows += fitted(line, width, rest if rows else first, rest)
+        rows += wrap(line, width, rest if rows else first, rest)
     return rows
 
 

@@ -20,7 +20,7 @@ from kasmon.model.transcript.style import (
     fold_row,
     hidden,
 )
-from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, fitted
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, wrap
 from kasmon.sanitize import Clean, clean_block, clean_line
 from kasmon.terminal_text.styles import PLAIN, STYLE_CHANGE, TextStyle, colour_numbers
 
@@ -105,7 +105,7 @@ def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Transcr
     beginning, left_out = _short([(subject, Token.SUBJECT)], look)
     more = [(f"… {left_out} more characters", Token.FAINT)] if left_out else []
     head = [(name, Token.TOOL), *([(" ", Token.SUBJECT), *beginning] if subject else []), *more, sign]
-    rows = [BLANK, *fitted(head, look.width, (("● ", sign[1]),), INDENT)]
+    rows = [BLANK, *wrap(head, look.width, (("● ", sign[1]),), INDENT)]
     if finished is not None:
         rows += result(finished, look)
     return rows
@@ -132,7 +132,7 @@ def folds(finished: ToolFinished) -> bool:
 def cut_off(blob: str, look: TranscriptStyle) -> list[TextLine]:
     """Return the row that names the blob with the full text."""
     told = f"… truncated; the full text is stored as blob {clean_line(blob)[:12]}"
-    return fitted([(told, Token.FAINT)], look.width, UNDER, UNDER) if blob else []
+    return wrap([(told, Token.FAINT)], look.width, UNDER, UNDER) if blob else []
 
 
 def result(finished: ToolFinished, look: TranscriptStyle) -> list[TextLine]:
@@ -141,13 +141,13 @@ def result(finished: ToolFinished, look: TranscriptStyle) -> list[TextLine]:
     if finished.diff:
         lines = clean_block(finished.diff).removesuffix("\n").split("\n")
         shown = _folded(len(lines), FOLD_DIFF_LINES, look)
-        rows += [*diff.drawn(lines[:shown], look.width, UNDER), *hidden(len(lines) - shown, "lines", look)]
+        rows += [*diff.draw_diff(lines[:shown], look.width, UNDER), *hidden(len(lines) - shown, "lines", look)]
     if finished.output:
         output = ansi_lines(finished.output, Token.OUTPUT if finished.ok else Token.FAILED)
         shown = _folded(len(output), FOLD_LINES, look)
         for number, line in enumerate(output[:shown]):
             beginning, cut = _short(line, look)
-            rows += fitted(beginning, look.width, UNDER if number else BELOW, UNDER, words=False)
+            rows += wrap(beginning, look.width, UNDER if number else BELOW, UNDER, words=False)
             rows += hidden(cut, "characters", look)
         rows += hidden(len(output) - shown, "lines", look)
     if look.opened and folds(finished):

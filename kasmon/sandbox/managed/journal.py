@@ -8,7 +8,7 @@ import msgspec
 
 from kasmon.model.events import Event, NoticeRaised, SandboxMoved
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.managed.lifecycle import LifetimeTerms, deadlines
 
 
@@ -51,7 +51,7 @@ class SandboxJournal:
     def apply(self, event: Event) -> None:
         """Apply *event*, which is recorded already."""
         with self._lock:
-            self.housing = housed(self.housing, event) or self.housing
+            self.housing = apply_sandbox_event(self.housing, event) or self.housing
 
     def move(
         self,
@@ -88,7 +88,7 @@ class SandboxJournal:
             lost=lost,
             why=why,
         )
-        then = housed(known, moved) or known
+        then = apply_sandbox_event(known, moved) or known
         if is_used:
             then = msgspec.structs.replace(then, used_at=at)
         is_on_disk = phase is SandboxPhase.PAUSED and not held

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, RequestKind
-from kasmon.model.transcript.text import Span, TextLine, Token, fitted, flowed
+from kasmon.model.transcript.text import Span, TextLine, Token, wrap, wrap_paragraphs
 from kasmon.sanitize import visible
 from kasmon.scripted_agent.requests import SIGN_IN
 from kasmon.scripted_agent.terminal.keyboard import Key
@@ -53,16 +53,16 @@ class ScriptedMenu:
         more = f" (1 of {waiting})" if waiting > 1 else ""
         subject = visible(request.title) if request.kind is not RequestKind.AUTH else "sign in"
         head: list[Span] = [(f"{request.tool or request.kind.value}{more} ", Token.ASKS), (subject, Token.SUBJECT)]
-        rows = flowed(head, width)
+        rows = wrap_paragraphs(head, width)
         if title := TITLES[request.kind]:
-            rows += fitted([(title, Token.TEXT)], width)
+            rows += wrap([(title, Token.TEXT)], width)
         for number, choice in enumerate(self.choices, 1):
             mark = "❯ " if number - 1 == self._marked else "  "
             tick = ("[x] " if choice.label in self._ticked else "[ ] ") if self._ticks(choice) else ""
             token = Token.PROMPT if mark.strip() else Token.TEXT
             margin = ((f"{mark}{number}. ", token),)
             rest = ((" " * len(margin[0][0]), token),)
-            rows += fitted([(tick + visible(choice.label), token)], width, margin, rest)
+            rows += wrap([(tick + visible(choice.label), token)], width, margin, rest)
         return rows
 
     def _typed(self, character: str) -> Answer | None:

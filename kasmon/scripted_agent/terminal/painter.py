@@ -39,7 +39,7 @@ BOLD_ONLY: Final = {Token.HEADING, Token.STRONG, Token.PROMPT, Token.TOOL, Token
 BAR: Final = "\x1b[7m"
 
 
-def styled(line: TextLine, colours: bool) -> str:
+def paint(line: TextLine, colours: bool) -> str:
     """Return *line* with its styles as SGR sequences."""
     pieces = []
     for text, token in line.spans:

@@ -25,7 +25,7 @@ from kasmon.scripted_agent.script import boot_s
 from kasmon.scripted_agent.terminal.arguments import Arguments
 from kasmon.scripted_agent.terminal.keyboard import Key, Keyboard
 from kasmon.scripted_agent.terminal.menu import ScriptedMenu
-from kasmon.scripted_agent.terminal.painter import BAR, Painter, styled, wants_colours
+from kasmon.scripted_agent.terminal.painter import BAR, Painter, paint, wants_colours
 from kasmon.scripted_agent.terminal.prompt_box import ScriptedPromptBox
 from kasmon.scripted_agent.terminal.tty import RawTerminal, kill_self
 
@@ -259,7 +259,7 @@ class Program:
         body = room - len(bar) - len(rule)
         transcript_rows = self._transcript.tail(columns, body, self._above) if body > 0 else []
         lines = [*transcript_rows, *[BLANK] * (body - len(transcript_rows)), *rule, *below]
-        rows = [*bar, *(styled(line, self._colours) for line in lines)]
+        rows = [*bar, *(paint(line, self._colours) for line in lines)]
         place = (height - len(below) + cursor[0], cursor[1]) if cursor is not None else None
         self._terminal.write(self._painter.changes(rows, (columns, height), place))
 

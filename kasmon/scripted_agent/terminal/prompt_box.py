@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kasmon.model.transcript.text import TextLine, Token, cells, fitted
+from kasmon.model.transcript.text import TextLine, Token, cells, wrap
 from kasmon.sanitize import clean_block
 from kasmon.scripted_agent.terminal.keyboard import Key
 
@@ -73,7 +73,7 @@ class ScriptedPromptBox:
         for line in clean_block(text).split("\n"):
             mark = MARK if not rows else "  "
             margin = ((mark, Token.PROMPT),)
-            rows += fitted([(line or " ", Token.TEXT)], width, margin, (("  ", Token.PROMPT),), words=False)
+            rows += wrap([(line or " ", Token.TEXT)], width, margin, (("  ", Token.PROMPT),), words=False)
         if text.endswith("\n") or not text:
             rows[-1] = TextLine((rows[-1].spans[0],))
         return rows

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kasmon.model.commands import Mode
-from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.session import HostProbe, Session
 from kasmon.model.session_state import SessionState
 
@@ -70,7 +70,7 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
         return _mark_lost(session, host, session.end_why or LINE_GONE, session.since)
     if host.alive:
         if session.recheck_at is not None and session.recheck_at <= now:
-            session = judged(session, now, since=session.recheck_at)
+            session = apply_verdict(session, now, since=session.recheck_at)
         return _unwritten(session, host, seen.no_room) if seen.no_room else msgspec.structs.replace(session, host=host)
     if session.generation == 0:
         if seen.folder_gone:

@@ -17,12 +17,12 @@ from kasmon.paths import Paths
 log = logging.getLogger(__name__)
 
 
-def orphans(sessions: Iterable[Session]) -> list[Session]:
+def find_orphans(sessions: Iterable[Session]) -> list[Session]:
     """Return the sessions whose sandbox runs and whose host does not."""
     return [each for each in sessions if each.mode is Mode.INTERPRETER and each.state is SessionState.UNSURE]
 
 
-def unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
+def find_unfinished(places: Paths, sessions: Iterable[Session]) -> list[Session]:
     """Return sessions whose killed host left processes of a sandbox that no other host will use. Blocks.
 
     The host was creating or ending the sandbox, or an agent's front process ended with it and left a microVM.
@@ -107,7 +107,7 @@ class SandboxAdopter:
 
     def look(self, sessions: Iterable[Session]) -> None:
         """Start to adopt the orphans not tried yet. Needs a running loop."""
-        for session in orphans(sessions):
+        for session in find_orphans(sessions):
             if (key := (session.id, session.since)) not in self._tried:
                 self._tried.add(key)
                 self._tasks.add(task := asyncio.create_task(self._adopt(session)))
@@ -120,16 +120,16 @@ class SandboxAdopter:
             task.add_done_callback(self._tasks.discard)
 
     async def _end_unfinished(self, sessions: list[Session]) -> None:
-        for session in await asyncio.to_thread(unfinished, self._places, sessions):
+        for session in await asyncio.to_thread(find_unfinished, self._places, sessions):
             try:
                 await asyncio.to_thread(end_unfinished, self._places, session)
             except KasmonError as error:
                 log.warning("the unfinished sandbox of %s was not removed: %s", session.id, error)
 
     async def _adopt(self, session: Session) -> None:
-        from kasmon.supervisor.sandboxes.operations import take_up  # rarely needed
+        from kasmon.supervisor.sandboxes.operations import start_host  # rarely needed
 
         try:
-            await take_up(self._places, session)
+            await start_host(self._places, session)
         except KasmonError as error:
             log.warning("the sandbox of %s could not be taken up: %s", session.id, error)

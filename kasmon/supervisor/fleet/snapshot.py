@@ -20,7 +20,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
-from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 
@@ -85,7 +85,7 @@ class LivenessProbe:
             return session.since
 
 
-def look_once(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
+def read_fleet(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
     """Return the current fleet; needs no running process.
 
     It writes nothing but the cache, and only after it read much of the logs while no dashboard updates the cache.
@@ -94,7 +94,7 @@ def look_once(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
         UnavailableError: if the logs exist and cannot be read.
     """
     fleet_index, probe, now = FleetIndex(places), LivenessProbe(places), clock()
-    remember(places.index, fleet_index)
+    load_cache(places.index, fleet_index)
     try:
         fleet_index.read_fleet()
         probe.check()

@@ -12,7 +12,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.follower import GAP_S
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.watch import FleetWatch
 
 
@@ -46,7 +46,7 @@ async def wait_for(
             run.
         TimedOutError: if they were not reached within *timeout_s* seconds.
     """
-    fleet = await asyncio.to_thread(look_once, places)
+    fleet = await asyncio.to_thread(read_fleet, places)
     if matching := _find_matching(fleet, sessions, states, any):
         return matching
     try:

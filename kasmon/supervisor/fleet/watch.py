@@ -17,15 +17,15 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.store.event_log import START, Cursor, EventLog
-from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetChange, FleetIndex
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.follower import GAP_S, Follower
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import LivenessProbe, look_once
+from kasmon.supervisor.fleet.snapshot import LivenessProbe, read_fleet
 
-__all__ = ["FleetWatch", "find", "look_once"]
+__all__ = ["FleetWatch", "find", "read_fleet"]
 
 AT_ONCE: Final = 100
 """A refresh covers at least this many sessions that have not ended. If there are more, it covers a share of them:"""
@@ -69,7 +69,7 @@ class FleetWatch:
         """
         with self._busy:
             if self._is_new:
-                remember(self.places.index, self._fleet_index)
+                load_cache(self.places.index, self._fleet_index)
                 requested: Iterable[SessionId] = ()
             else:
                 if not self._ended:

@@ -6,7 +6,7 @@ from pathlib import Path
 from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.errors import KasmonError
 from kasmon.model.plan.events import PlanAction
-from kasmon.model.plan.plan import NEEDS, Plan, continues, host_of
+from kasmon.model.plan.plan import NEEDS, Plan, host_of, predecessors
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
 from kasmon.supervisor.plans.sandboxes import sandboxes
@@ -17,7 +17,7 @@ from kasmon.supervisor.worktrees.worktree import check_branches, commit_of, no_c
 SHELL = "shell"
 
 
-def shown(plan: Plan, config: Config, folder: Path) -> list[str]:
+def describe_plan(plan: Plan, config: Config, folder: Path) -> list[str]:
     """Return every command that *plan* would run in *folder*, and the agents it starts, as lines for the user."""
     lines = [f"Plan {plan.name!r}: {len(plan.tasks)} tasks in {plan.waves} waves, in {folder}"]
     agents: dict[str, list[str]] = {}
@@ -53,7 +53,7 @@ def _program(resolved: ResolvedProfile) -> str:
     return shlex.join(resolved.argv) or "the scripted agent"
 
 
-def grounds(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) -> list[str]:
+def check_repository(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None = None) -> list[str]:
     """Check the git repository of *folder* before *plan* runs there; return remarks for the user. Blocks.
 
     Args:
@@ -92,7 +92,7 @@ def _missing_work(plan: Plan) -> list[str]:
     kinds = {task.id: root_of(plan, task).worktree or plan.worktree for task in plan.tasks}
     notes = []
     for task in plan.tasks:
-        own = [need for need in continues(plan, task) if kinds[need] == "own" and not host_of(plan, plan.task(need))]
+        own = [need for need in predecessors(plan, task) if kinds[need] == "own" and not host_of(plan, plan.task(need))]
         if own and kinds[task.id] != "own" and not host_of(plan, task):
             where = "the plan's folder" if kinds[task.id] == "folder" else "the shared worktree"
             notes.append(f'task {task.id} works in {where}, without the work of {_named(own)} (worktree = "own")')

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import GitError, KasmonError, MergeConflictError, RefusedError
-from kasmon.model.plan.plan import NEEDS, Plan, Task, continues
+from kasmon.model.plan.plan import NEEDS, Plan, Task, predecessors
 from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
 from kasmon.supervisor.worktrees.git import git, head, knows
@@ -69,7 +69,7 @@ def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     seen: set[str] = set()
-    waiting = list(continues(plan, task))
+    waiting = list(predecessors(plan, task))
     while waiting:
         need = waiting.pop(0)
         if need in seen:
@@ -81,7 +81,7 @@ def branches_of(plan: Plan, task: Task, run: PlanRun) -> dict[str, str]:
             continue
         if at.state is TaskState.DONE and (root_of(plan, needed).worktree or plan.worktree) == "folder":
             found.setdefault(PLAN_HEAD, need)
-        waiting += continues(plan, needed)
+        waiting += predecessors(plan, needed)
     return found
 
 

@@ -19,16 +19,16 @@ from kasmon.config import Config
 from kasmon.errors import KasmonError
 from kasmon.model.fleet import Fleet
 from kasmon.model.plan.parser import read
-from kasmon.model.plan.plan import Plan, placed
+from kasmon.model.plan.plan import Plan, describe_fault
 from kasmon.model.plan.progress import PlanRun
-from kasmon.model.plan.scheduler import NextSteps, ahead
+from kasmon.model.plan.scheduler import NextSteps, next_steps
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.edit import PlanEdit, edited, whole
+from kasmon.supervisor.plans.edit import PlanEdit, build_first_edit, find_edit
 from kasmon.supervisor.plans.folders import PlanFile, PlanFolders
-from kasmon.supervisor.plans.view import settled
+from kasmon.supervisor.plans.view import apply_config
 
 LOOK_S: Final = 0.25
 """How often plans are refreshed while one has not ended, in seconds."""
@@ -151,8 +151,10 @@ class _Files:
 
 def _file_board(places: Paths, found: PlanFile, config: Config) -> PlanBoard:
     """Return the board of a plan that never ran."""
-    file, plan = Path(found.file), settled(found.plan, config)
-    edit = whole(places, plan, file, tuple(placed(file.name, fault) for fault in found.faults), config)
+    file, plan = Path(found.file), apply_config(found.plan, config)
+    edit = build_first_edit(
+        places, plan, file, tuple(describe_fault(file.name, fault) for fault in found.faults), config
+    )
     run = PlanRun(name=plan.name, file=found.file, folder=str(file.parent))
     problem = edit.refused[0] if edit.refused else ""
     return PlanBoard(id=found.file, plan=plan, run=run, is_run=False, edit=edit, problem=problem)
@@ -233,18 +235,18 @@ class _PlanWatch:
         if stamp is not None:
             with contextlib.suppress(KasmonError, OSError):
                 text, run = start.text_of(file), self._plan_log.run
-                self._edit = edited(self._places, text, file, self._plan, run, config)
+                self._edit = find_edit(self._places, text, file, self._plan, run, config)
 
     def _build_board(self, problem: str) -> PlanBoard:
         plan_log, config = self._plan_log, self._config or Config()
         if self._settled is None or self._settled[0] is not self._plan or self._settled[1] is not config:
-            self._settled = (self._plan, config, settled(self._plan, config))
+            self._settled = (self._plan, config, apply_config(self._plan, config))
         plan, sessions = self._settled[2], {str(session.id): session for session in self._sessions}
         return PlanBoard(
             id=plan_log.plan,
             plan=plan,
             run=plan_log.run,
-            ahead=ahead(plan, plan_log.run, sessions, plan.limit, time.time()),
+            ahead=next_steps(plan, plan_log.run, sessions, plan.limit, time.time()),
             sessions=sessions,
             is_run=self._is_run,
             edit=self._edit,

@@ -13,7 +13,7 @@ from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import approval, start
 from kasmon.supervisor.plans.sandboxes import must_be_able
-from kasmon.supervisor.plans.view import PlanView, see
+from kasmon.supervisor.plans.view import PlanView, read_view
 
 
 def steer(
@@ -34,9 +34,9 @@ def steer(
         UsageError: if it has no such task, or there is no such agent.
         UnavailableError: if the decision cannot be logged.
     """
-    plan_log = start.found(places, requested)
+    plan_log = start.find_plan(places, requested)
     _check_not_ended(plan_log)
-    view = see(plan_log, fleet, config)
+    view = read_view(plan_log, fleet, config)
     task = _id_of(view.plan, task) if task else ""
     if agent and agent not in config.agents:
         raise UsageError(f"there is no agent {agent!r}.", hint=f"Available: {', '.join(sorted(config.agents))}.")
@@ -65,7 +65,7 @@ def take_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
     if "/" in plan:
         _begin(places, config, Path(plan), digest)
         return
-    plan_log = start.found(places, plan)
+    plan_log = start.find_plan(places, plan)
     _check_not_ended(plan_log)
     file = Path(plan_log.run.file)
     text = start.text_of(file)
@@ -88,8 +88,8 @@ def _begin(places: Paths, config: Config, file: Path, digest: str) -> None:
         raise RefusedError(f"{str(file)!r} has been edited since it was shown.", hint="Review it again.")
     plan = read(text, file.name, tuple(config.agents))
     must_be_able(places, config, plan, file.parent)
-    approval.grounds(plan, file.parent, start.next_id(places, plan))
-    start.run(places, start.agree(places, plan, text, file, file.parent, headless=False))
+    approval.check_repository(plan, file.parent, start.next_id(places, plan))
+    start.run(places, start.store_approved_plan(places, plan, text, file, file.parent, headless=False))
 
 
 def _check_not_ended(plan_log: PlanLog) -> None:

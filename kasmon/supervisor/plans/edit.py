@@ -8,13 +8,13 @@ import msgspec
 from kasmon.config import Config
 from kasmon.errors import KasmonError
 from kasmon.model.plan.diff import changes
-from kasmon.model.plan.parser import look_at
-from kasmon.model.plan.plan import Plan, placed
+from kasmon.model.plan.parser import parse_for_display
+from kasmon.model.plan.plan import Plan, describe_fault
 from kasmon.model.plan.progress import PlanRun
 from kasmon.paths import Paths
 from kasmon.supervisor.plans import approval as agreement
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.sandboxes import unable
+from kasmon.supervisor.plans.sandboxes import find_problem
 
 
 class PlanEdit(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,38 +30,38 @@ class PlanEdit(msgspec.Struct, frozen=True, kw_only=True):
     """What the user approves by applying it."""
 
 
-def whole(places: Paths, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> PlanEdit:
+def build_first_edit(places: Paths, plan: Plan, file: Path, faults: Sequence[str], config: Config) -> PlanEdit:
     """Return all of *plan* as an edit; its *file* never ran and has *faults*."""
     refused = tuple(faults)
-    if not refused and (why := unable(places, config, plan, file.parent)):
+    if not refused and (why := find_problem(places, config, plan, file.parent)):
         refused = (why,)
     return PlanEdit(
         digest=start.digest("" if refused else _text(file)),
         lines=tuple(f"+ task {task.id}: {task.title}" for task in plan.tasks),
         refused=refused,
-        agreement=() if refused else tuple(agreement.shown(plan, config, file.parent)),
+        agreement=() if refused else tuple(agreement.describe_plan(plan, config, file.parent)),
     )
 
 
-def edited(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> PlanEdit | None:
+def find_edit(places: Paths, text: str, file: Path, plan: Plan, run: PlanRun, config: Config) -> PlanEdit | None:
     """Return how *text* differs from *plan*; None if it does not."""
     digest = start.digest(text)
     if digest == run.digest:
         return None
-    new, faults = look_at(text, str(file), tuple(config.agents))
+    new, faults = parse_for_display(text, str(file), tuple(config.agents))
     if faults:
-        return PlanEdit(digest=digest, refused=tuple(placed(file.name, fault) for fault in faults))
+        return PlanEdit(digest=digest, refused=tuple(describe_fault(file.name, fault) for fault in faults))
     lines, refused = changes(plan, new, run)
     if not lines:
         return None
     folder, remarks = Path(run.folder), []
-    refused = (*refused, why) if (why := unable(places, config, new, folder)) else refused
+    refused = (*refused, why) if (why := find_problem(places, config, new, folder)) else refused
     try:
-        remarks = [f"  but {remark}" for remark in agreement.grounds(new, folder, run.plan, run)]
+        remarks = [f"  but {remark}" for remark in agreement.check_repository(new, folder, run.plan, run)]
     except KasmonError as error:
         refused = (*refused, error.message)
     return PlanEdit(
-        digest=digest, lines=lines, refused=refused, agreement=(*agreement.shown(new, config, folder), *remarks)
+        digest=digest, lines=lines, refused=refused, agreement=(*agreement.describe_plan(new, config, folder), *remarks)
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import KasmonError
-from kasmon.model.plan.parser import MARKS, is_plan, look_at
+from kasmon.model.plan.parser import MARKS, is_plan, parse_for_display
 from kasmon.model.plan.plan import Plan, PlanFault
 from kasmon.paths import expanded
 from kasmon.supervisor.plans.start import text_of
@@ -59,4 +59,4 @@ class PlanFolders:
         except (KasmonError, OSError) as error:
             why = error.message if isinstance(error, KasmonError) else str(error.strerror)
             return PlanFile(str(path), Plan(name=path.stem), (PlanFault(line=0, why=why.rstrip(".")),))
-        return PlanFile(str(path), *look_at(text, path.name, self._agents)) if MARKS.search(text) else None
+        return PlanFile(str(path), *parse_for_display(text, path.name, self._agents)) if MARKS.search(text) else None

@@ -67,10 +67,10 @@ async def tell(places: Paths, sender: Session, peer: Session, text: str) -> Rece
         raise UsageError(
             f"the message has {len(message)} characters.", hint=(f"A message to a peer may have up to {LONGEST}.")
         )
-    return await operations.send(places, peer, marked(sender, message), "idle", "peer")
+    return await operations.send(places, peer, mark_sender(sender, message), "idle", "peer")
 
 
-def marked(sender: Session, message: str) -> str:
+def mark_sender(sender: Session, message: str) -> str:
     """Return the message as its peer reads it, with a line that names the sender."""
     task = f", task {sender.task}" if sender.task is not None else ""
     whose = f"{clean_line(sender.name)}{task}, another agent"

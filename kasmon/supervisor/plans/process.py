@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from kasmon.config import in_force
+from kasmon.config import load_or_default
 from kasmon.errors import KasmonError, PlanNotFoundError, UsageError
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import secret_stdin
@@ -43,7 +43,9 @@ def main(argv: Sequence[str]) -> int:
             return 0
         try:
             plan_log.more()
-            was_signalled = asyncio.run(_run_until_ended(PlanRunner(here, plan_log, in_force(here, log.warning))))
+            was_signalled = asyncio.run(
+                _run_until_ended(PlanRunner(here, plan_log, load_or_default(here, log.warning)))
+            )
         except KasmonError as error:
             log.error("%s", error)
             return error.exit_code

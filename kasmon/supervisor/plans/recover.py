@@ -18,9 +18,9 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog, plans
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import start
-from kasmon.supervisor.plans.view import agreed
+from kasmon.supervisor.plans.view import approved_plan
 from kasmon.supervisor.sessions import operations
 
 GO_ON: Final = (
@@ -43,7 +43,7 @@ class InterruptedPlan(NamedTuple):
     why: str = ""
 
 
-def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
+def find_interrupted_plans(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
     """Return what the plans that have not ended lost; each plan's own runner follows its tasks.
 
     Raises:
@@ -55,7 +55,7 @@ def plights(places: Paths, fleet: Fleet) -> list[InterruptedPlan]:
         plan_log.more()
         if not plan_log.run.began_at or plan_log.run.state == "ended":
             continue
-        tasks = {task.id: task for task in agreed(plan_log).tasks}
+        tasks = {task.id: task for task in approved_plan(plan_log).tasks}
         for name, at in plan_log.run.tasks.items():
             session = fleet.get(SessionId(at.session))
             if at.state not in ON or session is None or session.state is not SessionState.LOST:
@@ -88,7 +88,7 @@ async def recover(places: Paths, loss: InterruptedPlan) -> str:
     before = loss.session
     try:
         await operations.restart(places, before)
-        now = (await asyncio.to_thread(look_once, places)).get(before.id)
+        now = (await asyncio.to_thread(read_fleet, places)).get(before.id)
         if now is not None and was_cut(before) and not now.queue:
             await operations.send(places, now, GO_ON, "now", "wave")
     except KasmonError as error:

@@ -21,29 +21,29 @@ from kasmon.model.plan.events import PlanEnded
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun, TaskRun, TaskState
 from kasmon.model.plan.scheduler import (
-    BeginAttempt,
     CheckTask,
     ClaimTask,
     EndTaskSession,
     FinishPlan,
+    FinishTask,
     NextSteps,
-    SettleTask,
-    StartAttempt,
+    StartAttemptSession,
+    StartNextAttempt,
     Step,
-    ahead,
-    takes_room,
+    counts_as_running,
+    next_steps,
 )
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.plans.check import end_orphaned_check
 from kasmon.supervisor.plans.peer_context import ON, TaskContexts
 from kasmon.supervisor.plans.task_actions import TaskActions
 from kasmon.supervisor.plans.task_folder import TaskFolders
 from kasmon.supervisor.plans.task_session import TaskStarter
-from kasmon.supervisor.plans.view import agreed, settled
+from kasmon.supervisor.plans.view import apply_config, approved_plan
 from kasmon.supervisor.sessions.tmux_host import bring_back, without_host
 from kasmon.supervisor.worktrees.collision_watch import sweeps
 
@@ -98,7 +98,7 @@ class PlanRunner:
             ProtocolVersionError: if a host has another version. No task fails by that; the next runner continues.
         """
         await asyncio.to_thread(self._end_orphaned_checks)
-        self._fleet = await asyncio.to_thread(look_once, self._places)
+        self._fleet = await asyncio.to_thread(read_fleet, self._places)
         watching = asyncio.create_task(self._watch())
         listening = asyncio.create_task(self._follow_log())
         sweeping = asyncio.create_task(self._sweep())
@@ -160,7 +160,7 @@ class PlanRunner:
         await asyncio.to_thread(self._read_log)
         run = self._plan_log.run
         sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
-        self.ahead = ahead(self._plan, run, sessions, self._limit(), time.time())
+        self.ahead = next_steps(self._plan, run, sessions, self._limit(), time.time())
         self._drop_checks()
         if without_host(sessions.values()):
             self._start(("host",), self._bring_back_host)
@@ -177,14 +177,14 @@ class PlanRunner:
         """Whether the user stopped the plan, and nothing of it runs any more."""
         if not self._plan_log.run.is_stopped or self._running or self.ahead.steps:
             return False
-        fleet = await asyncio.to_thread(look_once, self._places)
+        fleet = await asyncio.to_thread(read_fleet, self._places)
         return not any(session.exists for session in fleet.sessions if session.plan == self._plan_log.run.plan)
 
     def _read_log(self) -> None:
         """Read what was added to the log, and the approved text if its digest changed."""
         self._plan_log.more()
         if self._digest != self._plan_log.run.digest:
-            self._plan = settled(agreed(self._plan_log), self._config)
+            self._plan = apply_config(approved_plan(self._plan_log), self._config)
             self._digest = self._plan_log.run.digest
 
     def _limit(self) -> int:
@@ -193,26 +193,28 @@ class PlanRunner:
         if not most or os.getloadavg()[0] / (os.cpu_count() or 1) <= most:
             return self._plan.limit
         run = self._plan_log.run
-        at_work = sum(takes_room(run, task) or ("attempt", task.id) in self._running for task in self._plan.tasks)
+        at_work = sum(
+            counts_as_running(run, task) or ("attempt", task.id) in self._running for task in self._plan.tasks
+        )
         return max(1, min(self._plan.limit, at_work))
 
     def _execute(self, step: Step) -> None:
         match step:
-            case BeginAttempt() if any(key[:2] == ("check", step.task.id) for key in self._running):
+            case StartNextAttempt() if any(key[:2] == ("check", step.task.id) for key in self._running):
                 pass  # the check of its last attempt is being ended
-            case BeginAttempt(task, attempt):
+            case StartNextAttempt(task, attempt):
                 run, fleet = self._plan_log.run, self._fleet
                 self._start(("attempt", task.id), lambda: self._starter.attempt(self._plan, run, task, attempt, fleet))
-            case StartAttempt() if self._just_did(("attempt", step.task.id)):
+            case StartAttemptSession() if self._just_did(("attempt", step.task.id)):
                 pass  # the fleet is not up to date yet
-            case StartAttempt(task, attempt, session):
+            case StartAttemptSession(task, attempt, session):
                 run = self._plan_log.run
                 self._start(("attempt", task.id), lambda: self._starter.start(self._plan, run, task, attempt, session))
             case ClaimTask():
                 self._start(("claim", step.task.id), lambda: self._actions.claim(self._plan, step))
             case CheckTask(task, attempt):
                 self._start(("check", task.id, str(attempt)), lambda: self._actions.check(self._plan, task, attempt))
-            case SettleTask() if ("attempt", step.task.id) not in self._running:
+            case FinishTask() if ("attempt", step.task.id) not in self._running:
                 self._start(("settle", step.task.id), lambda: self._actions.settle(step, self._fleet))
             case EndTaskSession(session) if self._just_did(("end", session)):
                 pass
@@ -272,10 +274,10 @@ class PlanRunner:
 
     async def _finish(self, step: FinishPlan) -> None:
         """End the plan, unless something was just started that must be ended first."""
-        self._fleet = await asyncio.to_thread(look_once, self._places)
+        self._fleet = await asyncio.to_thread(read_fleet, self._places)
         run = self._plan_log.run
         sessions = {str(session.id): session for session in self._fleet.sessions if session.plan == run.plan}
-        if ahead(self._plan, run, sessions, self._plan.limit, time.time()).steps != (step,):
+        if next_steps(self._plan, run, sessions, self._plan.limit, time.time()).steps != (step,):
             return
         await asyncio.to_thread(self._plan_log.note, PlanEnded(at=time.time(), outcome=step.outcome, why=step.why))
 

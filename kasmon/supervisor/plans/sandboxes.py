@@ -14,7 +14,7 @@ from kasmon.model.plan.plan import Plan, Task, agent_of
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 
 ASLEEP: Final = frozenset({SessionState.STANDBY, SessionState.PAUSED})
 
@@ -30,7 +30,7 @@ def usual_mode(config: Config, agent: str, sandbox: str | None) -> Mode | None:
         return None
 
 
-def confined_by(config: Config, plan: Plan, task: Task) -> ResolvedProfile | None:
+def resolve_confined(config: Config, plan: Plan, task: Task) -> ResolvedProfile | None:
     """Resolve the agent of *task* if a sandbox confines it; None if none does, or its agent cannot be started anyway.
 
     Raises:
@@ -63,7 +63,7 @@ def must_be_able(places: Paths, config: Config, plan: Plan, folder: Path) -> Non
             raise
 
 
-def unable(places: Paths, config: Config, plan: Plan, folder: Path) -> str:
+def find_problem(places: Paths, config: Config, plan: Plan, folder: Path) -> str:
     """Return the error of `must_be_able` as a sentence; empty if there is none."""
     try:
         must_be_able(places, config, plan, folder)
@@ -106,7 +106,7 @@ def fetch_changes(places: Paths, session: SessionId, folder: Path) -> str:
 
     problems: list[str] = []
     try:
-        known = look_once(places).get(session)
+        known = read_fleet(places).get(session)
         if known is not None and known.exists and known.state not in ASLEEP:  # one suspended to disk was synced before
             agent_launch.sync_folders(places, session)
         problems += copy_back.fetched(agent_launch.copy_of(places, session), folder, places.fetched(session))
@@ -126,7 +126,7 @@ def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) 
                 f"{task.sandbox}.",
                 hint="Give both tasks the same sandbox, or leave out `inherits`.",
             )
-    resolved = confined_by(config, plan, task)
+    resolved = resolve_confined(config, plan, task)
     if resolved is None:
         return
     from kasmon.supervisor.sandboxes import agent_policy, availability  # only where there is a sandbox
@@ -139,7 +139,7 @@ def _check(places: Paths, config: Config, plan: Plan, task: Task, folder: Path) 
 def _tier(config: Config, plan: Plan, task: Task) -> Tier | None:
     """Return the sandbox tier of *task*; None if it has none, or cannot have it."""
     try:
-        resolved = confined_by(config, plan, task)
+        resolved = resolve_confined(config, plan, task)
     except KasmonError:
         return None
     return resolved.sandbox if resolved is not None else None

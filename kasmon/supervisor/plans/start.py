@@ -20,7 +20,7 @@ from kasmon.supervisor.worktrees.git import repository, where
 from kasmon.supervisor.worktrees.worktree import proper_branch
 
 
-def agree(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanLog:
+def store_approved_plan(places: Paths, plan: Plan, text: str, file: Path, folder: Path, *, headless: bool) -> PlanLog:
     """Store a plan that the user approved, and return its log; nothing of it runs yet.
 
     Raises:
@@ -89,7 +89,7 @@ def apply_edit(plan_log: PlanLog, text: str) -> None:
     plan_log.add(PlanChanged(at=time.time(), digest=digest(text)))
 
 
-def found(places: Paths, requested: str) -> PlanLog:
+def find_plan(places: Paths, requested: str) -> PlanLog:
     """Return the plan with the id *requested*, or the newest run of the file *requested*.
 
     Raises:

@@ -12,9 +12,9 @@ from kasmon.errors import KasmonError, RemoteUnreachableError, SessionEndedError
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanFact, TaskChecked, TaskClaimed, TaskDone, TaskFailed
-from kasmon.model.plan.plan import Plan, Task, continues
+from kasmon.model.plan.plan import Plan, Task, predecessors
 from kasmon.model.plan.progress import TaskRun
-from kasmon.model.plan.scheduler import ClaimTask, SettleTask
+from kasmon.model.plan.scheduler import ClaimTask, FinishTask
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.store.plan_log import PlanLog
@@ -25,7 +25,7 @@ from kasmon.supervisor.plans.remote_task import RemoteTasks
 from kasmon.supervisor.plans.sandboxes import fetch_changes
 from kasmon.supervisor.plans.task_session import variables
 from kasmon.supervisor.sessions import operations
-from kasmon.supervisor.worktrees.changes import changed
+from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.worktree import TaskWorktree
 from kasmon.tmux.remote.ssh import RemoteMachine
 
@@ -60,7 +60,7 @@ class TaskActions:
         else:
             change_count, result_text = await asyncio.to_thread(_read_outcome, task, at, has_own_worktree)
             remark = f" ({fetch_problem})" if fetch_problem else ""
-            if has_own_worktree and any(task.id in continues(plan, other) for other in plan.tasks):
+            if has_own_worktree and any(task.id in predecessors(plan, other) for other in plan.tasks):
                 uncommitted_files = await asyncio.to_thread(uncommitted, Path(at.workdir))
                 remark += f" ({uncommitted_files}: dependent tasks start without them)" if uncommitted_files else ""
         claimed = TaskClaimed(
@@ -110,7 +110,7 @@ class TaskActions:
         """End the check of *session* on the machine *host*, whose result is not needed any more."""
         await self._remote_tasks.end_check(host, session)
 
-    async def settle(self, step: SettleTask, fleet: Fleet) -> None:
+    async def settle(self, step: FinishTask, fleet: Fleet) -> None:
         """Log the outcome of the step's task; interrupt a failed command that still runs."""
         fact = TaskDone if step.done else TaskFailed
         at = self._plan_log.run.of(step.task.id)
@@ -160,7 +160,7 @@ def _changed(at: TaskRun, has_own_worktree: bool) -> int | None:
     if not has_own_worktree:
         return 0 if at.found and task_folder.state_of(tree) == at.found else None
     try:
-        return len(changed(Path(tree.path), tree.base))
+        return len(changed_files(Path(tree.path), tree.base))
     except KasmonError as error:
         log.warning("what changed in %s: %s", tree.path, error)
         return None

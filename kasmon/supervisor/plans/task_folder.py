@@ -13,8 +13,8 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans.base import begin_worktree
-from kasmon.supervisor.plans.view import agreed
-from kasmon.supervisor.worktrees.changes import state
+from kasmon.supervisor.plans.view import approved_plan
+from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.git import git, head, repository, where
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_worktree, make, no_repository, proper_branch
 
@@ -169,7 +169,7 @@ def check_session(places: Paths, session: Session) -> None:
     run = plan_log.run
     if not run.began_at:
         return
-    plan = agreed(plan_log)
+    plan = approved_plan(plan_log)
     for task in plan.tasks:
         at = run.of(task.id)
         if session.id in (at.session, *at.earlier):
@@ -240,7 +240,7 @@ def lay_out(folder: Path, task: Task) -> None:
 def state_of(tree: TaskWorktree) -> str:
     """Return the state of a task's worktree, see `changes.state`; empty if unknown. Blocks."""
     try:
-        return state(Path(tree.path)) if tree.base else ""
+        return state_digest(Path(tree.path)) if tree.base else ""
     except (KasmonError, OSError):
         return ""
 

@@ -19,11 +19,11 @@ from kasmon.model.plan.plan import GIT_LOCAL, Plan, Task, agent_of, host_of
 from kasmon.model.plan.progress import PlanRun
 from kasmon.model.plan.prompt import prompt, session_name
 from kasmon.model.plan.shared_terminal import terminal_of
-from kasmon.model.plan.validation import before
+from kasmon.model.plan.validation import named_needs
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.remote_task import HOME, RemoteTasks
 from kasmon.supervisor.plans.sandboxes import record_folder, usual_mode
 from kasmon.supervisor.plans.task_folder import TaskFolders, lay_out, state_of
@@ -108,7 +108,7 @@ class TaskStarter:
             if self._remote_tasks.machine(plan, run, task) is None:
                 await self._task_folders.of(plan, task, run)
                 await asyncio.to_thread(self._task_folders.check, plan, task, run)
-            terminal = (await asyncio.to_thread(look_once, self._places)).get(session)
+            terminal = (await asyncio.to_thread(read_fleet, self._places)).get(session)
             if terminal is not None and terminal.exists:
                 if all(receipt.at < run.of(task.id).began_at for receipt in terminal.receipts):
                     await self._check_terminal(plan, run, task, terminal)
@@ -181,7 +181,7 @@ class TaskStarter:
 
     def _results(self, plan: Plan, task: Task) -> dict[str, str]:
         found = {}
-        for need in before(task):
+        for need in named_needs(task):
             path = self._plan_log.result(plan.task(need))
             if path.is_file():
                 found[need] = path.read_text("utf-8", "replace")

@@ -10,7 +10,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun
-from kasmon.model.plan.scheduler import NextSteps, ahead
+from kasmon.model.plan.scheduler import NextSteps, next_steps
 from kasmon.store.plan_log import PlanLog
 
 
@@ -20,19 +20,19 @@ class PlanView(NamedTuple):
     ahead: NextSteps
 
 
-def see(plan_log: PlanLog, fleet: Fleet, config: Config) -> PlanView:
+def read_view(plan_log: PlanLog, fleet: Fleet, config: Config) -> PlanView:
     """Return the view of the plan of *plan_log*, from its log and *fleet*.
 
     Raises:
         PlanNotFoundError, PlanFaultyError: if its approved text is gone, or can no longer be read.
     """
     plan_log.more()
-    plan = settled(agreed(plan_log), config)
+    plan = apply_config(approved_plan(plan_log), config)
     sessions = {str(session.id): session for session in fleet.sessions if session.plan == plan_log.plan}
-    return PlanView(plan, plan_log.run, ahead(plan, plan_log.run, sessions, plan.limit, time.time()))
+    return PlanView(plan, plan_log.run, next_steps(plan, plan_log.run, sessions, plan.limit, time.time()))
 
 
-def agreed(plan_log: PlanLog) -> Plan:
+def approved_plan(plan_log: PlanLog) -> Plan:
     """Return the plan that the user approved.
 
     Raises:
@@ -47,7 +47,7 @@ def agreed(plan_log: PlanLog) -> Plan:
     return read(text, Path(plan_log.run.file).name or path.name)
 
 
-def settled(plan: Plan, config: Config) -> Plan:
+def apply_config(plan: Plan, config: Config) -> Plan:
     """Return *plan*, with open settings filled in from the config."""
     return plan.settled(
         agent=config.default_agent,

@@ -15,7 +15,7 @@ from kasmon.model.events import (
     ToolStarted,
     TurnStarted,
 )
-from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable
+from kasmon.supervisor.recovery.conversation import StoredConversation, build_conversation, read_all, read_objects
 
 INTERRUPTED = "[Request interrupted"
 """The prefix of the entry by which a transcript records that the user interrupted the turn."""
@@ -23,7 +23,7 @@ INTERRUPTED = "[Request interrupted"
 
 def conversations(config: Path) -> Iterator[StoredConversation]:
     """Yield the conversations in the config folder *config*; unreadable ones are omitted."""
-    return readable(config.glob("projects/*/*.jsonl"), conversation)
+    return read_all(config.glob("projects/*/*.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:
@@ -40,12 +40,12 @@ def conversation(file: Path) -> StoredConversation | None:
     def is_wanted(line: bytes) -> bool:
         return b'"type":"assistant"' in line or (not directory and b'"cwd"' in line)
 
-    for entry in objects(file, is_wanted):
+    for entry in read_objects(file, is_wanted):
         directory = directory or text(entry, "cwd")
         if entry.get("type") == "assistant" and not entry.get("isSidechain"):
             words = (text(part, "text") for part in rows(table(entry, "message"), "content"))
             said = "\n".join(each for each in words if each) or said
-    return kept(file.stem, directory, prompts, said, file.stat().st_mtime)
+    return build_conversation(file.stem, directory, prompts, said, file.stat().st_mtime)
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
@@ -56,7 +56,7 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
     Raises:
         OSError: if it cannot be read.
     """
-    for entry in objects(file, lambda line: b'"type":"assistant"' in line or b'"type":"user"' in line):
+    for entry in read_objects(file, lambda line: b'"type":"assistant"' in line or b'"type":"user"' in line):
         at = parse_time(text(entry, "timestamp"))
         if at <= after or any(entry.get(mark) for mark in ("isSidechain", "isMeta", "isCompactSummary")):
             continue

@@ -19,7 +19,7 @@ from kasmon.model.events import (
     TurnStarted,
 )
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable
+from kasmon.supervisor.recovery.conversation import StoredConversation, build_conversation, read_all, read_objects
 
 MARKS = (b'"session_meta"', b'"UserMessage"', b'"user_message"', b'"task_complete"')
 """Substrings of the lines that are parsed; others can be long."""
@@ -32,7 +32,7 @@ LONGEST_TITLE = 300
 
 def conversations(folder: Path) -> Iterator[StoredConversation]:
     """Yield the conversations in codex's *folder*; unreadable ones are omitted."""
-    return readable(folder.glob("sessions/*/*/*/rollout-*.jsonl"), conversation)
+    return read_all(folder.glob("sessions/*/*/*/rollout-*.jsonl"), conversation)
 
 
 def conversation(file: Path) -> StoredConversation | None:
@@ -46,14 +46,14 @@ def conversation(file: Path) -> StoredConversation | None:
         return None
     directory = said = ""
     prompts: list[str] = []
-    for entry in objects(file, lambda line: any(mark in line for mark in MARKS)):
+    for entry in read_objects(file, lambda line: any(mark in line for mark in MARKS)):
         payload = table(entry, "payload")
         directory = directory or (text(payload, "cwd") if entry.get("type") == "session_meta" else "")
         if prompt := codex_prompt(payload):
             prompts.append(prompt)
         if payload.get("type") == "task_complete":
             said = text(payload, "last_agent_message") or said
-    return kept(match[1], directory, prompts, said, file.stat().st_mtime) if prompts else None
+    return build_conversation(match[1], directory, prompts, said, file.stat().st_mtime) if prompts else None
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
@@ -62,7 +62,7 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
     Raises:
         OSError: if it cannot be read.
     """
-    for entry in objects(file, lambda line: any(mark in line for mark in ITEMS)):
+    for entry in read_objects(file, lambda line: any(mark in line for mark in ITEMS)):
         at, payload = parse_time(text(entry, "timestamp")), table(entry, "payload")
         if at <= after:
             continue

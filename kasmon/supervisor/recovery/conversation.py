@@ -55,13 +55,13 @@ class LoggedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """The last messages of the agent, oldest first."""
 
 
-def kept(id_: str, directory: str, prompts: Sequence[str], said: str, at: float) -> StoredConversation:
+def build_conversation(id_: str, directory: str, prompts: Sequence[str], said: str, at: float) -> StoredConversation:
     """Build a `StoredConversation` from the untrusted texts of an agent's files."""
     clean = tuple(text for text in (clean_block(prompt).strip() for prompt in prompts) if text)
     return StoredConversation(id=id_, directory=directory, prompts=clean, said=clean_block(said).strip(), at=at)
 
 
-def readable(files: Iterable[Path], read: Callable[[Path], StoredConversation | None]) -> Iterator[StoredConversation]:
+def read_all(files: Iterable[Path], read: Callable[[Path], StoredConversation | None]) -> Iterator[StoredConversation]:
     """Yield what *read* returns for each of *files*, sorted by name; unreadable files are omitted."""
     for file in sorted(files):
         try:
@@ -72,7 +72,7 @@ def readable(files: Iterable[Path], read: Callable[[Path], StoredConversation | 
             yield found
 
 
-def objects(file: Path, is_wanted: Callable[[bytes], bool] = bool) -> Iterator[Table]:
+def read_objects(file: Path, is_wanted: Callable[[bytes], bool] = bool) -> Iterator[Table]:
     """Yield the JSON objects in the lines of *file* that are wanted; skip lines that contain none.
 
     Raises:
@@ -90,12 +90,12 @@ def objects(file: Path, is_wanted: Callable[[bytes], bool] = bool) -> Iterator[T
                 yield found
 
 
-def telling(text: str) -> bool:
+def is_comparable(text: str) -> bool:
     """Whether *text*, from our log, can be compared: it is not empty, and nothing in it is redacted."""
     return bool(text.strip()) and HIDDEN not in text
 
 
-def same(ours: str, theirs: str) -> bool:
+def is_same(ours: str, theirs: str) -> bool:
     """Whether a text of our log and one of an agent's files are the same text.
 
     Invisible characters that some scripts use equal the U+FFFD by which earlier versions replaced them.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kasmon.backends.common.json_access import rows, table, text
-from kasmon.supervisor.recovery.conversation import StoredConversation, kept, objects, readable
+from kasmon.supervisor.recovery.conversation import StoredConversation, build_conversation, read_all, read_objects
 
 CONTEXT = "<session_context>"
 """The prefix of the text that gemini itself puts at the start of each conversation."""
@@ -25,7 +25,7 @@ def conversations(folder: Path) -> Iterator[StoredConversation]:
     for directory, name in projects.items():
         if not isinstance(name, str) or "/" in name or name.startswith("."):
             continue
-        yield from readable(
+        yield from read_all(
             folder.glob(f"tmp/{name}/chats/session-*.jsonl"), partial(conversation, directory=directory)
         )
 
@@ -38,14 +38,18 @@ def conversation(file: Path, directory: str) -> StoredConversation | None:
     """
     id_ = said = ""
     prompts: dict[str, str] = {}
-    for entry in objects(file):
+    for entry in read_objects(file):
         id_ = id_ or text(entry, "sessionId")
         for message in (entry, *rows(table(entry, "$set"), "messages")):
             if message.get("type") == "user" and (words := _words(message)) and not words.startswith(CONTEXT):
                 prompts[text(message, "id")] = words
             elif message.get("type") == "gemini":
                 said = text(message, "content") or said
-    return kept(id_, directory, list(prompts.values()), said, file.stat().st_mtime) if id_ and prompts else None
+    return (
+        build_conversation(id_, directory, list(prompts.values()), said, file.stat().st_mtime)
+        if id_ and prompts
+        else None
+    )
 
 
 def _words(message: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation, same, telling
+from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation, is_comparable, is_same
 
 LATE_S = 5.0
 """How much older than its session a conversation may seem, in seconds."""
@@ -23,7 +23,9 @@ class RecoveryMatch(msgspec.Struct, frozen=True, kw_only=True):
     """The candidates for the user's choice, newest first."""
 
 
-def found(logged: LoggedConversation, stored: Iterable[StoredConversation], taken: Iterable[str] = ()) -> RecoveryMatch:
+def find_match(
+    logged: LoggedConversation, stored: Iterable[StoredConversation], taken: Iterable[str] = ()
+) -> RecoveryMatch:
     """Find the conversation *logged* from our log among those *stored*.
 
     Args:
@@ -56,30 +58,35 @@ def _contradiction(logged: LoggedConversation, kept: StoredConversation) -> str:
     """Return the reason against a match; empty if there is none."""
     if not _is_folder(logged.directory, kept.directory):
         return f"it was held in {kept.directory!r}"
-    if logged.is_whole and logged.prompts and telling(logged.prompts[0]) and not same(logged.prompts[0], kept.first):
+    if (
+        logged.is_whole
+        and logged.prompts
+        and is_comparable(logged.prompts[0])
+        and not is_same(logged.prompts[0], kept.first)
+    ):
         return "its first prompt differs"
-    lacking = [text for text in logged.prompts if telling(text) and not _contains(kept.prompts, text)]
+    lacking = [text for text in logged.prompts if is_comparable(text) and not _contains(kept.prompts, text)]
     return f"it lacks {len(lacking)} of our prompts" if len(lacking) == len(logged.prompts) > 0 else ""
 
 
 def _is_proven(logged: LoggedConversation, kept: StoredConversation) -> bool:
-    return any(telling(text) and _contains(kept.prompts, text) for text in logged.prompts)
+    return any(is_comparable(text) and _contains(kept.prompts, text) for text in logged.prompts)
 
 
 def _describe_proof(logged: LoggedConversation, kept: StoredConversation, proofs: tuple[str, ...]) -> str:
     parts = [*proofs, "its folder"]
-    if logged.is_whole and logged.prompts and telling(logged.prompts[0]):
+    if logged.is_whole and logged.prompts and is_comparable(logged.prompts[0]):
         parts.append("its first prompt")
-    if logged.said and telling(logged.said[-1]) and same(logged.said[-1], kept.said):
+    if logged.said and is_comparable(logged.said[-1]) and is_same(logged.said[-1], kept.said):
         parts.append("its last message")
-    elif logged.prompts and telling(logged.prompts[-1]) and _contains(kept.prompts, logged.prompts[-1]):
-        is_last = same(logged.prompts[-1], kept.prompts[-1])
+    elif logged.prompts and is_comparable(logged.prompts[-1]) and _contains(kept.prompts, logged.prompts[-1]):
+        is_last = is_same(logged.prompts[-1], kept.prompts[-1])
         parts.append("our last prompt" if is_last else "our last prompt, followed by more")
     return f"matched by {', '.join(parts)}"
 
 
 def _contains(texts: Sequence[str], text: str) -> bool:
-    return any(same(text, each) for each in texts)
+    return any(is_same(text, each) for each in texts)
 
 
 def _is_folder(one: str, other: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kasmon.backends.common.json_access import text
 from kasmon.store.fleet_cache import connect
-from kasmon.supervisor.recovery.conversation import StoredConversation, kept
+from kasmon.supervisor.recovery.conversation import StoredConversation, build_conversation
 
 SESSIONS = "SELECT id, directory, time_updated FROM session WHERE parent_id IS NULL"
 SAID = (
@@ -26,7 +26,7 @@ def conversations(folder: Path) -> Iterator[StoredConversation]:
         for id_, directory, at in database.execute(SESSIONS).fetchall():
             prompts, said = _read_messages(database, id_)
             if isinstance(id_, str) and isinstance(directory, str) and prompts:
-                yield kept(id_, directory, prompts, said, float(at or 0) / 1000)
+                yield build_conversation(id_, directory, prompts, said, float(at or 0) / 1000)
 
 
 def _read_messages(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:

@@ -22,26 +22,26 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
 from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation
-from kasmon.supervisor.recovery.matching import RecoveryMatch, found
+from kasmon.supervisor.recovery.matching import RecoveryMatch, find_match
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.conversation import home_of
 
 ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED)
 
 
-def known(places: Paths, session: Session) -> LoggedConversation:
+def read_conversation(places: Paths, session: Session) -> LoggedConversation:
     """Return what the log of *session* has of its conversation; without a log, only the session's data. Blocks."""
     try:
         events = [event for event, _ in EventLog(places.log(session.id)).read()]
     except LogMissingError:
         events = []
-    return told(session, events)
+    return collect_conversation(session, events)
 
 
-def told(session: Session, events: Iterable[Event]) -> LoggedConversation:
+def collect_conversation(session: Session, events: Iterable[Event]) -> LoggedConversation:
     """Return what *events*, those of *session*, contain of its conversation."""
     by_turn: list[str] = []
     by_receipt: dict[ReceiptId, str] = {}
@@ -94,7 +94,7 @@ class LostSession(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be recovered, as text."""
 
 
-def cases(places: Paths, fleet: Fleet) -> list[LostSession]:
+def find_lost_sessions(places: Paths, fleet: Fleet) -> list[LostSession]:
     """Return what to do about each lost or handed-over session of *fleet*, oldest first. Blocks.
 
     Sessions of plans are left out.
@@ -108,7 +108,7 @@ def cases(places: Paths, fleet: Fleet) -> list[LostSession]:
     return [_case(places, each, taken - {each.resume_id}) for each in sorted(gone, key=lambda each: each.created_at)]
 
 
-def chosen(case: LostSession, conversation: str) -> LostSession:
+def choose(case: LostSession, conversation: str) -> LostSession:
     """Return *case* with the conversation that the user chose.
 
     Raises:
@@ -134,7 +134,7 @@ async def bring_back(places: Paths, case: LostSession) -> str:
         await asyncio.to_thread(_remember, places, before, case.resume)
         before = msgspec.structs.replace(before, resume_id=case.resume)
     await operations.restart(places, before)
-    now = (await asyncio.to_thread(look_once, places)).get(before.id)
+    now = (await asyncio.to_thread(read_fleet, places)).get(before.id)
     proof = f"; {now.proof}" if now is not None and now.proof else ""
     return f"resumed conversation {case.resume}, {case.why}{proof}"
 
@@ -169,7 +169,7 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
 def _finding(places: Paths, session: Session, launch: Launch, taken: set[str]) -> RecoveryMatch:
     there = read_conversations(places, launch)
     if there is not None:
-        return found(known(places, session), there, taken)
+        return find_match(read_conversation(places, session), there, taken)
     if session.resume_id and launch.mode is not Mode.TMUX:  # its backend verifies it before the first prompt
         return RecoveryMatch(kind="proven", why="matched by its id")
     return RecoveryMatch(kind="none", why="kasmon knows of no conversation that its program stores")

@@ -66,7 +66,7 @@ def policy_of(resolved: ResolvedProfile) -> SandboxPolicy:
     )
 
 
-def told(resolved: ResolvedProfile, workdir: str) -> tuple[str, ...]:
+def describe_sandbox(resolved: ResolvedProfile, workdir: str) -> tuple[str, ...]:
     """Describe what the sandbox of an agent in *workdir* gets, a sentence each."""
     confined, size = resolved.confined, SIZES[resolved.confined.size]
     reaches = f"may reach {', '.join(confined.network)}" if confined.network else "has no network access"
@@ -86,7 +86,7 @@ def told(resolved: ResolvedProfile, workdir: str) -> tuple[str, ...]:
 def _handed(resolved: ResolvedProfile) -> tuple[str, ...]:
     """Describe the files and credentials it gets, a sentence each."""
     lines = []
-    if files := given(resolved):
+    if files := granted_files(resolved):
         lines.append(f"It gets copies of {', '.join(files)}, which are deleted when it ends.")
     if renewed := [file.source for file in resolved.confined.files if file.renews and file.source in files]:
         lines.append(f"Tokens that it renews in {', '.join(renewed)} are then copied back.")
@@ -96,14 +96,14 @@ def _handed(resolved: ResolvedProfile) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def given(resolved: ResolvedProfile) -> tuple[str, ...]:
+def granted_files(resolved: ResolvedProfile) -> tuple[str, ...]:
     """Return those of the files granted by its profile that exist."""
     return tuple(file.source for file in resolved.confined.files if expanded(file.source).exists())
 
 
 def is_agreed(places: Paths, resolved: ResolvedProfile) -> bool:
     """Whether its sandbox gets no files or credentials, or the user has confirmed exactly these."""
-    if not given(resolved) and not resolved.confined.credentials:
+    if not granted_files(resolved) and not resolved.confined.credentials:
         return True
     return _digest(resolved) in _agreed(places)
 
@@ -117,7 +117,7 @@ def check_agreed(places: Paths, resolved: ResolvedProfile, *, agrees: bool) -> N
     if is_agreed(places, resolved):
         return
     if not agrees:
-        handed = [*given(resolved), *(known.name for known in resolved.confined.credentials)]
+        handed = [*granted_files(resolved), *(known.name for known in resolved.confined.credentials)]
         raise RefusedError(
             f"the sandbox of {resolved.agent!r} would get {', '.join(handed)}, which has not been confirmed yet.",
             hint=f"`kasmon new NAME --agent {resolved.agent} --sandbox {resolved.sandbox or 'jail'} --yes` "

@@ -28,7 +28,7 @@ class TierAvailability(msgspec.Struct, frozen=True, kw_only=True):
     """Whether agents run in it; interpreters run in every tier."""
 
 
-def offered(places: Paths) -> tuple[TierAvailability, ...]:
+def list_tiers(places: Paths) -> tuple[TierAvailability, ...]:
     """Return every tier, in the order of the config."""
     found = []
     for tier in tiers.TIERS:

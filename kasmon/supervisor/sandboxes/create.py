@@ -21,10 +21,10 @@ from kasmon.sandbox import tiers
 from kasmon.sandbox.managed.origin import keep_origin
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes.availability import must_be_there
-from kasmon.supervisor.sessions.claim import claimed
-from kasmon.supervisor.sessions.names import announce, note, proper
+from kasmon.supervisor.sessions.claim import claim_id
+from kasmon.supervisor.sessions.names import announce, check_name, note
 
 BACKEND: Final = "interpreter"
 CALLED: Final = "interpreters"
@@ -71,14 +71,14 @@ def policy_of(config: SandboxConfig, session: SessionId, **given: object) -> San
     return msgspec.structs.replace(policy, **given)
 
 
-def prepared(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -> Launch:
+def prepare(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -> Launch:
     """Create the session and announce it to the fleet; return its launch.
 
     Raises:
         NoSandboxError: if no sandbox of its tier can be created here.
         KasmonError: as `operations.create`.
     """
-    name = proper(new_sandbox.name)
+    name = check_name(new_sandbox.name)
     given: dict[str, object] = {
         "tier": new_sandbox.tier,
         "size": new_sandbox.size,
@@ -90,16 +90,18 @@ def prepared(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) 
     given = {key: value for key, value in given.items() if value is not None}
     policy = policy_of(config.sandbox, SessionId(""), **given)
     must_be_there(places, policy.tier)
-    return made_known(places, name, policy, at)
+    return create_session(places, name, policy, at)
 
 
-def made_known(places: Paths, name: str, policy: SandboxPolicy, at: float, origin: ForkOrigin | None = None) -> Launch:
+def create_session(
+    places: Paths, name: str, policy: SandboxPolicy, at: float, origin: ForkOrigin | None = None
+) -> Launch:
     """Create and announce a session called *name* with a sandbox like *policy*; return its launch.
 
     *origin*: the snapshot that it is to be a copy of.
     """
     sandbox = tiers.load(policy.tier)
-    with claimed(places) as session:
+    with claim_id(places) as session:
         policy = msgspec.structs.replace(policy, session=session)
         launch = Launch(
             session=session,
@@ -133,12 +135,12 @@ def policy_of_session(places: Paths, session: SessionId) -> SandboxPolicy:
 
 def delete_unstarted(places: Paths, session: SessionId) -> None:
     """Delete a session that never started."""
-    cleared(places, session)
+    remove_sandbox(places, session)
     note(places, SessionForgotten(at=time.time(), session=session))
     shutil.rmtree(places.folder(session), ignore_errors=True)
 
 
-def cleared(places: Paths, session: SessionId) -> str:
+def remove_sandbox(places: Paths, session: SessionId) -> str:
     """Remove what is left of an ended sandbox; return the path of its work if that is a copy, which stays."""
     kept = ""
     with contextlib.suppress(SandboxError):
@@ -155,13 +157,13 @@ def cleared(places: Paths, session: SessionId) -> str:
     return kept
 
 
-def swept(places: Paths) -> tuple[str, ...]:
+def remove_stray_jails(places: Paths) -> tuple[str, ...]:
     """End and remove our jails that belong to no session; return the folders with work, which stay."""
     from kasmon.sandbox.jail.jail import Jail  # rarely needed
     from kasmon.sandbox.jail.strays import strays
 
     kept: list[str] = []
-    jail, known = Jail(places), {session.id for session in look_once(places).sessions}
+    jail, known = Jail(places), {session.id for session in read_fleet(places).sessions}
     for stray in strays(places, known):
         if not stray.is_ours:
             continue

@@ -51,7 +51,7 @@ class SandboxHistory(msgspec.Struct, frozen=True, kw_only=True):
     """Its snapshots on disk, and its fork origin."""
 
 
-def past(places: Paths, session: Session) -> SandboxHistory:
+def read_history(places: Paths, session: Session) -> SandboxHistory:
     """Return the history of the sandbox of *session*.
 
     Raises:

@@ -35,12 +35,12 @@ from kasmon.sandbox.managed.origin import origin_of
 from kasmon.sandbox.managed.sandbox import FILES_KEPT, MEMORY_LOST
 from kasmon.sandbox.network.port_forward import PortForward
 from kasmon.store.event_log import Cursor, EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.sandboxes.create import NewSandbox, delete_unstarted, made_known, policy_of_session, prepared
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
-from kasmon.supervisor.sandboxes.use import interrupt, keep, must_be_sandbox, new_run, run, take_up
+from kasmon.supervisor.sandboxes.use import interrupt, keep, must_be_sandbox, new_run, run, start_host
 from kasmon.supervisor.sessions import operations
-from kasmon.supervisor.sessions.names import next_name, proper
+from kasmon.supervisor.sessions.names import check_name, next_name
 from kasmon.supervisor.sessions.start import begin
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "remove",
     "replay_session",
     "run",
-    "take_up",
+    "start_host",
 ]
 
 
@@ -83,7 +83,7 @@ async def create(places: Paths, config: Config, new_sandbox: NewSandbox) -> Sess
         UnableError: if there is no such tier.
         KasmonError: if it could not be created; its session has ended then.
     """
-    launch = await asyncio.to_thread(prepared, places, config, new_sandbox, time.time())
+    launch = await asyncio.to_thread(prepare, places, config, new_sandbox, time.time())
     await begin(places, launch)
     return launch.session
 
@@ -97,7 +97,7 @@ async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) 
         KasmonError: as `create` raises.
         UnableError: if a session of another kind has the name.
     """
-    fleet = await asyncio.to_thread(look_once, places)
+    fleet = await asyncio.to_thread(read_fleet, places)
     known = next((session for session in fleet.sessions if session.name == new_sandbox.name), None)
     if known is None:
         return await create(places, config, new_sandbox), ""
@@ -202,8 +202,8 @@ async def fork(places: Paths, session: Session, name: str = "", checkpoint: str 
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
     origin = ForkOrigin(source=session.id, name=session.name, at=time.time())
-    name = proper(name) if name else await asyncio.to_thread(next_name, places, session.name)
-    launch = await asyncio.to_thread(made_known, places, name, policy, origin.at, origin)
+    name = check_name(name) if name else await asyncio.to_thread(next_name, places, session.name)
+    launch = await asyncio.to_thread(create_session, places, name, policy, origin.at, origin)
     furnished = msgspec.structs.replace(policy, session=launch.session)
     memory = str(places.inherited(launch.session))
     command = Fork(checkpoint=checkpoint, folder=launch.workdir, memory=memory, session=launch.session)
@@ -227,7 +227,7 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
         KasmonError: as `keep` raises, since the sandbox is resumed for this.
     """
     await keep(places, session, Resume())
-    now = (await asyncio.to_thread(look_once, places)).get(session.id)
+    now = (await asyncio.to_thread(read_fleet, places)).get(session.id)
     runtime = now.housing.runtime if now is not None and now.housing is not None else None
     policy = await asyncio.to_thread(policy_of_session, places, session.id)
     tier = tiers.load(policy.tier, places)
@@ -269,7 +269,7 @@ async def remove(places: Paths, session: Session) -> str:
     must_be_sandbox(session)
     if session.state not in (SessionState.ENDED, SessionState.LOST):
         try:
-            await take_up(places, session)
+            await start_host(places, session)
             await operations.stop(places, msgspec.structs.replace(session, state=SessionState.IDLE))
         except SessionEndedError:
             pass
@@ -281,7 +281,7 @@ async def remove(places: Paths, session: Session) -> str:
 
 
 def _find_session(places: Paths, session: SessionId) -> Session:
-    now = look_once(places).get(session)
+    now = read_fleet(places).get(session)
     if now is None:
         raise SessionNotFoundError(session)
     return now
@@ -299,7 +299,7 @@ async def replay_session(places: Paths, session: Session, name: str, until: str 
     codes = await asyncio.to_thread(history, places, session, until)
     known = await asyncio.to_thread(policy_of_session, places, session.id)
     policy = msgspec.structs.replace(known, workspace="")
-    launch = await asyncio.to_thread(made_known, places, proper(name), policy, time.time())
+    launch = await asyncio.to_thread(create_session, places, check_name(name), policy, time.time())
     await begin(places, launch)
     new = await asyncio.to_thread(_find_session, places, launch.session)
     failed = 0

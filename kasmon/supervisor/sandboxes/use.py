@@ -99,7 +99,7 @@ async def keep(places: Paths, session: Session, command: SandboxCommand) -> str:
         return (await _ask_host(host, session, command, MOVING_S)).told
 
 
-async def take_up(places: Paths, session: Session) -> None:
+async def start_host(places: Paths, session: Session) -> None:
     """Start the host of a session whose sandbox outlived it, to enforce its timeouts; the sandbox may stay paused.
 
     Raises:

@@ -12,7 +12,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.search_index import SearchIndex
 from kasmon.store.search_sources import SearchSource, SourceLines, sources, text_of
-from kasmon.supervisor.search.search import known
+from kasmon.supervisor.search.search import list_sessions
 
 PIECE_BYTES: Final = 1 << 18
 """How much is indexed in one transaction, so that readers of the index never wait long."""
@@ -52,7 +52,7 @@ class SearchIndexWriter:
             began = time.monotonic()
             indexed_bytes = 0
             try:
-                indexed_bytes = learn(self._index, self._places, self._fleet(), PIECE_BYTES) if self._may() else 0
+                indexed_bytes = update_some(self._index, self._places, self._fleet(), PIECE_BYTES) if self._may() else 0
                 self._last_problem = ""
             except (UnavailableError, OSError) as error:
                 self._log_once(str(error))
@@ -68,7 +68,7 @@ class SearchIndexWriter:
             log.warning("%s", why)
 
 
-def learn(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_bytes: int) -> int:
+def update_some(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_bytes: int) -> int:
     """Index what was added to *sessions*, about *most_bytes* of it; return how many bytes were indexed.
 
     Raises:
@@ -86,15 +86,15 @@ def learn(index: SearchIndex, places: Paths, sessions: Sequence[Session], most_b
     return indexed_bytes
 
 
-def bring_up(places: Paths) -> None:
+def update_all(places: Paths) -> None:
     """Update the index completely. The caller holds `fleet.lock`, or no other process uses the index.
 
     Raises:
-        UnavailableError, OSError: as `learn`.
+        UnavailableError, OSError: as `update_some`.
     """
     index = SearchIndex(places.search_index)
     try:
-        while learn(index, places, known(places), 1 << 24):
+        while update_some(index, places, list_sessions(places), 1 << 24):
             pass
     finally:
         index.close()

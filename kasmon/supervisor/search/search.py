@@ -17,7 +17,7 @@ from kasmon.model.transcript.search_pattern import SearchPattern
 from kasmon.model.transcript.search_text import SearchHit
 from kasmon.paths import Paths, check_regular
 from kasmon.store import terminal_record
-from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.store.search_index import SearchLookup
 from kasmon.store.search_sources import (
@@ -87,19 +87,19 @@ def search(
             )
 
 
-def known(places: Paths) -> tuple[Session, ...]:
+def list_sessions(places: Paths) -> tuple[Session, ...]:
     """Return every session that is not forgotten, the most recently active first, without reading their logs.
 
     Raises:
         OSError: if the fleet's log exists and cannot be read.
     """
     fold = FleetIndex(places)
-    remember(places.index, fold)
+    load_cache(places.index, fold)
     fold.read_fleet()
-    return by_use(places, [folded.session for folded in fold.sessions.values()])
+    return sort_by_use(places, [folded.session for folded in fold.sessions.values()])
 
 
-def by_use(places: Paths, sessions: Iterable[Session]) -> tuple[Session, ...]:
+def sort_by_use(places: Paths, sessions: Iterable[Session]) -> tuple[Session, ...]:
     """Return *sessions*, the most recently active first."""
     return tuple(sorted(sessions, key=lambda session: -_used_at(places, session)))
 

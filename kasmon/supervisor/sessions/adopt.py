@@ -15,11 +15,11 @@ from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.commands import AdoptedPane, Launch, Mode
 from kasmon.model.events import SessionCreated
-from kasmon.model.pane_candidate import AdoptablePane, default_socket, meant
+from kasmon.model.pane_candidate import AdoptablePane, default_socket, find_pane
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, expanded, write_private
-from kasmon.supervisor.sessions.claim import claimed
-from kasmon.supervisor.sessions.names import announce, proper
+from kasmon.supervisor.sessions.claim import claim_id
+from kasmon.supervisor.sessions.names import announce, check_name
 from kasmon.supervisor.sessions.start import begin
 
 
@@ -43,7 +43,7 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
         KasmonError: as `begin` raises.
     """
     listing = await _list_panes(places, socket)
-    pane = meant(target, listing.panes)
+    pane = find_pane(target, listing.panes)
     if pane.adopted:
         raise RefusedError(f"{pane.target!r} is already adopted as {pane.adopted!r}.")
     if pane.is_dead:
@@ -51,7 +51,7 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
     agent = pane.agent or pane.command or "shell"
     launch = Launch(
         session=SessionId(""),
-        name=proper(name or pane.session),
+        name=check_name(name or pane.session),
         agent=agent,
         mode=Mode.TMUX,
         backend="tmux",
@@ -90,7 +90,7 @@ def _socket(places: Paths, socket: str) -> Path:
 
 def _announce(places: Paths, launch: Launch) -> Launch:
     """Return *launch* with its id, after creating its folder and announcing it to the fleet."""
-    with claimed(places) as session:
+    with claim_id(places) as session:
         launch = msgspec.structs.replace(launch, session=session)
         write_private(places.launch(session), msgspec.json.encode(launch))
         announce(places, SessionCreated(at=launch.created_at, launch=launch, machine=sockets.gethostname()))

@@ -15,7 +15,7 @@ ID_LENGTH: Final = 8
 
 
 @contextlib.contextmanager
-def claimed(places: Paths) -> Iterator[SessionId]:
+def claim_id(places: Paths) -> Iterator[SessionId]:
     """Claim a new session id with an empty folder; if the context raises, the folder is removed.
 
     Raises:

@@ -25,10 +25,10 @@ from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session_state import ALIVE
 from kasmon.model.task import OWN_PREFIXES
 from kasmon.paths import Paths, expanded, write_private
-from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.sessions.claim import claimed
-from kasmon.supervisor.sessions.folder_config import brought
-from kasmon.supervisor.sessions.names import announce, proper
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions.claim import claim_id
+from kasmon.supervisor.sessions.folder_config import profile_hash
+from kasmon.supervisor.sessions.names import announce, check_name
 from kasmon.supervisor.sessions.start import inherited_by, secret_names
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -118,7 +118,7 @@ def prepare(
         UntrustedFolderError: if a structured agent would run code from the folder that the user has not trusted.
         UnavailableError: if the state folder is not writable.
     """
-    name = proper(new.name)
+    name = check_name(new.name)
     resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
     own = own_variables(resolved.environment, (*new.environment, *new.public_environment), variables)
     secret, public = named(new.environment), named(new.public_environment)
@@ -143,7 +143,7 @@ def prepare(
         bypassing=resolved.bypassing,
         is_command=resolved.is_command,
         public_variables=tuple(sorted(public)),
-        brought="" if resolved.machine else brought(places, config, new.workdir, resolved.agent),
+        brought="" if resolved.machine else profile_hash(places, config, new.workdir, resolved.agent),
         machine=resolved.machine,
         sandbox=resolved.sandbox,
         window=new.window,
@@ -159,7 +159,7 @@ def prepare(
     if policy is not None:
         secrets = secret | secret_names(launch, passed | own)
         policy = msgspec.structs.replace(policy, secret_variables=tuple(sorted(secrets)))
-    with claimed(places) as session:
+    with claim_id(places) as session:
         launch = msgspec.structs.replace(launch, session=session)
         _write_files(places, launch, own, variables, policy)
     return launch
@@ -214,7 +214,7 @@ def _parent(places: Paths, requested: SessionId | None, resolved: ResolvedProfil
     """Return the session whose terminal gets another window; None if none is requested."""
     if requested is None:
         return None
-    parent = look_once(places).get(requested)
+    parent = read_fleet(places).get(requested)
     if parent is None:
         raise SessionNotFoundError(requested)
     if parent.mode is not Mode.TMUX:

@@ -27,7 +27,7 @@ from kasmon.model.events import Event, SignalSeen
 from kasmon.model.evidence import Signal, StateVerdict, judge
 from kasmon.model.permission import RequestKind
 from kasmon.model.reducers.apply import apply
-from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
@@ -66,7 +66,7 @@ def transitions(session: Session, facts: Iterable[Event], until: float) -> list[
     def record_due_changes(now: float) -> None:
         while session.mode is Mode.TMUX and session.recheck_at is not None and session.recheck_at <= now:
             due_at = session.recheck_at
-            aged = judged(session, due_at)
+            aged = apply_verdict(session, due_at)
             record(aged, due_at, BY_TIME)
             if aged.recheck_at is not None and aged.recheck_at <= due_at:
                 return

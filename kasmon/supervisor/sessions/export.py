@@ -31,8 +31,8 @@ def as_markdown(places: Paths, session: Session) -> str:
     """Return the transcript of *session*, then its recorded terminal output, without truncation."""
     redactor = Redactor(secrets_of(places, session.id))
     whole = (_with_full_texts(places, session, event) for event in _events(places, session))
-    parts = [export.head(session), *export.told(whole, session.mode is Mode.TMUX)]
-    parts.append(export.printed(_printed(places, session)))
+    parts = [export.export_header(session), *export.export_events(whole, session.mode is Mode.TMUX)]
+    parts.append(export.export_output(_printed(places, session)))
     return redactor.line("".join(parts))
 
 
@@ -40,7 +40,7 @@ def as_objects(places: Paths, session: Session) -> dict[str, Any]:
     """Return `events`: each event as logged; `terminal`: each recorded line with its number and time."""
     redactor = Redactor(secrets_of(places, session.id))
     events = [_redact(event, redactor) for event in _events(places, session)]
-    lines = terminal_record.numbered(terminal_record.everything(places.record(session.id)))
+    lines = terminal_record.number_lines(terminal_record.everything(places.record(session.id)))
     terminal = [{"n": number, "at": at, "line": redactor.line(line)} for number, at, line in lines]
     return {"events": events, "terminal": terminal}
 

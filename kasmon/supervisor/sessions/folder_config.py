@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.config import in_force
+from kasmon.config import load_or_default
 from kasmon.config.agent_address import split
-from kasmon.config.folder_config import FolderConfig, look, overlaid
+from kasmon.config.folder_config import FolderConfig, overlay, read_folder_config
 from kasmon.config.folder_config_text import defines
 from kasmon.config.schema import Config, Profile
 from kasmon.errors import ConfigError, RefusedError
@@ -31,12 +31,12 @@ class FolderSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def in_folder(places: Paths, config: Config, folder: str | Path) -> FolderSettings:
     """Return *config* as it applies in *folder*, a path as a user writes it; empty is the caller's own. Blocks."""
-    local = look(expanded(str(folder) or ".").absolute())
+    local = read_folder_config(expanded(str(folder) or ".").absolute())
     if local is None:
         return FolderSettings(config=config)
     if TrustedFolders(places).counts(local):
         try:
-            return FolderSettings(config=overlaid(config, local), local=local, counts=True)
+            return FolderSettings(config=overlay(config, local), local=local, counts=True)
         except ConfigError as error:
             return FolderSettings(
                 config=config, local=local, notice=f"It is ignored: {error.message} {error.hint}".strip()
@@ -60,10 +60,10 @@ def for_session(places: Paths, config: Config, folder: str, agent: str) -> Folde
     return here
 
 
-def brought(places: Paths, config: Config, folder: str, agent: str) -> str:
+def profile_hash(places: Paths, config: Config, folder: str, agent: str) -> str:
     """Return the hash of the profile of *agent* in *config*, if a trusted config of *folder* contributes to it; else
     empty. Blocks."""
-    local = look(expanded(folder or ".").absolute())
+    local = read_folder_config(expanded(folder or ".").absolute())
     if (
         local is None
         or agent not in config.agents
@@ -82,7 +82,7 @@ def check_brought(places: Paths, launch: Launch) -> None:
     """
     if not launch.brought:
         return
-    own = in_force(places)
+    own = load_or_default(places)
     here = in_folder(places, own, launch.workdir)
     profiles = (config.agents.get(launch.agent) for config in (own, here.config))
     if not any(profile is not None and _profile_digest(profile) == launch.brought for profile in profiles):

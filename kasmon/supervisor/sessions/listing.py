@@ -16,7 +16,7 @@ from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
 from kasmon.store.rules import RuleBook
 from kasmon.store.terminal_record import forget as forget_record
-from kasmon.supervisor.sessions.names import announce, note, proper
+from kasmon.supervisor.sessions.names import announce, check_name, note
 from kasmon.supervisor.sessions.start import forget_prompt
 
 
@@ -27,7 +27,7 @@ async def rename(places: Paths, session: Session, name: str) -> str:
         UsageError: if the name is invalid.
         NameTakenError: if another session has it.
     """
-    clean = proper(name)
+    clean = check_name(name)
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
     await asyncio.to_thread(announce, places, fact)
     if session.mode is Mode.TMUX:
@@ -70,9 +70,9 @@ async def forget(places: Paths, session: Session) -> str:
         with contextlib.suppress(KasmonError):
             kept = await asyncio.to_thread(launch.forget, places, session.id)
     elif session.mode is Mode.INTERPRETER:
-        from kasmon.supervisor.sandboxes.create import cleared  # likewise
+        from kasmon.supervisor.sandboxes.create import remove_sandbox  # likewise
 
-        kept = await asyncio.to_thread(cleared, places, session.id)
+        kept = await asyncio.to_thread(remove_sandbox, places, session.id)
     await asyncio.to_thread(_remove_from_list, places, session.id)
     return kept
 

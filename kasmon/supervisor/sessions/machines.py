@@ -18,16 +18,16 @@ LARGEST_BYTES: Final = 1 << 20
 LINE: Final = re.compile(r"\s*(host|include)(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 
 
-def used(fleet: Fleet) -> tuple[str, ...]:
+def machines_in_use(fleet: Fleet) -> tuple[str, ...]:
     """Return the other machines that the sessions of *fleet* run or ran on, each once."""
     named = (machine_of(session.agent) for session in fleet.sessions)
     return tuple(dict.fromkeys(machine for machine in named if HOST.fullmatch(machine)))
 
 
-def known(ssh: Sequence[str], fleet: Fleet) -> tuple[str, ...]:
+def find_machines(ssh: Sequence[str], fleet: Fleet) -> tuple[str, ...]:
     """Return those in use, then those named in the config of *ssh* (the program with its arguments). Blocks."""
     names = (name for name in _named(config_of(ssh), 0) if HOST.fullmatch(name))  # patterns are excluded
-    return tuple(dict.fromkeys((*used(fleet), *islice(names, MOST))))
+    return tuple(dict.fromkeys((*machines_in_use(fleet), *islice(names, MOST))))
 
 
 def config_of(ssh: Sequence[str]) -> Path:

@@ -35,7 +35,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.task_folder import check_session
 from kasmon.supervisor.sessions.conversation import (
     TELLING,
@@ -45,10 +45,10 @@ from kasmon.supervisor.sessions.conversation import (
     home_of,
     import_turns,
 )
-from kasmon.supervisor.sessions.folder_config import brought
+from kasmon.supervisor.sessions.folder_config import profile_hash
 from kasmon.supervisor.sessions.operations import stop
 from kasmon.supervisor.sessions.permission_mode import carry
-from kasmon.supervisor.sessions.start import begin, resuming, wait_for_host_exit
+from kasmon.supervisor.sessions.start import add_conversation, begin, wait_for_host_exit
 
 IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})
 BEGIN_S: Final = 10.0
@@ -112,7 +112,7 @@ async def move(
         raise UnableError(f"cannot move {session.name!r} to {to.value!r}: {resolved.fallback}.")
     program, home = Path(before.argv[0]).name if before.argv else "", home_of(places, before)
     conversation = await asyncio.to_thread(_conversation, session, program, home)
-    config_of_folder = await asyncio.to_thread(brought, places, config, before.workdir, before.agent)
+    config_of_folder = await asyncio.to_thread(profile_hash, places, config, before.workdir, before.agent)
     before = msgspec.structs.replace(before, brought=config_of_folder)
     permissions = await asyncio.to_thread(codex_permissions, places, before, home, conversation)
     after, problem = _build_launch(session, before, resolved, conversation, permissions)
@@ -187,7 +187,7 @@ async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
 
 
 async def _end(places: Paths, launch: Launch) -> None:
-    now = (await asyncio.to_thread(look_once, places)).get(launch.session)
+    now = (await asyncio.to_thread(read_fleet, places)).get(launch.session)
     if now is not None and now.state in ALIVE:
         with contextlib.suppress(SessionEndedError):
             await stop(places, now)
@@ -267,7 +267,7 @@ def _argv(launch: Launch, conversation: str) -> tuple[str, ...]:
     if launch.mode is not Mode.TMUX:
         return launch.argv
     program = Path(launch.argv[0]).name if launch.argv else ""
-    argv = resuming(program, launch.argv, conversation)
+    argv = add_conversation(program, launch.argv, conversation)
     if argv is None:
         raise UnableError(f"kasmon does not know how {program!r} resumes a conversation in a terminal.")
     return argv

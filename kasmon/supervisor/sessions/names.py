@@ -10,13 +10,13 @@ from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed
 from kasmon.paths import Paths
 from kasmon.sanitize import Clean, clean_line
 from kasmon.store.event_log import EventLog
-from kasmon.store.fleet_index import named
+from kasmon.store.fleet_index import session_names
 
 WIDTH_CELLS: Final = 80
 """The widest name, in terminal cells."""
 
 
-def proper(name: str) -> Clean:
+def check_name(name: str) -> Clean:
     """Return *name* as it will be displayed: cleaned and stripped. Callers may compare it with the original.
 
     Raises:
@@ -35,9 +35,9 @@ def proper(name: str) -> Clean:
 def next_name(places: Paths, name: str) -> Clean:
     """Return *name* with the first number, from 2 on, that no session has: `lab-2`."""
     stem = Clean(clean_line(name).strip())
-    taken = {*named(event for event, _ in EventLog(places.fleet_log).read()).values()}
+    taken = {*session_names(event for event, _ in EventLog(places.fleet_log).read()).values()}
     numbered = (Clean(f"{stem}-{number}") for number in itertools.count(2))
-    return proper(next(each for each in numbered if each not in taken))
+    return check_name(next(each for each in numbered if each not in taken))
 
 
 def note(
@@ -71,7 +71,7 @@ def announce(places: Paths, fact: SessionCreated | SessionRenamed) -> None:
     )
 
     def require_free() -> None:
-        names = named(event for event, _ in EventLog(places.fleet_log).read())
+        names = session_names(event for event, _ in EventLog(places.fleet_log).read())
         for other, taken in names.items():
             if other != session and name in (taken, other):
                 raise NameTakenError(name, other)

@@ -51,7 +51,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.plans.task_folder import check_session
 from kasmon.supervisor.sessions.create import NewSession, prepare
@@ -61,12 +61,12 @@ from kasmon.supervisor.sessions.listing import copy_stays, forget, mark_viewed, 
 from kasmon.supervisor.sessions.permission_mode import FLAGS, carry
 from kasmon.supervisor.sessions.read import read
 from kasmon.supervisor.sessions.start import (
+    add_conversation,
     begin,
     leave_ended,
     leave_notice,
-    resuming,
+    remove_conversation,
     wait_for_host_exit,
-    without_conversation,
 )
 
 __all__ = [
@@ -188,7 +188,7 @@ async def interrupt(places: Paths, session: Session) -> str:
         TimedOutError: if the agent's turn continues.
     """
     facts = await asyncio.to_thread(NewEvents, places, session.id)
-    now = (await asyncio.to_thread(look_once, places)).get(session.id) or session
+    now = (await asyncio.to_thread(read_fleet, places)).get(session.id) or session
     await _execute(places, session, Interrupt())
     if now.state is SessionState.UNSURE:
         return END_UNKNOWN
@@ -340,7 +340,7 @@ def _keep_permission_mode(places: Paths, launch: Launch, conversation: str | Non
     """
     argv, is_terminal = launch.argv, launch.mode is Mode.TMUX
     if is_terminal and argv:
-        argv = without_conversation(Path(argv[0]).name, argv, launch.resume)
+        argv = remove_conversation(Path(argv[0]).name, argv, launch.resume)
     mode, program = advanced(places, begun(places, launch.session))[0].permission_mode, program_of(argv)
     if not mode or launch.is_command:
         return msgspec.structs.replace(launch, argv=argv), ""
@@ -365,7 +365,7 @@ def _resume_argv(launch: Launch, conversation: str | None) -> tuple[str, ...]:
     """Return the command line by which a terminal's agent resumes *conversation*, if known; else the launch's own."""
     if launch.mode is not Mode.TMUX or not conversation or not launch.argv:
         return launch.argv
-    return resuming(Path(launch.argv[0]).name, launch.argv, conversation) or launch.argv
+    return add_conversation(Path(launch.argv[0]).name, launch.argv, conversation) or launch.argv
 
 
 async def pane(places: Paths, session: Session, *, attaching: bool = False) -> PaneDescription:

@@ -19,7 +19,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.handover import LOOK_S, hand_over
 
@@ -94,7 +94,7 @@ async def replace(places: Paths, other: OtherHost) -> None:
                 "task as failed."
             )
         await hand_over(places, session, TURN_S)
-        now = (await asyncio.to_thread(look_once, places)).get(session.id)
+        now = (await asyncio.to_thread(read_fleet, places)).get(session.id)
         if now is not None:
             await operations.restart(places, now)
 

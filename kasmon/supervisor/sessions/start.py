@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
-from kasmon.config import in_force
+from kasmon.config import load_or_default
 from kasmon.config.profile import ALONE
 from kasmon.errors import (
     HostUnreachableError,
@@ -106,7 +106,7 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
     """Wait until *facts* show that the agent runs, or never will."""
     is_tmux = launch.mode is Mode.TMUX
     lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
-    limit_s = START_S + ((await asyncio.to_thread(in_force, places)).limits.handshake_s or 0.0)
+    limit_s = START_S + ((await asyncio.to_thread(load_or_default, places)).limits.handshake_s or 0.0)
     limit_s += 0.0 if launch.sandbox in (None, "jail") else LODGED_S
     deadline, pause_s = time.monotonic() + limit_s, 0.01
     while True:
@@ -213,7 +213,7 @@ AFTER_FLAGS: Final = {"claude": "--resume", "opencode": "--session", "gemini": "
 """The flag before the conversation's id: claude 2.1.330, opencode 1.18, gemini 0.61. Codex 0.169 has a subcommand."""
 
 
-def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
+def add_conversation(program: str, argv: Sequence[str], conversation: str) -> tuple[str, ...] | None:
     """Return *argv* with the arguments that resume *conversation*; None if unknown for *program*."""
     if program == "codex":
         alone = () if ALONE[program][1] in argv else ALONE[program]
@@ -223,7 +223,7 @@ def resuming(program: str, argv: Sequence[str], conversation: str) -> tuple[str,
     return None
 
 
-def without_conversation(program: str, argv: Sequence[str], conversation: str | None) -> tuple[str, ...]:
+def remove_conversation(program: str, argv: Sequence[str], conversation: str | None) -> tuple[str, ...]:
     """Return *argv* without the arguments that resume *conversation*, if it has them."""
     if conversation and program == "codex" and tuple(argv[1:3]) == ("resume", conversation):
         return (argv[0], *argv[3:])

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from kasmon.model.collisions import WorktreeChanges, touched
+from kasmon.model.collisions import WorktreeChanges, parse_changes
 from kasmon.supervisor.worktrees.git import git, head, where
 
 MOST_NEW: Final = 200
@@ -18,14 +18,14 @@ PLAIN_DIFF: Final = (
 """A diff that runs nothing configured in the repository, and has the default format regardless of the config."""
 
 
-def changed(path: Path, base: str) -> tuple[str, ...]:
+def changed_files(path: Path, base: str) -> tuple[str, ...]:
     """Return the files of the worktree at *path* that differ from the commit *base*, including untracked files."""
     tracked = git(path, "diff", "--name-only", "--no-renames", "-z", base, "--").split("\0")
     new = git(path, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", ":/").split("\0")
     return tuple(sorted({name for name in (*tracked, *new) if name}))
 
 
-def state(path: Path) -> str:
+def state_digest(path: Path) -> str:
     """Return a digest of the state of the worktree at *path*: its commit and its uncommitted changes.
 
     Raises:
@@ -64,7 +64,7 @@ def touched_since_fork(path: Path) -> WorktreeChanges:
         return WorktreeChanges()
     shown = git(path, *PLAIN_DIFF, "-U0", "--no-renames", "--no-prefix", base)
     new = git(path, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return touched(base, shown, tuple(name for name in new if name))
+    return parse_changes(base, shown, tuple(name for name in new if name))
 
 
 def diff(path: Path, base: str) -> str:

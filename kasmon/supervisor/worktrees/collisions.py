@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kasmon.errors import KasmonError
-from kasmon.model.collisions import FileCollision, WorktreeChanges, hits
+from kasmon.model.collisions import FileCollision, WorktreeChanges, find_collisions
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.supervisor.worktrees.changes import touched_since_fork
@@ -59,7 +59,7 @@ class CollisionDetector:
                 self._changes |= zip(wanted, pool.map(_read_changes, wanted), strict=True)
             found: dict[str, tuple[FileCollision, ...]] = {}
             for repository in set(tops.values()):
-                found |= hits({top: self._changes[top] for top, of in tops.items() if of == repository})
+                found |= find_collisions({top: self._changes[top] for top, of in tops.items() if of == repository})
         by_top: dict[str, list[SessionId]] = {}
         for session, place in places.items():
             if place is not None and place.top in tops:

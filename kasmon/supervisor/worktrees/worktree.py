@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon.errors import GitError, KasmonError, RefusedError, UsageError
-from kasmon.supervisor.worktrees.changes import changed
+from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.git import git, knows, where
 from kasmon.supervisor.worktrees.unsaved_files import not_committed, own_folder, unsaved
 
@@ -149,7 +149,7 @@ def remove(repo: Path, path: Path, known: Collection[str] = ()) -> None:
 def remarks(repo: Path) -> tuple[str, ...]:
     """Return what the user should know before worktrees of *repo* are created: what they will not contain."""
     notes = []
-    if dirty := changed(repo, "HEAD") if knows(repo, "HEAD") else ():
+    if dirty := changed_files(repo, "HEAD") if knows(repo, "HEAD") else ():
         notes.append(f"{not_committed(len(dirty), f'of {str(repo)!r}')} and will be missing from the worktrees")
     if not git(repo, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip():
         notes.append("HEAD is detached: worktrees start at its commit")

@@ -7,7 +7,7 @@ from kasmon.errors import InteractiveOnlyError, KasmonError
 from kasmon.model.commands import Interrupt, Mode, Stop
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
-from kasmon.model.transcript.text import TextLine, Token, fitted
+from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm_command, find_location, show_text, write_prompt
 from kasmon.tui.app_protocols import Dashboard
@@ -214,9 +214,9 @@ class SessionActions:
 
 def _explanation_rows(explanation: Sequence[str], width: int) -> list[TextLine]:
     """An explanation's lines as rows: a wrapped line continues under its text, not under its label."""
-    rows = fitted([(explanation[0], Token.STRONG)], width)
+    rows = wrap([(explanation[0], Token.STRONG)], width)
     rest = ((" " * EXPLAINED, Token.TEXT),)
     for line in explanation[1:]:
         first = ((f"{line[:EXPLAINED]:<{EXPLAINED}}", Token.SUBJECT),)
-        rows += fitted([(line[EXPLAINED:], Token.OUTPUT)], width, first, rest)
+        rows += wrap([(line[EXPLAINED:], Token.OUTPUT)], width, first, rest)
     return rows

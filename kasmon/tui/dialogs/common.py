@@ -9,7 +9,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kasmon.model.session import Session
-from kasmon.model.transcript.text import TextLine, Token, fitted
+from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import Dialog, DialogField
@@ -121,4 +121,4 @@ class ConfirmDialog(Dialog):
     def _rows(self, width: int) -> Sequence[TextLine]:
         first, *others = (clean_line(line) for line in self.question.lines)
         said = [(first, Token.TEXT), *((line, Token.NOTICE) for line in others)]
-        return [row for text, token in said for row in fitted([(text, token)], width)]
+        return [row for text, token in said for row in wrap([(text, token)], width)]

@@ -13,7 +13,7 @@ from kasmon.model.commands import Prompt, Receipt, ReceiptState, When
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.transcript.text import BLANK, TextLine, Token, cells, fitted
+from kasmon.model.transcript.text import BLANK, TextLine, Token, cells, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
@@ -127,8 +127,8 @@ class PromptDialog(Dialog):
     def _names(self, width: int) -> Sequence[TextLine]:
         names = ", ".join(clean_line(session.name) for session in self.sessions)
         others = ", ".join(clean_line(session.name) for session in self.left_out)
-        rows = fitted([(names, Token.OUTPUT)], width)
-        return [*rows, *fitted([(f"not sent to (no agents): {others}", Token.FAINT)], width)] if others else rows
+        rows = wrap([(names, Token.OUTPUT)], width)
+        return [*rows, *wrap([(f"not sent to (no agents): {others}", Token.FAINT)], width)] if others else rows
 
 
 class BroadcastDialog(Dialog):
@@ -218,13 +218,13 @@ class BroadcastDialog(Dialog):
         room = min(max((cells(name) for name in names.values()), default=0), NAME_CELLS)
         words = {session: self._describe(session) for session in names}
         word_room = max((cells(word) for word, _, _ in words.values()), default=0)
-        rows: list[TextLine] = [*fitted([(clean_line(self.prompt.text), Token.PROMPT)], width)[:2], BLANK]
+        rows: list[TextLine] = [*wrap([(clean_line(self.prompt.text), Token.PROMPT)], width)[:2], BLANK]
         for session, name in names.items():
             word, token, why = words[session]
-            shown = fitted([(name, Token.STRONG)], room, words=False)[0].text
+            shown = wrap([(name, Token.STRONG)], room, words=False)[0].text
             left = ((shown + " " * (room - cells(shown) + 2), Token.STRONG), (f"{word:<{word_room}}  ", token))
             blank = ((" " * sum(cells(text) for text, _ in left), Token.TEXT),)
-            rows += fitted([(why, Token.NOTICE)], width, left, blank) if why else [TextLine(left)]
+            rows += wrap([(why, Token.NOTICE)], width, left, blank) if why else [TextLine(left)]
         counts = Counter(word for word, _, _ in words.values())
         return [
             *rows,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from kasmon.config import Config, ProfileOffer
 from kasmon.errors import SessionNotFoundError, of_system
 from kasmon.host.rpc.frames import FromTerminal
-from kasmon.model.collisions import CollisionSummary, summed
+from kasmon.model.collisions import CollisionSummary, summarize
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
@@ -184,9 +184,9 @@ class LiveGateway:
         return await asyncio.to_thread(confined, self.places, self._config, agent, mode, workdir, tier)
 
     async def machines(self) -> Sequence[str]:
-        from kasmon.supervisor.sessions.machines import known  # rarely needed
+        from kasmon.supervisor.sessions.machines import find_machines  # rarely needed
 
-        return await asyncio.to_thread(known, self._config.remote.ssh, self._fleet)
+        return await asyncio.to_thread(find_machines, self._config.remote.ssh, self._fleet)
 
     @_with_kasmon_errors
     async def foreign_panes(self) -> Sequence[AdoptablePane]:
@@ -242,7 +242,7 @@ class LiveGateway:
         async for sweep in sweeps(self._list_collision_sessions):
             names = {session.id: session.name for session in self._fleet.sessions}
             yield {
-                session: summed([(names.get(other, other), hit) for other, hit in found])
+                session: summarize([(names.get(other, other), hit) for other, hit in found])
                 for session, found in sweep.hits.items()
             }
 
@@ -268,9 +268,9 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
-        from kasmon.tui.gateway.live_sandbox import past  # rarely needed
+        from kasmon.tui.gateway.live_sandbox import read_history  # rarely needed
 
-        return await asyncio.to_thread(past, self.places, self._session(session))
+        return await asyncio.to_thread(read_history, self.places, self._session(session))
 
     @_with_kasmon_errors
     async def turn_diff(self, session: SessionId, turn: int, /) -> str:

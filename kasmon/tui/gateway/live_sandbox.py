@@ -10,11 +10,11 @@ from kasmon.model.sandbox.snapshot import origin_words
 from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import availability, operations
-from kasmon.supervisor.sandboxes.agent_policy import is_agreed, told
+from kasmon.supervisor.sandboxes.agent_policy import describe_sandbox, is_agreed
 from kasmon.supervisor.sandboxes.create import CALLED, NewSandbox
-from kasmon.supervisor.sandboxes.history import past
+from kasmon.supervisor.sandboxes.history import read_history
 from kasmon.supervisor.sessions.folder_config import for_session, in_folder
 from kasmon.tui.gateway.protocol import (
     CreateSession,
@@ -25,7 +25,7 @@ from kasmon.tui.gateway.protocol import (
     TierOffer,
 )
 
-__all__ = ["confined", "create", "execute", "forget", "fork", "past", "replay", "turn_diff"]
+__all__ = ["confined", "create", "execute", "forget", "fork", "read_history", "replay", "turn_diff"]
 
 forget = operations.remove
 
@@ -64,7 +64,7 @@ def may_be(places: Paths, config: Config) -> SandboxChoices:
             else "",
             has_agents=each.has_agents,
         )
-        for each in availability.offered(places)
+        for each in availability.list_tiers(places)
     )
     usual = config.sandbox
     return SandboxChoices(tiers=tiers, sizes=tuple(SIZES), size=usual.size, hosts=usual.network, project=usual.project)
@@ -78,7 +78,7 @@ def confined(places: Paths, config: Config, agent: str, mode: Mode | None, workd
     """
     resolved = resolve(for_session(places, config, workdir, agent).config, agent, mode, sandbox=tier)
     availability.must_carry(places, resolved, workdir)
-    return SandboxPreview(lines=told(resolved, workdir), is_agreed=is_agreed(places, resolved))
+    return SandboxPreview(lines=describe_sandbox(resolved, workdir), is_agreed=is_agreed(places, resolved))
 
 
 async def create(places: Paths, config: Config, wanted: CreateSession) -> None:
@@ -91,7 +91,7 @@ async def create(places: Paths, config: Config, wanted: CreateSession) -> None:
         hosts=wanted.hosts,
     )
     made = await operations.create(places, config, new)
-    session = (await asyncio.to_thread(look_once, places)).get(made)
+    session = (await asyncio.to_thread(read_fleet, places)).get(made)
     if wanted.prompt and session is not None:
         await operations.run(places, session, "bash", wanted.prompt)
 

@@ -14,7 +14,7 @@ from kasmon.model.transcript.search_pattern import SearchPattern
 from kasmon.paths import Paths
 from kasmon.store import terminal_record
 from kasmon.store.event_log import Cursor, EventLog
-from kasmon.supervisor.search.search import SessionHits, by_use, search
+from kasmon.supervisor.search.search import SessionHits, search, sort_by_use
 from kasmon.tui.gateway.protocol import RecordedText
 
 MOST: Final = 20
@@ -37,7 +37,7 @@ async def found(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[Sessi
 
     def look() -> None:
         try:
-            everyone = by_use(places, fleet.sessions)
+            everyone = sort_by_use(places, fleet.sessions)
             for each in search(places, everyone, pattern, context=CONTEXT, most=MOST, stopped=ended.is_set):
                 publish(each)
         finally:
@@ -53,7 +53,7 @@ async def found(places: Paths, fleet: Fleet, words: str) -> AsyncGenerator[Sessi
 
 def recorded(places: Paths, session: SessionId, line: int | None, at: float) -> RecordedText:
     """Return the text printed around a line or a time; see `Gateway.recorded`."""
-    everything = [*terminal_record.numbered(terminal_record.everything(places.record(session)))]
+    everything = [*terminal_record.number_lines(terminal_record.everything(places.record(session)))]
     if line is None:
         here = next((n for n, (_, printed_at, _) in enumerate(everything) if printed_at >= at), len(everything) - 1)
     else:

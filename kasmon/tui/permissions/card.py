@@ -16,7 +16,7 @@ from textual.message import Message
 
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, RequestId
-from kasmon.model.request_groups import alike
+from kasmon.model.request_groups import find_group
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
@@ -186,7 +186,7 @@ class PermissionCard(Vertical):
         return [ask for ask in self.asked.waiting if ask.session in self.asked.known]
 
     def _list_similar(self) -> tuple[Request, ...]:
-        return alike(self.request, self._list_showable())
+        return find_group(self.request, self._list_showable())
 
     # Keys.
 
@@ -413,7 +413,7 @@ class PermissionCard(Vertical):
             sheet=sheet(request, known),
             session=session,
             reaches=reaches(session, self.asked.projects.get(request.session, "")),
-            alike=alike(request, self._list_showable()),
+            alike=find_group(request, self._list_showable()),
             place=place_in(self.asked.waiting, request.id) or 1,
             waiting=max(1, len(self.asked.waiting)),
             in_list=self._in_list,

@@ -6,7 +6,7 @@ import msgspec
 from rich.cells import cell_len
 
 from kasmon.model.permission import Decision, RequestKind
-from kasmon.model.transcript.text import Token, fitted
+from kasmon.model.transcript.text import Token, wrap
 from kasmon.sanitize import redact, visible
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
@@ -150,7 +150,7 @@ def _long_offer(look: ThemeStyles, key: str, label: str, live: bool, width: int,
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return [row.text for row in fitted([(text, Token.TEXT)], max(1, width))]
+    return [row.text for row in wrap([(text, Token.TEXT)], max(1, width))]
 
 
 def _options(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brief: bool) -> list[DrawnLine]:

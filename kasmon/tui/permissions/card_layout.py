@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.model.transcript.text import Token, fitted
+from kasmon.model.transcript.text import Token, wrap
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card_choices import choice_lines
 from kasmon.tui.permissions.card_text import BLANK, CardMode, CardState, head_lines, note_lines
@@ -71,7 +71,7 @@ def lay_out(state: CardState, look: ThemeStyles, keys: KeyMap, now: float, room:
                 if state.ignored and state.doing is not CardMode.OVER:
                     _tell_ignored(state.ignored, look, width, said, parts[2])
                 return CardLayout(tuple(parts[0]), tuple(said), tuple(parts[2]), body_rows, True, not brief)
-    why = [DrawnLine(((f" {row.text}", "warn"),)) for row in fitted([(NO_ROOM, Token.TEXT)], width - 2)]
+    why = [DrawnLine(((f" {row.text}", "warn"),)) for row in wrap([(NO_ROOM, Token.TEXT)], width - 2)]
     way_out = next((line for line in choices if line.action_at(0) == "close"), choices[-1])
     return CardLayout(tuple(head[:1]), tuple(why), (way_out,), LEAST_ROWS, False, False)
 

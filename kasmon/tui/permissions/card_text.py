@@ -9,7 +9,7 @@ from kasmon.model.commands import Mode
 from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestKind
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
-from kasmon.model.transcript.text import Token, fitted
+from kasmon.model.transcript.text import Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
 from kasmon.tui.key_names import shown_key
@@ -270,6 +270,6 @@ def _split_if_too_long(line: list[Span], width: int) -> list[list[Span]]:
     rows: list[list[Span]] = []
     for text, role in ((text, role) for text, role in line if text.strip()):
         is_chip = ".solid" in role
-        wrapped = [text] if is_chip else [row.text for row in fitted([(text.strip(), Token.TEXT)], width - 2)]
+        wrapped = [text] if is_chip else [row.text for row in wrap([(text.strip(), Token.TEXT)], width - 2)]
         rows += [[(" ", "text"), (row, role)] for row in wrapped]
     return rows

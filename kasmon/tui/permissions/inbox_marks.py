@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kasmon.model.permission import Request, RequestId
-from kasmon.model.request_groups import alike
+from kasmon.model.request_groups import find_group
 from kasmon.model.transcript.text import Token
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.permissions.inbox_state import InboxRow, InboxRows
@@ -68,7 +68,7 @@ def still(rows: InboxRows, marks: Marks) -> Marks:
 def like(rows: InboxRows, cursor: RequestId | None, marks: Marks, ready: Sequence[Request]) -> Marks:
     """Return those of *ready* that may be answered together with the marked ones, or with the cursor's."""
     row = next((row for row in rows.shown if row.request.id in marks), None) or rows.row(cursor)
-    return frozenset(ask.id for ask in alike(row.request, ready)) if row is not None and row.waits else frozenset()
+    return frozenset(ask.id for ask in find_group(row.request, ready)) if row is not None and row.waits else frozenset()
 
 
 def toggled(rows: InboxRows, request: RequestId | None, marks: Marks, may: Marks) -> tuple[Marks, str]:

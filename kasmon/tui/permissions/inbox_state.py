@@ -6,7 +6,7 @@ import msgspec
 
 from kasmon.host.session.requests import CHANGED
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId, SessionId
-from kasmon.model.request_groups import crowds
+from kasmon.model.request_groups import group_sizes
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line, redact
 from kasmon.tui.permissions.queue import PermissionSnapshot, turn
@@ -92,7 +92,7 @@ class InboxRows:
         waiting = {ask.id: ask for ask in asked.waiting}
         for row in [row for id_, row in self._rows.items() if id_ not in waiting]:
             self._rows[row.request.id] = _with_outcome(row, asked, now)
-        counts = crowds([ask for ask in asked.waiting if ask.session in asked.known])
+        counts = group_sizes([ask for ask in asked.waiting if ask.session in asked.known])
         for ask in asked.waiting:
             before = self._rows.get(ask.id)
             changed = before.changed if before is not None else self._replaces(ask, asked)

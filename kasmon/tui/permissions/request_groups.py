@@ -6,7 +6,7 @@ import msgspec
 
 from kasmon.model.permission import Request, SessionId
 from kasmon.model.session import Session
-from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, fitted
+from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.permissions.request_text import RequestDocument, sheet
 
@@ -47,7 +47,7 @@ def rows(listed: Sequence[GroupedRequest], width: int) -> list[TextLine]:
         mark: Margin = ((f"{number} ", Token.NUMBER),)
         under: Margin = ((" " * (len(str(number)) + 1), Token.NUMBER),)
         drawn += [BLANK] if drawn else []
-        drawn += fitted([(entry.name, Token.STRONG), (f"  {entry.place}", Token.FAINT)], width, mark, under)
+        drawn += wrap([(entry.name, Token.STRONG), (f"  {entry.place}", Token.FAINT)], width, mark, under)
         drawn += entry.sheet.rows(width)
     return drawn
 

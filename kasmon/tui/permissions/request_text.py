@@ -14,7 +14,7 @@ import msgspec
 from kasmon.model.permission import Request, RequestKind
 from kasmon.model.request_groups import strings, texts
 from kasmon.model.transcript import diff, markdown
-from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, fitted
+from kasmon.model.transcript.text import BLANK, Margin, Span, TextLine, Token, wrap
 from kasmon.sanitize import has_hidden, redact
 
 Kind: TypeAlias = Literal["blank", "sign", "break", "word"]
@@ -198,7 +198,7 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLi
         is_shown = isinstance(value, str) and _same(request.shown, value)
     if request.shown and not is_shown and not (command and request.shown == request.title):
         if command is not None:
-            yield from (BLANK, *fitted([("the agent's description", Token.FAINT)], width))
+            yield from (BLANK, *wrap([("the agent's description", Token.FAINT)], width))
         if request.is_diff:
             yield from _diff(redact(request.shown.removesuffix("\n"), known)[0].split("\n"), width)
         elif request.kind is RequestKind.PLAN:
@@ -208,7 +208,7 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLi
             yield from _text(request.shown, known, width, token)
     yield from _other_inputs(request, known, width, bool(command or request.shown))
     if request.why:
-        yield from (BLANK, *fitted([("reason", Token.FAINT)], width))
+        yield from (BLANK, *wrap([("reason", Token.FAINT)], width))
         yield from _text(request.why, known, width, Token.TEXT)
 
 
@@ -217,8 +217,8 @@ def _options(request: Request, known: Sequence[str], width: int) -> Iterator[Tex
         first: Margin = ((f"{number + 1} ", Token.NUMBER),)
         text = redact(option, known)[0].replace("\n", "␤")
         yield BLANK
-        yield from fitted(marked(text, Token.TEXT), width, first, (("  ", Token.NUMBER),))
-        yield from fitted(marked(note_of(request, number, known), Token.FAINT), width, _UNDER, _UNDER)
+        yield from wrap(marked(text, Token.TEXT), width, first, (("  ", Token.NUMBER),))
+        yield from wrap(marked(note_of(request, number, known), Token.FAINT), width, _UNDER, _UNDER)
 
 
 def note_of(request: Request, number: int, known: Sequence[str]) -> str:
@@ -229,7 +229,7 @@ def note_of(request: Request, number: int, known: Sequence[str]) -> str:
 
 def _markdown(text: str, known: Sequence[str], width: int) -> Iterator[TextLine]:
     """Rendered Markdown with all of its words, and the marks of invisible characters highlighted."""
-    for line in markdown.drawn(redact(text, known)[0], width, ()):
+    for line in markdown.draw_markdown(redact(text, known)[0], width, ()):
         spans = [piece for said, token in line.spans for piece in marked(said, token)]
         yield msgspec.structs.replace(line, spans=tuple(spans))
 
@@ -240,7 +240,7 @@ def _same(shown: str, command: str) -> bool:
 
 def _text(text: str, known: Sequence[str], width: int, token: Token) -> Iterator[TextLine]:
     for line in redact(text, known)[0].split("\n"):
-        yield from fitted(marked(line, token), width)
+        yield from wrap(marked(line, token), width)
 
 
 def diff_rows(text: str, width: int) -> list[TextLine]:
@@ -250,11 +250,11 @@ def diff_rows(text: str, width: int) -> list[TextLine]:
 
 def _diff(lines: Sequence[str], width: int) -> list[TextLine]:
     rows: list[TextLine] = []
-    digits = max((len(number) for number, _ in diff.numbered(lines)), default=1)
-    for number, (text, token) in diff.numbered(lines):
+    digits = max((len(number) for number, _ in diff.number_lines(lines)), default=1)
+    for number, (text, token) in diff.number_lines(lines):
         first: Margin = ((f"{number:>{digits}} ", Token.NUMBER),)
         rest: Margin = ((" " * (digits + 1), Token.NUMBER),)
-        rows += fitted(marked(text, token), width, first, rest, words=False)
+        rows += wrap(marked(text, token), width, first, rest, words=False)
     return rows
 
 
@@ -271,7 +271,7 @@ def _command(parts: Sequence[Part], known: Sequence[str], width: int) -> list[Te
             end = "␤" if number < len(lines) - 1 else ""
             first = _CONTINUATIONS[depth] if number else _BEGINS[depth]
             spans = marked(line + end, Token.CODE) if number else _strong_first(line + end)
-            rows += fitted(spans, width, first, _CONTINUATIONS[depth], words=False)
+            rows += wrap(spans, width, first, _CONTINUATIONS[depth], words=False)
     return rows
 
 
@@ -307,9 +307,9 @@ def _other_inputs(request: Request, known: Sequence[str], width: int, after: boo
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
         name = redact(str(key), known)[0].replace("\n", "␤")
         lines = redact(text, known)[0].split("\n")
-        yield from fitted([(f"{name}  ", Token.FAINT), *marked(lines[0], Token.CODE)], width)
+        yield from wrap([(f"{name}  ", Token.FAINT), *marked(lines[0], Token.CODE)], width)
         for line in lines[1:]:
-            yield from fitted(marked(line, Token.CODE), width, _UNDER, _UNDER, words=False)
+            yield from wrap(marked(line, Token.CODE), width, _UNDER, _UNDER, words=False)
 
 
 def _is_seen(value: Any, seen: set[str]) -> bool:

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from kasmon.config.profile import ProfileOffer
 from kasmon.errors import KasmonError
-from kasmon.model.transcript.text import BLANK, TextLine, Token, fitted
+from kasmon.model.transcript.text import BLANK, TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.edit import PlanEdit
 from kasmon.tui.clock import Clock
@@ -55,19 +55,19 @@ class PlanEditDialog(Dialog):
     def _rows(self, width: int) -> Sequence[TextLine]:
         rows: list[TextLine] = []
         if self.edit.refused:
-            rows += fitted(
+            rows += wrap(
                 [("The plan cannot run:" if self.runs_it else "The changes cannot be applied:", Token.ERROR)], width
             )
             for why in self.edit.refused:
-                rows += fitted([(clean_line(why), Token.WARNING)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
+                rows += wrap([(clean_line(why), Token.WARNING)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
             rows += [BLANK] if self.edit.lines else []
         for line in self.edit.lines:
             shown = clean_line(line)
-            rows += fitted([(shown, SIGNS.get(shown[:1], Token.TEXT))], width, (), (("  ", Token.TEXT),))
+            rows += wrap([(shown, SIGNS.get(shown[:1], Token.TEXT))], width, (), (("  ", Token.TEXT),))
         if not self.edit.refused:
-            rows += [BLANK, *fitted([("What you agree to:", Token.STRONG)], width)]
+            rows += [BLANK, *wrap([("What you agree to:", Token.STRONG)], width)]
             for line in self.edit.agreement:
-                rows += fitted([(clean_line(line), Token.TEXT)], width, (), (("    ", Token.TEXT),))
+                rows += wrap([(clean_line(line), Token.TEXT)], width, (), (("    ", Token.TEXT),))
         return rows
 
 

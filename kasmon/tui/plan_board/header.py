@@ -5,7 +5,7 @@ from typing import Final
 
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import SETTLED
-from kasmon.model.transcript.text import Token, fitted
+from kasmon.model.transcript.text import Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.keymap import ROWS, KeyMap
@@ -96,7 +96,7 @@ def notice_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width
 
 def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]:
     """*text* on as many lines as it needs, each as wide as the window."""
-    rows = fitted([(clean_line(text), Token.TEXT)], max(1, width - 2))
+    rows = wrap([(clean_line(text), Token.TEXT)], max(1, width - 2))
     shown = [row.text for row in rows[:MOST_LINES]]
     if len(rows) > MOST_LINES:
         shown[-1] = look.cut(f"{shown[-1]} {look.mark('more')}", width - 2)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskRun
-from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, fitted
+from kasmon.model.transcript.text import BLANK, Span, TextLine, Token, wrap
 from kasmon.sanitize import clean_block, clean_line
-from kasmon.scripted_agent.script import SCRIPTED, shown
+from kasmon.scripted_agent.script import SCRIPTED, displayed_prompt
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.plan_board.card_text import agent_of, standing
 
@@ -17,7 +17,7 @@ LABEL = 12
 def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
     """Return everything that the plan and its run record of *task*."""
     at = board.run.of(task.id)
-    rows = fitted([(clean_line(task.title) or task.id, Token.HEADING)], width)
+    rows = wrap([(clean_line(task.title) or task.id, Token.HEADING)], width)
     for word, value in _facts(board, task, at):
         rows += _entry(word, value, width)
     for number, why in enumerate(at.failures, 1):
@@ -25,7 +25,7 @@ def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
     if at.check is not None and at.check.output:
         rows += [BLANK, TextLine((("Check output (end)", Token.STRONG),))]
         rows += _block(at.check.output.rstrip("\n"), width, Token.OUTPUT)
-    told = shown(task.body) if agent_of(board, task) == SCRIPTED else task.body
+    told = displayed_prompt(task.body) if agent_of(board, task) == SCRIPTED else task.body
     if told.strip():
         rows += [BLANK, TextLine((("Prompt", Token.STRONG),))]
         rows += _block(told.strip("\n"), width, Token.TEXT)
@@ -69,9 +69,9 @@ def _check(at: TaskRun) -> str:
 
 def _entry(word: str, value: str, width: int, token: Token = Token.TEXT) -> list[TextLine]:
     first: tuple[Span, ...] = ((f"{word:<{LABEL}} ", Token.FAINT),)
-    return fitted([(clean_line(value), token)], width, first, ((" " * (LABEL + 1), Token.TEXT),))
+    return wrap([(clean_line(value), token)], width, first, ((" " * (LABEL + 1), Token.TEXT),))
 
 
 def _block(text: str, width: int, token: Token) -> list[TextLine]:
     margin: tuple[Span, ...] = (("  ", Token.TEXT),)
-    return [row for line in clean_block(text).split("\n") for row in fitted([(line, token)], width, margin, margin)]
+    return [row for line in clean_block(text).split("\n") for row in wrap([(line, token)], width, margin, margin)]

@@ -8,7 +8,7 @@ from kasmon.model.sandbox.snapshot import USED, SnapshotVerdict, origin_words
 from kasmon.model.session import Session
 from kasmon.model.transcript import syntax
 from kasmon.model.transcript.run_blocks import LANGUAGES
-from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, fitted
+from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
 from kasmon.sandbox.checkpoint.records import CheckpointRecord
 from kasmon.sandbox.checkpoint.replay import ReplayedRun
 from kasmon.sanitize import clean_block, clean_line
@@ -173,32 +173,32 @@ def about(entry: Entry, past: SandboxHistory, width: int) -> Sequence[TextLine]:
             return _about_memory(entry, width)
     said = [(entry.why, Token.ERROR)]
     fix = f"Allow it here, or with `{entry.fix}`." if entry.fix else "No command allows this."
-    rows = [row for text, token in said for row in fitted([(clean_line(text), token)], width)]
-    return [*rows, BLANK, *fitted([(clean_line(fix), Token.NOTICE)], width)]
+    rows = [row for text, token in said for row in wrap([(clean_line(text), token)], width)]
+    return [*rows, BLANK, *wrap([(clean_line(fix), Token.NOTICE)], width)]
 
 
 def _about_run(run: ReplayedRun, past: SandboxHistory, width: int) -> list[TextLine]:
     end = "exit code unknown" if run.exit_code is None else f"exit code {run.exit_code}"
     token = Token.FAINT if run.exit_code is None else Token.OK if not run.exit_code else Token.FAILED
-    rows = fitted([(f"{run.interpreter}  ", Token.TOOL), (end, token)], width)
-    rows += fitted([(f"started {clock(run.at, None, day=True)}", Token.FAINT)], width)
+    rows = wrap([(f"{run.interpreter}  ", Token.TOOL), (end, token)], width)
+    rows += wrap([(f"started {clock(run.at, None, day=True)}", Token.FAINT)], width)
     if point := point_of(run, past):
-        rows += fitted(
+        rows += wrap(
             [(f"turn {run.turn}, checkpoint {clean_line(point)}, {clean_line(run.commit)}", Token.FAINT)], width
         )
     else:
-        rows += fitted([("no checkpoint", Token.FAINT)], width)
+        rows += wrap([("no checkpoint", Token.FAINT)], width)
     rows.append(BLANK)
     lines = clean_block(run.code).rstrip("\n").split("\n")
-    for spans in syntax.coloured(lines, LANGUAGES.get(run.interpreter, "")):
-        rows += fitted(spans or (("", Token.CODE_BLOCK),), width, words=False)
+    for spans in syntax.highlight(lines, LANGUAGES.get(run.interpreter, "")):
+        rows += wrap(spans or (("", Token.CODE_BLOCK),), width, words=False)
     return rows
 
 
 def _about_point(point: CheckpointRecord, width: int) -> list[TextLine]:
-    rows = fitted([(f"{clean_line(point.id)}  ", Token.TOOL), (_point_words(point), Token.SUBJECT)], width)
+    rows = wrap([(f"{clean_line(point.id)}  ", Token.TOOL), (_point_words(point), Token.SUBJECT)], width)
     for text in (clock(point.at, None, day=True), f"files {amount(point.size_bytes)}, {clean_line(point.commit)}"):
-        rows += fitted([(text, Token.FAINT)], width)
+        rows += wrap([(text, Token.FAINT)], width)
     parts = (
         ("Saved variables", point.kept, Token.OUTPUT),
         ("Not saved", point.lost, Token.WARNING),
@@ -206,31 +206,29 @@ def _about_point(point: CheckpointRecord, width: int) -> list[TextLine]:
     )
     for title, names, token in parts:
         if names:
-            rows += [BLANK, *fitted([(title, Token.HEADING)], width)]
-            rows += [row for name in names for row in fitted([(clean_line(name), token)], width, INDENT, INDENT)]
+            rows += [BLANK, *wrap([(title, Token.HEADING)], width)]
+            rows += [row for name in names for row in wrap([(clean_line(name), token)], width, INDENT, INDENT)]
     if not point.kept and not point.lost:
-        rows += [BLANK, *fitted([("No variables to save.", Token.FAINT)], width)]
+        rows += [BLANK, *wrap([("No variables to save.", Token.FAINT)], width)]
     return rows
 
 
 def _about_memory(judged: SnapshotVerdict, width: int) -> list[TextLine]:
     snapshot = judged.snapshot
     here = "since the last boot" if judged.is_this_boot else "before the last boot"
-    rows = fitted(
-        [(f"snapshot {clean_line(snapshot.id)}  ", Token.TOOL), (_memory_words(judged), Token.SUBJECT)], width
-    )
+    rows = wrap([(f"snapshot {clean_line(snapshot.id)}  ", Token.TOOL), (_memory_words(judged), Token.SUBJECT)], width)
     for text in (
         f"{clock(judged.at, None, day=True)}, {here}",
         f"{amount(snapshot.size_bytes)}, after turn {snapshot.turn}, disk {snapshot.disk_generation}",
         f"by {clean_line(', '.join(part for part in (snapshot.made_by.program, snapshot.made_by.machine) if part))}",
     ):
-        rows += fitted([(text, Token.FAINT)], width)
+        rows += wrap([(text, Token.FAINT)], width)
     told = "Can be resumed once, with all interpreter state."
     if judged.refused == USED:
         told = "Already resumed; kept until the next snapshot is written."
     elif judged.refused:
         told = "Resuming keeps the files. Interpreter state that was not saved is lost."
-    return [*rows, BLANK, *fitted([(told, Token.WARNING if judged.refused not in ("", USED) else Token.NOTICE)], width)]
+    return [*rows, BLANK, *wrap([(told, Token.WARNING if judged.refused not in ("", USED) else Token.NOTICE)], width)]
 
 
 def _memory_words(judged: SnapshotVerdict) -> str:

@@ -7,7 +7,7 @@ from textual.message import Message
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.scripted_agent.script import SCRIPTED, shown
+from kasmon.scripted_agent.script import SCRIPTED, displayed_prompt
 from kasmon.tui.gateway.protocol import SendToAgent
 from kasmon.tui.messages import CommandRequested
 from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_name, state_word
@@ -125,6 +125,6 @@ class PromptQueueView(TextLines, can_focus=True):
     def _receipt(self, receipt: Receipt) -> DrawnLine:
         bad = receipt.state in (ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED, ReceiptState.UNSURE)
         left: list[Span] = [(f" {RECEIPT_WORDS[receipt.state]}", "bad.bold" if bad else "info")]
-        text = shown(receipt.text) if self.session.agent == SCRIPTED else receipt.text
+        text = displayed_prompt(receipt.text) if self.session.agent == SCRIPTED else receipt.text
         left += [(f"  {clean_line(text)}", "soft"), (f"  {clean_line(receipt.reason)}" if bad else "", "bad")]
         return DrawnLine(tuple(left), action="queue" if receipt.state is ReceiptState.QUEUED else "")

@@ -8,7 +8,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from kasmon.model.transcript.text import TextLine, Token, fitted
+from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.tui.theme.look import Background, ThemeStyles
 
 Rows = Callable[[int], Sequence[TextLine]]
@@ -122,4 +122,4 @@ class Sentences(Reader):
 
     def say(self, *said: tuple[str, Token]) -> None:
         """Show these sentences, each in the style of its token."""
-        self.read(lambda width: [row for text, token in said for row in fitted([(text, token)], width)])
+        self.read(lambda width: [row for text, token in said for row in wrap([(text, token)], width)])

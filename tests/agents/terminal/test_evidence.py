@@ -20,7 +20,7 @@ import pytest
 from kasmon.backends.common.environment import encoded
 from kasmon.host.rpc.frames import StartSession
 from kasmon.model.permission import SessionId
-from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from tests.support.agents.full_stack import beside
@@ -103,7 +103,7 @@ class Watched:
             until(lambda: self._is(wanted, asking), LIMIT_S, f"{case}: {wanted}")
         finally:
             now = self.tmux_env.session(ME)
-            now = now if now.state in (S.ENDED, S.LOST) else judged(now, time.time())
+            now = now if now.state in (S.ENDED, S.LOST) else apply_verdict(now, time.time())
             read = str(now.state)
             self._keep({"case": case, "expected": str(wanted), "judged": read, "source": now.source})
             if not self._is(wanted, asking):

@@ -11,7 +11,7 @@ from kasmon.backends.acp.permission_requests import AcpPermission, ask, only_exp
 from kasmon.backends.acp.tool_calls import AcpToolCalls
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, RequestId, RequestKind, SessionId, digest_of
-from kasmon.model.rule import drawn
+from kasmon.model.rule import draft_rule
 
 ONCE = {"optionId": "once", "name": "Allow once", "kind": "allow_once"}
 ALWAYS = {"optionId": "always", "name": "Always allow", "kind": "allow_always"}
@@ -119,9 +119,9 @@ def test_no_rule_can_be_drawn_from_an_input_that_says_another_file_than_the_diff
     two = asks(kind="edit", rawInput={"path": "a"}, content=[diff("a", "1", "2"), diff("b", "1", "2")]).request
     same = asks(kind="edit", rawInput={"path": "a"}, content=[diff("/project/a", "1\n", "2\n")]).request
 
-    assert drawn(other, "/project") is None
-    assert drawn(two, "/project") is None
-    assert drawn(same, "/project") is not None
+    assert draft_rule(other, "/project") is None
+    assert draft_rule(two, "/project") is None
+    assert draft_rule(same, "/project") is not None
 
 
 def test_anything_else_is_shown_with_its_whole_input() -> None:

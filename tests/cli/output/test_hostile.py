@@ -12,7 +12,7 @@ import pytest
 
 from kasmon.model import events
 from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.store.event_log import EventLog
 from tests.support.cli.cli_runner import Cli
 
@@ -49,7 +49,7 @@ def hostile(kasmon: Cli) -> Iterator[Cli]:
         )
         where.launch(session).write_bytes(msgspec.json.encode(launch))
         EventLog(where.fleet_log).append(events.SessionCreated(at=1.0, launch=launch, machine=EVIL))
-        request = sealed(
+        request = seal(
             Request(
                 id=RequestId(f"{session}-1"),
                 session=session,

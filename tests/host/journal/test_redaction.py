@@ -13,7 +13,7 @@ from kasmon.host.journal.redaction import WORDS, Redactor
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.model import events
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
-from kasmon.model.permission import Decision, Request, RequestId, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.paths import places, write_private
 from kasmon.sanitize import redact
 
@@ -112,7 +112,7 @@ def test_an_agent_cannot_pretend_in_a_request_that_something_was_hidden() -> Non
 
 
 def test_a_request_keeps_its_digest_and_its_choices() -> None:
-    opened = events.RequestOpened(at=1.0, request=sealed(ASKED))
+    opened = events.RequestOpened(at=1.0, request=seal(ASKED))
     hidden = Redactor([SECRET]).fact(opened).request
 
     assert (opened.request.digest, CHOICES) == (hidden.digest, hidden.choices)

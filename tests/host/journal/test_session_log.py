@@ -22,7 +22,7 @@ from kasmon.model.commands import Answer, Interrupt, Mode, Prompt, Receipt, Rece
 from kasmon.model.permission import Decision, Request, RequestId
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
-from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 from tests.support.agents.fake_agent import FakeAgent, asked
 from tests.support.host.env import ME, Env, do, prompt
@@ -110,7 +110,7 @@ def test_a_log_that_grows_has_the_index_refreshed_without_a_dashboard(env: Env) 
 
     def unread() -> int:
         fold = FleetIndex(env.places)
-        remember(env.places.index, fold)
+        load_cache(env.places.index, fold)
         fold.read_fleet()
         fold.read_session(ME)
         return fold.folded_bytes

@@ -16,7 +16,7 @@ from kasmon.host.rpc.connect import HostLink
 from kasmon.host.rpc.frames import ExecuteCommand
 from kasmon.model import events
 from kasmon.model.commands import AgentCommand, Allow, Answer, Configure, Prompt
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, seal
 from kasmon.model.session_state import SessionState
 from tests.support.agents.fake_agent import FakeAgent, asked
 from tests.support.host.env import ME, Env, do, prompt
@@ -49,7 +49,7 @@ async def test_the_log_numbers_requests_and_seals_them(env: Env, fake: FakeAgent
         _, requests = await asking(env, fake, asked(), asked("make", "tool-8"))
 
     assert [f"{ME}-1", f"{ME}-2"] == [request.id for request in requests]
-    assert requests == [sealed(request) for request in requests]
+    assert requests == [seal(request) for request in requests]
     assert {ME} == {request.session for request in requests}
 
 
@@ -384,7 +384,7 @@ async def test_a_plan_without_a_text_says_so_to_whoever_decides_on_it(env: Env, 
         _, (request,) = await asking(env, fake, opened)
 
     assert "The agent sent no plan text." == request.shown
-    assert sealed(request) == request
+    assert seal(request) == request
 
 
 async def test_what_only_its_terminal_can_answer_says_so(env: Env, fake: FakeAgent) -> None:

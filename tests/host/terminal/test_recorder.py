@@ -10,7 +10,7 @@ from kasmon.host.journal import process_log
 from kasmon.host.rpc.frames import ReleasePane, SendKeys
 from kasmon.host.terminal.recorder import Recorder
 from kasmon.model.permission import SessionId
-from kasmon.store.terminal_record import TerminalRecord, everything, numbered, screen
+from kasmon.store.terminal_record import TerminalRecord, everything, number_lines, screen
 from tests.support.host.tmux_env import TmuxEnv, sh
 from tests.support.wait import auntil
 
@@ -52,7 +52,7 @@ class Desk:
         """The lines that left the screen, but for the commands."""
         shown = screen(self.folder)
         end = shown.first if shown is not None else 0
-        return [text for number, _, text in numbered(everything(self.folder)) if number < end and "line" in text]
+        return [text for number, _, text in number_lines(everything(self.folder)) if number < end and "line" in text]
 
     @property
     def shown(self) -> list[str]:
@@ -126,7 +126,7 @@ async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(cl
     await cli.prints(2, 99)
     await cli.looks()
 
-    assert "⟨hidden: 19 characters⟩" in "".join(text for _, _, text in numbered(everything(cli.folder)))
+    assert "⟨hidden: 19 characters⟩" in "".join(text for _, _, text in number_lines(everything(cli.folder)))
     assert all(b"hunter2" not in path.read_bytes() for path in cli.folder.iterdir())
 
 
@@ -138,7 +138,7 @@ async def test_the_host_records_by_itself_and_forgets_with_the_session(
     async with tmux.serving() as link:
         await tmux.run(link, ME, *sh("seq -f 'line %.0f' 200; read x; exit 0"))
         await auntil(lambda: (shown := screen(folder)) is not None and "line 200" in shown.lines)
-        assert "line 1" in [text for _, _, text in numbered(everything(folder))]
+        assert "line 1" in [text for _, _, text in number_lines(everything(folder))]
         link.tell(SendKeys(session=SessionId(ME), data=b"\r"))
         await tmux.ended(ME)
         await link.ask(ReleasePane(n=0, session=SessionId(ME)))

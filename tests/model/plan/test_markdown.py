@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.errors import PlanFaultyError
-from kasmon.model.plan.parser import look_at, read
+from kasmon.model.plan.parser import parse_for_display, read
 from tests.support.sample_plans import faults
 
 ANCESTORS = """# Auth: implementation plan
@@ -272,7 +272,7 @@ def test_a_faulty_plan_is_refused_with_file_line_and_how_many_more() -> None:
 
 
 def test_a_faulty_plan_can_still_be_shown() -> None:
-    plan, found = look_at("## Wave 1\n### Task 1: a\n### Task 1: b", "p.md")
+    plan, found = parse_for_display("## Wave 1\n### Task 1: a\n### Task 1: b", "p.md")
 
     assert found
     assert ["a", "b"] == [task.title for task in plan.tasks]

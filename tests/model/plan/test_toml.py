@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.model.plan.parser import look_at, read
+from kasmon.model.plan.parser import parse_for_display, read
 from kasmon.model.plan.toml import PLAN_KEYS, TASK_KEYS
 from tests.support.sample_plans import faults
 
@@ -262,13 +262,13 @@ def test_a_plan_whose_agent_is_elsewhere_has_its_tasks_there_and_its_commands_he
 
 def test_a_base_is_of_the_plan_or_of_a_task_with_a_worktree_of_its_own() -> None:
     own = 'worktree = "own"\nbase = "develop"\n[[task]]\nprompt = "x"\nbase = "v1"\n'
-    found, faults = look_at(own, "tidy.toml")
+    found, faults = parse_for_display(own, "tidy.toml")
 
     assert ((), "develop", "v1") == (faults, found.base, found.tasks[0].base)
     for wrong in (own.replace('"own"', '"shared"'), own.replace('worktree = "own"\n', "")):
-        assert ["has a base, but no worktree of its own" in fault.why for fault in look_at(wrong, "t.toml")[1]] == [
-            True
-        ]
+        assert [
+            "has a base, but no worktree of its own" in fault.why for fault in parse_for_display(wrong, "t.toml")[1]
+        ] == [True]
 
 
 def test_every_key_is_documented_and_no_other() -> None:

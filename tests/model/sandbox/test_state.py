@@ -18,7 +18,7 @@ from kasmon.model.events import (
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxRuntime
-from kasmon.model.sandbox.state import Confinement, SandboxState, housed, must_be_on_disk
+from kasmon.model.sandbox.state import Confinement, SandboxState, apply_sandbox_event, must_be_on_disk
 from kasmon.model.session import Session, created
 from kasmon.model.session_state import SessionState
 
@@ -188,8 +188,8 @@ def test_the_newest_checkpoints_are_named_and_all_are_counted() -> None:
 
 
 def test_facts_of_a_session_without_a_sandbox_are_nothing_to_it() -> None:
-    assert housed(None, TurnStarted(at=1.0)) is None
-    assert housed(None, Checkpointed(at=1.0, checkpoint="c1")) is None
+    assert apply_sandbox_event(None, TurnStarted(at=1.0)) is None
+    assert apply_sandbox_event(None, Checkpointed(at=1.0, checkpoint="c1")) is None
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def output(name: str, text: str) -> ToolFinished:
 
 def test_code_is_coloured_by_its_language_and_its_text_stays_as_it_is() -> None:
     lines = ["def f(x):  # why", '    return "a" + str(1)', ""]
-    rows = syntax.coloured(lines, "py")
+    rows = syntax.highlight(lines, "py")
 
     assert lines == ["".join(text for text, _ in row) for row in rows]
     tokens = {text: token for row in rows for text, token in row}
@@ -74,7 +74,7 @@ def test_code_is_coloured_by_its_language_and_its_text_stays_as_it_is() -> None:
 def test_every_language_that_is_known_can_be_coloured(language: str) -> None:
     lines = ["a = 'b' # c", "", "\tx: [1, 2]"]
 
-    assert lines == ["".join(text for text, _ in row) for row in syntax.coloured(lines, language)]
+    assert lines == ["".join(text for text, _ in row) for row in syntax.highlight(lines, language)]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_every_language_that_is_known_can_be_coloured(language: str) -> None:
     ids=["not known", "a long line", "much of it"],
 )
 def test_code_that_would_take_long_or_is_not_known_has_one_colour(lines: list[str], language: str) -> None:
-    tokens = {token for row in syntax.coloured(lines, language) for _, token in row}
+    tokens = {token for row in syntax.highlight(lines, language) for _, token in row}
 
     assert {Token.CODE_BLOCK} == tokens
 

@@ -17,7 +17,7 @@ from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.shared.host_folders import jail_owner, may_use
 from kasmon.sandbox.shared.processes import is_inside, tree
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import operations
 from tests.support.cli.cli_runner import Cli
 from tests.support.sandbox.sandboxed_agents import (
@@ -325,7 +325,7 @@ def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Cli, workdir: Path,
     done = kasmon("plan", "run", str(plan), "--ci", "--yes")
 
     assert 0 == done.code, done.err
-    [session] = look_once(kasmon.places).sessions
+    [session] = read_fleet(kasmon.places).sessions
     assert "jail" == session.sandbox
     assert seen(kasmon, session.id).ok
 

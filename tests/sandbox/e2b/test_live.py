@@ -22,7 +22,7 @@ from kasmon.errors import SandboxError
 from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Interpreter, RunResult, SandboxPolicy, SandboxRuntime
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
 from kasmon.sandbox.guest_client.channel import GuestChannel
@@ -145,7 +145,7 @@ def test_its_time_is_prolonged_while_a_run_goes_on_and_one_that_is_gone_is_made_
     def box() -> ManagedSandbox:
         known: SandboxState | None = None
         for fact in facts:
-            known = housed(known, fact)
+            known = apply_sandbox_event(known, fact)
         journal = SandboxJournal(known, facts.append, tier="e2b", keeps_memory=True, terms=LifetimeTerms())
         return ManagedSandbox(brief, mine, journal, lambda runtime: GuestChannel(runtime.socket))
 

@@ -23,7 +23,7 @@ from kasmon.errors import (
 from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Credential, Mount, SandboxPhase, SandboxPolicy, SandboxRuntime, VolatileFile
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.paths import places
 from kasmon.sandbox.base import PauseResult, SandboxTier
 from kasmon.sandbox.e2b import service as calls
@@ -79,7 +79,7 @@ class Host:
     def next(self) -> ManagedSandbox:
         known: SandboxState | None = None
         for fact in self.facts:
-            known = housed(known, fact)
+            known = apply_sandbox_event(known, fact)
         journal = SandboxJournal(known, self.facts.append, tier="e2b", keeps_memory=True, terms=LifetimeTerms())
         self.boxes.append(ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket)))
         return self.boxes[-1]

@@ -13,7 +13,7 @@ import pytest
 
 from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.sandbox.policy import Credential, VolatileFile
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
@@ -53,7 +53,7 @@ class Kept:
     def first(self) -> int:
         housing: SandboxState | None = None
         for fact in self.facts:
-            housing = housed(housing, fact)
+            housing = apply_sandbox_event(housing, fact)
         assert housing is not None
         assert housing.runtime is not None
         return housing.runtime.pid

@@ -24,9 +24,9 @@ from kasmon.sandbox.remote_guest.launch_spec import FRONT, RemoteAgentStatus, is
 from kasmon.sandbox.shared import host_folders
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import holder
-from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter, end_unfinished, unfinished
-from kasmon.supervisor.fleet.snapshot import look_once
-from kasmon.supervisor.sandboxes.create import made_known, swept
+from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter, end_unfinished, find_unfinished
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sandboxes.create import create_session, remove_stray_jails
 from tests.support.wait import auntil, until
 
 LOCKS = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); sys.stdin.read()"
@@ -92,11 +92,11 @@ def test_what_nobody_worked_in_is_removed_by_doctor_and_the_rest_is_named(here: 
 def begun(here: Paths, request: pytest.FixtureRequest) -> Iterator[tuple[Session, Path]]:
     """A session whose host was killed while its sandbox was made, and the lock that what was begun holds."""
     places().make()
-    launch = made_known(here, "lab", SandboxPolicy(session=SessionId(""), tier=request.param), 0.0)
+    launch = create_session(here, "lab", SandboxPolicy(session=SessionId(""), tier=request.param), 0.0)
     lock = HostFolders(here).make(launch.session) / "lock"
     with subprocess.Popen([sys.executable, "-c", LOCKS, str(lock)], stdin=subprocess.PIPE) as child:
         until(lambda: holder(lock))
-        [session] = look_once(here).sessions
+        [session] = read_fleet(here).sessions
         yield session, lock
         child.kill()
 
@@ -117,7 +117,7 @@ def test_what_a_killed_host_had_begun_is_left_alone_while_another_host_has_it(
     host = HostLock(here.host_lock(session.id))
     assert host.take()
     try:
-        assert [] == unfinished(here, [session])
+        assert [] == find_unfinished(here, [session])
         end_unfinished(here, session)
         assert holder(lock)
     finally:
@@ -131,13 +131,13 @@ def test_the_machine_of_an_agent_is_ended_once_its_host_and_its_front_process_ar
     here: Paths, begun: tuple[Session, Path], mode: Mode, state: SessionState
 ) -> None:
     session, lock = replace(begun[0], mode=mode, state=state, sandbox="microvm"), begun[1]
-    assert [] == unfinished(here, [replace(session, state=SessionState.IDLE)])
+    assert [] == find_unfinished(here, [replace(session, state=SessionState.IDLE)])
     with subprocess.Popen([sys.executable, "-c", "input()", FRONT], stdin=subprocess.PIPE) as front:
         note(lock.parent, RemoteAgentStatus(run="1", front=front.pid, runtime=SandboxRuntime(pid=front.pid)))
         until(lambda: is_front(front.pid))
-        assert [] == unfinished(here, [session])
+        assert [] == find_unfinished(here, [session])
         front.kill()
-    assert [session] == unfinished(here, [session])
+    assert [session] == find_unfinished(here, [session])
 
     end_unfinished(here, session)
     assert holder(lock) is None
@@ -155,7 +155,7 @@ async def test_what_a_killed_host_had_begun_is_ended_by_whoever_looks_on(
 def test_rm_of_all_sweeps_them_and_says_where_work_stays(here: Paths, lives: Path) -> None:
     gone, work = left(here, "a" * 8), left(here, "b" * 8, work=True)
 
-    assert (str(work / "workspace"),) == swept(here)
+    assert (str(work / "workspace"),) == remove_stray_jails(here)
     assert (False, True, False) == (gone.exists(), work.exists(), lives.exists())
     assert holder(lives / "lock") is None
 

@@ -18,7 +18,7 @@ import pytest
 from kasmon.errors import KasmonError
 from kasmon.model.events import Event, NoticeRaised, SandboxMoved, decode, encode
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
@@ -50,7 +50,7 @@ class Kept:
     def housing(self) -> SandboxState | None:
         known: SandboxState | None = None
         for fact in self.facts():
-            known = housed(known, fact)
+            known = apply_sandbox_event(known, fact)
         return known
 
     def host(self) -> tuple[ManagedSandbox, SandboxCheckpoints]:

@@ -23,7 +23,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.shared.processes import tree
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.cli.cli_runner import Cli
 from tests.support.sandbox.sandboxed_agents import (
     ACP,
@@ -215,7 +215,7 @@ def test_where_use_does_not_wake_it_a_key_waits_until_it_is_woken_by_hand(kasmon
 async def hears_nothing(kasmon: Cli) -> None:
     """Give the host that is there a prompt, which wakes what it is for; it dies of that. No other host is begun."""
     host = await HostLink.open(kasmon.places.tmux_host_socket)
-    [session] = look_once(kasmon.places).sessions
+    [session] = read_fleet(kasmon.places).sessions
     with pytest.raises(HostUnreachableError):
         await host.ask(ExecuteCommand(n=0, session=session.id, wish=Prompt(text="true")), LIMIT_S)
     await host.aclose()

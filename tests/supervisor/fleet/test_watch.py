@@ -32,15 +32,15 @@ from kasmon.model.events import (
     encode,
 )
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import Request, RequestId, RequestKind, SessionId, seal
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
-from kasmon.store.fleet_cache import remember
+from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 from kasmon.supervisor.fleet import file_hints, follower
 from kasmon.supervisor.fleet.cache_writer import FleetCacheWriter
 from kasmon.supervisor.fleet.liveness import START_S
-from kasmon.supervisor.fleet.watch import TURNS, FleetWatch, look_once
+from kasmon.supervisor.fleet.watch import TURNS, FleetWatch, read_fleet
 from tests.support.supervisor.env import NOW, Env, end, ended, started
 from tests.support.wait import auntil, until
 
@@ -67,7 +67,7 @@ def fleets(watch: FleetWatch) -> aclosing[AsyncGenerator[Fleet, None]]:
 def test_where_nothing_ever_was_the_fleet_is_empty(env: Env) -> None:
     shutil.rmtree(env.places.state)
 
-    assert () == look_once(env.places).sessions
+    assert () == read_fleet(env.places).sessions
     assert () == FleetWatch(env.places).look().sessions
     assert not env.places.state.exists()
 
@@ -80,7 +80,7 @@ def test_a_fleet_shows_every_session_that_is_not_forgotten(env: Env) -> None:
         SessionForgotten(at=NOW, session=SessionId("aaaaaaaa")),
     )
 
-    for fleet in (look_once(env.places), FleetWatch(env.places).look()):
+    for fleet in (read_fleet(env.places), FleetWatch(env.places).look()):
         assert {"bbbbbbbb": "docs", "cccccccc": "cccccccc"} == {s.id: s.name for s in fleet.sessions}
 
 
@@ -130,13 +130,13 @@ def test_a_host_that_dies_is_missed_at_the_next_look(env: Env, mode: Mode) -> No
 
     env.host_dies(ME)
 
-    assert {ME: SessionState.UNSURE} == states(watch.look()) == states(look_once(env.places))
+    assert {ME: SessionState.UNSURE} == states(watch.look()) == states(read_fleet(env.places))
     end(agent.pid)
     agent.communicate()
-    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(env.places))
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(read_fleet(env.places))
 
 
-@pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
 def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
     assert {ME: SessionState.ENDED} == states(look(env.places))
 
 
-@pytest.mark.parametrize("look", [look_once, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
 def test_a_lost_session_that_is_restarted_while_we_look_runs(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(env: Env)
     env.has(ME, here, mode=Mode.TMUX)
     env.has("bbbbbbbb", msgspec.structs.replace(here, pid_started=here.pid_started - 1), mode=Mode.TMUX)
 
-    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(look_once(env.places))
+    assert {ME: SessionState.UNSURE, "bbbbbbbb": SessionState.LOST} == states(read_fleet(env.places))
 
 
 def test_after_a_reboot_no_process_is_the_agent(env: Env) -> None:
@@ -188,7 +188,7 @@ def test_after_a_reboot_no_process_is_the_agent(env: Env) -> None:
     env.has(ME, msgspec.structs.replace(here, pid_boot="another boot"), mode=Mode.TMUX)
     env.has("zyxwvuts", msgspec.structs.replace(here, pid_boot=boot()), mode=Mode.TMUX)
 
-    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(look_once(env.places))
+    assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(read_fleet(env.places))
 
 
 def test_a_session_that_nobody_starts_is_lost_in_the_end(env: Env) -> None:
@@ -199,7 +199,7 @@ def test_a_session_that_nobody_starts_is_lost_in_the_end(env: Env) -> None:
 
     clock.at += START_S
 
-    assert {ME: SessionState.LOST} == states(watch.look()) == states(look_once(env.places, clock))
+    assert {ME: SessionState.LOST} == states(watch.look()) == states(read_fleet(env.places, clock))
     env.hosts(ME)
     assert {ME: SessionState.STARTING} == states(watch.look())
 
@@ -281,7 +281,7 @@ def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: En
     assert {ME: SessionState.IDLE} == states(fleet)
     assert "cannot read" in fleet.read_only
     with pytest.raises(UnavailableError):
-        look_once(env.places)
+        read_fleet(env.places)
     env.places.sessions.unlink()
     kept.rename(env.places.sessions)
 
@@ -328,9 +328,9 @@ def test_a_full_disk_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     full = os.statvfs_result((*room[:3], 3, 3, *room[5:]))
     monkeypatch.setattr(os, "statvfs", lambda path: full)
 
-    assert "No space left on device" == watch.look().read_only == look_once(env.places).read_only
+    assert "No space left on device" == watch.look().read_only == read_fleet(env.places).read_only
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
-    assert states(watch.look()) == states(look_once(env.places))
+    assert states(watch.look()) == states(read_fleet(env.places))
     monkeypatch.setattr(os, "statvfs", lambda path: room)
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.look())
 
@@ -345,7 +345,7 @@ def test_a_read_only_file_system_is_said(env: Env, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "statvfs", lambda path: read_only)
     watch = FleetWatch(env.places)
 
-    assert "Read-only file system" == watch.look().read_only == look_once(env.places).read_only
+    assert "Read-only file system" == watch.look().read_only == read_fleet(env.places).read_only
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
 
 
@@ -355,7 +355,7 @@ def test_a_full_disk_is_said_before_anything_is_on_it(env: Env, monkeypatch: pyt
     rooms = {env.folder: os.statvfs_result((*room[:3], 3, 3, *room[5:]))}
     monkeypatch.setattr(os, "statvfs", lambda path: rooms[path] if path in rooms else path.stat())
 
-    assert "No space left on device" == look_once(places).read_only
+    assert "No space left on device" == read_fleet(places).read_only
 
 
 def test_events_are_the_facts_behind_a_cursor(env: Env) -> None:
@@ -386,7 +386,7 @@ def test_a_watch_goes_on_from_the_index_of_another(env: Env) -> None:
     size = env.places.log(ME).stat().st_size
     env.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
 
-    for fleet in (look_once(env.places), FleetWatch(env.places).look()):
+    for fleet in (read_fleet(env.places), FleetWatch(env.places).look()):
         assert (SessionState.ENDED, 2) == (fleet.sessions[0].state, fleet.sessions[0].turns)
 
 
@@ -400,7 +400,7 @@ def grown(env: Env, size: int) -> None:
 def unread(env: Env) -> int:
     """How many bytes of the logs a reader would have to fold."""
     fold = FleetIndex(env.places)
-    remember(env.places.index, fold)
+    load_cache(env.places.index, fold)
     fold.read_fleet()
     fold.read_session(ME)
     return fold.folded_bytes
@@ -408,19 +408,19 @@ def unread(env: Env) -> int:
 
 def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
     env.has(ME, started(), ended())
-    look_once(env.places)
+    read_fleet(env.places)
     assert not env.places.index.exists()
 
     grown(env, MUCH_BYTES)
-    before = look_once(env.places)
+    before = read_fleet(env.places)
 
     assert 0 == unread(env)
     lock = HostLock(env.places.fleet_lock)
     assert lock.take(), "it was let go"
     lock.let_go()
-    assert states(before) == states(look_once(env.places))
+    assert states(before) == states(read_fleet(env.places))
     grown(env, MUCH_BYTES // 2)
-    look_once(env.places)
+    read_fleet(env.places)
     assert MUCH_BYTES // 2 <= unread(env) < MUCH_BYTES
 
 
@@ -428,12 +428,12 @@ def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
 def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(env: Env, blocked: str) -> None:
     """The system refuses to open the index, or its lock: here a folder of that name."""
     env.has(ME, started(), ended())
-    expected = states(look_once(env.places))
+    expected = states(read_fleet(env.places))
     getattr(env.places, blocked).mkdir()
 
     grown(env, MUCH_BYTES)
 
-    assert expected == states(look_once(env.places))
+    assert expected == states(read_fleet(env.places))
 
 
 def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
@@ -451,11 +451,11 @@ def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", wait)
-        look_once(env.places)
+        read_fleet(env.places)
 
     assert not env.places.index.exists()
     dashboard.let_go()
-    look_once(env.places)
+    read_fleet(env.places)
     assert 0 == unread(env)
 
 
@@ -502,7 +502,7 @@ def test_of_two_watches_one_writes_the_index_and_both_see_all(env: Env) -> None:
     second.close()
 
     assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(env.places).look()).keys()
-    assert states(look_once(env.places)) == states(FleetWatch(env.places).look())
+    assert states(read_fleet(env.places)) == states(FleetWatch(env.places).look())
 
 
 def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
@@ -528,7 +528,7 @@ def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
         task.result()
     threads.shutdown()
 
-    truth = states(look_once(env.places))
+    truth = states(read_fleet(env.places))
     assert 32 == len(truth)
     for watch in watches:
         assert truth == states(watch.look())
@@ -634,7 +634,7 @@ async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
 async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """A word more in a busy fleet may; who has to decide something may not."""
     monkeypatch.setattr(follower, "GAP_S", 3600.0)
-    asks = sealed(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
+    asks = seal(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
 
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.places)) as changes:
         await anext(changes)
@@ -686,8 +686,8 @@ LOOK = """
 import sys
 from kasmon.paths import places
 from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import look_once
-print(find(look_once(places()), "abcdefgh").id)
+from kasmon.supervisor.fleet.snapshot import read_fleet
+print(find(read_fleet(places()), "abcdefgh").id)
 print(*sys.modules)
 """
 SLOW_TO_IMPORT = {

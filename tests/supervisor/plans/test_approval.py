@@ -9,7 +9,7 @@ from kasmon.config.schema import Profile
 from kasmon.errors import GitError, RefusedError, UsageError
 from kasmon.model.plan.events import PlanAction, PlanFact
 from kasmon.model.plan.plan import Plan
-from kasmon.supervisor.plans.approval import grounds, refusal, shown
+from kasmon.supervisor.plans.approval import check_repository, describe_plan, refusal
 from tests.support.sample_plans import began, claimed, done, failed, plan, run, steered, task
 from tests.support.supervisor.git_repo import Repo
 
@@ -30,7 +30,7 @@ def lines(*tasks: str) -> list[str]:
         *(task(f"t{n}", agent=agent) for n, agent in enumerate(tasks)),
         task("last", run="rm -rf build\nmake", check="make test"),
     )
-    return shown(agents, CONFIG, Path("/p"))
+    return describe_plan(agents, CONFIG, Path("/p"))
 
 
 def test_every_agent_is_shown_with_its_command_and_its_tasks() -> None:
@@ -91,21 +91,21 @@ def test_whatever_makes_sense_is_not(deed: PlanAction, id_: str, facts: tuple[Pl
 
 
 def test_what_no_worktree_will_hold_is_said_before_it_is_agreed_to(repo: Repo) -> None:
-    assert [] == grounds(WAVES, repo.folder, "tidy")
+    assert [] == check_repository(WAVES, repo.folder, "tidy")
     (repo.folder / "new").touch()
 
-    assert [f"1 file of {str(repo.folder)!r} is not committed and will be missing from the worktrees"] == grounds(
-        WAVES, repo.folder, "tidy"
-    )
-    assert [] == grounds(plan(task("a"), worktree="folder"), repo.folder, "tidy")
+    assert [
+        f"1 file of {str(repo.folder)!r} is not committed and will be missing from the worktrees"
+    ] == check_repository(WAVES, repo.folder, "tidy")
+    assert [] == check_repository(plan(task("a"), worktree="folder"), repo.folder, "tidy")
 
 
 def test_a_worktree_that_nobody_can_make_is_refused_before_anything_runs(repo: Repo, tmp_path: Path) -> None:
-    assert [] == grounds(WAVES, tmp_path, "tidy")
+    assert [] == check_repository(WAVES, tmp_path, "tidy")
     with pytest.raises(UsageError, match="task 'a' requires a worktree"):
-        grounds(plan(task("a", worktree="own")), tmp_path, "tidy")
+        check_repository(plan(task("a", worktree="own")), tmp_path, "tidy")
     with pytest.raises(GitError, match="has no commit yet"):
-        grounds(WAVES, Repo(tmp_path / "new", commits=0).folder, "tidy")
+        check_repository(WAVES, Repo(tmp_path / "new", commits=0).folder, "tidy")
 
 
 def test_a_task_without_a_worktree_of_its_own_that_needs_the_branch_of_another_is_remarked(repo: Repo) -> None:
@@ -123,7 +123,7 @@ def test_a_task_without_a_worktree_of_its_own_that_needs_the_branch_of_another_i
         f"task b works in the shared worktree, {without}",
         f"task c works in the plan's folder, {without}",
         f"task e works in the shared worktree, {without}",
-    ] == grounds(of, repo.folder, "tidy")
+    ] == check_repository(of, repo.folder, "tidy")
 
 
 OWN = plan(task("a"), task("b", inherits="a"), task("c", worktree="shared"), worktree="own")
@@ -141,18 +141,18 @@ OWN = plan(task("a"), task("b", inherits="a"), task("c", worktree="shared"), wor
 def test_a_branch_that_leaves_no_room_for_one_of_the_plans_is_refused(repo: Repo, branch: str, why: str) -> None:
     for free in ("plan-tidy", "planned", "tidy", *(("plan/tidy-2", "plan/tidy.2-b") if branch != "plan" else ())):
         repo.git("branch", free)
-    assert [] == grounds(OWN, repo.folder, "tidy")
+    assert [] == check_repository(OWN, repo.folder, "tidy")
     repo.git("branch", branch)
 
     with pytest.raises(RefusedError, match=why):
-        grounds(OWN, repo.folder, "tidy")
-    assert [] == grounds(plan(task("a"), worktree="folder"), repo.folder, "tidy")
+        check_repository(OWN, repo.folder, "tidy")
+    assert [] == check_repository(plan(task("a"), worktree="folder"), repo.folder, "tidy")
 
 
 def test_a_branch_that_the_running_plan_made_is_no_collision(repo: Repo) -> None:
     repo.git("branch", "plan/tidy.1-a")
 
-    assert [] == grounds(OWN, repo.folder, "tidy", run(began("a", branch="plan/tidy.1-a")))
+    assert [] == check_repository(OWN, repo.folder, "tidy", run(began("a", branch="plan/tidy.1-a")))
 
 
 def test_a_base_that_names_no_commit_is_refused_unless_it_is_a_branch_of_the_plan(repo: Repo) -> None:
@@ -160,6 +160,6 @@ def test_a_base_that_names_no_commit_is_refused_unless_it_is_a_branch_of_the_pla
         return plan(task("a"), task("b", needs=("a",), base=base), worktree="own")
 
     for base in ("main", "needs", "plan/tidy.1-a", repo.head):
-        assert [] == grounds(based(base), repo.folder, "tidy")
+        assert [] == check_repository(based(base), repo.folder, "tidy")
     with pytest.raises(UsageError, match="the base 'develop' names no commit"):
-        grounds(based("develop"), repo.folder, "tidy")
+        check_repository(based("develop"), repo.folder, "tidy")

@@ -14,7 +14,7 @@ from kasmon.model.plan.progress import TaskState
 from kasmon.paths import Paths, places
 from kasmon.supervisor.plans.base import branches_of
 from kasmon.supervisor.plans.task_folder import TaskFolders
-from kasmon.supervisor.plans.view import see
+from kasmon.supervisor.plans.view import read_view
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, make
 from tests.supervisor.plans.test_runner import CONFIG, Site
 from tests.support.sample_plans import began, plan, run, steered, task
@@ -352,7 +352,7 @@ async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_i
         await auntil(lambda: now().of("c").state is TaskState.FAILED, 30)
         assert (("x.txt",), 1) == (now().of("c").conflicts, now().of("c").attempt)
         path = site.book.folder / "trees" / "tidy.3-c"
-        asks = (await off(lambda: see(site.book, site.fleet(), CONFIG))).ahead.asks
+        asks = (await off(lambda: read_view(site.book, site.fleet(), CONFIG))).ahead.asks
         assert "task c cannot start: 'plan/tidy.1-a' and 'plan/tidy.2-b' conflict in 'x.txt'" in asks
         await off((path / "x.txt").write_text, "both\n")
         await off(repo.git, "commit", "--quiet", "--all", "--no-edit", at=path)

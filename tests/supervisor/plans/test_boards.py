@@ -43,7 +43,7 @@ class Desk:
         """A plan that was agreed to; with *is_run* somebody holds its runner's lock."""
         file = self.folder / name
         file.write_text(text)
-        book = start.agree(self.places, read(text, name), text, file, self.folder, headless=False)
+        book = start.store_approved_plan(self.places, read(text, name), text, file, self.folder, headless=False)
         if is_run:
             lock = HostLock(book.lock)
             assert lock.take()

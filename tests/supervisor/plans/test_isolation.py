@@ -33,7 +33,14 @@ from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanFact, TaskBegan, TaskClaimed, TaskDone, TaskFailed
 from kasmon.model.plan.plan import GIT_LOCAL
 from kasmon.model.plan.progress import TaskState
-from kasmon.model.plan.scheduler import BeginAttempt, CheckTask, ClaimTask, EndTaskSession, StartAttempt, ahead
+from kasmon.model.plan.scheduler import (
+    CheckTask,
+    ClaimTask,
+    EndTaskSession,
+    StartAttemptSession,
+    StartNextAttempt,
+    next_steps,
+)
 from kasmon.model.plan.task_outcome import TaskOutcome
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
@@ -439,11 +446,11 @@ class Harm:
         """Whatever the runner would begin now."""
         run, fleet = self.site.book.run, self.site.fleet()
         sessions = {str(session.id): session for session in fleet.sessions}
-        for step in ahead(self.site.plan, run, sessions, 9, time.time()).steps:
+        for step in next_steps(self.site.plan, run, sessions, 9, time.time()).steps:
             now = self.site.book.run
-            if isinstance(step, BeginAttempt):
+            if isinstance(step, StartNextAttempt):
                 asyncio.run(self.starter.attempt(self.site.plan, now, step.task, step.attempt, fleet))
-            elif isinstance(step, StartAttempt):
+            elif isinstance(step, StartAttemptSession):
                 asyncio.run(self.starter.start(self.site.plan, now, step.task, step.attempt, step.session))
             elif isinstance(step, CheckTask):
                 asyncio.run(self.actions.check(self.site.plan, step.task, step.attempt))

@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.progress import PlanRun
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.peer_context import TaskContexts, context_of
 from tests.support.sample_plans import began, done, plan, run, task
 from tests.support.supervisor.env import Env, started
@@ -24,7 +24,7 @@ def told(env: Env) -> Any:
         env.hosts(id_)
 
     def tell(at: PlanRun, **files: tuple[str, ...]) -> Any:
-        contexts.tell(PLAN, at, look_once(env.places), files)
+        contexts.tell(PLAN, at, read_fleet(env.places), files)
         path = env.places.context("sa")
         return msgspec.json.decode(path.read_bytes()) if path.exists() else None
 

@@ -31,7 +31,7 @@ from kasmon.model.plan.prompt import session_name
 from kasmon.model.session_state import SessionState
 from kasmon.process_identity import is_running
 from kasmon.store.plan_log import PlanLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.peer_context import TaskPeer, context_of
 from kasmon.supervisor.plans.runner import PlanRunner
@@ -55,7 +55,9 @@ class Site:
         self.folder.mkdir(exist_ok=True)
         self.plan: Plan = read(text, "tidy.toml")
         file = self.folder / "tidy.toml"
-        self.book: PlanLog = start.agree(self.places, self.plan, text, file, self.folder, headless=headless)
+        self.book: PlanLog = start.store_approved_plan(
+            self.places, self.plan, text, file, self.folder, headless=headless
+        )
 
     def session(self, id_: str = "a") -> str:
         """A session that was made for the first attempt of *id_*, and not started."""
@@ -73,7 +75,7 @@ class Site:
         return prepare(self.places, CONFIG, wanted, time.time()).session
 
     def fleet(self) -> Fleet:
-        return look_once(self.places)
+        return read_fleet(self.places)
 
     def begun(self) -> list[tuple[str, int, str]]:
         lines = (self.book.folder / "events.jsonl").read_bytes().splitlines()
@@ -347,7 +349,7 @@ check = "test -e go"
 
 def was_submitted(site: Site) -> bool:
     """Whether the host has logged that the task's command was taken: it is begun before that."""
-    receipts = [receipt for session in look_once(site.places).sessions for receipt in session.receipts]
+    receipts = [receipt for session in read_fleet(site.places).sessions for receipt in session.receipts]
     return [ReceiptState.SUBMITTED] == [receipt.state for receipt in receipts]
 
 

@@ -14,8 +14,8 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
 from kasmon.supervisor.recovery.conversation import CUT, LoggedConversation, StoredConversation
-from kasmon.supervisor.recovery.matching import found
-from kasmon.supervisor.recovery.sessions import told
+from kasmon.supervisor.recovery.matching import find_match
+from kasmon.supervisor.recovery.sessions import collect_conversation
 
 ID = "77b5ba32-6465-44a1-9d8d-363508bac732"
 OTHER = "2b5dd54d-cf7b-4ac3-a4b0-5a7227407766"
@@ -35,14 +35,14 @@ def known(*prompts: str, **other: Any) -> LoggedConversation:
 
 
 def test_id_folder_first_prompt_and_last_message_prove_a_conversation() -> None:
-    it = found(known("fix it", "test it", id=ID, said=("done",)), [kept(OTHER), kept()])
+    it = find_match(known("fix it", "test it", id=ID, said=("done",)), [kept(OTHER), kept()])
 
     assert ("proven", kept()) == (it.kind, it.kept)
     assert "matched by its id, its folder, its first prompt, its last message" == it.why
 
 
 def test_one_that_went_on_after_our_last_prompt_is_still_known() -> None:
-    it = found(known("fix it", "test it", id=ID, said=("half",)), [kept(ID, "fix it", "test it", "typed by hand")])
+    it = find_match(known("fix it", "test it", id=ID, said=("half",)), [kept(ID, "fix it", "test it", "typed by hand")])
 
     assert "matched by its id, its folder, its first prompt, our last prompt, followed by more" == it.why
 
@@ -55,13 +55,13 @@ def test_one_that_went_on_after_our_last_prompt_is_still_known() -> None:
     ],
 )
 def test_one_with_the_right_id_that_something_speaks_against_is_asked_for(there: StoredConversation, why: str) -> None:
-    it = found(known("fix it", "test it", id=ID), [there])
+    it = find_match(known("fix it", "test it", id=ID), [there])
 
     assert ("ask", f"it has its id, but {why}", (there,)) == (it.kind, it.why, it.candidates)
 
 
 def test_an_id_that_the_agent_no_longer_has_is_none_and_no_other_takes_its_place() -> None:
-    it = found(known("fix it", id=ID), [kept(OTHER)])
+    it = find_match(known("fix it", id=ID), [kept(OTHER)])
 
     assert ("none", f"its agent no longer has the conversation {ID}") == (it.kind, it.why)
 
@@ -69,7 +69,7 @@ def test_an_id_that_the_agent_no_longer_has_is_none_and_no_other_takes_its_place
 def test_without_an_id_what_was_said_proves_the_only_one_that_has_it() -> None:
     theirs = kept(OTHER, "something else")
 
-    it = found(known("fix it", "test it"), [theirs, kept()])
+    it = find_match(known("fix it", "test it"), [theirs, kept()])
 
     assert ("proven", ID) == (it.kind, it.kept and it.kept.id)
 
@@ -77,7 +77,7 @@ def test_without_an_id_what_was_said_proves_the_only_one_that_has_it() -> None:
 def test_ten_alike_in_one_folder_are_asked_for_the_newest_first() -> None:
     ten = [kept(f"{number:08}-0000-0000-0000-000000000000", at=100.0 + number) for number in range(10)]
 
-    it = found(known("fix it"), ten)
+    it = find_match(known("fix it"), ten)
 
     assert "ask" == it.kind
     assert ten[::-1] == list(it.candidates)
@@ -85,24 +85,24 @@ def test_ten_alike_in_one_folder_are_asked_for_the_newest_first() -> None:
 
 
 def test_where_nothing_said_is_known_even_the_only_one_is_asked_for() -> None:
-    it = found(known(is_whole=False), [kept()])
+    it = find_match(known(is_whole=False), [kept()])
 
     assert ("ask", (kept(),)) == (it.kind, it.candidates)
     assert "no message proves it" in it.why
 
 
 def test_one_that_another_session_has_or_that_is_older_is_no_candidate() -> None:
-    assert "none" == found(known(is_whole=False), [kept(), kept(OTHER, at=10.0)], taken={ID}).kind
+    assert "none" == find_match(known(is_whole=False), [kept(), kept(OTHER, at=10.0)], taken={ID}).kind
 
 
 def test_a_prompt_with_a_hidden_secret_proves_nothing_and_speaks_against_nothing() -> None:
-    it = found(known("the key is ⟨hidden: 20 characters⟩", id=ID), [kept(ID, "the key is sk-12345678901234567")])
+    it = find_match(known("the key is ⟨hidden: 20 characters⟩", id=ID), [kept(ID, "the key is sk-12345678901234567")])
 
     assert ("proven", "matched by its id, its folder") == (it.kind, it.why)
 
 
 def test_of_a_text_that_the_log_cut_the_beginning_decides() -> None:
-    it = found(known("x" * CUT, id=ID), [kept(ID, "x" * CUT + "the rest")])
+    it = find_match(known("x" * CUT, id=ID), [kept(ID, "x" * CUT + "the rest")])
 
     assert "its first prompt" in it.why
 
@@ -113,15 +113,15 @@ def test_of_a_text_that_the_log_cut_the_beginning_decides() -> None:
 def test_a_joiner_in_a_prompt_proves_its_conversation(ours: str) -> None:
     there = kept(ID, "می\u200cخواهم")
 
-    assert "proven" == found(known(ours), [there]).kind
-    assert "none" == found(known("می‌خواهد"), [there]).kind
+    assert "proven" == find_match(known(ours), [there]).kind
+    assert "none" == find_match(known("می‌خواهد"), [there]).kind
 
 
 def test_a_folder_reached_by_a_link_is_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
-    it = found(known(id=ID, directory=str(tmp_path / "link")), [kept(directory=str(tmp_path / "real"))])
+    it = find_match(known(id=ID, directory=str(tmp_path / "link")), [kept(directory=str(tmp_path / "real"))])
 
     assert "proven" == it.kind
 
@@ -142,7 +142,7 @@ def test_of_a_structured_session_the_log_knows_every_prompt_of_a_person() -> Non
         TurnStarted(at=3.0, prompt="by itself", by="agent"),
     ]
 
-    it = told(Session(id=SessionId("s"), workdir="/work", resume_id=ID), events)
+    it = collect_conversation(Session(id=SessionId("s"), workdir="/work", resume_id=ID), events)
 
     assert (("fix it",), ("done",), True, ID) == (it.prompts, it.said, it.is_whole, it.id)
 
@@ -154,7 +154,7 @@ def test_of_a_terminal_it_knows_those_that_arrived_and_not_that_they_are_all() -
         moved(ReceiptState.QUEUED, "never sent", 2),
     ]
 
-    it = told(Session(id=SessionId("s"), workdir="/work"), events)
+    it = collect_conversation(Session(id=SessionId("s"), workdir="/work"), events)
 
     assert (("fix it",), False) == (it.prompts, it.is_whole)
 

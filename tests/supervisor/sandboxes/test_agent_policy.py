@@ -33,7 +33,7 @@ def test_all_that_it_gets_is_said(here: Paths) -> None:
         credentials=(Credential(name="KEY", variable="MY_KEY", aliases=("TOKEN",)),),
         mounts=(Mount(source="/srv", writable=True),),
     )
-    said = "\n".join(agent_policy.told(wanted, "/work"))
+    said = "\n".join(agent_policy.describe_sandbox(wanted, "/work"))
 
     for word in (
         "'/work'",
@@ -44,7 +44,7 @@ def test_all_that_it_gets_is_said(here: Paths) -> None:
     ):
         assert word in said
     assert "~/none" not in said
-    assert "has no network access" in "\n".join(agent_policy.told(resolved(), "/work"))
+    assert "has no network access" in "\n".join(agent_policy.describe_sandbox(resolved(), "/work"))
 
 
 def test_what_is_handed_over_is_agreed_to_once_and_again_when_it_changes(here: Paths) -> None:

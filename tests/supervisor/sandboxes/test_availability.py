@@ -14,8 +14,8 @@ from kasmon.sandbox import tiers
 from kasmon.sandbox.e2b.tier import E2b
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.microvm.machine import MicroVm
-from kasmon.supervisor.sandboxes.availability import offered
-from kasmon.supervisor.sandboxes.create import NewSandbox, prepared
+from kasmon.supervisor.sandboxes import create
+from kasmon.supervisor.sandboxes.availability import list_tiers
 from kasmon.supervisor.sessions.create import NewSession, prepare
 
 CONFIG = Config(agents={"shell": Profile(program="/bin/sh")}, default_agent="shell")
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
 
 
 def test_every_tier_is_offered_and_one_that_cannot_be_made_says_why(here: Paths) -> None:
-    found = {each.tier: each for each in offered(here)}
+    found = {each.tier: each for each in list_tiers(here)}
 
     assert ["jail", "microvm", "e2b"] == list(found)
     assert found["microvm"].why_not
@@ -64,7 +64,7 @@ def test_a_session_in_a_sandbox_that_cannot_be_made_is_refused_at_once_and_never
 
 def test_interpreters_in_a_sandbox_that_cannot_be_made_are_refused_likewise(here: Paths) -> None:
     with pytest.raises(NoSandboxError):
-        prepared(here, CONFIG, NewSandbox(name="x", tier="microvm"), time.time())
+        create.prepare(here, CONFIG, create.NewSandbox(name="x", tier="microvm"), time.time())
 
     assert not here.sessions.exists()
 
@@ -74,7 +74,7 @@ def test_where_no_agent_runs_in_a_tier_the_others_are_named(
 ) -> None:
     monkeypatch.setitem(tiers.TIERS, "e2b", f"{__name__}:Mute")
 
-    assert ["e2b"] == [each.tier for each in offered(here) if not each.has_agents]
+    assert ["e2b"] == [each.tier for each in list_tiers(here) if not each.has_agents]
     with pytest.raises(UnableError, match="this version of kasmon cannot run an agent in a sandbox 'e2b'") as refused:
         prepare(here, CONFIG, NewSession(name="x", sandbox="e2b", workdir=str(tmp_path)), time.time())
     assert "Take `jail`, `microvm`." == refused.value.hint

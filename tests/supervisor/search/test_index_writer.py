@@ -12,7 +12,7 @@ from kasmon.store.search_sources import sources
 from kasmon.supervisor.fleet.watch import FleetWatch
 from kasmon.supervisor.search import index_writer
 from kasmon.supervisor.search.index_writer import SearchIndexWriter
-from kasmon.supervisor.search.search import known
+from kasmon.supervisor.search.search import list_sessions
 from tests.supervisor.search.test_search import begun, here, said, settle
 from tests.support.wait import until
 
@@ -41,7 +41,7 @@ class Holder:
 def holder(here: Paths) -> Iterator[Holder]:
     """What a keeper that runs asks."""
     holder = Holder()
-    keeper = SearchIndexWriter(here, lambda: known(here), holder)
+    keeper = SearchIndexWriter(here, lambda: list_sessions(here), holder)
     keeper.start()
     yield holder
     keeper.close()
@@ -50,7 +50,7 @@ def holder(here: Paths) -> Iterator[Holder]:
 def is_known(here: Paths) -> bool:
     """Whether the index knows all of every file."""
     lookup = SearchLookup(here.search_index, ("xyz",))
-    return all([] == lookup.ranges(source) for session in known(here) for source in sources(here, session.id))
+    return all([] == lookup.ranges(source) for session in list_sessions(here) for source in sources(here, session.id))
 
 
 def test_all_is_known_soon_and_what_is_added_too(here: Paths, holder: Holder) -> None:

@@ -31,8 +31,8 @@ from kasmon.store.event_log import EventLog
 from kasmon.store.search_index import STRETCH_BYTES, SearchIndex, SearchLookup
 from kasmon.store.search_sources import SearchQuery, blocks, hits, sources
 from kasmon.store.terminal_record import TerminalRecord
-from kasmon.supervisor.search.index_writer import bring_up, learn
-from kasmon.supervisor.search.search import known, search
+from kasmon.supervisor.search.index_writer import update_all, update_some
+from kasmon.supervisor.search.search import list_sessions, search
 
 OLD = 1_000_000.0
 """A time that was long ago."""
@@ -78,7 +78,7 @@ def settle(here: Paths) -> None:
 
 
 def found(here: Paths, words: str, *, context: int = 0, most: int | None = None, **how: bool) -> list[SearchHit]:
-    there = search(here, known(here), SearchPattern(words, **how), context=context, most=most)
+    there = search(here, list_sessions(here), SearchPattern(words, **how), context=context, most=most)
     return [hit for each in there for hit in each.hits]
 
 
@@ -92,7 +92,7 @@ def without(here: Paths) -> None:
 
 def with_index(here: Paths) -> None:
     settle(here)
-    bring_up(here)
+    update_all(here)
     assert here.search_index.stat().st_size
     assert 0o600 == here.search_index.stat().st_mode & 0o777
 
@@ -237,7 +237,7 @@ def test_what_is_forgotten_is_not_found(here: Paths) -> None:
     two = begun(here, "two", said("auth"))
     with_index(here)
     EventLog(here.fleet_log).append(SessionForgotten(at=OLD, session=two))
-    bring_up(here)
+    update_all(here)
 
     assert ["sone"] == [hit.session for hit in found(here, "auth")]
     with sqlite3.connect(here.search_index) as database:
@@ -246,7 +246,7 @@ def test_what_is_forgotten_is_not_found(here: Paths) -> None:
 
 def test_the_newest_are_enough_where_somebody_says_so(here: Paths) -> None:
     begun(here, "one", *(said(f"step {number}", OLD + number) for number in range(5000)))
-    [there] = search(here, known(here), SearchPattern("step"), most=3)
+    [there] = search(here, list_sessions(here), SearchPattern("step"), most=3)
 
     assert ["step 4997", "step 4998", "step 4999"] == [hit.line for hit in there.hits]
     assert there.more
@@ -267,7 +267,7 @@ def test_a_log_of_which_nothing_was_indexed_can_leave_the_index(here: Paths) -> 
     here.log(session).write_bytes(b'{"torn')
     settle(here)
     index = SearchIndex(here.search_index)
-    learn(index, here, known(here), 1 << 24)
+    update_some(index, here, list_sessions(here), 1 << 24)
 
     index.keep([])
 
@@ -279,7 +279,7 @@ def test_who_is_told_to_stop_looks_no_further(here: Paths) -> None:
     for name in ("one", "two"):
         begun(here, name, said("auth"))
 
-    assert [] == [*search(here, known(here), SearchPattern("auth"), stopped=lambda: True)]
+    assert [] == [*search(here, list_sessions(here), SearchPattern("auth"), stopped=lambda: True)]
 
 
 def test_a_session_that_cannot_be_read_is_told_and_the_others_are_searched(here: Paths) -> None:
@@ -287,7 +287,7 @@ def test_a_session_that_cannot_be_read_is_told_and_the_others_are_searched(here:
     here.log(SessionId("sone")).unlink()
     here.log(SessionId("sone")).mkdir()
     begun(here, "two", said("auth"))
-    there = {each.session.name: each for each in search(here, known(here), SearchPattern("auth"))}
+    there = {each.session.name: each for each in search(here, list_sessions(here), SearchPattern("auth"))}
 
     assert "not a regular file" in there["one"].problem
     assert 1 == len(there["two"].hits)
@@ -317,7 +317,7 @@ def test_a_log_that_is_another_one_is_looked_through_anew(here: Paths) -> None:
 
     assert ["new"] == lines(here, "new")
     settle(here)
-    bring_up(here)
+    update_all(here)
     assert ["new"] == lines(here, "new")
     assert [] == lines(here, "old")
 
@@ -325,6 +325,6 @@ def test_a_log_that_is_another_one_is_looked_through_anew(here: Paths) -> None:
 def test_a_text_that_was_logged_in_parts_too_is_found_once(here: Paths) -> None:
     parts = [PartialTextWritten(at=OLD, text=text) for text in ("needle in ", "the hay")]
     begun(here, "one", *parts, said("needle in the hay"))
-    [there] = search(here, known(here), SearchPattern("needle"))
+    [there] = search(here, list_sessions(here), SearchPattern("needle"))
 
     assert ["needle in the hay"] == [hit.line for hit in there.hits]

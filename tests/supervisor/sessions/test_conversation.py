@@ -217,7 +217,7 @@ def test_what_was_imported_is_marked_in_the_transcript_and_in_the_export() -> No
     assert 3 == len(transcript.blocks), "a result stands below its call"
     assert any("file.txt" in row for row in rows)
 
-    written = "".join(export.told(facts, in_terminal=False, zone=UTC))
+    written = "".join(export.export_events(facts, in_terminal=False, zone=UTC))
     assert "## Prompt in the terminal (from claude's own transcript), " in written
     assert "done" in written
 

@@ -19,7 +19,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.model.session_state import SessionState
 from kasmon.model.task import TaskGroup, environment, peers
 from kasmon.sandbox.agent.credential_files import keeps_memory
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import availability
 from kasmon.supervisor.sessions.claim import claim
 from kasmon.supervisor.sessions.create import NewSession, own_variables, prepare
@@ -80,7 +80,7 @@ def prepared(env: Env, wanted: NewSession, config: Config | None = None) -> Laun
 def test_a_session_is_in_the_fleet_before_its_agent_runs(env: Env) -> None:
     launch = prepared(env, wants(prompt="say hello", task=1, wave=2, peers=3, plan="auth", seed=7))
 
-    [session] = look_once(env.places, lambda: NOW).sessions
+    [session] = read_fleet(env.places, lambda: NOW).sessions
     assert (launch.session, "docs", SessionState.STARTING) == (session.id, session.name, session.state)
     assert (1, 2, 3, "auth", "/") == (session.task, session.wave, session.peers, session.plan, session.workdir)
     assert launch == msgspec.json.decode(env.places.launch(launch.session).read_bytes(), type=Launch)
@@ -221,7 +221,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_left(
         prepared(env, wanted)
 
     assert [] == list(env.places.sessions.iterdir())
-    assert () == look_once(env.places).sessions
+    assert () == read_fleet(env.places).sessions
 
 
 def test_a_folder_is_the_callers_own_if_none_is_given(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,5 +280,5 @@ def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, t
     with pytest.raises(errors.UntrustedFolderError, match=r"mcpServers \(own\) in \.mcp\.json"):
         prepared(env, wanted, config)
 
-    assert () == look_once(env.places, lambda: NOW).sessions
+    assert () == read_fleet(env.places, lambda: NOW).sessions
     assert Mode.TMUX is prepared(env, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode

@@ -13,7 +13,7 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.export import fenced, inline
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.search.search import known
+from kasmon.supervisor.search.search import list_sessions
 from kasmon.supervisor.sessions.export import as_markdown, as_objects, write, write_beside
 from tests.supervisor.search.test_search import OLD, begun, here, printed, said, say
 
@@ -23,7 +23,7 @@ HOSTILE = "```\n# a heading\n````\n<img src=https://a.example/x>\n[link](https:/
 
 
 def only(here: Paths) -> Session:
-    [session] = known(here)
+    [session] = list_sessions(here)
     return session
 
 

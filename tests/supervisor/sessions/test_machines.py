@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.supervisor.sessions.machines import MOST, config_of, known, used
+from kasmon.supervisor.sessions.machines import MOST, config_of, find_machines, machines_in_use
 from tests.support.sample_fleet import fleet, session
 
 CONFIG = """
@@ -31,7 +31,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_names_are_offered_and_patterns_are_not(ssh: Path) -> None:
     (ssh / "more" / "work.conf").write_text("Host work\nInclude ~/.ssh/config\n")
 
-    assert ("box", "gpu-2", "equal", "work") == known(("ssh",), fleet())
+    assert ("box", "gpu-2", "equal", "work") == find_machines(("ssh",), fleet())
 
 
 def test_those_in_use_come_first_each_once() -> None:
@@ -39,7 +39,7 @@ def test_those_in_use_come_first_each_once() -> None:
         session("a", agent="claude@box"), session("b", agent="shell@me@box"), session("c"), session("d", agent="x@box")
     )
 
-    assert ("box", "me@box") == used(shown)
+    assert ("box", "me@box") == machines_in_use(shown)
 
 
 @pytest.mark.parametrize("words", [("ssh", "-F", "{}"), ("ssh", "-v", "-F{}")])
@@ -49,7 +49,7 @@ def test_the_config_is_the_one_that_ssh_is_told_to_read(tmp_path: Path, words: t
     ssh = tuple(word.format(path) for word in words)
 
     assert path == config_of(ssh)
-    assert ("own",) == known(ssh, fleet())
+    assert ("own",) == find_machines(ssh, fleet())
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_the_config_is_the_one_that_ssh_is_told_to_read(tmp_path: Path, words: t
 def test_a_config_that_makes_no_sense_offers_nothing(ssh: Path, content: bytes) -> None:
     (ssh / "config").write_bytes(content)
 
-    assert () == known(("ssh",), fleet())
+    assert () == find_machines(("ssh",), fleet())
 
 
 def test_no_config_offers_nothing(tmp_path: Path) -> None:
-    assert () == known(("ssh", "-F", str(tmp_path)), fleet())
-    assert () == known(("ssh", "-F", str(tmp_path / "gone")), fleet())
+    assert () == find_machines(("ssh", "-F", str(tmp_path)), fleet())
+    assert () == find_machines(("ssh", "-F", str(tmp_path / "gone")), fleet())
 
 
 def test_of_very_many_the_first_are_offered(ssh: Path) -> None:
     (ssh / "config").write_text("\n".join(f"Host h{n}" for n in range(1000)))
 
-    assert MOST == len(known(("ssh",), fleet()))
+    assert MOST == len(find_machines(("ssh",), fleet()))

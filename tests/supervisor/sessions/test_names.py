@@ -8,7 +8,7 @@ from kasmon.errors import NameTakenError, UnavailableError, UsageError
 from kasmon.model.events import SessionCreated, SessionForgotten, SessionRenamed
 from kasmon.model.permission import SessionId
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.sessions.names import WIDTH_CELLS, announce, proper, width_cells
+from kasmon.supervisor.sessions.names import WIDTH_CELLS, announce, check_name, width_cells
 from tests.support.supervisor.env import NOW, Env, launch
 
 
@@ -25,7 +25,7 @@ from tests.support.supervisor.env import NOW, Env, launch
     ],
 )
 def test_a_name_is_shown_cleaned_and_otherwise_as_given(given: str, shown: str) -> None:
-    assert shown == proper(given)
+    assert shown == check_name(given)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def test_a_name_is_shown_cleaned_and_otherwise_as_given(given: str, shown: str) 
 )
 def test_a_name_that_shows_nothing_or_is_too_wide_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
-        proper(name)
+        check_name(name)
 
 
 @pytest.mark.parametrize("name", ["x" * WIDTH_CELLS, "語" * (WIDTH_CELLS // 2), "e\u0301" * WIDTH_CELLS])
 def test_a_name_may_be_as_wide_as_that(name: str) -> None:
-    assert WIDTH_CELLS == width_cells(proper(name))
+    assert WIDTH_CELLS == width_cells(check_name(name))
 
 
 def created(session: str, name: str) -> SessionCreated:

@@ -25,7 +25,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from kasmon.process_identity import epoch_of, started_at
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.create import prepare
 from kasmon.supervisor.sessions.handover import end_orphan
@@ -43,7 +43,7 @@ def wanted(name: str = "docs", prompt: str = "", **more: object) -> NewSession:
 
 async def seen(env: Env, session: str) -> Session:
     """The session as a look shows it."""
-    found = (await asyncio.to_thread(look_once, env.places)).get(SessionId(session))
+    found = (await asyncio.to_thread(read_fleet, env.places)).get(SessionId(session))
     assert found is not None
     return found
 
@@ -52,7 +52,7 @@ async def becomes(env: Env, session: str, condition: Callable[[Session], bool]) 
     """The session once *condition* is true of it."""
 
     def look() -> Session | None:
-        found = look_once(env.places).get(SessionId(session))
+        found = read_fleet(env.places).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
@@ -126,7 +126,7 @@ async def test_a_host_that_dies_without_a_word_leaves_an_ended_session_that_says
     with pytest.raises(errors.HostUnreachableError, match="Python runtime state"):
         await operations.create(env.places, Config(), wanted())
 
-    [session] = (await asyncio.to_thread(look_once, env.places)).sessions
+    [session] = (await asyncio.to_thread(read_fleet, env.places)).sessions
     assert SessionState.ENDED is session.state
     assert "Python runtime state" in session.end_why
 
@@ -145,7 +145,7 @@ async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> No
     )
 
     assert 2 == sum(isinstance(outcome, errors.NameTakenError) for outcome in made)
-    assert 1 == len((await asyncio.to_thread(look_once, env.places)).sessions)
+    assert 1 == len((await asyncio.to_thread(read_fleet, env.places)).sessions)
 
 
 # Prompts, answers, interrupts.
@@ -325,7 +325,7 @@ async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(env: Env) -
 
     await operations.forget(env.places, await seen(env, session.id))
 
-    assert () == (await asyncio.to_thread(look_once, env.places)).sessions
+    assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
     assert not env.places.environment(session.id).exists()
     assert env.places.log(session.id).exists()
     await runs(env)

@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.config.profile import ALONE
-from kasmon.supervisor.sessions.start import resuming, without_conversation
+from kasmon.supervisor.sessions.start import add_conversation, remove_conversation
 
 TALK = "0a1b2c3d-1111-4222-8333-0123456789ab"
 OTHER = "ffffffff-1111-4222-8333-0123456789ab"
@@ -19,17 +19,19 @@ OTHER = "ffffffff-1111-4222-8333-0123456789ab"
     ],
 )
 def test_each_agent_goes_on_by_its_own_means(program: str, argv: tuple[str, ...]) -> None:
-    assert argv == resuming(program, (program, "--model", "opus"), TALK)
+    assert argv == add_conversation(program, (program, "--model", "opus"), TALK)
 
 
 def test_for_other_programs_nobody_knows_how() -> None:
-    assert resuming("vim", ("vim",), TALK) is None
+    assert add_conversation("vim", ("vim",), TALK) is None
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "opencode", "gemini"])
 def test_one_that_went_on_before_goes_on_with_the_newest_conversation_alone(program: str) -> None:
     argv = (program, "--model", "opus")
-    before = resuming(program, argv, OTHER)
+    before = add_conversation(program, argv, OTHER)
     assert before is not None
 
-    assert resuming(program, argv, TALK) == resuming(program, without_conversation(program, before, OTHER), TALK)
+    assert add_conversation(program, argv, TALK) == add_conversation(
+        program, remove_conversation(program, before, OTHER), TALK
+    )

@@ -15,7 +15,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.supervisor.fleet.liveness import AGENT_ALIVE
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.sessions.operations import NewSession
@@ -29,7 +29,7 @@ async def seen(env: Env, session: str, condition: Callable[[Session], bool] = la
     """The session once *condition* is true of it."""
 
     def look() -> Session | None:
-        found = look_once(env.places).get(SessionId(session))
+        found = read_fleet(env.places).get(SessionId(session))
         return found if found is not None and condition(found) else None
 
     return await asyncio.to_thread(until, look, 20.0, f"a state of {session}")
@@ -82,7 +82,7 @@ async def test_a_terminal_is_stopped_renamed_restarted_and_forgotten(env: Env) -
     await operations.forget(env.places, await seen(env, session.id))
 
     assert "papers" not in await asyncio.to_thread(env.tmux, "list-panes", "-a", "-F", "#{window_name}")
-    assert () == (await asyncio.to_thread(look_once, env.places)).sessions
+    assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
 
 
 async def test_when_the_tmux_host_is_killed_its_sessions_are_unsure_until_a_wish_brings_it_back(env: Env) -> None:
@@ -120,7 +120,7 @@ async def test_without_tmux_a_terminal_session_has_ended_and_says_why(
     with pytest.raises(KasmonError, match="/no/such/tmux"):
         await operations.create(env.places, Config(), NewSession(name="docs", argv=GREETS, workdir="/"))
 
-    [session] = (await asyncio.to_thread(look_once, env.places)).sessions
+    [session] = (await asyncio.to_thread(read_fleet, env.places)).sessions
     assert SessionState.ENDED is session.state
     assert "/no/such/tmux" in session.end_why
     with pytest.raises(SessionEndedError):

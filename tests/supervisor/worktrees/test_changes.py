@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import GitError
-from kasmon.supervisor.worktrees.changes import changed, diff, state, touched_since_fork
+from kasmon.supervisor.worktrees.changes import changed_files, diff, state_digest, touched_since_fork
 from tests.support.supervisor.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
@@ -20,12 +20,12 @@ def test_what_changed_is_committed_uncommitted_new_and_gone(repo: Repo, tree: Pa
     (tree / ".gitignore").write_text("*.o\n")
     (tree / "a.o").touch()
 
-    assert (".gitignore", "file0.txt", "größe \n.txt", "sub/committed.txt") == changed(tree, base)
-    assert changed(tree, base) == changed(tree / "sub", base)
+    assert (".gitignore", "file0.txt", "größe \n.txt", "sub/committed.txt") == changed_files(tree, base)
+    assert changed_files(tree, base) == changed_files(tree / "sub", base)
 
 
 def test_nothing_changed_is_nothing(repo: Repo, tree: Path) -> None:
-    assert () == changed(tree, repo.head)
+    assert () == changed_files(tree, repo.head)
     assert "" == diff(tree, repo.head)
 
 
@@ -59,7 +59,7 @@ def test_the_diff_holds_new_files_too_and_runs_nothing(repo: Repo, tree: Path, t
 
 def test_a_folder_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="is gone"):
-        changed(tmp_path / "gone", "HEAD")
+        changed_files(tmp_path / "gone", "HEAD")
 
 
 # The state of a worktree
@@ -86,9 +86,9 @@ def changes(repo: Repo, tree: Path) -> dict[str, Callable[[], object]]:
 
 
 def test_any_change_makes_another_state_and_a_look_makes_none(repo: Repo, tree: Path) -> None:
-    states = [state(tree)]
+    states = [state_digest(tree)]
     for name, change in changes(repo, tree).items():
         change()
-        assert state(tree) not in states, name
-        states.append(state(tree))
-        assert states[-1] == state(tree) == state(tree / "sub" if (tree / "sub").is_dir() else tree), name
+        assert state_digest(tree) not in states, name
+        states.append(state_digest(tree))
+        assert states[-1] == state_digest(tree) == state_digest(tree / "sub" if (tree / "sub").is_dir() else tree), name

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import GitError
-from kasmon.supervisor.worktrees.changes import changed, diff, state, touched_since_fork
+from kasmon.supervisor.worktrees.changes import changed_files, diff, state_digest, touched_since_fork
 from kasmon.supervisor.worktrees.git import git, head, repository, where
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
 from kasmon.supervisor.worktrees.worktree import make
@@ -77,9 +77,9 @@ def test_no_filter_that_a_repository_names_is_run(repo: Repo, tmp_path: Path, na
     repo.git("config", f"filter.{name}.required", "true")
     (tree / "file0.txt").write_text("two\n")
 
-    assert ("file0.txt",) == changed(tree, head(tree))
+    assert ("file0.txt",) == changed_files(tree, head(tree))
     assert touched_since_fork(tree).files
-    assert state(tree)
+    assert state_digest(tree)
     assert "+two" in diff(tree, head(tree))
     assert "1 file is not committed" == unsaved(tree)
     made = make(repo.folder, tmp_path / "trees" / "after", "plan/after")
@@ -97,8 +97,8 @@ def test_no_program_that_would_watch_the_files_is_run(repo: Repo, tmp_path: Path
     mark.unlink()
     (repo.folder / "file0.txt").write_text("two\n")
 
-    assert state(repo.folder)
-    assert ("file0.txt",) == changed(repo.folder, head(repo.folder))
+    assert state_digest(repo.folder)
+    assert ("file0.txt",) == changed_files(repo.folder, head(repo.folder))
     assert "+two" in diff(repo.folder, head(repo.folder))
     assert touched_since_fork(repo.folder).files
     assert unsaved(repo.folder)
@@ -116,7 +116,7 @@ def test_a_submodule_is_not_entered_and_its_filters_do_not_run(repo: Repo, tmp_p
     planted(repo, mark, "filter.x.clean", at=part)
     (part / "file0.txt").write_text("two\n")
 
-    assert state(repo.folder)
+    assert state_digest(repo.folder)
     assert not touched_since_fork(repo.folder).files
     assert "it has submodules" in unsaved(repo.folder)
     assert not mark.exists()

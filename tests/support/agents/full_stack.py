@@ -28,7 +28,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places, private_folder, write_private
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.agents.real_agent import RealAgent
 from tests.support.cli.cli_runner import Done
 from tests.support.model_stub import ModelStub
@@ -109,7 +109,7 @@ class Stack:
         return SessionId(done.out.strip())
 
     def session(self, session: SessionId) -> Session:
-        seen = look_once(self.places).get(session)
+        seen = read_fleet(self.places).get(session)
         assert seen is not None
         return seen
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kasmon.model.permission import SessionId
-from kasmon.model.reducers.evidence import judged
+from kasmon.model.reducers.evidence import apply_verdict
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from tests.support.detection.golden import FOLDER, load
@@ -92,7 +92,7 @@ class GoldenAgent:
 
     def now(self) -> Session:
         """The session as its log says, judged now."""
-        return judged(self.tmux_env.session(self.session), time.time())
+        return apply_verdict(self.tmux_env.session(self.session), time.time())
 
     def is_judged(self, state: SessionState, limit_s: float = 20.0) -> Session:
         """Wait until it is in *state*; the session then."""

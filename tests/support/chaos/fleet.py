@@ -30,7 +30,7 @@ from kasmon.paths import private_folder, write_private
 from kasmon.process_identity import started_at
 from kasmon.sandbox import tiers
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import operations
 from kasmon.supervisor.sessions.operations import NewSession, create
 from tests.support.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process
@@ -164,7 +164,7 @@ class AgentFleet:
 
     def fleet(self) -> Fleet:
         """All sessions, as `kasmon ls` shows them now."""
-        return look_once(self.places)
+        return read_fleet(self.places)
 
     def session(self, session: SessionId) -> Session | None:
         return self.fleet().get(session)

@@ -63,7 +63,9 @@ class PlanCli:
     def agreed(self, *facts: PlanFact, text: str = PLAN, name: str = "tidy.md", headless: bool = False) -> PlanLog:
         """A plan that was agreed to, and then these facts."""
         file = self.file(text, name)
-        book = start.agree(self.places, read(text, file), text, Path(file), self.folder, headless=headless)
+        book = start.store_approved_plan(
+            self.places, read(text, file), text, Path(file), self.folder, headless=headless
+        )
         lock = HostLock(book.lock)
         assert lock.take()
         self._locks.append(lock)

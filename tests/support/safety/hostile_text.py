@@ -12,7 +12,7 @@ import msgspec
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model import events
 from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, sealed
+from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, seal
 from kasmon.paths import Paths, write_private
 from kasmon.process_identity import started_at
 from kasmon.store.event_log import EventLog
@@ -128,8 +128,8 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
         events.MessageWritten(
             at=now, text=f"# {payload}\n\n- {payload}\n\n```\n{payload}\n```\n\n**{payload}** `{payload}`"
         ),
-        events.RequestOpened(at=now, request=sealed(request)),
-        events.RequestOpened(at=now, request=sealed(question)),
+        events.RequestOpened(at=now, request=seal(request)),
+        events.RequestOpened(at=now, request=seal(question)),
     ]
 
 

@@ -20,7 +20,7 @@ from kasmon.errors import KasmonError
 from kasmon.model.events import Event, NoticeRaised, SandboxMoved, decode, encode
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.lifecycle import LifetimeTerms
@@ -53,7 +53,7 @@ class CrashSandbox:
     def housing(self) -> SandboxState | None:
         known: SandboxState | None = None
         for fact in self.facts():
-            known = housed(known, fact)
+            known = apply_sandbox_event(known, fact)
         return known
 
     def host(self) -> ManagedSandbox:

@@ -7,7 +7,7 @@ from pathlib import Path
 from kasmon.model.events import Event, NoticeRaised, SandboxMoved
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
-from kasmon.model.sandbox.state import SandboxState, housed
+from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
@@ -50,7 +50,7 @@ class SandboxProcess:
     def housing(self) -> SandboxState | None:
         known: SandboxState | None = None
         for fact in self.facts:
-            known = housed(known, fact)
+            known = apply_sandbox_event(known, fact)
         return known
 
     def arrived(self) -> ManagedSandbox:

@@ -12,7 +12,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.process_identity import is_running, started_at
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.sandbox.conftest import open_to_others
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
@@ -69,7 +69,7 @@ def started(kasmon: Cli, workdir: Path, *more: str, agent: str = "shell") -> Ses
 
 
 def session_of(kasmon: Cli, session: SessionId) -> Any:
-    seen = look_once(kasmon.places).get(session)
+    seen = read_fleet(kasmon.places).get(session)
     assert seen is not None
     return seen
 

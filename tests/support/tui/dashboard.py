@@ -24,7 +24,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.store.event_log import EventLog
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.operations import NewSession, create, send
 from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import until
@@ -65,7 +65,7 @@ class Home:
 
     def session(self, session: SessionId) -> Session:
         """The session as `kasmon ls` would show it."""
-        seen = look_once(self.places).get(session)
+        seen = read_fleet(self.places).get(session)
         assert seen is not None
         return seen
 

@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request
-from kasmon.model.request_groups import alike
+from kasmon.model.request_groups import find_group
 from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
 from tests.support.dashboard_scenes import HIDDEN, armed, kasmon
@@ -42,9 +42,9 @@ def test_alike_is_what_says_the_same_or_falls_under_the_same_rule() -> None:
     same = command("x", "make", rule=""), command("y", "make", rule="")
     waiting = (ONE, TWO, THREE, OTHER, *same)
 
-    assert (ONE, TWO, THREE) == alike(ONE, waiting)
-    assert same == alike(same[0], waiting)
-    assert () == alike(OTHER, waiting)
+    assert (ONE, TWO, THREE) == find_group(ONE, waiting)
+    assert same == find_group(same[0], waiting)
+    assert () == find_group(OTHER, waiting)
 
 
 def test_what_has_to_be_decided_alone_is_never_in_a_list() -> None:
@@ -52,9 +52,9 @@ def test_what_has_to_be_decided_alone_is_never_in_a_list() -> None:
     asks = question("x"), question("y")
     another_tool = command("z", "git push origin main", tool="Run", rule=RULE)
 
-    assert () == alike(hidden[0], hidden)
-    assert () == alike(asks[0], asks)
-    assert () == alike(ONE, (ONE, another_tool))
+    assert () == find_group(hidden[0], hidden)
+    assert () == find_group(asks[0], asks)
+    assert () == find_group(ONE, (ONE, another_tool))
 
 
 async def test_the_list_shows_all_of_each_and_one_key_answers_each_for_itself() -> None:

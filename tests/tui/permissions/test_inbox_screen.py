@@ -11,7 +11,7 @@ from kasmon.errors import RequestClosedError
 from kasmon.host.session.requests import CHANGED
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
-from kasmon.model.request_groups import alike, crowds
+from kasmon.model.request_groups import find_group, group_sizes
 from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen
@@ -102,7 +102,9 @@ def test_how_many_are_alike_is_what_a_list_of_them_would_hold() -> None:
     turned = push("f"), msgspec.structs.replace(push("g"), input={"command": "git push origin main"}, rule="")
     waiting = (ONE, TWO, OTHER, question("q"), command("h", HIDDEN), command("i", HIDDEN), aside, *turned)
 
-    assert {ask.id: len(alike(ask, waiting)) for ask in waiting if alike(ask, waiting)} == crowds(waiting)
+    assert {ask.id: len(find_group(ask, waiting)) for ask in waiting if find_group(ask, waiting)} == group_sizes(
+        waiting
+    )
 
 
 async def test_the_keys_go_through_the_list_and_the_card_shows_where_they_are() -> None:

@@ -12,7 +12,7 @@ import pytest
 from kasmon.model.events import SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.paths import write_private
-from kasmon.supervisor.fleet.snapshot import look_once
+from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.tui.dashboard import KASMON, LIMIT_S, Home
 from tests.support.tui.outer_tmux import Outer
 from tests.support.wait import until
@@ -88,7 +88,7 @@ def test_a_silent_command_works_on_the_board_and_in_the_list_whether_it_waits_or
 
     def all_silent() -> bool:
         """Whether of each is known that it runs, and that it prints nothing."""
-        named = {session.name: session.id for session in look_once(home.places).sessions}
+        named = {session.name: session.id for session in read_fleet(home.places).sessions}
         return all(name in named and known <= sources(home, named[name]) for name, known in silent.items())
 
     with Outer(home) as outer:

@@ -3,7 +3,7 @@
 import re
 from typing import cast
 
-from kasmon.model.collisions import CollisionSummary, FileCollision, summed
+from kasmon.model.collisions import CollisionSummary, FileCollision, summarize
 from kasmon.model.permission import SessionId
 from tests.support.dashboard_scenes import kasmon, settled
 from tests.support.sample_fleet import asking, command, fleet, idle, working
@@ -57,4 +57,4 @@ async def test_the_mark_goes_with_the_collision() -> None:
 def test_of_several_the_worst_is_told_and_how_many_more_there_are() -> None:
     named = [("web", FileCollision("w", "a.py", False)), ("docs", FileCollision("d", "b.py", True))]
 
-    assert CollisionSummary("docs changes the same lines of b.py too (+1)", True) == summed(named)
+    assert CollisionSummary("docs changes the same lines of b.py too (+1)", True) == summarize(named)

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from kasmon.model.events import MessageWritten, NoticeRaised
 from kasmon.model.transcript.layout import Transcript
-from kasmon.model.transcript.text import TextLine, Token, cells, fitted
+from kasmon.model.transcript.text import TextLine, Token, cells, wrap
 from kasmon.sanitize import clean_block
 from kasmon.tui.transcript.event_view import EventView
 from kasmon.tui.transcript.pyte_screen import PyteBuffer
@@ -35,7 +35,7 @@ def line(*texts: str) -> TextLine:
 
 def drawn(text: str, width: int = 20) -> str:
     """*text* as it comes back from a screen that it was wrapped for."""
-    lines = fitted([(text, Token.TEXT)], width, words=False)
+    lines = wrap([(text, Token.TEXT)], width, words=False)
     screen = VirtualScreen(width, len(lines))
     screen.show(lines, plain)
     strips = [screen.strip(y) for y in range(len(lines))]

@@ -3,7 +3,7 @@
 import time
 
 from kasmon.model.events import SignalSeen
-from kasmon.model.evidence import HOOK_LAG_S, Signal, StateVerdict, claims, heard, judge
+from kasmon.model.evidence import HOOK_LAG_S, Signal, StateVerdict, claims, judge, replace_signal
 
 WORDLESS = frozenset({"output", "fallback"})
 """Sources that report only what the screen does, not what the agent does."""
@@ -32,7 +32,7 @@ class SignalLedger:
 
     def record(self, signal: SignalSeen) -> None:
         """Record *signal*, which became an event."""
-        self._signals = heard(
+        self._signals = replace_signal(
             self._signals,
             Signal(
                 source=signal.source,
