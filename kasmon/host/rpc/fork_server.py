@@ -29,7 +29,6 @@ from kasmon.errors import TimedOutError
 from kasmon.host.rpc.peer import is_ours, peer_of
 from kasmon.paths import Paths, places
 from kasmon.process_identity import fields, started_at
-from kasmon.store.file_lock import lock
 
 IDLE_S: Final = 10.0
 """How long a server without hosts waits for a request."""
@@ -144,7 +143,7 @@ class ForkServer:
     """One server. It has no threads, so that a fork is a copy of all of it."""
 
     def __init__(self, first: socket.socket, path: Path) -> None:
-        self._listener = listen(path)
+        self._listener: socket.socket | None = listen(path)
         self._path = path
         self._clients = [first]
         self._hosts: dict[int, tuple[int, socket.socket]] = {}
@@ -193,9 +192,9 @@ class ForkServer:
         arguments: list[str] = json.loads(message)
         self._import_for(arguments[0])
         if self._is_stale():
+            self._stop_listening()  # first: the client will have another server listen there
             client.send(b"stale\n")
             client.close()
-            self._stop_listening()
         elif pid := os.fork():
             self._hosts[os.pidfd_open(pid)] = pid, client
             with contextlib.suppress(OSError):  # it has left
@@ -256,20 +255,13 @@ def _version_of(file: str) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def listen(path: Path) -> socket.socket | None:
-    """Listen at *path*; None if another server does."""
-    with lock(path):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-            try:
-                probe.connect(os.fspath(path))
-            except OSError:
-                path.unlink(missing_ok=True)
-            else:
-                return None
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(os.fspath(path))
-        listener.listen(128)
-        return listener
+def listen(path: Path) -> socket.socket:
+    """Listen at *path*, where no server does: its starter has the lock."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(os.fspath(path))
+    listener.listen(128)
+    return listener
 
 
 def become_host(arguments: list[str], stdin: int, output: int) -> None:

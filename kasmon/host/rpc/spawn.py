@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from kasmon.backends.common.environment import secret_values
 from kasmon.host.journal.process_log import opened
 from kasmon.host.rpc import fork_server
+from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.secret_stdin import handed
 from kasmon.launch import MACHINERY, RUN, SESSION, base_environment
 from kasmon.model.permission import SessionId
@@ -82,20 +84,36 @@ def _fork(
 ) -> fork_server.ForkedHost | None:
     """Have the fork server start the host with the arguments *what*, and start the server if there is none."""
     path = fork_server.socket_path(places, environment)
+    ask = partial(fork_server.request, arguments=what, stdin=given, output=output)
+    if (host := _ask_running(path, ask)) is not None:
+        return host
+    lock = HostLock(path.with_suffix(".starting"))  # of many that start a host at once, one starts a server
+    if not lock.take(fork_server.START_S):
+        return None
+    try:
+        if (host := _ask_running(path, ask)) is not None:
+            return host
+        client, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with servers:
+            arguments = [str(servers.fileno()), os.fspath(path), "-" * fork_server.TITLE_BYTES]
+            quiet = subprocess.DEVNULL
+            _start(["--fork-server", *arguments], environment, quiet, quiet, (servers.fileno(),))
+        return ask(client, limit_s=fork_server.START_S)
+    finally:
+        lock.let_go()
+
+
+def _ask_running(path: Path, ask: "partial[fork_server.ForkedHost | None]") -> fork_server.ForkedHost | None:
+    """Return the host that the server at *path* forks; None if there is none, or it is just ending."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with contextlib.suppress(OSError):  # there is none, or it is just ending
+    with contextlib.suppress(OSError):
         try:
             client.connect(os.fspath(path))
         except OSError:
             client.close()
             raise
-        if (host := fork_server.request(client, what, given, output, fork_server.REPLY_S)) is not None:
-            return host
-    client, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with servers:
-        arguments = [str(servers.fileno()), os.fspath(path), "-" * fork_server.TITLE_BYTES]
-        _start(["--fork-server", *arguments], environment, subprocess.DEVNULL, subprocess.DEVNULL, (servers.fileno(),))
-    return fork_server.request(client, what, given, output, fork_server.START_S)
+        return ask(client, limit_s=fork_server.REPLY_S)
+    return None
 
 
 def _start(
