@@ -80,6 +80,10 @@ def test_every_station_of_the_five_paths_exists() -> None:
     assert 5 == len(paths)
     assert all(4 < len(STATION.findall(path)) <= 20 for path in paths)
     assert [] == [station for path in paths for station in STATION.findall(path) if not defined(*station)]
+    for path in paths:
+        steps = re.split(r"^(\d+)\. ", path.split("\n\n", 1)[1], flags=re.MULTILINE)
+        assert [*range(1, len(steps) // 2 + 1)] == [int(number) for number in steps[1::2]]
+        assert all(STATION.search(step) for step in steps[2::2])
     assert not defined("kasmon/supervisor/sessions/operations.py", "no_such", "")
     assert not defined("kasmon/supervisor/no_such.py", "send", "")
 

@@ -1,4 +1,8 @@
-"""Backends: protocols by which kasmon talks to agents, one module each. No backend imports another."""
+"""Backends: protocols by which kasmon talks to agents, one package each. No backend imports another.
+
+Start at `base.Backend` and `base.Agent`, the contract. `tmux/` reads screens and types; `claude/`, `codex/` and `acp/`
+speak an agent's own protocol; `interpreter/` runs code in a sandbox. What they share is in `common/`.
+"""
 
 from importlib import import_module
 

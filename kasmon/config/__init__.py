@@ -1,4 +1,7 @@
-"""The config: its schema and defaults, its file, and how its profiles resolve for a session."""
+"""The config: its schema and defaults, its file, and how its profiles resolve for a session.
+
+Start at `schema.Config`; `parser.load` reads the file, `profile.resolve` finds what an agent's session starts with.
+"""
 
 from kasmon.config.parser import load, load_or_default, parse
 from kasmon.config.profile import ProfileOffer, ResolvedProfile, offers, resolve

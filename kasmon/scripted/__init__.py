@@ -1,1 +1,1 @@
-"""The module name that starts the scripted agent's program: `python -m kasmon.scripted`."""
+"""`python -m kasmon.scripted` starts the program of `kasmon.scripted_agent`; logs have this name, so it stays."""

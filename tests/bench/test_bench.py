@@ -141,7 +141,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(long_transcript, "warm", warm)
     for module in (long_transcript, event_latency):
-        monkeypatch.setattr(module, "settle", lambda terminal, seconds: read_for(terminal, min(seconds, 0.3)))
+        monkeypatch.setattr(module, "read_for", lambda terminal, seconds: read_for(terminal, min(seconds, 0.3)))
 
 
 @pytest.mark.usefixtures("hurried")

@@ -271,7 +271,7 @@ def list_all(*, wants_json: Json = False) -> None:
             held = f", stopped (`kasmon plan resume {plan_log.plan}`)"
         done = sum(task.state.value in ("done", "skipped") for task in run_.tasks.values())
         say(f"{plan_log.plan}  {run_.outcome or run_.state}{held}  {done}{_of_all(plan_log)} done  {run_.file}")
-    for found in PlanFolders(load(where).plans.folders).look():
+    for found in PlanFolders(load(where).plans.folders).read():
         wrong = f", {len(found.faults)} faults (`kasmon plan check`)" if found.faults else ""
         say(f"-  not run: {len(found.plan.tasks)} tasks in {found.plan.waves} waves{wrong}  {found.file}")
     if not plan_logs:

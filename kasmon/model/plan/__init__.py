@@ -1,1 +1,1 @@
-"""Plans: tasks for many agents, their order, and their progress. Pure, as all of `model`."""
+"""Plans of tasks: `plan` has the values, `parser` reads both formats, `scheduler.next_steps` decides the next step."""

@@ -1,1 +1,1 @@
-"""Reducers from a session's events to its state, a module per kind of event. The entry point is `apply.apply`."""
+"""The session's state from its events. Start at `apply.apply`, which calls the other modules, one for each topic."""

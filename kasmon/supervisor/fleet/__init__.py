@@ -1,1 +1,1 @@
-"""All sessions: `snapshot` reads them once, `watch` follows their changes."""
+"""The state of all sessions. Start at `snapshot.read_fleet`, then `watch.FleetWatch`; `follower` drives the watch."""

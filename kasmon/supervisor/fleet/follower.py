@@ -29,9 +29,9 @@ class FollowedView(Protocol):
 
     places: Paths
 
-    def look(self) -> Fleet: ...
+    def refresh(self) -> Fleet: ...
 
-    def glance(self, sessions: Iterable[SessionId]) -> Fleet: ...
+    def refresh_only(self, sessions: Iterable[SessionId]) -> Fleet: ...
 
     @property
     def asked(self) -> int:
@@ -82,7 +82,7 @@ class Follower:
         self._on_loop(self._ended.set)
 
     def _follow(self) -> None:
-        published, asked = self._watched.look(), self._watched.asked
+        published, asked = self._watched.refresh(), self._watched.asked
         self._on_loop(self._publish, published, True)
         reconciled_at = pause_ends_at = time.monotonic()
         for hinted in hints(self._watched.places, self._stop, TICK_S):
@@ -90,9 +90,9 @@ class Follower:
                 return
             refreshed_at = time.monotonic()
             if refreshed_at >= reconciled_at + RECONCILE_S:
-                fleet, reconciled_at = self._watched.look(), refreshed_at
+                fleet, reconciled_at = self._watched.refresh(), refreshed_at
             else:
-                fleet = self._watched.glance(hinted)
+                fleet = self._watched.refresh_only(hinted)
             ended_at = time.monotonic()
             pause_ends_at = ended_at + min(max(RESTS * (ended_at - refreshed_at), SHORTEST_REST_S), LONGEST_REST_S)
             if fleet.sessions is not published.sessions or fleet.read_only != published.read_only:

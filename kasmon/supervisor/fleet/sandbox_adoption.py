@@ -105,7 +105,7 @@ class SandboxAdopter:
         """Sessions already checked for an unfinished sandbox."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def look(self, sessions: Iterable[Session]) -> None:
+    def adopt_orphans(self, sessions: Iterable[Session]) -> None:
         """Start to adopt the orphans not tried yet. Needs a running loop."""
         for session in find_orphans(sessions):
             if (key := (session.id, session.since)) not in self._tried:

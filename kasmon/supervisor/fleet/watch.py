@@ -62,7 +62,7 @@ class FleetWatch:
         self.asked = 0
         """How many times requests appeared or went away."""
 
-    def look(self) -> Fleet:
+    def refresh(self) -> Fleet:
         """Refresh all sessions whose turn it is and return the fleet; accesses files, so call it in a thread.
 
         If a file cannot be read, the sessions keep their last known state, and `Fleet.read_only` gives the reason.
@@ -81,7 +81,7 @@ class FleetWatch:
                 self._cache_writer.keep(self._fleet_index)
             return self._fleet
 
-    def glance(self, sessions: Iterable[SessionId]) -> Fleet:
+    def refresh_only(self, sessions: Iterable[SessionId]) -> Fleet:
         """Refresh *sessions* and read the fleet's own log only; return the fleet."""
         with self._busy:
             if not self._is_new:
@@ -115,7 +115,7 @@ class FleetWatch:
     def close(self) -> None:
         """Update the cache and release its lock, so that another process can write it; idempotent.
 
-        A later `look` tries to get the lock again.
+        A later `refresh` tries to get the lock again.
         """
         with self._busy:
             if self._cache_writer is not None:

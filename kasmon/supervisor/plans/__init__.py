@@ -1,1 +1,1 @@
-"""Running plans: the runner, the folders where tasks work, their checks, and the views of plans for readers."""
+"""Plans that run: `start` stores one, `runner` executes it, `boards` shows all, `decisions` has what a user decides."""

@@ -75,7 +75,7 @@ class PlanBoards:
         self._boards: tuple[PlanBoard, ...] = ()
         self._files = _Files(places)
 
-    def look(self) -> tuple[PlanBoard, ...]:
+    def read(self) -> tuple[PlanBoard, ...]:
         """Return the plans now: first those that have not ended, then the ended ones, the newest of each first.
 
         An unchanged plan is the same object as before, and so is the whole tuple if no plan changed.
@@ -84,10 +84,10 @@ class PlanBoards:
             self._find()
             self._group(self._fleet())
             config = self._config()
-            boards = [watched.look(self._groups.get(id_, ()), config) for id_, watched in self._watched.items()]
+            boards = [watched.read(self._groups.get(id_, ()), config) for id_, watched in self._watched.items()]
             begun = [board for board in boards if board is not None]
             at_work = {board.run.file for board in begun if board.run.state != "ended"}
-            files = [board for board in self._files.look(config) if board.id not in at_work]
+            files = [board for board in self._files.read(config) if board.id not in at_work]
             found = sorted((*begun, *files), key=_place)
             if not _are_identical(found, self._boards):
                 self._boards = tuple(found)
@@ -97,7 +97,7 @@ class PlanBoards:
         """Yield the plans now, then after each change. Never ends by itself; all file access is done in a thread."""
         shown: tuple[PlanBoard, ...] | None = None
         while True:
-            boards = await asyncio.to_thread(self.look)
+            boards = await asyncio.to_thread(self.read)
             if boards is not shown:
                 shown = boards
                 yield boards
@@ -133,7 +133,7 @@ class _Files:
         self._looked_at = float("-inf")
         self._boards: dict[PlanFile, PlanBoard] = {}
 
-    def look(self, config: Config) -> list[PlanBoard]:
+    def read(self, config: Config) -> list[PlanBoard]:
         """Return them, refreshed once a second; an unchanged one is the same object."""
         if config is not self._config:
             self._config, self._looked_at = config, float("-inf")
@@ -144,7 +144,7 @@ class _Files:
             known = {id(found): board for found, board in self._boards.items() if found.faults or not board.problem}
             self._boards = {
                 found: known.get(id(found)) or _file_board(self._places, found, config)
-                for found in self._folders.look()
+                for found in self._folders.read()
             }
         return list(self._boards.values())
 
@@ -178,7 +178,7 @@ class _PlanWatch:
         """The progress at which its file was last compared."""
         self._board: PlanBoard | None = None
 
-    def look(self, sessions: Iterable[Session], config: Config) -> PlanBoard | None:
+    def read(self, sessions: Iterable[Session], config: Config) -> PlanBoard | None:
         """Return its board; None until it has begun."""
         now = tuple(sessions)
         is_new = self._board is None or config is not self._config or not _are_identical(now, self._sessions)

@@ -33,7 +33,7 @@ class PlanFolders:
         self._agents = agents
         self._known: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
 
-    def look(self) -> tuple[PlanFile, ...]:
+    def read(self) -> tuple[PlanFile, ...]:
         """Return all plans, sorted by file; an unreadable one has a fault."""
         seen: dict[str, tuple[tuple[int, int], PlanFile | None]] = {}
         for path, facts in self._files():

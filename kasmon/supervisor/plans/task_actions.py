@@ -19,11 +19,11 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import task_folder
-from kasmon.supervisor.plans.base import uncommitted
 from kasmon.supervisor.plans.check import run_check
 from kasmon.supervisor.plans.remote_task import RemoteTasks
 from kasmon.supervisor.plans.sandboxes import fetch_changes
 from kasmon.supervisor.plans.task_session import variables
+from kasmon.supervisor.plans.worktree_base import uncommitted
 from kasmon.supervisor.sessions import operations
 from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.worktree import TaskWorktree

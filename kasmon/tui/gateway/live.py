@@ -90,7 +90,7 @@ class LiveGateway:
 
     def first(self) -> Fleet:
         """Return the current fleet, read synchronously: for the first frame, before there is an event loop to block."""
-        self._fleet = self.watch.look()
+        self._fleet = self.watch.refresh()
         return self._fleet
 
     @property
@@ -103,7 +103,7 @@ class LiveGateway:
     async def changes(self) -> AsyncIterator[Fleet]:
         async for fleet in self.watch.changes():
             self._fleet = fleet
-            self._sandbox_adopter.look(fleet.sessions)
+            self._sandbox_adopter.adopt_orphans(fleet.sessions)
             if new := [session for session in fleet.sessions if session.asks and session.id not in self._cards]:
                 await asyncio.wait([asyncio.create_task(self._prepare_cards(new))], timeout=PREPARED_S)
             yield fleet

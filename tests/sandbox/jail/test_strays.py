@@ -147,7 +147,7 @@ async def test_what_a_killed_host_had_begun_is_ended_by_whoever_looks_on(
     here: Paths, begun: tuple[Session, Path]
 ) -> None:
     adopter = SandboxAdopter(here)
-    adopter.look([begun[0]])
+    adopter.adopt_orphans([begun[0]])
 
     await auntil(lambda: holder(begun[1]) is None)
 

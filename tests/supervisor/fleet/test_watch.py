@@ -68,7 +68,7 @@ def test_where_nothing_ever_was_the_fleet_is_empty(env: Env) -> None:
     shutil.rmtree(env.places.state)
 
     assert () == read_fleet(env.places).sessions
-    assert () == FleetWatch(env.places).look().sessions
+    assert () == FleetWatch(env.places).refresh().sessions
     assert not env.places.state.exists()
 
 
@@ -80,7 +80,7 @@ def test_a_fleet_shows_every_session_that_is_not_forgotten(env: Env) -> None:
         SessionForgotten(at=NOW, session=SessionId("aaaaaaaa")),
     )
 
-    for fleet in (read_fleet(env.places), FleetWatch(env.places).look()):
+    for fleet in (read_fleet(env.places), FleetWatch(env.places).refresh()):
         assert {"bbbbbbbb": "docs", "cccccccc": "cccccccc"} == {s.id: s.name for s in fleet.sessions}
 
 
@@ -88,17 +88,17 @@ def test_a_look_brings_what_was_added_since_the_last(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
     watch = FleetWatch(env.places)
-    assert {ME: SessionState.IDLE} == states(watch.look())
+    assert {ME: SessionState.IDLE} == states(watch.refresh())
 
     env.tells(ME, TurnStarted(at=NOW), MessageWritten(at=NOW, text="half way"))
     env.has("bbbbbbbb", started())
     env.hosts("bbbbbbbb")
 
-    fleet = watch.look()
+    fleet = watch.refresh()
     assert {ME: SessionState.WORKING, "bbbbbbbb": SessionState.IDLE} == states(fleet)
     assert "half way" == fleet.sessions[0].last_line
     env.says(SessionForgotten(at=NOW, session=ME))
-    assert {"bbbbbbbb": SessionState.IDLE} == states(watch.look())
+    assert {"bbbbbbbb": SessionState.IDLE} == states(watch.refresh())
 
 
 def test_what_did_not_change_is_the_same_object(env: Env) -> None:
@@ -107,11 +107,11 @@ def test_what_did_not_change_is_the_same_object(env: Env) -> None:
         env.has(session, started())
         env.hosts(session)
     watch = FleetWatch(env.places)
-    before = watch.look()
-    assert before.sessions is watch.look().sessions
+    before = watch.refresh()
+    assert before.sessions is watch.refresh().sessions
 
     env.tells(ME, TurnStarted(at=NOW))
-    after = watch.look()
+    after = watch.refresh()
 
     assert after.get(ME) is not before.get(ME)
     assert after.get(SessionId("bbbbbbbb")) is before.get(SessionId("bbbbbbbb"))
@@ -123,20 +123,20 @@ def test_a_host_that_dies_is_missed_at_the_next_look(env: Env, mode: Mode) -> No
     env.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
     env.hosts(ME)
     watch = FleetWatch(env.places)
-    shown = watch.look().sessions[0]
+    shown = watch.refresh().sessions[0]
     assert shown.host
     assert (os.getpid(), True) == (shown.host.pid, shown.host.alive)
     assert shown.state in (SessionState.IDLE, SessionState.STARTING)
 
     env.host_dies(ME)
 
-    assert {ME: SessionState.UNSURE} == states(watch.look()) == states(read_fleet(env.places))
+    assert {ME: SessionState.UNSURE} == states(watch.refresh()) == states(read_fleet(env.places))
     end(agent.pid)
     agent.communicate()
-    assert {ME: SessionState.LOST} == states(watch.look()) == states(read_fleet(env.places))
+    assert {ME: SessionState.LOST} == states(watch.refresh()) == states(read_fleet(env.places))
 
 
-@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).refresh()], ids=["once", "watch"])
 def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
     assert {ME: SessionState.ENDED} == states(look(env.places))
 
 
-@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).look()], ids=["once", "watch"])
+@pytest.mark.parametrize("look", [read_fleet, lambda places: FleetWatch(places).refresh()], ids=["once", "watch"])
 def test_a_lost_session_that_is_restarted_while_we_look_runs(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
@@ -195,25 +195,25 @@ def test_a_session_that_nobody_starts_is_lost_in_the_end(env: Env) -> None:
     env.has(ME)
     clock = Clock()
     watch = FleetWatch(env.places, clock=clock)
-    assert {ME: SessionState.STARTING} == states(watch.look())
+    assert {ME: SessionState.STARTING} == states(watch.refresh())
 
     clock.at += START_S
 
-    assert {ME: SessionState.LOST} == states(watch.look()) == states(read_fleet(env.places, clock))
+    assert {ME: SessionState.LOST} == states(watch.refresh()) == states(read_fleet(env.places, clock))
     env.hosts(ME)
-    assert {ME: SessionState.STARTING} == states(watch.look())
+    assert {ME: SessionState.STARTING} == states(watch.refresh())
 
 
 def test_a_lost_session_comes_back_with_its_next_start(env: Env) -> None:
     env.has(ME, msgspec.structs.replace(started(), pid=None), TurnStarted(at=NOW))
     watch = FleetWatch(env.places)
-    assert {ME: SessionState.LOST} == states(watch.look())
+    assert {ME: SessionState.LOST} == states(watch.refresh())
 
     env.hosts(ME)
     env.tells(ME, started(2))
 
-    assert {ME: SessionState.IDLE} == states(watch.look())
-    assert "" == watch.look().sessions[0].end_why
+    assert {ME: SessionState.IDLE} == states(watch.refresh())
+    assert "" == watch.refresh().sessions[0].end_why
 
 
 def test_an_ended_session_that_somebody_restarts_is_seen(env: Env) -> None:
@@ -221,27 +221,27 @@ def test_an_ended_session_that_somebody_restarts_is_seen(env: Env) -> None:
         env.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started(), ended())
     env.has(ME, started(), ended())
     watch = FleetWatch(env.places)
-    watch.look()
+    watch.refresh()
     env.tells(ME, started(2))
     env.hosts(ME)
 
-    until(lambda: states(watch.look())[ME] is SessionState.IDLE, what=SLOW)
-    assert SessionState.ENDED is states(watch.look())["aaaaaaaa"]
+    until(lambda: states(watch.refresh())[ME] is SessionState.IDLE, what=SLOW)
+    assert SessionState.ENDED is states(watch.refresh())["aaaaaaaa"]
 
 
 def test_a_half_written_line_is_neither_lost_nor_repeated(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
     watch = FleetWatch(env.places)
-    watch.look()
+    watch.refresh()
     with env.places.log(ME).open("ab") as log:
         log.write(b'{"kind":"turn.started","at":1790000')
         log.flush()
-        assert {ME: SessionState.IDLE} == states(watch.look())
+        assert {ME: SessionState.IDLE} == states(watch.refresh())
         log.write(b"000.0}\n")
 
-    assert {ME: SessionState.WORKING} == states(watch.look())
-    assert 1 == watch.look().sessions[0].turns
+    assert {ME: SessionState.WORKING} == states(watch.refresh())
+    assert 1 == watch.refresh().sessions[0].turns
 
 
 def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) -> None:
@@ -250,21 +250,21 @@ def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) 
     env.hosts(ME)
     env.hosts("bbbbbbbb")
     watch = FleetWatch(env.places)
-    watch.look()
+    watch.refresh()
     log = env.places.log(ME)
     kept = log.rename(log.with_name("kept"))
     log.mkdir()
     env.tells("bbbbbbbb", TurnStarted(at=NOW))
 
-    fleet = watch.look()
+    fleet = watch.refresh()
 
     assert {ME: SessionState.IDLE, "bbbbbbbb": SessionState.WORKING} == states(fleet)
     assert str(log) in fleet.read_only
     other = FleetWatch(env.places)
-    assert str(log) in other.look().read_only
+    assert str(log) in other.refresh().read_only
     log.rmdir()
     kept.rename(log)
-    for again in (watch.look(), other.look()):
+    for again in (watch.refresh(), other.refresh()):
         assert ("", SessionState.IDLE) == (again.read_only, states(again)[ME])
 
 
@@ -272,11 +272,11 @@ def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: En
     env.has(ME, started())
     env.hosts(ME)
     watch = FleetWatch(env.places)
-    watch.look()
+    watch.refresh()
     kept = env.places.sessions.rename(env.places.state / "kept")
     env.places.sessions.write_text("no folder")
 
-    fleet = watch.look()
+    fleet = watch.refresh()
 
     assert {ME: SessionState.IDLE} == states(fleet)
     assert "cannot read" in fleet.read_only
@@ -291,7 +291,7 @@ import os, resource
 from kasmon.paths import places
 from kasmon.supervisor.fleet.watch import FleetWatch
 watch = FleetWatch(places(), writes=False)
-print(watch.look().sessions[0].state)
+print(watch.refresh().sessions[0].state)
 soft = max(int(name) for name in os.listdir("/dev/fd")) + 1
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, soft))
 handles = []
@@ -300,7 +300,7 @@ try:
         handles.append(os.open("/dev/null", os.O_RDONLY))
 except OSError:
     pass
-fleet = watch.look()
+fleet = watch.refresh()
 print(fleet.sessions[0].state, fleet.read_only)
 """
 
@@ -323,16 +323,16 @@ def test_a_full_disk_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     env.has("bbbbbbbb", started())
     env.hosts("bbbbbbbb")
     watch = FleetWatch(env.places)
-    assert "" == watch.look().read_only
+    assert "" == watch.refresh().read_only
     room = os.statvfs(env.places.state)
     full = os.statvfs_result((*room[:3], 3, 3, *room[5:]))
     monkeypatch.setattr(os, "statvfs", lambda path: full)
 
-    assert "No space left on device" == watch.look().read_only == read_fleet(env.places).read_only
-    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
-    assert states(watch.look()) == states(read_fleet(env.places))
+    assert "No space left on device" == watch.refresh().read_only == read_fleet(env.places).read_only
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.refresh())
+    assert states(watch.refresh()) == states(read_fleet(env.places))
     monkeypatch.setattr(os, "statvfs", lambda path: room)
-    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.look())
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.refresh())
 
 
 def test_a_read_only_file_system_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,8 +345,8 @@ def test_a_read_only_file_system_is_said(env: Env, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "statvfs", lambda path: read_only)
     watch = FleetWatch(env.places)
 
-    assert "Read-only file system" == watch.look().read_only == read_fleet(env.places).read_only
-    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.look())
+    assert "Read-only file system" == watch.refresh().read_only == read_fleet(env.places).read_only
+    assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.refresh())
 
 
 def test_a_full_disk_is_said_before_anything_is_on_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,17 +376,17 @@ def test_events_are_the_facts_behind_a_cursor(env: Env) -> None:
 def test_a_watch_goes_on_from_the_index_of_another(env: Env) -> None:
     env.has(ME, started(), TurnStarted(at=NOW), ended())
     first = FleetWatch(env.places)
-    first.look()
+    first.refresh()
     assert not env.places.index.exists()
     keeps(first)
-    first.look()
+    first.refresh()
     env.tells(ME, started(2), TurnStarted(at=NOW), ended())
-    until(lambda: 2 == first.look().sessions[0].turns, what=SLOW)
+    until(lambda: 2 == first.refresh().sessions[0].turns, what=SLOW)
     first.close()
     size = env.places.log(ME).stat().st_size
     env.places.log(ME).write_bytes(b" " * (size - 1) + b"\n")
 
-    for fleet in (read_fleet(env.places), FleetWatch(env.places).look()):
+    for fleet in (read_fleet(env.places), FleetWatch(env.places).refresh()):
         assert (SessionState.ENDED, 2) == (fleet.sessions[0].state, fleet.sessions[0].turns)
 
 
@@ -470,15 +470,15 @@ def test_a_watch_that_is_suspended_lets_another_one_write_and_writes_again_later
     first, second = FleetWatch(env.places), FleetWatch(env.places)
     keeps(first)
     keeps(second)
-    first.look()
-    second.look()
+    first.refresh()
+    second.refresh()
     assert (True, False) == (first.is_writer, second.is_writer)
 
     first.close()
-    second.look()
+    second.refresh()
     assert second.is_writer
     second.close()
-    first.look()
+    first.refresh()
     assert first.is_writer
     first.close()
 
@@ -487,22 +487,22 @@ def test_of_two_watches_one_writes_the_index_and_both_see_all(env: Env) -> None:
     env.has(ME, started(), ended())
     first, second = FleetWatch(env.places), FleetWatch(env.places)
     keeps(first), keeps(second)
-    assert states(first.look()) == states(second.look())
+    assert states(first.refresh()) == states(second.refresh())
     with_one = env.places.index.stat().st_mtime_ns
     env.has("bbbbbbbb", started(), ended())
-    second.look()
+    second.refresh()
     assert with_one == env.places.index.stat().st_mtime_ns
-    assert states(first.look()) == states(second.look())
+    assert states(first.refresh()) == states(second.refresh())
     assert with_one < env.places.index.stat().st_mtime_ns
 
     first.close()
     first.close()
     env.has("cccccccc", started(), ended())
-    second.look()
+    second.refresh()
     second.close()
 
-    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(env.places).look()).keys()
-    assert states(read_fleet(env.places)) == states(FleetWatch(env.places).look())
+    assert {ME, "bbbbbbbb", "cccccccc"} == states(FleetWatch(env.places).refresh()).keys()
+    assert states(read_fleet(env.places)) == states(FleetWatch(env.places).refresh())
 
 
 def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
@@ -514,7 +514,7 @@ def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
 
     def look(watch: FleetWatch) -> None:
         while not stop.is_set():
-            watch.look()
+            watch.refresh()
 
     threads = ThreadPoolExecutor(len(watches))
     looking = [threads.submit(look, watch) for watch in watches]
@@ -531,7 +531,7 @@ def test_two_watches_and_a_busy_fleet_agree_in_the_end(env: Env) -> None:
     truth = states(read_fleet(env.places))
     assert 32 == len(truth)
     for watch in watches:
-        assert truth == states(watch.look())
+        assert truth == states(watch.refresh())
         watch.close()
 
 
@@ -539,7 +539,7 @@ def test_a_watch_that_does_not_write_leaves_no_file(env: Env) -> None:
     env.has(ME, started(), ended())
     before = sorted(path.name for path in env.places.state.iterdir())
     watch = FleetWatch(env.places, writes=False)
-    watch.look()
+    watch.refresh()
     watch.close()
 
     assert before == sorted(path.name for path in env.places.state.iterdir())
@@ -584,12 +584,12 @@ async def test_changes_come_without_any_hint_too(hosted: Env, monkeypatch: pytes
 def test_of_hundreds_of_sessions_a_look_takes_a_part_and_four_take_all(env: Env) -> None:
     sessions = [env.has(f"a{number:07d}", started()) for number in range(240)]
     watch = FleetWatch(env.places, writes=False)
-    watch.look()
+    watch.refresh()
     looks: list[int] = []
     for session in sessions:
         env.tells(session, ended())
     for _ in range(TURNS):
-        before = len([each for each in states(watch.look()).values() if each is SessionState.ENDED])
+        before = len([each for each in states(watch.refresh()).values() if each is SessionState.ENDED])
         looks.append(before)
 
     assert [100, 200, 240, 240] == looks
@@ -606,11 +606,11 @@ def test_whom_time_alone_changes_is_looked_at_when_it_does(env: Env) -> None:
     for session in env.locks:
         env.tells(session, works, silent)
     watch = FleetWatch(env.places, writes=False, clock=lambda: clock[0])
-    working = list(states(watch.look()).values()).count(SessionState.WORKING)
+    working = list(states(watch.refresh()).values()).count(SessionState.WORKING)
     clock[0] += 3600
 
     assert 150 == working
-    assert SessionState.WORKING not in states(watch.look()).values()
+    assert SessionState.WORKING not in states(watch.refresh()).values()
 
 
 async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
@@ -619,7 +619,7 @@ async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
     def tell() -> None:
         for number in range(50):
             hosted.tells(ME, MessageWritten(at=NOW, text=f"{number} done"))
-        until(lambda: "49 done" == watch.glance([]).sessions[0].last_line, what="the last line")
+        until(lambda: "49 done" == watch.refresh_only([]).sessions[0].last_line, what="the last line")
 
     async with asyncio.timeout(20), fleets(watch) as changes:
         await anext(changes)
@@ -658,7 +658,7 @@ async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
 
 async def test_what_goes_wrong_in_the_thread_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = FleetWatch(env.places)
-    monkeypatch.setattr(watch, "look", lambda: 1 / 0)
+    monkeypatch.setattr(watch, "refresh", lambda: 1 / 0)
 
     async with asyncio.timeout(20), fleets(watch) as changes:
         with pytest.raises(ZeroDivisionError):
@@ -712,7 +712,7 @@ def test_a_look_imports_nothing_that_takes_long(env: Env) -> None:
     env.has(ME, started(), ended())
     watch = FleetWatch(env.places)
     keeps(watch)
-    watch.look()
+    watch.refresh()
     watch.close()
 
     told = subprocess.run([sys.executable, "-c", LOOK], env=variables(env), capture_output=True, text=True, check=True)

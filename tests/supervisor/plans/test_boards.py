@@ -50,11 +50,11 @@ class Desk:
             self.locks.append(lock)
         return book
 
-    def look(self) -> tuple[PlanBoard, ...]:
-        return self.boards.look()
+    def read(self) -> tuple[PlanBoard, ...]:
+        return self.boards.read()
 
     def only(self) -> PlanBoard:
-        (board,) = self.look()
+        (board,) = self.read()
         return board
 
 
@@ -73,7 +73,7 @@ def began(task: str = "1", session: str = "s1") -> TaskBegan:
 
 
 def test_where_no_plan_was_run_there_is_no_board(cli: Desk) -> None:
-    assert () == cli.look()
+    assert () == cli.read()
 
 
 def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(cli: Desk) -> None:
@@ -89,11 +89,11 @@ def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(cli: Desk) -
 
 def test_what_did_not_change_is_the_same_object(cli: Desk) -> None:
     first, second = cli.begin(), cli.begin("other.md", TEXT)
-    before = cli.look()
-    assert before is cli.look()
+    before = cli.read()
+    assert before is cli.read()
 
     first.add(began())
-    after = cli.look()
+    after = cli.read()
     changed = {board.id for board in after if not any(board is one for one in before)}
     assert {first.plan} == changed
     assert second.plan in {board.id for board in after}
@@ -123,9 +123,9 @@ def test_that_nobody_runs_it_any_more_is_seen(cli: Desk) -> None:
 def test_plans_that_go_on_stand_before_those_that_are_over_and_the_newest_first(cli: Desk) -> None:
     first, second, third = cli.begin("a.md"), cli.begin("b.md"), cli.begin("c.md")
     third.add(PlanEnded(at=NOW, outcome="done"))
-    cli.look()
+    cli.read()
 
-    assert [second.plan, first.plan, third.plan] == [board.id for board in cli.look()]
+    assert [second.plan, first.plan, third.plan] == [board.id for board in cli.read()]
 
 
 def test_an_edited_file_is_shown_as_what_it_changes_and_what_is_agreed_to(cli: Desk) -> None:
@@ -167,7 +167,7 @@ def test_a_plan_whose_agreed_text_is_gone_says_so_and_the_others_are_shown(cli: 
     cli.begin("other.md")
     book.agreed.unlink()
 
-    problems = {board.id: bool(board.problem) for board in cli.look()}
+    problems = {board.id: bool(board.problem) for board in cli.read()}
     assert {book.plan: True, "tidy-2": False} == problems
 
 
@@ -180,8 +180,8 @@ def test_looking_writes_nothing(cli: Desk) -> None:
         )
 
     before = files()
-    cli.look()
-    cli.look()
+    cli.read()
+    cli.read()
     assert before == files()
 
 
@@ -189,12 +189,12 @@ def test_a_look_at_plans_that_did_not_change_reads_no_file(cli: Desk, monkeypatc
     monkeypatch.setattr(module, "SELDOM_S", 3600.0)
     cli.begin().add(began())
     cli.begin("other.md").add(PlanEnded(at=NOW, outcome="done"))
-    cli.look()
-    cli.look()
+    cli.read()
+    cli.read()
     with monkeypatch.context() as still:
         for owner, name in ((os, "open"), (Path, "open"), (Path, "iterdir")):
             still.setattr(owner, name, lambda *given, **named: pytest.fail(f"opened {given}"))
-        cli.look()
+        cli.read()
 
 
 async def test_the_feed_yields_at_once_and_then_only_what_changed(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ def test_its_faults_are_shown_and_a_mended_file_is_seen(cli: Desk) -> None:
 def test_a_file_that_did_not_change_is_the_same_board(cli: Desk) -> None:
     in_folder(cli)
 
-    assert cli.look() is cli.look()
+    assert cli.read() is cli.read()
 
 
 def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,4 +330,4 @@ def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeyp
     file.write_text(TEXT)
     take_edit(cli.places, cli.config, board.id, board.edit.digest)
 
-    assert [("tidy", True)] == [(board.id, board.has_begun) for board in cli.look()]
+    assert [("tidy", True)] == [(board.id, board.has_begun) for board in cli.read()]

@@ -9,7 +9,7 @@ PLAN = "## Wave 1\n### Task 1: a\n"
 
 
 def names(folders: PlanFolders) -> list[str]:
-    return [Path(found.file).name for found in folders.look()]
+    return [Path(found.file).name for found in folders.read()]
 
 
 def test_the_plans_of_a_folder_are_found_and_nothing_else(tmp_path: Path) -> None:
@@ -32,21 +32,21 @@ def test_a_link_that_leads_to_itself_hides_no_other_plan(tmp_path: Path) -> None
 
 def test_what_is_edited_added_or_removed_is_seen_at_the_next_look(tmp_path: Path) -> None:
     folders = PlanFolders([str(tmp_path)])
-    assert () == folders.look()
+    assert () == folders.read()
     (tmp_path / "a.md").write_text(PLAN)
-    [first] = folders.look()
-    assert [first] == list(folders.look())
+    [first] = folders.read()
+    assert [first] == list(folders.read())
     (tmp_path / "a.md").write_text(PLAN + "### Task 2: b\n")
-    assert 2 == len(folders.look()[0].plan.tasks)
+    assert 2 == len(folders.read()[0].plan.tasks)
     (tmp_path / "a.md").unlink()
-    assert () == folders.look()
+    assert () == folders.read()
 
 
 def test_a_faulty_plan_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("## Wave 2\n### Task 1: a\n")
     (tmp_path / "b.md").write_bytes(b"\xff\xfe")
 
-    faulty, broken = PlanFolders([str(tmp_path)]).look()
+    faulty, broken = PlanFolders([str(tmp_path)]).read()
 
     assert ["found wave 2 where wave 1 was expected"] == [fault.why for fault in faulty.faults]
     assert "is not UTF-8" in broken.faults[0].why

@@ -76,7 +76,7 @@ def test_only_the_watch_that_holds_the_lock_is_the_writer(here: Paths) -> None:
     other = HostLock(here.fleet_lock)
     assert other.take()
     watch = FleetWatch(here)
-    watch.look()
+    watch.refresh()
     assert not watch.is_writer
     other.let_go()
     watch.close()

@@ -12,9 +12,9 @@ from kasmon.model.plan.events import PlanFact, TaskClaimed, decode
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import TaskState
 from kasmon.paths import Paths, places
-from kasmon.supervisor.plans.base import branches_of
 from kasmon.supervisor.plans.task_folder import TaskFolders
 from kasmon.supervisor.plans.view import read_view
+from kasmon.supervisor.plans.worktree_base import branches_of
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, make
 from tests.supervisor.plans.test_runner import CONFIG, Site
 from tests.support.sample_plans import began, plan, run, steered, task
