@@ -1,17 +1,22 @@
 """The guest's clock, volatile files, services and ports: the requests that concern no interpreter."""
 
+import contextlib
+import errno
+import os
+import socket
 import time
+from collections.abc import Callable
 
-from kasmon.sandbox.guest import whole_file
 from kasmon.sandbox.guest.client import GuestConnection
-from kasmon.sandbox.guest.event_loop import EventLoop
+from kasmon.sandbox.guest.event_loop import WRITABLE, EventLoop
 from kasmon.sandbox.guest.interpreter_state import unpacked
-from kasmon.sandbox.guest.port import probe
 from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number
 from kasmon.sandbox.guest.services import GuestService
 
 DRIFT_S = 0.5
 """A clock that is off by less is left alone: it is the machine's own, or accurate enough."""
+PROBE_S = 1.0
+WRITE_FLAGS = os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class GuestEnvironment:
@@ -36,7 +41,7 @@ class GuestEnvironment:
         path = message.get("path")
         if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
             raise InvalidRequestError("'path' is a whole path")
-        whole_file.write(path, unpacked(message.get("data")), int(number(message, "mode", 0o600, 0o777)))
+        write_file(path, unpacked(message.get("data")), int(number(message, "mode", 0o600, 0o777)))
         return {}
 
     def spawn(self, client: GuestConnection, message: JsonObject) -> JsonObject:
@@ -56,6 +61,70 @@ class GuestEnvironment:
 
     def probe(self, client: GuestConnection, message: JsonObject) -> None:
         port = int(number(message, "port", 0, 65535))
-        probe(
+        probe_port(
             self._loop, port, lambda taken: client.send({"id": message.get("id"), "type": "answer", "listening": taken})
         )
+
+
+def report_confinement() -> JsonObject:
+    """Return kernel, boot id, network devices, user and capabilities; each is empty where the kernel gives none."""
+    system = os.uname()
+    status = dict(line.partition(":")[::2] for line in _read("/proc/self/status").splitlines())
+    devices = [line.partition(":")[0].strip() for line in _read("/proc/net/dev").splitlines() if ":" in line]
+    return {
+        "kernel": f"{system.release} {system.version}",
+        "boot": _read("/proc/sys/kernel/random/boot_id").strip(),
+        "devices": devices,
+        "user": os.getuid(),
+        "capabilities": status.get("CapEff", "").strip(),
+    }
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:  # noqa: PTH123 - pathlib is a third of the start
+            return file.read()
+    except OSError:
+        return ""
+
+
+def probe_port(loop: EventLoop, port: int, tell: Callable[[bool], None]) -> None:
+    """Call *tell* within a second with whether 127.0.0.1 accepts a connection at *port*."""
+    stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    stream.setblocking(False)
+
+    def finish(taken: bool) -> None:
+        loop.cancel(timer)
+        loop.forget(stream.fileno())
+        stream.close()
+        tell(taken)
+
+    timer = loop.after(PROBE_S, lambda: finish(False))
+    try:
+        begun = stream.connect_ex(("127.0.0.1", port))
+    except (OSError, OverflowError):
+        begun = errno.EINVAL
+    if begun in (0, errno.EINPROGRESS):
+        loop.watch(stream.fileno(), lambda: finish(not stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)), WRITABLE)
+    else:
+        finish(False)
+
+
+def write_file(path: str, data: bytes, mode: int) -> None:
+    """Write *data* to *path* with *mode*; absent folders are created with mode 0700.
+
+    Raises:
+        OSError: if that fails; the file at *path* is unchanged then.
+    """
+    folder = os.path.dirname(path) or "."  # noqa: PTH120
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    new = f"{path}.{os.urandom(4).hex()}"
+    try:
+        with open(os.open(new, WRITE_FLAGS | os.O_CREAT, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(data)
+            os.fchmod(file.fileno(), mode)
+        os.replace(new, path)  # noqa: PTH105
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(new)  # noqa: PTH108
+        raise

@@ -1,21 +1,29 @@
 """One interpreter: its process, its queue of turns and its output. It does one turn at a time."""
 
 import contextlib
+import errno
+import fcntl
+import functools
 import math
 import os
 import signal
+import struct
+import termios
 import time
 from collections import deque
+from collections.abc import Callable
 
-from kasmon.sandbox.guest.event_loop import EventLoop
-from kasmon.sandbox.guest.interrupts import GRACE_S, Answer, InterruptAttempt
+from kasmon.sandbox.guest.event_loop import EventLoop, Timer
 from kasmon.sandbox.guest.outcome import NOT_DONE, ended, lost_before, outcome, withdrawn
-from kasmon.sandbox.guest.output_reader import OutputReader
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.process_group import end_family
 from kasmon.sandbox.guest.truncation import TruncatingBuffer
 from kasmon.sandbox.guest.turn import STREAMS, GuestTurn
 
+Answer = Callable[[dict[str, object]], None]
+
+GRACE_S = 2.0
+"""How long an interpreter may take to react to an interrupt."""
 YOUNG_S = 0.3
 DEAF_S = float(os.environ.pop("KASMON_DEAF_S", "0.1"))
 """For interpreters that report when code begins: an interrupt this long after that ends only the code. node removes its
@@ -314,3 +322,67 @@ def prefer_oom_kill(pid: int) -> None:
 
 def _code(value: object) -> int:
     return value if isinstance(value, int) else 0
+
+
+class InterruptAttempt:
+    """The waiting clients of one interpreter."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+        self._all: list[tuple[Timer, Answer]] = []
+
+    def add(self, answer: Answer, still_runs: Callable[[], bool]) -> None:
+        """Call *answer* with the result; with `no reaction` if *still_runs* returns True when the time is over."""
+        self._all.append((self._loop.after(GRACE_S, lambda: self._report_no_reaction(still_runs)), answer))
+
+    def _report_no_reaction(self, still_runs: Callable[[], bool]) -> None:
+        if still_runs():
+            self.tell("no reaction")
+
+    def tell(self, state: str) -> None:
+        """Answer all waiting clients with *state*."""
+        everybody, self._all = self._all, []
+        for timer, answer in everybody:
+            self._loop.cancel(timer)
+            answer({"state": state})
+
+
+BLOCK_BYTES = 1 << 16
+
+
+class OutputReader:
+    """One pipe for each stream; restarted processes get the same pipes, so background jobs of earlier ones can still
+    write."""
+
+    def __init__(self, loop: EventLoop, heard: Callable[[str, bytes], None]) -> None:
+        self._loop, self._tell = loop, heard
+        self._ends: dict[str, tuple[int, int]] = {}
+
+    def open(self) -> None:
+        """Create the pipes and watch them, at the first call."""
+        for stream in STREAMS if not self._ends else ():
+            ours, theirs = os.pipe()
+            os.set_blocking(ours, False)
+            self._ends[stream] = ours, theirs
+            self._loop.watch(ours, functools.partial(self._hear, stream))
+
+    def theirs(self, stream: str) -> int:
+        """Return the write end of *stream*."""
+        return self._ends[stream][1]
+
+    def hear_all(self) -> None:
+        """Read all data that is in the pipes now, but not what arrives meanwhile."""
+        for stream, (ours, _) in self._ends.items():
+            left = struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, b"\0\0\0\0"))[0]
+            while left > 0 and (heard := self._hear(stream)):
+                left -= heard
+
+    def _hear(self, stream: str) -> int:
+        try:
+            data = os.read(self._ends[stream][0], BLOCK_BYTES)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EINTR):
+                raise
+            return 0
+        self._tell(stream, data)
+        return len(data)

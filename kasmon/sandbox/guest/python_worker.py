@@ -3,20 +3,23 @@
 It blocks until the next request. Once code has awaited something, an event loop exists and runs between turns.
 """
 
+import __future__
+
+import ast
+import builtins
 import contextlib
 import json
+import linecache
 import os
 import signal
 import socket
 import sys
 import types
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kasmon.sandbox.guest.frames import packed, received
-from kasmon.sandbox.guest.python_code import FILE, PythonCode
 from kasmon.sandbox.guest.python_secrets import holds, wipe
-from kasmon.sandbox.guest.python_streams import PythonStreams
 
 if TYPE_CHECKING:
     import asyncio
@@ -268,3 +271,94 @@ async def _run_in_order(calls: Sequence[tuple[Callable[[], Any], bool]]) -> None
 
 
 _ASYNCIO = os.path.dirname(os.__file__) + "/asyncio/"  # noqa: PTH120
+
+
+CO_COROUTINE = 0x80  # `inspect` is slow to import
+FILE = "<python #"
+LINES_KEPT = 4 * 1024 * 1024
+"""How many characters of earlier turns are kept for tracebacks; the oldest are dropped first."""
+_compile = compile  # bound here, as elsewhere: code may replace a builtin
+AWAITS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+class PythonCode:
+    """Compiles turn after turn; `from __future__` imports stay in effect."""
+
+    def __init__(self, main: types.ModuleType) -> None:
+        self._flags = 0
+        self._held: dict[str, int] = {}
+        main.__dict__["__builtins__"] = builtins
+
+    def parts(self, code: str, turn: object) -> list[tuple[types.CodeType, bool]]:
+        """Return the code objects to run, in order, each with whether its result must be awaited.
+
+        Raises:
+            SyntaxError: before anything was run.
+        """
+        name = f"{FILE}{turn}>"
+        self._hold(name, code)
+        tree = _compile(code, name, "exec", ast.PyCF_ONLY_AST | AWAITS | self._flags, dont_inherit=True)
+        assert isinstance(tree, ast.Module)
+        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+        wholes: list[tuple[ast.AST, str]] = [(tree, "exec")] if tree.body else []
+        wholes += [(ast.Interactive(body=list[ast.stmt](last)), "single")] if last else []
+        compiled: list[types.CodeType] = []
+        for whole, mode in wholes:
+            flags = AWAITS | self._flags
+            compiled.append(_compile(whole, name, mode, flags, dont_inherit=True))  # type: ignore[call-overload]
+            self._flags |= compiled[-1].co_flags & __future__.annotations.compiler_flag
+        return [(part, bool(part.co_flags & CO_COROUTINE)) for part in compiled]
+
+    def _hold(self, name: str, code: str) -> None:
+        """Make the lines of *code* available to tracebacks."""
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        self._held[name] = len(code)
+        while len(self._held) > 1 and sum(self._held.values()) > LINES_KEPT:
+            oldest = next(iter(self._held))
+            del self._held[oldest]
+            linecache.cache.pop(oldest, None)
+
+
+_fstat, _write = os.fstat, os.write
+NAMES = ("stdout", "stderr")
+
+
+class PythonStreams:
+    """Holds a duplicate of each output stream, which no child inherits."""
+
+    def __init__(self) -> None:
+        self._kept = [os.dup(1), os.dup(2)]
+        for out in (sys.stdout, sys.stderr):
+            out.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+
+    def mend(self) -> None:
+        """Reopen streams that are closed or replaced; an open object that code assigned to `sys.stdout` stays."""
+        if getattr(sys.stdin, "closed", True):  # `exit()` closes it
+            if (nothing := os.open("/dev/null", os.O_RDONLY)) != 0:
+                os.dup2(nothing, 0)
+                os.close(nothing)
+            sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        for number, (name, kept) in enumerate(zip(NAMES, self._kept, strict=True), 1):
+            try:
+                is_ours = os.path.samestat(_fstat(number), _fstat(kept))
+            except OSError:
+                is_ours = False
+            if not is_ours:
+                with contextlib.suppress(OSError):
+                    os.dup2(kept, number)
+            if getattr(getattr(sys, name, None), "closed", True):
+                setattr(sys, name, self._text(number))
+
+    def flush(self) -> None:
+        """Flush stdout and stderr."""
+        for out in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                out.flush()
+
+    def write_stderr(self, data: bytes) -> None:
+        """Write *data* to the original stderr, whatever code replaced it by."""
+        with contextlib.suppress(OSError):
+            _write(self._kept[1], data)
+
+    def _text(self, number: int) -> TextIO:
+        return open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from kasmon.sandbox.guest.bash import BashInterpreter
 from kasmon.sandbox.guest.children import is_open, spawn, surroundings
 from kasmon.sandbox.guest.client import GuestConnection
-from kasmon.sandbox.guest.confinement import looked
-from kasmon.sandbox.guest.environment import GuestEnvironment
+from kasmon.sandbox.guest.environment import GuestEnvironment, report_confinement
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.interpreter_state import StateLoader, StateSaver, unpacked
@@ -256,7 +255,7 @@ class RequestRouter:
         }
 
     def _look(self, client: GuestConnection, message: JsonObject) -> JsonObject:
-        return looked()
+        return report_confinement()
 
     def _level(self, client: GuestConnection, message: JsonObject) -> None:
         """Answer at once: the relay copies the mirrored folders out before it forwards this, as for a run's result."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from kasmon.sandbox.guest.client import GuestConnection
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number, variables_of
-from kasmon.sandbox.guest.run_cache import RunResultCache
 from kasmon.sandbox.guest.turn import CAP_BYTES, TIME_S, GuestTurn
 
 LONGEST_S = 7 * 86400.0
@@ -102,3 +101,44 @@ def _answer(client: GuestConnection, message: JsonObject) -> Callable[[JsonObjec
         client.send({"id": message.get("id"), "type": "result", **words} if "id" in message else words)
 
     return answer
+
+
+ANSWERS = 64
+BYTES = 8 * 1024 * 1024
+WORDS = 4096
+
+
+class RunResultCache:
+    """The last results, by the runs' keys; of older runs only that they were executed."""
+
+    def __init__(self) -> None:
+        self.going: dict[str, GuestTurn] = {}
+        self._answers: dict[str, dict[str, object]] = {}
+        self._sizes: dict[str, int] = {}
+        self._given: dict[str, None] = {}
+
+    def keep(self, word: str, answer: dict[str, object]) -> None:
+        """Store *answer* as the result of the run *word*."""
+        self.going.pop(word, None)
+        self._answers[word] = answer
+        self._sizes[word] = sum(len(value) for value in answer.values() if isinstance(value, str))
+        self._given[word] = None
+        while len(self._answers) > 1 and (len(self._answers) > ANSWERS or sum(self._sizes.values()) > BYTES):
+            oldest = next(iter(self._answers))
+            del self._answers[oldest], self._sizes[oldest]
+        while len(self._given) > WORDS:
+            del self._given[next(iter(self._given))]
+
+    def forget(self) -> None:
+        """Delete all results; only that they were given stays known."""
+        self._answers.clear()
+        self._sizes.clear()
+
+    def answer(self, word: str) -> dict[str, object] | None:
+        """Return the result of the run *word*; None where it is unknown, or still runs."""
+        if word in self._answers:
+            return self._answers[word]
+        if word in self._given:
+            why = "This run was already executed, and its output is no longer stored. It was not run again."
+            return {"stdout": "", "stderr": why, "exit_code": 125, "session_preserved": True, "hint": why}
+        return None

@@ -108,15 +108,15 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/checkpoint/unpack.py", "_write_file"),  # a checkpoint's file, with its own mode
         ("kasmon/sandbox/checkpoint/unpack.py", "apply_mode"),  # likewise a folder's mode
         (
-            "kasmon/sandbox/guest/whole_file.py",
-            "write",
+            "kasmon/sandbox/guest/environment.py",
+            "write_file",
         ),  # inside a sandbox: a volatile file with the mode that is wanted
         ("kasmon/sandbox/guest/files.py", "_put"),  # inside a sandbox: its workspace, each file with its own mode
         ("kasmon/sandbox/guest/files.py", "_note"),  # inside a sandbox: what its workspace was
         ("kasmon/sandbox/guest/private_folder.py", "write"),  # inside a sandbox: what interpreters are given, 0600
         ("kasmon/sandbox/guest/python_state.py", "save"),  # inside a sandbox: into a file of the line above
         (
-            "kasmon/sandbox/guest/python_streams.py",
+            "kasmon/sandbox/guest/python_worker.py",
             "_text",
         ),  # inside a sandbox: stdout and stderr, where code closed them
         ("kasmon/sandbox/guest/interpreter.py", "prefer_oom_kill"),  # the kernel's
