@@ -62,7 +62,7 @@ run: $(READY) tmux
 
 # Snapshot tests run in a separate process, in parallel with the others: only then does the report name unused pictures.
 # Changed modules are compiled first: the tests start hundreds of processes, and each worker reads each test file.
-test: $(READY) tmux
+test: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
 	@$(TESTS); status=0; pictures=; report=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
 	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$report" 2>&1 & pictures=$$!;) \

@@ -294,7 +294,7 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
 
     assert 0 == clone.run("bash", ".ci/run").returncode
     assert [
-        "make check", "make sshd", "make shells", "make jail", "make test", "make chaos CHAOS_S=60",
+        "make check", "make sshd", "make jail", "make test", "make chaos CHAOS_S=60",
         "make test-agents", "make test-sandboxes", "make test-web",
     ] == clone.calls  # fmt: skip
 
@@ -316,7 +316,7 @@ def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
     clone.program("make", '[ "$1" != test ]')
 
     assert 0 != clone.run("bash", ".ci/run").returncode
-    assert ["make check", "make sshd", "make shells", "make jail", "make test"] == clone.calls
+    assert ["make check", "make sshd", "make jail", "make test"] == clone.calls
 
 
 def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(clone: Clone) -> None:
