@@ -84,7 +84,7 @@ def test_every_station_of_the_five_paths_exists() -> None:
         steps = re.split(r"^(\d+)\. ", path.split("\n\n", 1)[1], flags=re.MULTILINE)
         assert [*range(1, len(steps) // 2 + 1)] == [int(number) for number in steps[1::2]]
         assert all(STATION.search(step) for step in steps[2::2])
-    assert not defined("kasmon/supervisor/sessions/operations.py", "no_such", "")
+    assert not defined("kasmon/supervisor/sessions/session_operations.py", "no_such", "")
     assert not defined("kasmon/supervisor/no_such.py", "send", "")
 
 

@@ -27,7 +27,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sanitize import has_hidden, redact, visible
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
 ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
@@ -102,7 +102,7 @@ def answer(
         chosen = with_text_as_label(given).labels
         seen = shown(where, request, decision, edited=tool_input, labels=chosen, reach=reach)
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
-    asyncio.run(operations.answer(where, session, given))
+    asyncio.run(session_operations.answer(where, session, given))
     if wants_json:
         print_json(answered(request=request_object(request), decision=decision.value))
     else:

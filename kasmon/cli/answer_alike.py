@@ -30,7 +30,7 @@ from kasmon.paths import Paths, places
 from kasmon.sanitize import visible
 from kasmon.store.rules import RuleBook
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 
 def rules(
@@ -155,7 +155,7 @@ async def _answer(
     for request in listed:
         given = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
         try:
-            await operations.answer(where, _session(fleet, request), given)
+            await session_operations.answer(where, _session(fleet, request), given)
             outcomes.append(None)
         except KasmonError as error:
             outcomes.append(error)

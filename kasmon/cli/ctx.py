@@ -28,7 +28,7 @@ from kasmon.supervisor.fleet.lookup import find, own_id
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import peer_messages
 from kasmon.supervisor.plans.peer_context import TaskContext, context_of, now_of
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 NOTES = "notes"
 
@@ -88,7 +88,7 @@ def ctx(
     where = places()
     session = find(read_fleet(where), wanted or own_session(os.environ))
     if done is not None or waiting is not None:
-        asyncio.run(operations.declare(where, session, waiting=waiting, done=done))
+        asyncio.run(session_operations.declare(where, session, waiting=waiting, done=done))
     fleet = read_fleet(where)
     session = fleet.get(session.id) or session
     context = context_of(where, session.id)

@@ -27,7 +27,7 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 CODES: Final = {
     ReceiptState.REFUSED: 4,
@@ -233,7 +233,7 @@ async def _in_time(where: Paths, session: Session, sending: SendOptions, timeout
     limit_s = timeout_s if timeout_s is not None or waits_on_purpose else SUBMIT_S
     try:
         async with asyncio.timeout(limit_s):
-            receipt = await operations.send(where, session, sending.prompt, sending.when, anyway=sending.anyway)
+            receipt = await session_operations.send(where, session, sending.prompt, sending.when, anyway=sending.anyway)
             is_enough = receipt.state not in ON_ITS_WAY or sending.when == "idle"
             return (
                 receipt if sending.states is None and is_enough else await _followed(where, session, receipt, sending)

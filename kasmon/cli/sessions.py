@@ -34,7 +34,7 @@ from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.adopt import adopt as adopted
 from kasmon.supervisor.sessions.adopt import foreign_panes
 from kasmon.supervisor.sessions.folder_config import for_session
@@ -171,7 +171,7 @@ def new(
     if here.notice:
         note(here.notice)
     resolved = resolve(here.config, agent, mode, argv, sandbox=sandbox)
-    wanted = operations.NewSession(
+    wanted = session_operations.NewSession(
         name=name,
         agent=agent,
         mode=mode_of(mode),
@@ -187,7 +187,7 @@ def new(
         peers=peers,
         sandbox=sandbox,
     )
-    session = asyncio.run(operations.create(where, here.config, wanted))
+    session = asyncio.run(session_operations.create(where, here.config, wanted))
     early = asyncio.run(find_early_exit(where, session))
     started = _current(where, session)
     if wants_json:
@@ -260,9 +260,9 @@ def interrupt(
 ) -> None:
     """Interrupt the current turn."""
     if not run:
-        _execute(wanted, operations.interrupt, "interrupted", wants_json=wants_json)
+        _execute(wanted, session_operations.interrupt, "interrupted", wants_json=wants_json)
         return
-    from kasmon.supervisor.sandboxes import operations as sandboxes  # only where there is a sandbox
+    from kasmon.supervisor.sandboxes import sandbox_operations as sandboxes  # only where there is a sandbox
 
     _execute(
         wanted,
@@ -274,12 +274,12 @@ def interrupt(
 
 def fg(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     """Continue an agent that Ctrl+Z suspended in its terminal."""
-    _execute(wanted, operations.continue_stopped, "continued", wants_json=wants_json)
+    _execute(wanted, session_operations.continue_stopped, "continued", wants_json=wants_json)
 
 
 def stop(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     """Stop a session's agent; the log is kept, and the session can be restarted."""
-    _execute(wanted, operations.stop, "stopped", wants_json=wants_json)
+    _execute(wanted, session_operations.stop, "stopped", wants_json=wants_json)
 
 
 def restart(wanted: SessionArgument, /, *, wants_json: Json = False) -> int:
@@ -290,7 +290,7 @@ def restart(wanted: SessionArgument, /, *, wants_json: Json = False) -> int:
     session = find(read_fleet(where), wanted)
 
     async def run() -> Session | None:
-        await operations.restart(where, session)
+        await session_operations.restart(where, session)
         return await find_early_exit(where, session.id)
 
     early = asyncio.run(run())
@@ -304,25 +304,27 @@ def restart(wanted: SessionArgument, /, *, wants_json: Json = False) -> int:
 
 def rename(wanted: SessionArgument, name: str, /, *, wants_json: Json = False) -> None:
     """Rename a session."""
-    _execute(wanted, lambda where, session: operations.rename(where, session, name), "renamed", wants_json=wants_json)
+    _execute(
+        wanted, lambda where, session: session_operations.rename(where, session, name), "renamed", wants_json=wants_json
+    )
 
 
 def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     """Mark a session's finished turn as viewed; it is no longer listed first."""
-    _execute(wanted, operations.mark_viewed, "viewed", wants_json=wants_json)
+    _execute(wanted, session_operations.mark_viewed, "viewed", wants_json=wants_json)
 
 
 def rm(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     """Remove an ended session."""
     where = places()
     session = find(read_fleet(where), wanted)
-    kept = asyncio.run(operations.forget(where, session))
+    kept = asyncio.run(session_operations.forget(where, session))
     if wants_json:
         print_json(answer(session=session_object(_current(where, session.id, session)), kept=kept or None))
         return
     say(f"{session.name} ({session.id}): removed")
     if kept:
-        note(operations.copy_stays(kept))
+        note(session_operations.copy_stays(kept))
 
 
 def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
@@ -364,12 +366,12 @@ def attach(wanted: SessionArgument, /) -> NoReturn:
             f"`kasmon send {session.id}` sends a prompt; `kasmon move {session.id} --to tmux` moves it to a terminal."
         )
         raise error
-    argv = asyncio.run(operations.attach_argv(where, session))
+    argv = asyncio.run(session_operations.attach_argv(where, session))
     if why := no_screen(os.environ):
         raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
     if os.environ.get("TMUX"):
         note("this is a tmux inside your tmux; Ctrl+] or F12 detaches.")
     with contextlib.suppress(UnavailableError):  # a full disk must not prevent attaching
-        asyncio.run(operations.mark_viewed(where, session))
+        asyncio.run(session_operations.mark_viewed(where, session))
     sys.stdout.flush()
     os.execvp(argv[0], argv)

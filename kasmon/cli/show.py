@@ -29,7 +29,7 @@ from kasmon.sanitize import clean_block, clean_line, redact, visible
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.export import Format, as_markdown, as_objects, write
 from kasmon.supervisor.sessions.permission_mode import FLAGS as PERMISSION_FLAGS
 from kasmon.terminal_text.styles import STYLE_CHANGE
@@ -56,7 +56,7 @@ def read(
         raise UsageError("--range and --lines cannot be combined.", hint="`--range -N:` is the last N lines.")
     where = places()
     session = find(read_fleet(where), wanted)
-    shown = asyncio.run(operations.read(where, session, start, end, lines=lines, ansi=ansi))
+    shown = asyncio.run(session_operations.read(where, session, start, end, lines=lines, ansi=ansi))
     if wants_json:
         print_json(answer(session=session.id, lines=list(shown)))
         return
@@ -273,7 +273,7 @@ def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
     if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
         return None
     try:
-        pane = asyncio.run(operations.pane(where, session))
+        pane = asyncio.run(session_operations.pane(where, session))
     except KasmonError:
         return None
     seen: dict[str, Any] = msgspec.to_builtins(pane)

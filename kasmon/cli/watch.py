@@ -20,7 +20,7 @@ from kasmon.paths import places
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 LOOK_S: Final = 0.5
 """How often the reader of stdout is checked, in seconds."""
@@ -105,7 +105,7 @@ def wait(
     goal, where = states_in(for_), places()
     fleet = read_fleet(where)
     ids = [find(fleet, name).id for name in sessions]
-    there = asyncio.run(operations.wait_for(where, ids, goal, any=any_, timeout_s=timeout))
+    there = asyncio.run(session_operations.wait_for(where, ids, goal, any=any_, timeout_s=timeout))
     if wants_json:
         print_json(answer(sessions=[session_object(session) for session in there]))
     else:

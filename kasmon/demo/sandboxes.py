@@ -99,29 +99,29 @@ def _remembering() -> Tier | None:
 async def _perform(
     places: Paths, name: str, runs: Runs, *, sleeps: bool = False, tier: Tier | None = None
 ) -> Session | None:
-    from kasmon.supervisor.sandboxes import operations
+    from kasmon.supervisor.sandboxes import sandbox_operations
     from kasmon.supervisor.sandboxes.create import NewSandbox
 
-    made = await operations.create(places, Config(), NewSandbox(name=name, tier=tier))
+    made = await sandbox_operations.create(places, Config(), NewSandbox(name=name, tier=tier))
     session = (await asyncio.to_thread(read_fleet, places)).get(made)
     if session is None:
         return None
     for interpreter, code in runs:
-        await operations.run(places, session, interpreter, code)
+        await sandbox_operations.run(places, session, interpreter, code)
     if sleeps:
-        await operations.keep(places, session, Pause())
+        await sandbox_operations.keep(places, session, Pause())
     return session
 
 
 async def _perform_kept(places: Paths, tier: Tier) -> None:
     """Create a sandbox, pause it to disk, and fork it; the fork continues its generator."""
-    from kasmon.supervisor.sandboxes import operations
+    from kasmon.supervisor.sandboxes import sandbox_operations
 
     session = await _perform(places, KEPT, (("python", LOOP),), tier=tier)
     if session is None:
         return
-    await operations.keep(places, session, Pause(to_disk=True))
-    forked = await operations.fork(places, session, FORKED)
+    await sandbox_operations.keep(places, session, Pause(to_disk=True))
+    forked = await sandbox_operations.fork(places, session, FORKED)
     copy = (await asyncio.to_thread(read_fleet, places)).get(forked.session)
     if copy is not None:
-        await operations.run(places, copy, "python", "next(ahead)")
+        await sandbox_operations.run(places, copy, "python", "next(ahead)")

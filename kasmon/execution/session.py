@@ -34,7 +34,7 @@ from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.embedded_terminal import EmbeddedTerminal
 from kasmon.supervisor.sessions.folder_config import for_session
@@ -124,7 +124,7 @@ class ExecutionSession:
             session = await self._now()
             if session.exists:
                 return
-            await operations.restart(self._places, session)
+            await session_operations.restart(self._places, session)
         except (KasmonError, OSError) as error:
             self.why_not = str(error)
 
@@ -137,7 +137,7 @@ class ExecutionSession:
         session = await self._known()
         if session is not None and session.state in ALIVE:
             try:
-                await operations.stop(self._places, session)
+                await session_operations.stop(self._places, session)
             except KasmonError as error:
                 now = None if isinstance(error, SessionEndedError) else await self._known()
                 if now is not None and now.state in ALIVE:  # else it ended by itself, or another client ended it
@@ -172,7 +172,7 @@ class ExecutionSession:
         session = await self._now()
         if session.mode is Mode.TMUX:
             return "\n".join(await self._terminal.rows(session))
-        return "\n".join(await operations.read(self._places, session, 0, None))
+        return "\n".join(await session_operations.read(self._places, session, 0, None))
 
     async def capture_range(self, start: str | int = "", end: str | int = "") -> str:
         """The lines from *start* to *end*, both included, counted in the whole buffer in both modes.
@@ -185,7 +185,7 @@ class ExecutionSession:
             UsageError: if one of them is no such number.
         """
         first, last = lines(start, end)
-        return "\n".join(await operations.read(self._places, await self._now(), first, last))
+        return "\n".join(await session_operations.read(self._places, await self._now(), first, last))
 
     async def has_updated(self) -> tuple[bool, bool]:
         """Return `updated` and `waiting` of `poll`."""
@@ -218,7 +218,7 @@ class ExecutionSession:
         if session.mode is Mode.TMUX:
             await self._terminal.type(session, keys)
         elif keys == INTERRUPT:
-            await operations.interrupt(self._places, session)
+            await session_operations.interrupt(self._places, session)
         else:
             self._typed += keys
 
@@ -239,7 +239,7 @@ class ExecutionSession:
         if not text.strip():
             return
         try:
-            await operations.send(self._places, session, text)
+            await session_operations.send(self._places, session, text)
         except (SessionEndedError, UnavailableError):
             self._typed = text + self._typed
             raise
@@ -295,7 +295,7 @@ class ExecutionSession:
             text=text,
             scope=scope,
         )
-        await operations.answer(self._places, session, answer)
+        await session_operations.answer(self._places, session, answer)
 
     async def wait(self, *states: SessionState | str, timeout_s: float | None = None) -> Session:
         """Return the session as soon as it is in one of *states*.
@@ -307,7 +307,7 @@ class ExecutionSession:
         """
         wanted = states_of(states)
         session = await self._now()
-        (there,) = await operations.wait_for(self._places, [session.id], wanted, timeout_s=timeout_s)
+        (there,) = await session_operations.wait_for(self._places, [session.id], wanted, timeout_s=timeout_s)
         return there
 
     async def events(self, since: int = 0) -> AsyncIterator[tuple[Event, int]]:
@@ -344,7 +344,7 @@ class ExecutionSession:
         Raises:
             KasmonError: if it cannot be interrupted.
         """
-        await operations.interrupt(self._places, await self._now())
+        await session_operations.interrupt(self._places, await self._now())
 
     # -- terminal
 

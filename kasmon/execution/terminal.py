@@ -21,7 +21,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
 from kasmon.sanitize import HIDDEN, clean_line
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.explain import program_in
 
 CALL_S: Final = 10.0
@@ -50,8 +50,8 @@ class SessionTerminal:
 
     async def rows(self, session: Session) -> list[str]:
         """Return the visible screen."""
-        pane = await operations.pane(self._places, session)
-        return await operations.read(self._places, session, -pane.height, None)
+        pane = await session_operations.pane(self._places, session)
+        return await session_operations.read(self._places, session, -pane.height, None)
 
     async def type(self, session: Session, keys: str) -> None:
         """Type *keys*.
@@ -122,8 +122,8 @@ class SessionTerminal:
         return True
 
     async def _box(self, session: Session, rule: ComposerRule) -> Composer | None:
-        pane = await operations.pane(self._places, session)
-        rows = await operations.read(self._places, session, -pane.height, None, ansi=True)
+        pane = await session_operations.pane(self._places, session)
+        rows = await session_operations.read(self._places, session, -pane.height, None, ansi=True)
         return composer(shown(rows), rule)
 
     async def menu(self, session: Session) -> ScreenMenu | None:
@@ -167,7 +167,7 @@ class SessionTerminal:
         Raises:
             UnavailableError: if tmux is missing.
         """
-        argv = await operations.attach_argv(self._places, session)
+        argv = await session_operations.attach_argv(self._places, session)
         self._attached = await asyncio.create_subprocess_exec(*argv)
         try:
             await self._attached.wait()
@@ -192,7 +192,7 @@ class SessionTerminal:
             try:
                 async with asyncio.timeout(CALL_S):
                     while True:
-                        pane = await operations.pane(self._places, session)
+                        pane = await session_operations.pane(self._places, session)
                         if (pane.width, pane.height) == (columns, rows):
                             return
                         await asyncio.sleep(LOOK_S)

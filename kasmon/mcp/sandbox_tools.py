@@ -25,9 +25,9 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sandboxes import sandbox_operations
 from kasmon.supervisor.sandboxes.create import NewSandbox
-from kasmon.supervisor.sessions import operations as verb
+from kasmon.supervisor.sessions import session_operations as verb
 
 STOPPED: Final = "it was stopped before it started."
 Show: TypeAlias = Callable[[RunOutputChunk], None]
@@ -43,7 +43,7 @@ class RunTask:
     """The client's name of the session; empty is a temporary sandbox."""
     printed: Show
     """Called with its output as it arrives."""
-    id: str = field(default_factory=operations.new_run)
+    id: str = field(default_factory=sandbox_operations.new_run)
     where: Session | None = None
     """Set as soon as it may run there."""
     is_stopped: bool = False
@@ -171,7 +171,7 @@ class SandboxTools:
         self._open_sessions.pop(found.name, None)
         for running in self._runs.values():
             running.is_stopped |= running.session == session
-        await operations.remove(self._places, found)
+        await sandbox_operations.remove(self._places, found)
 
     def running(self, session: str, interpreter: Interpreter | None = None) -> list[RunTask]:
         """Return the started runs of this server in the client's *session*, or in one interpreter there."""
@@ -193,7 +193,7 @@ class SandboxTools:
         done, why_not = list[str](), list[str]()
         for each in runs:
             try:
-                await operations.interrupt(self._places, found, run=each)
+                await sandbox_operations.interrupt(self._places, found, run=each)
             except KasmonError as error:
                 why_not.append(error.message)
             else:
@@ -233,7 +233,7 @@ class SandboxTools:
         return results.of_once(ran)
 
     async def _execute(self, where: Session, running: RunTask) -> RunResult:
-        return await operations.run(
+        return await sandbox_operations.run(
             self._places, where, running.interpreter, running.code, printed=running.printed, run=running.id
         )
 
@@ -259,14 +259,14 @@ class SandboxTools:
                 return await self._refresh(spare), ""
         new_sandbox = msgspec.structs.replace(self._template, name=name)
         try:
-            created, lost = await operations.get_or_create(self._places, self._config, new_sandbox)
+            created, lost = await sandbox_operations.get_or_create(self._places, self._config, new_sandbox)
         except NameTakenError as error:  # by another server of this client, just now
             created, lost = SessionId(error.holder), ""
         return await self._look_up(created, name), lost
 
     async def _create_temporary(self) -> Session:
         new_sandbox = msgspec.structs.replace(self._template, name=temporary_name(self._owner))
-        created = await operations.create(self._places, self._config, new_sandbox)
+        created = await sandbox_operations.create(self._places, self._config, new_sandbox)
         return await self._look_up(created, new_sandbox.name)
 
     async def _stop_run(self, work: asyncio.Task[dict[str, Any]], running: RunTask) -> None:
@@ -279,7 +279,7 @@ class SandboxTools:
         for _ in range(INTERRUPTS):
             if running.where is not None:
                 with contextlib.suppress(KasmonError):
-                    await operations.interrupt(self._places, running.where, run=running.id)
+                    await sandbox_operations.interrupt(self._places, running.where, run=running.id)
             if (await asyncio.wait({work}, timeout=AGAIN_S))[0]:
                 return
 
@@ -289,7 +289,7 @@ class SandboxTools:
 
     async def _remove(self, session: Session) -> None:
         with contextlib.suppress(KasmonError):
-            await operations.remove(self._places, await self._refresh(session))
+            await sandbox_operations.remove(self._places, await self._refresh(session))
 
     async def _refresh(self, session: Session) -> Session:
         return await self._look_up(session.id, session.name)

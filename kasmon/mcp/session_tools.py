@@ -12,7 +12,7 @@ from kasmon.paths import Paths
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.peer_context import context_of, now_of
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 
 class SessionTools:
@@ -29,7 +29,7 @@ class SessionTools:
             KasmonError: why that could not be logged.
         """
         session = await asyncio.to_thread(self._session)
-        await operations.declare(self._places, session, done=summary)
+        await session_operations.declare(self._places, session, done=summary)
         return {"noted": True, "done": summary}
 
     def task(self) -> dict[str, Any]:

@@ -39,8 +39,16 @@ def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sand
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], env=kasmon.environment, capture_output=True, text=True)
 
-    heavy = {"cyclopts", "textual", "rich", "psutil", "tomlkit", "hashlib", "kasmon.supervisor.sessions.operations"}
-    heavy |= {"kasmon.supervisor.sandboxes.operations", "kasmon.sandbox.managed.sandbox"}
+    heavy = {
+        "cyclopts",
+        "textual",
+        "rich",
+        "psutil",
+        "tomlkit",
+        "hashlib",
+        "kasmon.supervisor.sessions.session_operations",
+    }
+    heavy |= {"kasmon.supervisor.sandboxes.sandbox_operations", "kasmon.sandbox.managed.sandbox"}
     assert (3, set()) == (done.returncode, heavy & set(done.stdout.split()))
     assert "there is no session 'nobody'" in done.stderr
 

@@ -28,8 +28,8 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.approval import describe_plan as shown_plan
 from kasmon.supervisor.plans.start import store_approved_plan
-from kasmon.supervisor.sessions import operations
-from kasmon.supervisor.sessions.operations import NewSession
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.session_operations import NewSession
 from tests.support.host.sshd import Sshd, is_gone
 from tests.support.supervisor.env import Env, end
 from tests.support.wait import until
@@ -71,7 +71,7 @@ async def seen(env: Env, session: str, condition: Callable[[Session], bool]) -> 
 
 async def begun(env: Env, *argv: str, agent: str = "shell@box", **more: object) -> Session:
     wanted = NewSession(**({"name": "far", "agent": agent, "argv": argv} | more))  # type: ignore[arg-type]
-    session = await operations.create(env.places, Config(), wanted)
+    session = await session_operations.create(env.places, Config(), wanted)
     return await seen(env, session, lambda now: any(one.value == "ready" for one in now.signals))
 
 
@@ -82,7 +82,7 @@ def facts(env: Env, session: Session, kind: type[Event]) -> list[Event]:
 async def shown(env: Env, session: Session, text: str) -> list[str]:
     """What it shows, once *text* is part of that."""
     while True:
-        rows = await operations.read(env.places, session)
+        rows = await session_operations.read(env.places, session)
         if any(text in row for row in rows):
             return rows
 
@@ -111,14 +111,14 @@ async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(
     assert ("box", "box:~", "shell@box", Mode.TMUX) == (session.machine, session.workdir, session.agent, session.mode)
     assert not [word for word in command if "world-of-tests" in word]
 
-    await operations.send(env.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
+    await session_operations.send(env.places, session, 'echo "$WHO/$KASMON_TASK/$KASMOS_WAVE/$TOKEN/$TMUX."', "now")
     rows = await shown(env, session, "world-of-tests/3/2/it")
     assert any("so/." in row for row in rows)
     left = {path.name for path in (box.folder / session.id).iterdir()}
     assert {"path", "pid"} == left
     agent = int((box.folder / session.id / "pid").read_text())
 
-    await operations.stop(env.places, await seen(env, session.id, lambda now: now.exists))
+    await session_operations.stop(env.places, await seen(env, session.id, lambda now: now.exists))
 
     ended = await seen(env, session.id, lambda now: now.state is S.ENDED)
     assert (True, "stopped") == (ended.stopped, ended.end_why)
@@ -138,7 +138,7 @@ async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Ssh
     box.cut()  # its sshd
     lost = await seen(env, session.id, lambda now: now.state is S.LOST)
     with pytest.raises(RefusedError):  # it is found, then or meanwhile
-        await operations.forget(env.places, lost)
+        await session_operations.forget(env.places, lost)
     await seen(env, session.id, lambda now: 2 == len(facts(env, session, ConnectionRestored)))
     found = await seen(env, session.id, lambda now: now.exists and now.state is S.WORKING)
 
@@ -161,9 +161,9 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env
     lost = await seen(env, session.id, lambda now: now.state is S.LOST)
 
     with pytest.raises(RemoteUnreachableError, match="Connection refused"):
-        await operations.restart(env.places, lost)
+        await session_operations.restart(env.places, lost)
     with pytest.raises(HostUnreachableError, match=r"`kasmon restart \w+` reconnects"):
-        await operations.stop(env.places, lost)
+        await session_operations.stop(env.places, lost)
     assert S.LOST is (await seen(env, session.id, lambda now: True)).state
 
     box.tmux("send-keys", "-t", f"={session.id}:", "Enter")
@@ -171,7 +171,7 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env
     box.open()
     ended = await seen(env, session.id, lambda now: now.state is S.ENDED)
     assert (7, 1) == (ended.exit_code, ended.generation)
-    assert "to-be-found" in await operations.read(env.places, ended)
+    assert "to-be-found" in await session_operations.read(env.places, ended)
 
 
 async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(env: Env, box: Sshd) -> None:
@@ -181,14 +181,14 @@ async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(en
         await asyncio.to_thread(end, int(pid or 0))
     lost = await seen(env, session.id, lambda now: now.state is S.LOST)
 
-    await operations.restart(env.places, lost)
+    await session_operations.restart(env.places, lost)
 
     found = await seen(env, session.id, lambda now: now.exists)
     await shown(env, found, "count")
     assert not is_gone(agent)
     assert 1 == len(facts(env, session, SessionStarted))
     assert not facts(env, session, SessionEnded)
-    await operations.stop(env.places, found)
+    await session_operations.stop(env.places, found)
 
 
 async def test_what_cannot_begin_there_says_why(env: Env, box: Sshd) -> None:
@@ -300,10 +300,10 @@ async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(env: E
     session = await begun(env, *scripted, agent="claude@box")
     session = await seen(env, session.id, lambda now: now.state is S.IDLE)
 
-    await operations.send(env.places, session, "say one\nask rm -rf build\nsay two")
+    await session_operations.send(env.places, session, "say one\nask rm -rf build\nsay two")
     asking = await seen(env, session.id, lambda now: now.state is S.ASKING and bool(now.asks))
     (request,) = asking.asks
-    await operations.answer(
+    await session_operations.answer(
         env.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
     )
     await seen(env, session.id, lambda now: now.state is S.IDLE and now.receipts[-1].state is ReceiptState.FINISHED)

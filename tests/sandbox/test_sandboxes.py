@@ -19,9 +19,9 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sandboxes import sandbox_operations
 from kasmon.supervisor.sandboxes.create import NewSandbox, policy_of
-from kasmon.supervisor.sessions import operations as verb
+from kasmon.supervisor.sessions import session_operations as verb
 from tests.support.wait import auntil
 
 pytestmark = pytest.mark.sandboxes
@@ -31,7 +31,7 @@ LAB = NewSandbox(name="lab")
 @pytest.fixture(autouse=True)
 def _no_blocked_loop() -> Iterator[BlockBuster]:
     """In place of the one for all tests: these look at the fleet themselves."""
-    with blockbuster_ctx("kasmon.supervisor.sandboxes.operations") as blockbuster:
+    with blockbuster_ctx("kasmon.supervisor.sandboxes.sandbox_operations") as blockbuster:
         yield blockbuster
 
 
@@ -44,7 +44,7 @@ async def here(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     where = places()
     yield where
     for session in read_fleet(where).sessions:
-        await operations.remove(where, session)
+        await sandbox_operations.remove(where, session)
     shutil.rmtree(root, ignore_errors=True)
 
 
@@ -53,19 +53,19 @@ def seen(here: Paths, name: str = "lab") -> Session:
 
 
 async def said(here: Paths, code: str, name: str = "lab") -> str:
-    return (await operations.run(here, seen(here, name), "bash", code)).stdout
+    return (await sandbox_operations.run(here, seen(here, name), "bash", code)).stdout
 
 
 async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: Paths) -> None:
-    session, lost = await operations.get_or_create(here, Config(), LAB)
+    session, lost = await sandbox_operations.get_or_create(here, Config(), LAB)
     assert "" == lost
     await said(here, "x=42; echo kept > file")
 
-    assert (session, "") == await operations.get_or_create(here, Config(), LAB)
+    assert (session, "") == await sandbox_operations.get_or_create(here, Config(), LAB)
     assert "42\n" == await said(here, "echo $x")
 
     await verb.stop(here, seen(here))
-    again, lost = await operations.get_or_create(here, Config(), LAB)
+    again, lost = await sandbox_operations.get_or_create(here, Config(), LAB)
 
     assert session == again
     assert "it had ended (stopped): interpreter state lost; files kept" == lost
@@ -74,8 +74,8 @@ async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: 
 
 async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: Paths) -> None:
     async def fails() -> None:
-        async with operations.ephemeral(here, Config(), LAB) as session:
-            assert "1\n" == (await operations.run(here, session, "bash", "echo 1")).stdout
+        async with sandbox_operations.ephemeral(here, Config(), LAB) as session:
+            assert "1\n" == (await sandbox_operations.run(here, session, "bash", "echo 1")).stdout
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -86,13 +86,13 @@ async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: 
 
 
 async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(here: Paths) -> None:
-    session, _ = await operations.get_or_create(here, Config(), LAB)
+    session, _ = await sandbox_operations.get_or_create(here, Config(), LAB)
     folder = Path(seen(here).workdir)
     await said(here, "n=0")
 
     for number in range(3):
         code = f"n=$((n+1)); echo {number} >> log; while [ ! -e go{number} ]; do sleep 0.01; done; echo $n"
-        running = asyncio.create_task(operations.run(here, seen(here), "bash", code, run=f"run-{number}"))
+        running = asyncio.create_task(sandbox_operations.run(here, seen(here), "bash", code, run=f"run-{number}"))
         await auntil(lambda: _lines(folder / "log") == number + 1, 20)  # noqa: B023 - it is awaited in its round
         host = lock_holder(here.host_lock(session))
         assert host
@@ -100,7 +100,7 @@ async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(
         (folder / f"go{number}").touch()
 
         first = await running
-        again = await operations.run(here, seen(here), "bash", code, run=f"run-{number}")
+        again = await sandbox_operations.run(here, seen(here), "bash", code, run=f"run-{number}")
 
         assert [(f"{number + 1}\n", True)] * 2 == [(ran.stdout, ran.session_preserved) for ran in (first, again)]
     assert "0 1 2 3\n" == await said(here, "echo $(cat log) $n")
@@ -111,14 +111,14 @@ def _lines(path: Path) -> int:
 
 
 async def test_two_of_one_name_cannot_be_made(here: Paths) -> None:
-    await operations.create(here, Config(), LAB)
+    await sandbox_operations.create(here, Config(), LAB)
 
     with pytest.raises(NameTakenError):
-        await operations.create(here, Config(), LAB)
+        await sandbox_operations.create(here, Config(), LAB)
 
 
 async def test_what_has_ended_runs_nothing(here: Paths) -> None:
-    await operations.create(here, Config(), LAB)
+    await sandbox_operations.create(here, Config(), LAB)
     await verb.stop(here, seen(here))
 
     with pytest.raises(SessionEndedError):

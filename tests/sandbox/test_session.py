@@ -58,7 +58,7 @@ from kasmon.sandbox.agent.context_files import AgentContextFiles
 from kasmon.sandbox.guest_client.protocol import GuestClient
 from kasmon.sandbox.jail.usage import JailUsage
 from kasmon.store.event_log import Cursor, EventLog
-from kasmon.supervisor.sandboxes.operations import _not_paused
+from kasmon.supervisor.sandboxes.sandbox_operations import _not_paused
 from tests.support.agents.fake_agent import FakeAgent
 from tests.support.host.env import ME, Env
 from tests.support.sandbox.unconfined_tier import UnconfinedTier

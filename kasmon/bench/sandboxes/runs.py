@@ -20,7 +20,7 @@ from kasmon.paths import Paths
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sandboxes import sandbox_operations
 
 CODE: Final[dict[Interpreter, str]] = {"python": "x = 1", "bash": "x=1", "node": "x = 1"}
 TARGETS: Final[dict[Interpreter, float]] = {"python": 1, "bash": 1, "node": 2}
@@ -74,7 +74,7 @@ def measure_host_runs(rounds: int, sleeps: int = 10) -> list[Figure]:
 
 
 async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
-    session = await operations.create(paths, Config(), operations.NewSandbox(name=NAME))
+    session = await sandbox_operations.create(paths, Config(), sandbox_operations.NewSandbox(name=NAME))
     try:
         host = await link(paths, session, Mode.INTERPRETER)
         run = Run(interpreter="python", code=CODE["python"])
@@ -89,7 +89,7 @@ async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
     finally:
         if (seen := read_fleet(paths).get(session)) is None:
             raise SessionNotFoundError(session)
-        await operations.remove(paths, seen)
+        await sandbox_operations.remove(paths, seen)
     note = f"p95 {percentile(times, 0.95):.1f} ms"
     late = f"p95 {percentile(woken, 0.95):.1f} ms; it was proven, healed and looked at before that"
     return [

@@ -24,9 +24,9 @@ from kasmon.paths import Paths, places
 from kasmon.sandbox.network.port_forward import HERE
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sandboxes import sandbox_operations
 from kasmon.supervisor.sandboxes.create import remove_stray_jails
-from kasmon.supervisor.sessions import operations as verb
+from kasmon.supervisor.sessions import session_operations as verb
 
 FAILED: Final = 1
 
@@ -50,7 +50,7 @@ def create(
 ) -> None:
     """Create a sandbox with python, bash and node, and print its session id."""
     where = places()
-    new = operations.NewSandbox(
+    new = sandbox_operations.NewSandbox(
         name=name,
         tier=tier,
         size=size,
@@ -59,7 +59,7 @@ def create(
         project_writable=True if write_project else None,
         hosts=allow,
     )
-    made = seen(where, asyncio.run(operations.create(where, load(where), new)))
+    made = seen(where, asyncio.run(sandbox_operations.create(where, load(where), new)))
     if wants_json:
         print_json(answer(session=sandbox_object(made)))
         return
@@ -88,7 +88,7 @@ def checkpoint(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     """Create a checkpoint of a sandbox, and print its id."""
     where = places()
     session = find(read_fleet(where), name)
-    kept = asyncio.run(operations.keep(where, session, Checkpoint()))
+    kept = asyncio.run(sandbox_operations.keep(where, session, Checkpoint()))
     if not kept:
         raise KasmonError(
             f"no checkpoint of {session.name!r} was created.", hint=f"`kasmon read {session.id}` shows the reason."
@@ -123,7 +123,7 @@ def diff(
     """Show the file changes of a turn in a sandbox."""
     where = places()
     session = find(read_fleet(where), name)
-    text = operations.diff(where, session, turn)
+    text = sandbox_operations.diff(where, session, turn)
     if wants_json:
         print_json(answer(diff=text))
     elif text:
@@ -143,7 +143,7 @@ def allow(
         )
     where = places()
     session = find(read_fleet(where), name)
-    later = asyncio.run(operations.keep(where, session, Allow(hosts=tuple(hosts))))
+    later = asyncio.run(sandbox_operations.keep(where, session, Allow(hosts=tuple(hosts))))
     if wants_json:
         print_json(answer(allowed=list(hosts), later=later or None))
         return
@@ -163,7 +163,7 @@ def forward(
     """Forward a port of a sandbox to 127.0.0.1 while this command runs."""
     where = places()
     session = find(read_fleet(where), name)
-    with contextlib.closing(asyncio.run(operations.forwarded(where, session, port, at))) as opened:
+    with contextlib.closing(asyncio.run(sandbox_operations.forwarded(where, session, port, at))) as opened:
         if wants_json:
             print_json(answer(host=HERE, port=opened.port, to=port))
         else:
@@ -183,11 +183,11 @@ def replay(
     where = places()
     source, target = find(read_fleet(where), name), find(read_fleet(where), into)
     code, ran = 0, []
-    for interpreter, text in operations.history(where, source, until):
+    for interpreter, text in sandbox_operations.history(where, source, until):
         if not wants_json:
             note(f"{interpreter}: {next(iter(text.splitlines()), '')}")
         shown = RunOutput(is_quiet=wants_json)
-        done = asyncio.run(operations.run(where, target, interpreter, text, printed=shown.take))
+        done = asyncio.run(sandbox_operations.run(where, target, interpreter, text, printed=shown.take))
         if not wants_json:
             shown.finish(done)
         ran.append(msgspec.to_builtins(done))
@@ -212,7 +212,7 @@ def rm(
         raise UsageError("`kasmon sandbox rm` requires a sandbox.", hint="Name one, or pass --all.")
     if name is not None:
         session = find(read_fleet(where), name)
-        kept = asyncio.run(operations.remove(where, session))
+        kept = asyncio.run(sandbox_operations.remove(where, session))
         _print_removed([session], [kept], [], wants_json=wants_json)
         return 0
     gone, kept_of, left = asyncio.run(_remove_all(where))
@@ -226,7 +226,7 @@ async def _remove_all(where: Paths) -> tuple[list[Session], list[str], list[Kasm
     left: list[KasmonError] = []
     for session in sandboxed(where):
         try:
-            kept.append(await operations.remove(where, session))
+            kept.append(await sandbox_operations.remove(where, session))
         except KasmonError as error:
             left.append(error)
         else:
@@ -254,7 +254,7 @@ def _print_removed(
 def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool) -> None:
     where = places()
     session = find(read_fleet(where), name)
-    lost = asyncio.run(operations.keep(where, session, command))
+    lost = asyncio.run(sandbox_operations.keep(where, session, command))
     if wants_json:
         print_json(answer(session=sandbox_object(seen(where, session.id)), lost=lost or None))
         return

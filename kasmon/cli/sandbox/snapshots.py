@@ -21,7 +21,7 @@ from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_unfinished
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import operations
+from kasmon.supervisor.sandboxes import sandbox_operations
 from kasmon.supervisor.sandboxes.create import policy_of_session
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 
@@ -82,7 +82,7 @@ def pause(
     where = places()
     session = find(read_fleet(where), name)
     to_disk = disk or (not hold and session.sandbox in REMEMBERING)
-    now = asyncio.run(operations.pause(where, session, to_disk=to_disk))
+    now = asyncio.run(sandbox_operations.pause(where, session, to_disk=to_disk))
     remembered = SnapshotReader(where).of(now)
     if wants_json:
         print_json(answer(session=sandbox_object(now, remembered), lost=None))
@@ -111,7 +111,7 @@ def fork(
     """
     where = places()
     session = find(read_fleet(where), name)
-    made = asyncio.run(operations.fork(where, session, new_name, at))
+    made = asyncio.run(sandbox_operations.fork(where, session, new_name, at))
     if wants_json:
         new = seen(where, made.session)
         print_json(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))

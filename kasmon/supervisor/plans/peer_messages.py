@@ -19,7 +19,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block, clean_line
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 NOTES_BYTES: Final = 1 << 20
 """The size limit of a plan's notes."""
@@ -58,7 +58,7 @@ async def tell(places: Paths, sender: Session, peer: Session, text: str) -> Rece
     Raises:
         UsageError: if it is empty or too long.
         RefusedError: if the host of *peer* reports that it got too many messages lately.
-        KasmonError: as `operations.send` raises.
+        KasmonError: as `session_operations.send` raises.
     """
     message = clean_block(text).strip()
     if not message:
@@ -67,7 +67,7 @@ async def tell(places: Paths, sender: Session, peer: Session, text: str) -> Rece
         raise UsageError(
             f"the message has {len(message)} characters.", hint=(f"A message to a peer may have up to {LONGEST}.")
         )
-    return await operations.send(places, peer, mark_sender(sender, message), "idle", "peer")
+    return await session_operations.send(places, peer, mark_sender(sender, message), "idle", "peer")
 
 
 def mark_sender(sender: Session, message: str) -> str:

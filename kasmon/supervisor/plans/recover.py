@@ -21,7 +21,7 @@ from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.view import approved_plan
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 
 GO_ON: Final = (
     "The machine or the program that you ran in was interrupted, and this conversation was "
@@ -87,10 +87,10 @@ async def recover(places: Paths, loss: InterruptedPlan) -> str:
         return f"has failed: {loss.why}"
     before = loss.session
     try:
-        await operations.restart(places, before)
+        await session_operations.restart(places, before)
         now = (await asyncio.to_thread(read_fleet, places)).get(before.id)
         if now is not None and was_cut(before) and not now.queue:
-            await operations.send(places, now, GO_ON, "now", "wave")
+            await session_operations.send(places, now, GO_ON, "now", "wave")
     except KasmonError as error:
         why = f"its session did not come back: {error.message.rstrip('.')}"
         failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=why)

@@ -24,7 +24,7 @@ from kasmon.supervisor.plans.remote_task import RemoteTasks
 from kasmon.supervisor.plans.sandboxes import fetch_changes
 from kasmon.supervisor.plans.task_session import variables
 from kasmon.supervisor.plans.worktree_base import uncommitted
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.worktree import TaskWorktree
 from kasmon.tmux.remote.ssh import RemoteMachine
@@ -118,14 +118,14 @@ class TaskActions:
         known = fleet.get(SessionId(at.session))
         if step.task.run and not step.done and known is not None and known.state is SessionState.WORKING:
             with contextlib.suppress(KasmonError):  # another command may run in its terminal, if this one ends
-                await operations.interrupt(self._places, known)
+                await session_operations.interrupt(self._places, known)
 
     async def end(self, session: SessionId, fleet: Fleet) -> None:
         """Stop *session*, which no task needs any more."""
         known = fleet.get(session)
         if known is not None and known.exists:
             with contextlib.suppress(SessionEndedError):  # the fleet was not up to date
-                await operations.stop(self._places, known)
+                await session_operations.stop(self._places, known)
 
     def _fetch_changes(self, plan: Plan, task: Task, at: TaskRun) -> str:
         """Copy the changes of *task* from its sandbox to its folder; describe what was not copied."""

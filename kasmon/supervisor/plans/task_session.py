@@ -27,7 +27,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.remote_task import HOME, RemoteTasks
 from kasmon.supervisor.plans.sandboxes import record_folder, usual_mode
 from kasmon.supervisor.plans.task_folder import TaskFolders, lay_out, state_of
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.start import begin
 from kasmon.supervisor.worktrees.worktree import TaskWorktree
@@ -81,7 +81,7 @@ class TaskStarter:
                 await asyncio.to_thread(lay_out, Path(tree.path), task)
                 started = AttemptStart(terminal.agent, terminal.mode, terminal.sandbox or "")
                 await asyncio.to_thread(self._note, task, number, terminal.id, terminal.name, tree, started)
-                await operations.send(self._places, terminal, task.run, "idle")
+                await session_operations.send(self._places, terminal, task.run, "idle")
                 return
             launch = await asyncio.to_thread(self._prepare, plan, run, task, number, tree, fleet)
             session = launch.session
@@ -112,7 +112,7 @@ class TaskStarter:
             if terminal is not None and terminal.exists:
                 if all(receipt.at < run.of(task.id).began_at for receipt in terminal.receipts):
                     await self._check_terminal(plan, run, task, terminal)
-                    await operations.send(self._places, terminal, task.run, "idle")
+                    await session_operations.send(self._places, terminal, task.run, "idle")
                 return
             launch = await asyncio.to_thread(launch_of, self._places, session)
             await self._begin(self._places, launch)
@@ -129,7 +129,7 @@ class TaskStarter:
             KasmonError: if tmux or git fails.
         """
         if terminal.sandbox is None:
-            pane = await operations.pane(self._places, terminal)
+            pane = await session_operations.pane(self._places, terminal)
             await asyncio.to_thread(self._task_folders.check_terminal, plan, task, run, pane.cwd)
 
     def _prepare(self, plan: Plan, run: PlanRun, task: Task, number: int, tree: TaskWorktree, fleet: Fleet) -> Launch:

@@ -26,7 +26,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
 from kasmon.supervisor.recovery.conversation import LoggedConversation, StoredConversation
 from kasmon.supervisor.recovery.matching import RecoveryMatch, find_match
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.conversation import home_of
 
 ARRIVED = (ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED)
@@ -133,7 +133,7 @@ async def bring_back(places: Paths, case: LostSession) -> str:
     if before.resume_id != case.resume:
         await asyncio.to_thread(_remember, places, before, case.resume)
         before = msgspec.structs.replace(before, resume_id=case.resume)
-    await operations.restart(places, before)
+    await session_operations.restart(places, before)
     now = (await asyncio.to_thread(read_fleet, places)).get(before.id)
     proof = f"; {now.proof}" if now is not None and now.proof else ""
     return f"resumed conversation {case.resume}, {case.why}{proof}"

@@ -76,7 +76,7 @@ def prepare(places: Paths, config: Config, new_sandbox: NewSandbox, at: float) -
 
     Raises:
         NoSandboxError: if no sandbox of its tier can be created here.
-        KasmonError: as `operations.create`.
+        KasmonError: as `sandbox_operations.create`.
     """
     name = check_name(new_sandbox.name)
     given: dict[str, object] = {

@@ -1,1 +1,1 @@
-"""Operations on sessions: create, start, move, stop, export, explain. Start with `operations`."""
+"""Operations on sessions: create, start, move, stop, export, explain. Start with `session_operations`."""

@@ -46,8 +46,8 @@ from kasmon.supervisor.sessions.conversation import (
     import_turns,
 )
 from kasmon.supervisor.sessions.folder_config import profile_hash
-from kasmon.supervisor.sessions.operations import stop
 from kasmon.supervisor.sessions.permission_mode import carry
+from kasmon.supervisor.sessions.session_operations import stop
 from kasmon.supervisor.sessions.start import add_conversation, begin, wait_for_host_exit
 
 IN_A_TURN: Final = frozenset({SessionState.WORKING, SessionState.ASKING, SessionState.LIMITED, SessionState.STARTING})

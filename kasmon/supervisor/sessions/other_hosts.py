@@ -20,7 +20,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.handover import LOOK_S, hand_over
 
 TURN_S = 5.0
@@ -75,7 +75,7 @@ async def replace(places: Paths, other: OtherHost) -> None:
     Raises:
         RefusedError: if it cannot hand over, or its session belongs to a running plan.
         TimedOutError: if it did not exit in time; it exits when its current work is finished.
-        KasmonError: as `operations.restart` and `client.link` raise.
+        KasmonError: as `session_operations.restart` and `client.link` raise.
     """
     if other.status is None:
         raise RefusedError(f"{other.text} cannot hand over.", hint=other.end)
@@ -96,7 +96,7 @@ async def replace(places: Paths, other: OtherHost) -> None:
         await hand_over(places, session, TURN_S)
         now = (await asyncio.to_thread(read_fleet, places)).get(session.id)
         if now is not None:
-            await operations.restart(places, now)
+            await session_operations.restart(places, now)
 
 
 async def _leave(socket: Path, lock: Path, other: OtherHost) -> None:

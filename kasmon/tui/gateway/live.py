@@ -291,7 +291,7 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
-        from kasmon.supervisor.sessions.operations import attach_argv  # rarely needed
+        from kasmon.supervisor.sessions.session_operations import attach_argv  # rarely needed
 
         return await attach_argv(self.places, self._session(session))
 

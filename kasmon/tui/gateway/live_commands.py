@@ -18,7 +18,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths, write_private
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
 from kasmon.tui.gateway.browser import open_address
@@ -69,7 +69,7 @@ class LiveCommands:
 
                 await live_sandbox.create(places, self._config(), wanted)
             case CreateSession():
-                new = operations.NewSession(
+                new = session_operations.NewSession(
                     name=wanted.name,
                     agent=wanted.agent,
                     mode=wanted.mode,
@@ -78,9 +78,9 @@ class LiveCommands:
                     sandbox=wanted.sandbox,
                     agrees=wanted.agrees,
                 )
-                await operations.create(places, await self._config_in(wanted.workdir, wanted.agent), new)
+                await session_operations.create(places, await self._config_in(wanted.workdir, wanted.agent), new)
             case RestartSession():
-                await operations.restart(places, self._session(wanted.session))
+                await session_operations.restart(places, self._session(wanted.session))
             case MoveSession():
                 from kasmon.supervisor.sessions.move import move  # rarely needed
 
@@ -88,9 +88,9 @@ class LiveCommands:
                 config = await self._config_in(session.workdir, session.agent)
                 await move(places, config, session, wanted.to, changes_permissions=wanted.changes_permissions)
             case RenameSession():
-                await operations.rename(places, self._session(wanted.session), wanted.name)
+                await session_operations.rename(places, self._session(wanted.session), wanted.name)
             case MarkViewed():
-                await operations.mark_viewed(places, self._session(wanted.session))
+                await session_operations.mark_viewed(places, self._session(wanted.session))
             case RemoveSession():
                 return await self._forget(self._session(wanted.session))
             case ForkSandbox():
@@ -134,22 +134,24 @@ class LiveCommands:
         session = self._session(wanted.session)
         match wanted.wish:
             case Prompt() as prompt:
-                receipt = await operations.send(self._places, session, prompt.text, prompt.when, anyway=prompt.anyway)
+                receipt = await session_operations.send(
+                    self._places, session, prompt.text, prompt.when, anyway=prompt.anyway
+                )
                 return (
                     f"{session.name}: {RECEIPT_WORDS[receipt.state]}{f' ({receipt.reason})' if receipt.reason else ''}"
                 )
             case Answer() as answer:
-                await operations.answer(self._places, session, answer)
+                await session_operations.answer(self._places, session, answer)
             case Interrupt():
-                await operations.interrupt(self._places, session)
+                await session_operations.interrupt(self._places, session)
             case Continue():
-                await operations.continue_stopped(self._places, session)
+                await session_operations.continue_stopped(self._places, session)
             case Stop() as stop:
-                await operations.stop(self._places, session, stop.grace_s)
+                await session_operations.stop(self._places, session, stop.grace_s)
             case Configure() as configure:
-                await operations.configure(self._places, session, configure)
+                await session_operations.configure(self._places, session, configure)
             case Requeue() as requeue:
-                await operations.requeue(self._places, session, requeue)
+                await session_operations.requeue(self._places, session, requeue)
             case wish:
                 from kasmon.tui.gateway import live_sandbox
 
@@ -159,12 +161,12 @@ class LiveCommands:
     async def _forget(self, session: Session) -> str:
         """Remove *session*; return a sentence for the user if a copy of its folder remains."""
         if session.mode is not Mode.INTERPRETER:
-            kept = await operations.forget(self._places, session)
+            kept = await session_operations.forget(self._places, session)
         else:
             from kasmon.tui.gateway import live_sandbox
 
             kept = await live_sandbox.forget(self._places, session)
-        return operations.copy_stays(kept) if kept else ""
+        return session_operations.copy_stays(kept) if kept else ""
 
     def _export(self, session: Session) -> str:
         from kasmon.supervisor.sessions.export import as_markdown, write_beside  # rarely needed

@@ -11,7 +11,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.sanitize import clean_block
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import availability, operations
+from kasmon.supervisor.sandboxes import availability, sandbox_operations
 from kasmon.supervisor.sandboxes.agent_policy import describe_sandbox, is_agreed
 from kasmon.supervisor.sandboxes.create import CALLED, NewSandbox
 from kasmon.supervisor.sandboxes.history import read_history
@@ -27,15 +27,15 @@ from kasmon.tui.gateway.protocol import (
 
 __all__ = ["confined", "create", "execute", "forget", "fork", "read_history", "replay", "turn_diff"]
 
-forget = operations.remove
+forget = sandbox_operations.remove
 
 
 async def execute(places: Paths, session: Session, wish: SandboxCommand) -> str:
     """Execute *wish* in the session's sandbox; return a sentence for the user. A run's output is in the transcript."""
     if isinstance(wish, Run):
-        await operations.run(places, session, wish.interpreter, wish.code)
+        await sandbox_operations.run(places, session, wish.interpreter, wish.code)
         return ""
-    checkpoint = await operations.keep(places, session, wish)
+    checkpoint = await sandbox_operations.keep(places, session, wish)
     if isinstance(wish, Checkpoint):
         return (
             f"{session.name}: checkpoint {checkpoint} created"
@@ -90,24 +90,24 @@ async def create(places: Paths, config: Config, wanted: CreateSession) -> None:
         folder=wanted.workdir,
         hosts=wanted.hosts,
     )
-    made = await operations.create(places, config, new)
+    made = await sandbox_operations.create(places, config, new)
     session = (await asyncio.to_thread(read_fleet, places)).get(made)
     if wanted.prompt and session is not None:
-        await operations.run(places, session, "bash", wanted.prompt)
+        await sandbox_operations.run(places, session, "bash", wanted.prompt)
 
 
 async def fork(places: Paths, session: Session, wanted: ForkSandbox) -> str:
     """Create a sandbox from the present or a former state of *session*'s; return what was copied and what was lost."""
-    made = await operations.fork(places, session, wanted.name, wanted.checkpoint)
+    made = await sandbox_operations.fork(places, session, wanted.name, wanted.checkpoint)
     said = f"Created {wanted.name} from {session.name}, {origin_words(made.origin)}."
     return f"{said} {session.name} lost: {made.lost}" if made.lost else said
 
 
 async def replay(places: Paths, session: Session, wanted: ReplaySandbox) -> str:
     """Run the history of *session*'s sandbox again in a new one; return the outcome."""
-    return await operations.replay_session(places, session, wanted.name, wanted.checkpoint)
+    return await sandbox_operations.replay_session(places, session, wanted.name, wanted.checkpoint)
 
 
 async def turn_diff(places: Paths, session: Session, turn: int | None = None) -> str:
     """Return the cleaned diff of *turn*, by default the last one that ended, in its files."""
-    return clean_block(await asyncio.to_thread(operations.diff, places, session, turn))
+    return clean_block(await asyncio.to_thread(sandbox_operations.diff, places, session, turn))

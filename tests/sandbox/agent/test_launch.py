@@ -18,7 +18,7 @@ from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.shared.host_folders import jail_owner, may_use
 from kasmon.sandbox.shared.processes import is_inside, tree
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from tests.support.cli.cli_runner import Cli
 from tests.support.sandbox.sandboxed_agents import (
     ACP,
@@ -304,7 +304,7 @@ def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Cli, workdi
     until_state(kasmon, session, SessionState.STANDBY)
     kasmon("show", session)
     assert SessionState.STANDBY is session_of(kasmon, session).state
-    asyncio.run(operations.attach_argv(kasmon.places, session_of(kasmon, session)))
+    asyncio.run(session_operations.attach_argv(kasmon.places, session_of(kasmon, session)))
     assert SessionState.IDLE is session_of(kasmon, session).state
 
 

@@ -49,7 +49,7 @@ from kasmon.supervisor.plans.recover import InterruptedPlan, recover
 from kasmon.supervisor.plans.task_actions import TaskActions
 from kasmon.supervisor.plans.task_folder import TaskFolders, own_name
 from kasmon.supervisor.plans.task_session import TaskStarter
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.move import move
 from kasmon.supervisor.worktrees.git import git
 from kasmon.supervisor.worktrees.worktree import make
@@ -177,7 +177,7 @@ async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_
         await auntil(lambda: now().of("a").state is TaskState.DONE, 30)
         session = (await off(site.fleet)).get(SessionId(now().of("a").session))
         assert session is not None
-        await operations.send(site.places, session, f"cd '{checkout.folder / '.git'}'")
+        await session_operations.send(site.places, session, f"cd '{checkout.folder / '.git'}'")
         await off(until, lambda: not unfinished(site, session.id))
         await off(site.book.steer, "skip", "gate")
         await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
@@ -284,7 +284,7 @@ async def test_a_person_restarts_and_moves_no_session_whose_worktree_is_gone(
     ended = session_of("a", SessionState.ENDED, resume_id="r")
 
     with pytest.raises(RefusedError, match="is not a worktree"):
-        await operations.restart(site.places, ended)
+        await session_operations.restart(site.places, ended)
     with pytest.raises(RefusedError, match="is not a worktree"):
         await move(site.places, CONFIG, ended, Mode.TMUX)
 
@@ -294,7 +294,7 @@ async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(
     await off(begun, site)
 
     with pytest.raises(RefusedError, match="to none of its tasks now"):
-        await operations.restart(site.places, session_of("other", resume_id="r"))
+        await session_operations.restart(site.places, session_of("other", resume_id="r"))
 
 
 async def test_what_was_made_in_a_sandbox_is_not_put_where_a_link_leads(env: Env, checkout: Checkout) -> None:

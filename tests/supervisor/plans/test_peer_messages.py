@@ -19,8 +19,8 @@ from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.peer_messages import NOTES_BYTES, find_peers, mark_sender, tell, write_note
-from kasmon.supervisor.sessions import operations
-from kasmon.supervisor.sessions.operations import NewSession
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.session_operations import NewSession
 from tests.support.sample_fleet import session
 from tests.support.supervisor.env import Env
 from tests.support.wait import until
@@ -93,7 +93,9 @@ async def begun(env: Env, prompt: str, state: SessionState) -> Session:
     wanted = NewSession(
         name="parser", agent="scripted", mode=Mode.SDK, workdir="/", prompt=prompt, speed=0.0, plan="tidy", wave=1
     )
-    return await becomes(env, await operations.create(env.places, Config(), wanted), lambda now: now.state is state)
+    return await becomes(
+        env, await session_operations.create(env.places, Config(), wanted), lambda now: now.state is state
+    )
 
 
 def turns(env: Env, to: Session) -> list[str]:
@@ -106,7 +108,7 @@ async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(env
 
     receipt = await tell(env.places, peer("lexer\x1b[31m", 1), working, "say the tokens have\nchanged")
     assert "queued" == receipt.state
-    await operations.interrupt(env.places, working)
+    await session_operations.interrupt(env.places, working)
 
     await becomes(env, working.id, lambda now: now.turns == 2)
     assert (

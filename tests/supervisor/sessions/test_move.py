@@ -22,7 +22,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
 from kasmon.supervisor.sessions.move import move
-from kasmon.supervisor.sessions.operations import NewSession, create, restart, stop
+from kasmon.supervisor.sessions.session_operations import NewSession, create, restart, stop
 from tests.support.tui.dashboard import Home
 from tests.support.wait import until
 
@@ -62,9 +62,9 @@ def test_prompts_that_wait_are_not_lost(home: Home) -> None:
 
 
 async def _queue(home: Home, session: SessionId) -> None:
-    from kasmon.supervisor.sessions import operations
+    from kasmon.supervisor.sessions import session_operations
 
-    await operations.send(home.places, home.session(session), "say later", "idle")
+    await session_operations.send(home.places, home.session(session), "say later", "idle")
 
 
 def test_a_prompt_that_was_just_given_is_not_lost(home: Home) -> None:

@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,8 +32,9 @@ from kasmon.process_identity import started_at
 from kasmon.sandbox import tiers
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sandboxes import operations
-from kasmon.supervisor.sessions.operations import NewSession, create
+from kasmon.supervisor.sandboxes import sandbox_operations
+from kasmon.supervisor.sandboxes.sandbox_operations import NewSandbox
+from kasmon.supervisor.sessions.session_operations import NewSession, create
 from tests.support.chaos.promises import HOSTILE, Answered, Kept, Leaving, Process
 from tests.support.tui.dashboard import KASMON, Dashboard, Home
 
@@ -140,8 +142,8 @@ class AgentFleet:
                 argv = (sys.executable, "-P", "-m", "kasmon.scripted") if number % 2 else ("sh", "-c", HOSTILE_SH)
                 group.create_task(one(self._maker(f"term-{number}", mode=Mode.TMUX, argv=argv), self.terminals.append))
             for number in range(jails):
-                wanted = operations.NewSandbox(name=f"jail-{number}")
-                group.create_task(one(lambda w=wanted: operations.create(self.places, Config(), w), self.jails.append))  # type: ignore[misc]  # one wish each
+                made = partial(sandbox_operations.create, self.places, Config(), NewSandbox(name=f"jail-{number}"))
+                group.create_task(one(made, self.jails.append))
 
     def _maker(self, name: str, **more: object) -> Callable[[], Awaitable[SessionId]]:
         wanted = NewSession(name=name, workdir=str(self.home.path / "work"), speed=0.0, **more)  # type: ignore[arg-type]  # as each kind needs

@@ -19,7 +19,7 @@ from kasmon import ExecutionSession, InteractiveOnlyError, errors
 from kasmon.model.commands import Mode
 from kasmon.model.permission import Decision
 from kasmon.model.session_state import SessionState
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from tests.support.execution.actor_session import (
     KEPT,
     LIMIT_S,
@@ -155,7 +155,7 @@ async def the_tasks_variables_are_the_agents(it: ActorSession) -> None:
 
 @row("tmux", "program")
 async def agent_type_and_title_become_the_tmux_windows_name(it: ActorSession) -> None:
-    argv = await operations.attach_argv(it.actor.places, await it.one.state())
+    argv = await session_operations.attach_argv(it.actor.places, await it.one.state())
     tmux = argv[: argv.index("attach-session")]
     wanted = [*tmux, "display-message", "-p", "-t", f"={it.one.sanitized_name}:", "#{window_name}"]
     process = await asyncio.create_subprocess_exec(*wanted, stdout=asyncio.subprocess.PIPE)
@@ -428,7 +428,7 @@ async def what_needs_a_terminal_is_refused_by_a_structured_session(it: ActorSess
 @row(*TERMINALS)
 async def a_terminal_takes_a_size(it: ActorSession) -> None:
     await it.one.resize(117, 37)
-    pane = await operations.pane(it.actor.places, await it.one.state())
+    pane = await session_operations.pane(it.actor.places, await it.one.state())
 
     assert (117, 37) == (pane.width, pane.height)
     for size in ((0, 10), (10, 0), (10**6, 10)):

@@ -12,7 +12,7 @@ from kasmon.model.commands import Answer
 from kasmon.model.events import RequestAnswered
 from kasmon.model.permission import Decision, SessionId
 from kasmon.model.session_state import SessionState
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.tui.permissions.queue import DEAF_S
 from tests.support.tui.dashboard import LIMIT_S, Dashboard, Home
 from tests.support.wait import until
@@ -163,6 +163,6 @@ def test_q_right_after_the_last_was_answered_elsewhere_leaves(home: Home) -> Non
                 decision=decision,
                 labels=ask.options[:1] if decision is Decision.CHOOSE else (),
             )
-            asyncio.run(operations.answer(home.places, session, given))
+            asyncio.run(session_operations.answer(home.places, session, given))
 
         assert 0 == dashboard.quit()

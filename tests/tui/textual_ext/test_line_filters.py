@@ -381,7 +381,7 @@ LATE = frozenset(
         "kasmon.tui.terminal.stdin_tap",
         "kasmon.tui.gateway.live_commands",
         "kasmon.model.transcript.file_changes",
-        "kasmon.supervisor.sessions.operations",
+        "kasmon.supervisor.sessions.session_operations",
         "kasmon.supervisor.sessions.create",
         "kasmon.host.rpc.connect",
     ]

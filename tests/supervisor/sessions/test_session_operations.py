@@ -26,11 +26,11 @@ from kasmon.paths import write_private
 from kasmon.process_identity import epoch_of, started_at
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import prepare
 from kasmon.supervisor.sessions.handover import end_orphan
-from kasmon.supervisor.sessions.operations import NewSession
 from kasmon.supervisor.sessions.read import within
+from kasmon.supervisor.sessions.session_operations import NewSession
 from kasmon.supervisor.sessions.start import begin
 from tests.support.supervisor.env import NOW, Env, ended, launch, started
 from tests.support.wait import until
@@ -59,7 +59,7 @@ async def becomes(env: Env, session: str, condition: Callable[[Session], bool]) 
 
 
 async def runs(env: Env, name: str = "docs", prompt: str = "", state: SessionState = SessionState.IDLE) -> Session:
-    session = await operations.create(env.places, Config(), wanted(name, prompt))
+    session = await session_operations.create(env.places, Config(), wanted(name, prompt))
     return await becomes(env, session, lambda now: now.state is state)
 
 
@@ -82,7 +82,7 @@ async def test_a_created_session_runs_and_takes_its_first_prompt(env: Env) -> No
 
 
 async def test_a_session_that_is_over_at_once_was_started_all_the_same(env: Env) -> None:
-    session = await operations.create(env.places, Config(), wanted(prompt="crash 7"))
+    session = await session_operations.create(env.places, Config(), wanted(prompt="crash 7"))
 
     assert 7 == (await becomes(env, session, lambda now: now.state is SessionState.ENDED)).exit_code
 
@@ -99,11 +99,11 @@ async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_wh
     assert SessionState.ENDED is session.state
     assert "nobody" in session.end_why
     with pytest.raises(errors.SessionEndedError):
-        await operations.send(env.places, session, "say hello")
+        await session_operations.send(env.places, session, "say hello")
 
     launch = await asyncio.to_thread(launch_of, env.places, session.id)
     assert "say hello" == launch.prompt  # another try needs it
-    await operations.forget(env.places, session)
+    await session_operations.forget(env.places, session)
     kept = [await asyncio.to_thread(path.read_text) for path in (env.places.launch(session.id), env.places.fleet_log)]
     assert not [text for text in kept if "hello" in text]
 
@@ -124,7 +124,7 @@ async def test_a_host_that_dies_without_a_word_leaves_an_ended_session_that_says
     monkeypatch.setenv("PYTHONHASHSEED", "no number")
 
     with pytest.raises(errors.HostUnreachableError, match="Python runtime state"):
-        await operations.create(env.places, Config(), wanted())
+        await session_operations.create(env.places, Config(), wanted())
 
     [session] = (await asyncio.to_thread(read_fleet, env.places)).sessions
     assert SessionState.ENDED is session.state
@@ -141,7 +141,7 @@ async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(env: Env) -> N
 
 async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> None:
     made = await asyncio.gather(
-        *(operations.create(env.places, Config(), wanted()) for _ in range(3)), return_exceptions=True
+        *(session_operations.create(env.places, Config(), wanted()) for _ in range(3)), return_exceptions=True
     )
 
     assert 2 == sum(isinstance(outcome, errors.NameTakenError) for outcome in made)
@@ -154,7 +154,7 @@ async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> No
 async def test_a_prompt_is_taken_and_its_receipt_comes_back(env: Env) -> None:
     session = await runs(env)
 
-    receipt = await operations.send(env.places, session, "say one more thing")
+    receipt = await session_operations.send(env.places, session, "say one more thing")
 
     assert (f"{session.id}-r1", session.id) == (receipt.id, receipt.session)
     await becomes(env, session.id, lambda now: now.last_line == "one more thing")
@@ -164,9 +164,9 @@ async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(env
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
     with pytest.raises(errors.SessionBusyError):
-        await operations.send(env.places, session, "say hello", "refuse")
+        await session_operations.send(env.places, session, "say hello", "refuse")
     with pytest.raises(errors.UsageError):
-        await operations.send(env.places, session, " \n")
+        await session_operations.send(env.places, session, " \n")
 
 
 async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) -> None:
@@ -175,8 +175,8 @@ async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) ->
     allow = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
 
     with pytest.raises(errors.StaleRequestError):
-        await operations.answer(env.places, session, msgspec.structs.replace(allow, digest="0" * 64))
-    await operations.answer(env.places, session, allow)
+        await session_operations.answer(env.places, session, msgspec.structs.replace(allow, digest="0" * 64))
+    await session_operations.answer(env.places, session, allow)
 
     now = await becomes(env, session.id, lambda now: not now.asks)
     assert [Decision.ALLOW] == [closed.decision for closed in now.closed]
@@ -186,7 +186,7 @@ async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) ->
 async def test_an_interrupt_ends_the_turn_and_not_the_agent(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
-    await operations.interrupt(env.places, session)
+    await session_operations.interrupt(env.places, session)
 
     await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
 
@@ -197,24 +197,24 @@ async def test_an_interrupt_ends_the_turn_and_not_the_agent(env: Env) -> None:
 async def test_a_stopped_session_has_ended_when_stop_returns_and_is_no_crash(env: Env) -> None:
     session = await runs(env)
 
-    await operations.stop(env.places, session)
+    await session_operations.stop(env.places, session)
 
     now = await seen(env, session.id)
     assert (SessionState.ENDED, True, False) == (now.state, now.stopped, now.crashed)
-    for act in (operations.stop, operations.interrupt):
+    for act in (session_operations.stop, session_operations.interrupt):
         with pytest.raises(errors.SessionEndedError):
             await act(env.places, now)
 
 
 async def test_a_restart_keeps_id_and_log_and_is_the_next_generation(env: Env) -> None:
     session = await runs(env, prompt="say hello")
-    await operations.stop(env.places, session)
+    await session_operations.stop(env.places, session)
 
-    await operations.restart(env.places, await seen(env, session.id))
+    await session_operations.restart(env.places, await seen(env, session.id))
 
     now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert (session.id, 2, 1) == (now.id, now.generation, now.turns)
-    await operations.send(env.places, now, "say again")
+    await session_operations.send(env.places, now, "say again")
     await becomes(env, session.id, lambda now: now.last_line == "again")
 
 
@@ -222,9 +222,9 @@ async def test_a_running_agent_is_not_restarted_unless_forced(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
     with pytest.raises(errors.RefusedError):
-        await operations.restart(env.places, session)
+        await session_operations.restart(env.places, session)
     assert env.host_of(session.id) == (await seen(env, session.id)).pid
-    await operations.restart(env.places, session, force=True)
+    await session_operations.restart(env.places, session, force=True)
 
     now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert 2 == now.generation
@@ -252,7 +252,7 @@ async def test_a_restart_keeps_the_mode_that_the_agent_last_reported(
     await asyncio.to_thread(write_private, env.places.launch(session), msgspec.json.encode(wanted))
 
     with pytest.raises(errors.LaunchError):
-        await operations.restart(env.places, await seen(env, session))
+        await session_operations.restart(env.places, await seen(env, session))
 
     again = await asyncio.to_thread(launch_of, env.places, session)
     assert (after, by_protocol, 2) == (" ".join(again.argv), again.permission_mode, again.generation)
@@ -275,7 +275,7 @@ async def test_a_key_that_a_confined_agent_inherits_at_a_restart_counts_as_a_cre
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-s3cret-value")
 
     with pytest.raises(errors.LaunchError):
-        await operations.restart(env.places, await seen(env, session))
+        await session_operations.restart(env.places, await seen(env, session))
 
     text = await asyncio.to_thread(env.places.sandbox(session).read_bytes)
     assert ("ANTHROPIC_API_KEY", "TOKEN") == msgspec.json.decode(text, type=SandboxPolicy).secret_variables
@@ -283,11 +283,11 @@ async def test_a_key_that_a_confined_agent_inherits_at_a_restart_counts_as_a_cre
 
 async def test_two_restarts_at_once_start_one_agent(env: Env) -> None:
     session = await runs(env)
-    await operations.stop(env.places, session)
+    await session_operations.stop(env.places, session)
     gone = await seen(env, session.id)
 
-    await asyncio.gather(operations.restart(env.places, gone), operations.restart(env.places, gone))
-    await operations.restart(env.places, gone)
+    await asyncio.gather(session_operations.restart(env.places, gone), session_operations.restart(env.places, gone))
+    await session_operations.restart(env.places, gone)
 
     generations = [fact.generation for fact in facts(env, session.id) if isinstance(fact, SessionStarted)]
     assert [1, 2] == generations
@@ -301,10 +301,10 @@ async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_
     assert (SessionState.LOST, ()) == (lost.state, lost.asks)
     assert not any(isinstance(fact, SessionEnded) for fact in facts(env, session.id))
     with pytest.raises(errors.HostUnreachableError, match="restart"):
-        await operations.send(env.places, lost, "say hello")
+        await session_operations.send(env.places, lost, "say hello")
     assert None is await asyncio.to_thread(lock_holder, env.places.host_lock(session.id))
 
-    await operations.restart(env.places, lost)
+    await session_operations.restart(env.places, lost)
 
     now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
     assert (2, ()) == (now.generation, now.asks)
@@ -314,16 +314,16 @@ async def test_a_running_session_is_not_forgotten(env: Env) -> None:
     session = await runs(env)
 
     with pytest.raises(errors.RefusedError, match="stop"):
-        await operations.forget(env.places, session)
+        await session_operations.forget(env.places, session)
 
     assert session.id == (await seen(env, session.id)).id
 
 
 async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(env: Env) -> None:
     session = await runs(env)
-    await operations.stop(env.places, session)
+    await session_operations.stop(env.places, session)
 
-    await operations.forget(env.places, await seen(env, session.id))
+    await session_operations.forget(env.places, await seen(env, session.id))
 
     assert () == (await asyncio.to_thread(read_fleet, env.places)).sessions
     assert not env.places.environment(session.id).exists()
@@ -339,19 +339,19 @@ async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: 
         await asyncio.to_thread(env.has, number, ended(), name=f"name {number[0]}")
     session = await seen(env, "aaaaaaaa")
 
-    assert "papers" == await operations.rename(env.places, session, " papers\x07 ")
+    assert "papers" == await session_operations.rename(env.places, session, " papers\x07 ")
     with pytest.raises(errors.NameTakenError):
-        await operations.rename(env.places, session, "name b")
+        await session_operations.rename(env.places, session, "name b")
 
     assert "papers" == (await seen(env, "aaaaaaaa")).name
 
 
 async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
     session = await runs(env)
-    await operations.stop(env.places, session)
-    await operations.rename(env.places, session, "papers")
+    await session_operations.stop(env.places, session)
+    await session_operations.rename(env.places, session, "papers")
 
-    await operations.restart(env.places, await seen(env, session.id))
+    await session_operations.restart(env.places, await seen(env, session.id))
 
     assert "papers" == (await asyncio.to_thread(launch_of, env.places, session.id)).name
     assert "papers" == (await seen(env, session.id)).name
@@ -360,7 +360,7 @@ async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
 async def test_a_structured_session_has_no_pane_to_look_at_or_sit_down_at(env: Env) -> None:
     session = Session(id=SessionId("aaaaaaaa"), name="docs", mode=Mode.SDK)
 
-    for act in (operations.pane, operations.attach_argv):
+    for act in (session_operations.pane, session_operations.attach_argv):
         with pytest.raises(errors.InteractiveOnlyError):
             await act(env.places, session)
 
@@ -370,13 +370,13 @@ async def test_a_structured_session_is_read_from_its_log_alone(env: Env) -> None
     await becomes(env, session.id, lambda now: now.last_line == "three" and now.state is SessionState.IDLE)
     await asyncio.to_thread(env.kill_host, session.id)
 
-    everything = await operations.read(env.places, session)
+    everything = await session_operations.read(env.places, session)
 
     assert ["one", "two", "three"] == [line.strip() for line in everything if line.strip() in ("one", "two", "three")]
-    assert everything[-2:] == await operations.read(env.places, session, lines=2)
-    assert everything[1:3] == await operations.read(env.places, session, 1, 2)
-    assert everything[-3:] == await operations.read(env.places, session, -3)
-    assert [] == await operations.read(env.places, Session(id=SessionId("nolognow"), mode=Mode.SDK))
+    assert everything[-2:] == await session_operations.read(env.places, session, lines=2)
+    assert everything[1:3] == await session_operations.read(env.places, session, 1, 2)
+    assert everything[-3:] == await session_operations.read(env.places, session, -3)
+    assert [] == await session_operations.read(env.places, Session(id=SessionId("nolognow"), mode=Mode.SDK))
 
 
 @pytest.mark.parametrize(
@@ -409,10 +409,10 @@ async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(env: Env)
     idle = await runs(env, "two")
     goal = [SessionState.IDLE]
 
-    there = await operations.wait_for(env.places, [working.id, idle.id], goal, any=True, timeout_s=20)
+    there = await session_operations.wait_for(env.places, [working.id, idle.id], goal, any=True, timeout_s=20)
     assert [idle.id] == [session.id for session in there]
-    both = asyncio.ensure_future(operations.wait_for(env.places, [working.id, idle.id], goal, timeout_s=20))
-    await operations.interrupt(env.places, working)
+    both = asyncio.ensure_future(session_operations.wait_for(env.places, [working.id, idle.id], goal, timeout_s=20))
+    await session_operations.interrupt(env.places, working)
     assert [working.id, idle.id] == [session.id for session in await both]
 
 
@@ -421,10 +421,10 @@ async def test_waiting_for_what_cannot_come_true_any_more_ends(env: Env) -> None
     gone = SessionId("aaaaaaaa")
 
     with pytest.raises(errors.SessionEndedError):
-        await operations.wait_for(env.places, [gone], [SessionState.IDLE], timeout_s=20)
-    assert await operations.wait_for(env.places, [gone], [SessionState.ENDED], timeout_s=20)
+        await session_operations.wait_for(env.places, [gone], [SessionState.IDLE], timeout_s=20)
+    assert await session_operations.wait_for(env.places, [gone], [SessionState.ENDED], timeout_s=20)
     with pytest.raises(errors.SessionNotFoundError):
-        await operations.wait_for(env.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
+        await session_operations.wait_for(env.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
 
 
 async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None:
@@ -432,10 +432,11 @@ async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None
     lost = SessionId("aaaaaaaa")
 
     with pytest.raises(errors.RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
-        await operations.wait_for(env.places, [lost], [SessionState.IDLE], timeout_s=20)
+        await session_operations.wait_for(env.places, [lost], [SessionState.IDLE], timeout_s=20)
     assert not isinstance(refusal.value, errors.SessionEndedError)
     assert [lost] == [
-        session.id for session in await operations.wait_for(env.places, [lost], [SessionState.LOST], timeout_s=20)
+        session.id
+        for session in await session_operations.wait_for(env.places, [lost], [SessionState.LOST], timeout_s=20)
     ]
 
 
@@ -445,23 +446,23 @@ async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_
     both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
 
     with pytest.raises(errors.SessionEndedError):
-        await operations.wait_for(env.places, both, goal, timeout_s=20)
-    either = asyncio.ensure_future(operations.wait_for(env.places, both, goal, any=True, timeout_s=20))
-    await operations.interrupt(env.places, working)
+        await session_operations.wait_for(env.places, both, goal, timeout_s=20)
+    either = asyncio.ensure_future(session_operations.wait_for(env.places, both, goal, any=True, timeout_s=20))
+    await session_operations.interrupt(env.places, working)
     assert [working.id] == [session.id for session in await either]
 
 
 async def test_what_is_so_already_needs_no_time(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
 
-    assert await operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
+    assert await session_operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
 
 
 async def test_waiting_has_an_end(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa")
     await asyncio.to_thread(env.hosts, "aaaaaaaa")
     with pytest.raises(errors.TimedOutError):
-        await operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
+        await session_operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
 
 
 # Agents that outlive their host.
@@ -509,7 +510,7 @@ async def test_a_restart_ends_the_agent_that_lost_its_host(env: Env) -> None:
 
     await asyncio.to_thread(stage)
 
-    await operations.restart(env.places, await seen(env, session))
+    await session_operations.restart(env.places, await seen(env, session))
 
     agent.communicate()
     assert -signal.SIGTERM == agent.returncode
@@ -535,7 +536,7 @@ async def test_a_restart_ends_what_an_agent_left_that_died_with_its_host(env: En
     assert SessionState.LOST is (await seen(env, session)).state
     left, other = remains("aaaaaaaa.1"), remains("bbbbbbbb.1")
 
-    await operations.restart(env.places, await seen(env, session))
+    await session_operations.restart(env.places, await seen(env, session))
 
     left.communicate()
     assert -signal.SIGKILL == left.returncode
@@ -558,7 +559,7 @@ async def test_a_restart_ends_the_agent_whose_host_was_killed_before_it_logged_i
 
     await asyncio.to_thread(stage)
     left = remains("aaaaaaaa.2")
-    await operations.restart(env.places, await seen(env, session))
+    await session_operations.restart(env.places, await seen(env, session))
 
     left.communicate()
     assert -signal.SIGKILL == left.returncode
@@ -585,9 +586,9 @@ async def test_a_stop_ends_the_agent_that_lost_its_host_with_what_it_started(env
     with pytest.raises(
         errors.HostUnreachableError, match=r"its agent still runs \(pid \d+\); `kasmon stop aaaaaaaa` stops it"
     ):
-        await operations.send(env.places, before, "hello")
+        await session_operations.send(env.places, before, "hello")
 
-    await operations.stop(env.places, before)
+    await session_operations.stop(env.places, before)
 
     agent.communicate()
     assert -signal.SIGTERM == agent.returncode

@@ -39,7 +39,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes.create import NewSandbox, create_session, delete_unstarted, policy_of_session, prepare
 from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
 from kasmon.supervisor.sandboxes.use import interrupt, keep, must_be_sandbox, new_run, run, start_host
-from kasmon.supervisor.sessions import operations
+from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.names import check_name, next_name
 from kasmon.supervisor.sessions.start import begin
 
@@ -103,7 +103,7 @@ async def get_or_create(places: Paths, config: Config, new_sandbox: NewSandbox) 
         return await create(places, config, new_sandbox), ""
     must_be_sandbox(known)
     if known.state is SessionState.ENDED:
-        await operations.restart(places, known)
+        await session_operations.restart(places, known)
         return known.id, f"it had ended ({known.end_why or 'unknown reason'}): {MEMORY_LOST}; {FILES_KEPT}"
     return known.id, await keep(places, known, Resume())
 
@@ -270,14 +270,14 @@ async def remove(places: Paths, session: Session) -> str:
     if session.state not in (SessionState.ENDED, SessionState.LOST):
         try:
             await start_host(places, session)
-            await operations.stop(places, msgspec.structs.replace(session, state=SessionState.IDLE))
+            await session_operations.stop(places, msgspec.structs.replace(session, state=SessionState.IDLE))
         except SessionEndedError:
             pass
         except KasmonError:
             if await asyncio.to_thread(lock_holder, places.host_lock(session.id)) is not None:
                 raise  # its host may be using the sandbox; without a host, the rest is removed below
         session = msgspec.structs.replace(session, state=SessionState.ENDED)
-    return await operations.forget(places, session)
+    return await session_operations.forget(places, session)
 
 
 def _find_session(places: Paths, session: SessionId) -> Session:
