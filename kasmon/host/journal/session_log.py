@@ -1,5 +1,6 @@
 """Writes one session's events to its log, in order; a full disk loses none."""
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -58,7 +59,10 @@ class SessionLog:
         self._blobs = places.blobs(session)
         self.redactor = Redactor()
         """Redacts the lines of the log."""
-        self.learn((*secrets, *secrets_of(places, session, _argv(places, session))))
+        argv: tuple[str, ...] = ()
+        with contextlib.suppress(LaunchError):
+            argv = wanted(places, session).argv
+        self.learn((*secrets, *secrets_of(places, session, argv)))
         self._waiting = PendingPromptStore(places, session)
         self._indexed_at = START
         self._indexing: threading.Thread | None = None
@@ -66,11 +70,9 @@ class SessionLog:
         self._writing = threading.Lock()
         self._is_abandoned = False
         self.session = begun(places, session)
-        try:
+        with contextlib.suppress(LogMissingError):
             for event, _ in self._log.read():
                 self._fold(event)
-        except LogMissingError:
-            pass
         if self._log.size() == 0:
             self.append(LogOpened(at=time.time(), session=session, kasmon=__version__))
         self._recall()
@@ -175,13 +177,6 @@ class SessionLog:
                 self.prompts.pop(event.receipt.id, None)
 
 
-def _argv(places: Paths, session: SessionId) -> tuple[str, ...]:
-    try:
-        return wanted(places, session).argv
-    except LaunchError:
-        return ()
-
-
 def begun(places: Paths, session: SessionId) -> Session:
     """Return the session before its first event, as its `launch.json` describes it; without one, only its id."""
     try:
@@ -193,11 +188,9 @@ def begun(places: Paths, session: SessionId) -> Session:
 
 def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Session, Cursor]:
     """Return *session* with its log's events after *since*, and the cursor behind them. The log may be missing."""
-    try:
+    with contextlib.suppress(LogMissingError):
         for event, cursor in EventLog(places.log(session.id)).read(since):
             session, since = apply(session, event), cursor
-    except LogMissingError:
-        pass
     return session, since
 
 

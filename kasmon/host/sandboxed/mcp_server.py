@@ -4,6 +4,7 @@ What ends with a server is called `mcp-1a2b3c4d/...`, after the server, which ho
 """
 
 import asyncio
+import contextlib
 import re
 from pathlib import Path
 from typing import Final
@@ -53,10 +54,8 @@ def _is_gone(places: Paths, server: str) -> bool:
 
 
 def _renamed(places: Paths, session: SessionId, name: str) -> str:
-    try:
+    with contextlib.suppress(LogMissingError, OSError):
         for event, _ in EventLog(places.fleet_log).read():
             if isinstance(event, SessionRenamed) and event.session == session:
                 name = event.name
-    except (LogMissingError, OSError):
-        pass
     return name

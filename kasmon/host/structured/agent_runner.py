@@ -306,13 +306,9 @@ class StructuredAgentRunner:
 
     def _with_figures(self) -> Launch:
         """Return the launch with the session's usage so far."""
-        session = self._log_writer.session
-        tokens = session.tokens
-        used = (
-            ConversationUsage(input=tokens.input, output=tokens.output, cost_usd=session.cost_usd)
-            if tokens
-            else ConversationUsage()
-        )
+        session, used = self._log_writer.session, ConversationUsage()
+        if tokens := session.tokens:
+            used = ConversationUsage(input=tokens.input, output=tokens.output, cost_usd=session.cost_usd)
         return msgspec.structs.replace(self._launch, used=used)
 
     async def _read_events(self, agent: Agent) -> None:
@@ -346,7 +342,7 @@ class StructuredAgentRunner:
         """End the agent: asked, then closed, then no longer waited for."""
         assert self._agent is not None
         assert self._output_monitor is not None
-        asking = asyncio.create_task(self._ask_to_finish(stop))
+        asking = asyncio.create_task(self.tell(stop))  # if that fails, it is ended all the same
         hurrying = asyncio.create_task(self._in_a_hurry.wait())
         await asyncio.wait([self._output_monitor, hurrying], return_when=asyncio.FIRST_COMPLETED)
         if not self._output_monitor.done():
@@ -355,10 +351,6 @@ class StructuredAgentRunner:
         for task in (asking, hurrying, self._output_monitor):
             task.cancel()
         await asyncio.gather(asking, hurrying, self._output_monitor, return_exceptions=True)
-
-    async def _ask_to_finish(self, stop: Stop) -> None:
-        with contextlib.suppress(KasmonError):  # it is ended all the same
-            await self.tell(stop)
 
     async def _close(self, agent: Agent) -> None:
         """End the agent's process and its resources; idempotent and bounded."""

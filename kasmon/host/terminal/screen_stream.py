@@ -209,11 +209,8 @@ class ScrollbackHistory:
             return
         self._is_taking, self._is_stale = True, False
         up = 0 if now.alternate else min(self._wanted + self._grown, max(now.history, self._length))
-
-        def handle_screen(screen: PaneScreen | KasmonError) -> None:
-            self._handle_screen(screen, up, tries - 1)
-
-        self._screen_capture.line.submit(ask.scrolled(self._screen_capture.pane, up, now.height), handle_screen)
+        request = ask.scrolled(self._screen_capture.pane, up, now.height)
+        self._screen_capture.line.submit(request, lambda screen: self._handle_screen(screen, up, tries - 1))
 
     def _handle_screen(self, screen: PaneScreen | KasmonError, up: int, tries: int) -> None:
         self._is_taking = False
