@@ -14,7 +14,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, RenameSession
 from kasmon.tui.messages import CommandRequested
-from tests.support.dashboard_scenes import armed, settled
+from tests.support.dashboard_scenes import armed, run_app
 from tests.support.safety.hostile_text import ACTING, LONG, MARKUP, facts, name_of, session_id
 from tests.support.sample_fleet import NOW, StillClock, fleet
 from tests.support.tui.fake_gateway import FakeGateway, text_of
@@ -152,8 +152,7 @@ async def test_nothing_hostile_is_markup_anywhere() -> None:
 
 async def test_nothing_hostile_is_markup_on_a_card() -> None:
     stage = Stage(WORST, asks=True)
-    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(stage.app, notifications=True) as pilot:
         stage.app.permissions.open()
         await stage.visit(pilot, CARD, stage.to_card)
 
@@ -161,8 +160,7 @@ async def test_nothing_hostile_is_markup_on_a_card() -> None:
 async def test_nothing_visible_is_markup_where_a_request_is_edited() -> None:
     """One with hidden characters cannot be edited."""
     stage = Stage(" ".join(MARKUP.values()), asks=True)
-    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(stage.app, notifications=True) as pilot:
         stage.app.permissions.open()
         await stage.visit(pilot, {"edit": ("end e", "review changes")}, stage.to_card)
 

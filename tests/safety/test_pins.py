@@ -43,7 +43,7 @@ from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.tmux.server import TmuxServer
 from kasmon.tui.permissions import queue, request_text
 from tests.support.agents.fake_agent import FakeAgent, asked
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.host.env import Env, do, prompt
 from tests.support.sample_fleet import asking as asks_for
 from tests.support.sample_fleet import command, fleet
@@ -141,8 +141,7 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
         monkeypatch.setattr(queue, "DEAF_S", 0.0)
         monkeypatch.setattr(queue, "SILENCE_S", 0.0)
     app = kasmon(fleet(asks_for("fix-auth", command("fix-auth", "rm -rf build"))))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("i")
         card = await auntil(lambda: app.permissions.card, what="the card")
         await pilot.pause()
@@ -161,8 +160,7 @@ async def test_a_secret_is_not_on_the_card(monkeypatch: pytest.MonkeyPatch, guar
         monkeypatch.setattr(request_text, "redact", lambda text, known=(): (text, 0))
     line = f"curl -H 'Authorization: Bearer {SECRET}' --user hunter2hunter2"
     app = kasmon(fleet(asks_for("fix-auth", command("fix-auth", line))), secrets=["hunter2hunter2"])
-    async with app.run_test(size=(160, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (160, 40)) as pilot:
         await pilot.press("i")
         await pilot.pause()
         assert app.permissions.card is not None

@@ -3,7 +3,8 @@
 The snapshots of the tests and the README's pictures are taken of these scenes.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
@@ -85,6 +86,20 @@ async def settled(pilot: Pilot[None]) -> None:
         len(view.transcript.lines(max(1, view.screen_of_events.size.width - 1)))  # measured whole: the thumb is exact
         view.screen_of_events.show_end()
     await pilot.pause()
+
+
+@asynccontextmanager
+async def run_app(
+    app: Kasmon,
+    size: tuple[int, int] = (120, 40),
+    *,
+    act: Callable[[Pilot[None]], Awaitable[object]] = settled,
+    notifications: bool = False,
+) -> AsyncIterator[Pilot[None]]:
+    """Run *app* on a terminal of this *size*, once *act* has brought it where the test begins."""
+    async with app.run_test(size=size, notifications=notifications) as pilot:
+        await act(pilot)
+        yield pilot
 
 
 def has_searched(view: SessionView) -> bool:

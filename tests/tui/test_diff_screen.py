@@ -12,7 +12,7 @@ from kasmon.tui.dialogs.common import RenameDialog
 from kasmon.tui.diff_screen import DiffScreen
 from tests.model.transcript.test_file_changes import DIFF
 from tests.safety.test_markup import WORST
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import fleet, working
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -22,8 +22,7 @@ from tests.support.wait import auntil
 async def shown(diff: str = DIFF, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(working("api")))
     cast(FakeGateway, app.gateway).diffs = {"api": diff}
-    async with app.run_test(size=size) as pilot:
-        await settled(pilot)
+    async with run_app(app, size) as pilot:
         await pilot.press("D")
         await auntil(lambda: isinstance(app.screen, DiffScreen))
         await pilot.pause()
@@ -81,8 +80,7 @@ async def test_a_session_in_no_repository_says_so() -> None:
     cast(FakeGateway, app.gateway).refusing = UnableError(
         "'/x' is not in a git repository, so its changes are unknown."
     )
-    async with app.run_test(size=(120, 30), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, (120, 30), notifications=True) as pilot:
         await pilot.press("D")
         await auntil(lambda: "'/x' is not in a git" in text_of(app))
 
@@ -102,8 +100,7 @@ async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhil
     app = kasmon(fleet(working("api")))
     gateway = cast(FakeGateway, app.gateway)
     gateway.diffs = {"api": DIFF}
-    async with app.run_test(size=(120, 30)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (120, 30)) as pilot:
         gateway.knows.clear()
         await pilot.press("D", "r")
         await auntil(lambda: isinstance(app.screen, RenameDialog), what="the dialog")

@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.errors import NotFoundError, SessionEndedError
 from kasmon.tui.error_text import sentence, what_failed
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import fleet, working
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -39,8 +39,7 @@ async def test_a_refused_wish_is_told_so() -> None:
     app = kasmon(fleet(working("api", abilities=("interrupts",))))
     assert isinstance(app.gateway, FakeGateway)
     app.gateway.refusing = SessionEndedError("api")
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         await pilot.press("c")
         await auntil(lambda: "Session 'api' has ended." in text_of(app))
 

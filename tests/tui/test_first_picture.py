@@ -21,7 +21,7 @@ from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, asking, command, fleet, working
 from tests.support.tui.fake_gateway import text_of
 
@@ -49,8 +49,7 @@ async def test_the_first_picture_of_a_card_shows_what_the_last_one_shows(
 ) -> None:
     """Nothing on it moves under a person's eyes, and nobody waits for a second picture."""
     app = kasmon(fleet(asking("fix-auth", command("fix-auth", words)), working("docs")))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         pictures = watched(app, monkeypatch)
         await pilot.press("i")
         await pilot.pause()
@@ -65,8 +64,7 @@ async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_els
 ) -> None:
     before, after = (fleet(working("docs", said)) for said in ("one", "two"))
     app = kasmon(before)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         pictures = watched(app, monkeypatch)
         app._take(after)
         await pilot.pause()
@@ -78,8 +76,7 @@ async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_els
 
 async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_are_more() -> None:
     app = kasmon(fleet(working("docs")))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         lines, laid_out = TextLines(app.look), []
         await app.screen.mount(lines)
         lines.say(DrawnLine((("one", "text"),)))

@@ -15,7 +15,7 @@ from kasmon.tui.keymap import ACTIONS, KeyMap, chosen
 from kasmon.tui.terminal.key_encoding import LEAVING, leave_key
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import crew
 from tests.support.tui.fake_gateway import text_of
 
@@ -137,8 +137,7 @@ def test_every_key_that_can_leave_the_focus_can_be_chosen() -> None:
 
 async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
     app = kasmon(settings=DashboardSettings(keys={"next": "tab", "new": "N"}))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("n")
         assert 1 == len(app.screen_stack)
 
@@ -149,16 +148,13 @@ async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
 
 async def test_the_line_at_the_bottom_shows_the_keys_that_are_in_force() -> None:
     app = kasmon(settings=DashboardSettings(keys={"new": "N"}))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
-
+    async with run_app(app):
         assert " N new " in text_of(app).splitlines()[-1]
 
 
 async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> None:
     app = kasmon(crew())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         column = text_of(app).splitlines()[-1].index("help")
         await pilot.click(offset=(column, 39))
         await pilot.pause()

@@ -10,7 +10,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.gateway.theme_library import shipped_names
-from tests.support.dashboard_scenes import NO_AGENT, kasmon, parser
+from tests.support.dashboard_scenes import NO_AGENT, kasmon, parser, run_app
 from tests.support.sample_fleet import StillClock, asking, fleet, idle, working
 from tests.support.sample_sandboxes import machine, machines
 from tests.support.tui.fake_gateway import FakeGateway, text_of
@@ -78,8 +78,7 @@ async def test_what_is_wrong_stands_there_with_the_field_that_it_is_about() -> N
 async def test_a_yes_counts_once_all_that_it_agrees_to_was_in_sight() -> None:
     app, said = kasmon(fleet(idle("readme"))), list[str]()
     lines = ("It begins here.", *(f"Line {number}." for number in range(20)), "It ends here.")
-    async with app.run_test(size=LEAST) as pilot:
-        await settled(pilot)
+    async with run_app(app, LEAST, act=settled) as pilot:
         question = Confirmation("A question", lines, "agree")
         await app.push_screen(ConfirmDialog(app.look, app.keys, app.clock, question, lambda sure: said.append("yes")))
         await auntil(lambda: "scroll" in text_of(app), what="the word that there is more")
@@ -119,8 +118,7 @@ async def test_the_theme_that_is_chosen_is_in_sight_and_below_the_last_what_stan
 
 @pytest.mark.parametrize("keys", [("enter", *"see @pa"), ("v", "slash", *"compil"), ("enter", "shift+tab")])
 async def test_inside_a_session_the_box_stands_there_whole_whatever_stands_above_it(keys: tuple[str, ...]) -> None:
-    async with kasmon(fleet(parser())).run_test(size=LEAST) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(parser())), LEAST, act=settled) as pilot:
         await pilot.press(keys[0])
         await auntil(lambda: pilot.app.query("#prompt"), what="the box")
         await pilot.press(*keys[1:])
@@ -144,8 +142,7 @@ async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_bac
 ) -> None:
     app = kasmon(fleet(working("docs", mode=mode)), panes={"docs": ("make html",)})
     cast(FakeGateway, app.gateway).diffs = {"docs": CHANGE}
-    async with app.run_test(size=LEAST) as pilot:
-        await settled(pilot)
+    async with run_app(app, LEAST, act=settled) as pilot:
         await pilot.press(*keys)
 
         await auntil(lambda: text_of(app).splitlines()[-1].split() == foot.split(), what=f"the line {foot!r}")
@@ -153,9 +150,7 @@ async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_bac
 
 async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> None:
     paused = next(each for each in machines().sessions if each.name == "numbers")
-    async with kasmon(fleet(paused)).run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
-
+    async with run_app(kasmon(fleet(paused)), (80, 24), act=settled) as pilot:
         await auntil(lambda: "paused 2m · on disk · protocol" in text_of(pilot.app), what="the head")
         assert "interp…" not in text_of(pilot.app)
 
@@ -163,9 +158,7 @@ async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> Non
 async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
     app = kasmon(fleet())
     cast(FakeGateway, app.gateway).offered = NO_AGENT
-    async with app.run_test(size=LEAST) as pilot:
-        await settled(pilot)
-
+    async with run_app(app, LEAST, act=settled):
         await auntil(lambda: "No coding agent is installed" in text_of(app), what="what was found")
         words = " ".join(text_of(app).split())
         assert "Sessions that need you are listed first." in words
@@ -174,8 +167,7 @@ async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
 
 
 async def test_where_there_is_no_room_to_answer_that_is_said_whole_also_beside_the_list() -> None:
-    async with kasmon(fleet(asking("fix-auth"), asking("docs"))).run_test(size=LEAST) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(asking("fix-auth"), asking("docs"))), LEAST, act=settled) as pilot:
         await pilot.press("I")
 
         said = "too small. Make it larger to answer."
@@ -183,8 +175,7 @@ async def test_where_there_is_no_room_to_answer_that_is_said_whole_also_beside_t
 
 
 async def test_what_a_command_does_stands_below_it_where_there_is_no_room_beside_it() -> None:
-    async with kasmon(fleet()).run_test(size=(60, 16)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet()), (60, 16), act=settled) as pilot:
         await auntil(lambda: "kasmon doctor" in text_of(pilot.app), what="the commands")
         rows = [row.strip() for row in text_of(pilot.app).splitlines()]
 

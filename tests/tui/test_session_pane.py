@@ -16,7 +16,7 @@ from kasmon.tui.preview import Preview
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, ended, fleet, idle, session, working
 from tests.support.sample_transcripts import MAKE, long_talk, talk
 from tests.support.tui.fake_gateway import FakeGateway, text_of
@@ -126,8 +126,7 @@ async def test_a_prompt_that_was_refused_is_in_the_box_again() -> None:
 
 
 async def test_what_was_written_and_not_sent_is_there_when_one_comes_back() -> None:
-    async with kasmon(fleet(idle("a"), idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("a"), idle("readme")))) as pilot:
         await pilot.press("enter", *"half a", "escape", "j", "enter", *"other", "escape", "k", "enter")
         await pilot.pause()
 
@@ -155,8 +154,7 @@ async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
 
 
 async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None:
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
         world_of(pilot).word = "readme: sent"
         await pilot.press("enter", *"Go on", "enter")
         await auntil(lambda: world_of(pilot).wished)
@@ -168,8 +166,7 @@ async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None
 
 
 async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None:
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
         await pilot.press("o")
         await pilot.pause()
 
@@ -184,8 +181,7 @@ async def test_a_prompts_way_is_told() -> None:
         Receipt(id=ReceiptId(f"readme-{text}"), session=README, state=state, text=text, reason=why)
         for state, text, why in ways
     ]
-    async with kasmon(fleet(working("readme", receipts=tuple(receipts)))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(working("readme", receipts=tuple(receipts))))) as pilot:
         assert "queued  second" in text_of(pilot.app)
         assert "refused  third" not in text_of(pilot.app)
 
@@ -206,16 +202,13 @@ async def test_new_facts_come_without_a_key() -> None:
 
 async def test_a_terminal_session_shows_its_rows() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
-
+    async with run_app(app):
         assert "sphinx-build -b html docs build/html" in text_of(app)
 
 
 async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_back() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         await pilot.press("q", "x")
@@ -231,8 +224,7 @@ async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_ba
 
 async def test_f12_leaves_a_terminal_too_and_the_bar_says_so() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         assert "Ctrl+] or F12 list" in text_of(app)
@@ -249,8 +241,7 @@ async def test_another_leave_key_can_be_chosen() -> None:
         panes={"docs": MAKE},
         settings=DashboardSettings(keys={"leave_focus": "ctrl+g"}),
     )
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         await pilot.press("ctrl+g")
@@ -261,8 +252,7 @@ async def test_another_leave_key_can_be_chosen() -> None:
 
 async def test_moving_on_stops_watching_the_terminal() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX), working("other", ago=10)), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("j")
         await pilot.pause()
 
@@ -272,8 +262,7 @@ async def test_moving_on_stops_watching_the_terminal() -> None:
 
 async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         world_of(pilot).push(SubscriptionEnd(session=SessionId("docs"), why="host process died"))
@@ -285,16 +274,13 @@ async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
 async def test_without_tmux_the_preview_says_what_is_missing() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
     cast(FakeGateway, app.gateway).has_tmux = False
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
-
+    async with run_app(app):
         assert "Live terminals require tmux" in text_of(app)
 
 
 async def test_pushes_for_another_session_are_not_shown() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         world_of(pilot).push(SubscriptionEnd(session=SessionId("someone-else"), why="gone"))
         await pilot.pause()
 
@@ -304,8 +290,7 @@ async def test_pushes_for_another_session_are_not_shown() -> None:
 
 
 async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_keyboard_back() -> None:
-    async with kasmon(fleet(idle("a"), idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("a"), idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
         app_of(pilot)._take(fleet(idle("readme")))
         await pilot.pause()
@@ -315,8 +300,7 @@ async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_key
 
 
 async def test_a_restart_keeps_what_is_being_written() -> None:
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
         app_of(pilot)._take(fleet(idle("readme", generation=2)))
         await pilot.pause()
@@ -326,8 +310,7 @@ async def test_a_restart_keeps_what_is_being_written() -> None:
 
 
 async def test_the_help_is_a_key_away_also_while_writing() -> None:
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", "question_mark", "f1")
         await pilot.pause()
         assert "In the prompt box" in text_of(pilot.app)
@@ -339,8 +322,7 @@ async def test_the_help_is_a_key_away_also_while_writing() -> None:
 
 async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows_it() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX, agent="claude")), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 30), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, (120, 30), notifications=True) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
@@ -364,8 +346,7 @@ async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows
 
 async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with app.run_test(size=(120, 30)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (120, 30)) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         world_of(pilot).fleets.put_nowait(fleet(ended("docs", mode=Mode.TMUX)))
@@ -392,8 +373,7 @@ async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_ke
 
 async def test_a_preview_that_is_built_while_the_dashboard_quits_crashes_nothing() -> None:
     """A person quits right after the cursor has moved."""
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         preview = pilot.app.screen.query_one(Preview)
         shown, preview.session = preview.session, None
         preview.session = shown

@@ -12,7 +12,7 @@ from kasmon.paths import places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings, KeepSplit, Split, UserCommand
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import fleet, idle, working
 from tests.support.tui.fake_gateway import FakeGateway
 from tests.support.wait import auntil
@@ -45,8 +45,7 @@ def wished(app: Kasmon) -> list[UserCommand]:
 
 async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() -> None:
     app = shown()
-    async with app.run_test(size=WIDE) as pilot:
-        await settled(pilot)
+    async with run_app(app, WIDE) as pilot:
         _, y = divider(app)
         await drag(pilot, divider(app), (80, y), (64, y))
         await settled(pilot)
@@ -55,15 +54,13 @@ async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() ->
         assert [KeepSplit(split=Split(width=40))] == wished(app)
 
     again = shown(Split(width=40))
-    async with again.run_test(size=WIDE) as pilot:
-        await settled(pilot)
+    async with run_app(again, WIDE) as pilot:
         assert (64, 96) == (again.main_view.side.region.width, again.main_view.preview.region.width)
 
 
 async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> None:
     app = shown()
-    async with app.run_test(size=LOW) as pilot:
-        await settled(pilot)
+    async with run_app(app, LOW) as pilot:
         await drag(pilot, divider(app), (20, 10), (20, 20))
         await settled(pilot)
 
@@ -71,16 +68,14 @@ async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> 
         assert [KeepSplit(split=Split(height=50))] == wished(app)
 
     again = shown(Split(height=50))
-    async with again.run_test(size=LOW) as pilot:
-        await settled(pilot)
+    async with run_app(again, LOW) as pilot:
         assert 20 == again.main_view.preview.region.y
 
 
 @pytest.mark.parametrize("to", [0, 159])
 async def test_neither_side_is_dragged_away(to: int) -> None:
     app = shown()
-    async with app.run_test(size=WIDE) as pilot:
-        await settled(pilot)
+    async with run_app(app, WIDE) as pilot:
         _, y = divider(app)
         await drag(pilot, divider(app), (to, y))
         await settled(pilot)
@@ -91,8 +86,7 @@ async def test_neither_side_is_dragged_away(to: int) -> None:
 
 async def test_a_drag_that_begins_elsewhere_and_a_session_in_focus_move_nothing() -> None:
     app = shown(Split(width=40))
-    async with app.run_test(size=WIDE) as pilot:
-        await settled(pilot)
+    async with run_app(app, WIDE) as pilot:
         await drag(pilot, (30, 20), (100, 20))
         assert 64 == app.main_view.side.region.width
         await pilot.press("enter")
@@ -108,8 +102,7 @@ async def test_a_drag_that_begins_elsewhere_and_a_session_in_focus_move_nothing(
 
 async def test_without_a_preview_the_list_has_the_whole_width() -> None:
     app = shown(Split(width=40))
-    async with app.run_test(size=WIDE) as pilot:
-        await settled(pilot)
+    async with run_app(app, WIDE) as pilot:
         await pilot.press("space")
         await settled(pilot)
 

@@ -20,7 +20,7 @@ from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from kasmon.tui.transcript.code_box import CodeBox
 from kasmon.tui.transcript.prompt_box import PromptBox
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import StillClock, crew, idle, request
 from tests.support.tui.fake_gateway import text_of
 
@@ -92,8 +92,7 @@ async def test_a_screen_of_one_context_handles_all_of_its_rows() -> None:
 @pytest.mark.parametrize("action", ["filter_keep", "filter_drop"])
 async def test_a_click_on_a_key_of_the_filter_does_what_the_key_does(action: str) -> None:
     app = kasmon(crew())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("slash", "d", "o", "c")
         await pilot.pause()
         await pilot.click(offset=(text_of(app).splitlines()[-1].index(ROWS[action].label), 39))
@@ -105,8 +104,7 @@ async def test_a_click_on_a_key_of_the_filter_does_what_the_key_does(action: str
 
 async def test_a_click_on_new_line_in_the_key_bar_does_what_the_key_does() -> None:
     app = kasmon(crew())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.session_pane.enter(next(each.id for each in app.fleet.sessions if each.mode == "sdk"))
         await settled(pilot)
         await pilot.click(offset=(text_of(app).splitlines()[-1].index(ROWS["newline"].label), 39))

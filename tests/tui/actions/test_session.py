@@ -15,7 +15,7 @@ from kasmon.supervisor.fleet.liveness import AGENT_LEFT, HOST_GONE
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import RestartSession, SendToAgent, UserCommand
 from kasmon.tui.theme.look import news
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, StillClock, fleet, session
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -26,8 +26,7 @@ ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)"
 @asynccontextmanager
 async def shown(one: Session) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(one))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         yield pilot
 
 

@@ -35,7 +35,7 @@ from kasmon.tui.theme.theme import DEFAULT, contrast
 from kasmon.tui.transcript.file_completion import fitting, mention, written
 from kasmon.tui.transcript.prompt_box import PromptBox
 from kasmon.tui.transcript.view import SessionView
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, fleet, idle, working
 from tests.support.sample_transcripts import long_talk
 from tests.support.tui.fake_gateway import FakeGateway, text_of
@@ -376,8 +376,7 @@ def test_files_are_listed_near_ones_first_and_hidden_ones_never(tmp_path: Path) 
 
 async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> None:
     app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(README)
         app.key_dispatcher.run("open")
         await settled(pilot)
@@ -389,8 +388,7 @@ async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> 
 
 async def test_who_reads_before_all_is_there_reads_on() -> None:
     app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(README)
         app.key_dispatcher.run("read_story")
         await settled(pilot)

@@ -12,7 +12,7 @@ from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.adopt import ROWS
 from kasmon.tui.gateway.protocol import AdoptPane, RemoveSession
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -34,8 +34,7 @@ def world_of(app: Kasmon) -> FakeGateway:
 async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
     app = kasmon(fleet(idle("readme")))
     world_of(app).foreign = [pane(0, "work"), pane(3, "api", agent="claude", title="✳ fixing"), pane(4, "web")]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "api:0.0" in text_of(app), what="the panes")
         assert "claude" in text_of(app)
@@ -52,8 +51,7 @@ async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
 async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
     app = kasmon(fleet(idle("readme")))
     world_of(app).foreign = [pane(0, "watched", adopted="abcdefgh"), pane(1, "gone", is_dead=True)]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "no other pane to adopt" in text_of(app), what="the word")
         await pilot.press("enter")
@@ -66,8 +64,7 @@ async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
 async def test_of_many_panes_the_chosen_one_is_in_sight() -> None:
     app = kasmon(fleet(idle("readme")))
     world_of(app).foreign = [pane(number, f"s{number:02}") for number in range(ROWS * 3)]
-    async with app.run_test(size=(100, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (100, 40)) as pilot:
         await pilot.press("t")
         await auntil(lambda: "s00:0.0" in text_of(app), what="the panes")
         await pilot.press(*["j"] * 30)
@@ -79,8 +76,7 @@ async def test_of_many_panes_the_chosen_one_is_in_sight() -> None:
 async def test_hostile_names_are_only_text() -> None:
     app = kasmon(fleet(idle("readme")))
     world_of(app).foreign = [pane(0, "[red]x[/]\x1b[2J", command="a", title="[@click=app.quit]t[/]")]
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "[red]x[/]" in text_of(app), what="the panes")
 
@@ -90,8 +86,7 @@ async def test_hostile_names_are_only_text() -> None:
 async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
     app = kasmon(fleet(idle("readme")))
     world_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("t")
         await auntil(lambda: "No tmux server listens at '/x'." in text_of(app), what="the reason")
 
@@ -102,8 +97,7 @@ async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
 async def test_it_is_never_stopped_and_can_be_let_go(key: str) -> None:
     mine = msgspec.structs.replace(idle("mine", mode=Mode.TMUX), adopted="work:0.0")
     app = kasmon(fleet(mine))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         assert "adopted" in text_of(app)
         await pilot.press(key)
         await pilot.pause()

@@ -29,7 +29,7 @@ from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
 from tests.model.transcript.test_file_changes import DIFF
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.support.sample_sandboxes import interpreters
 from tests.support.sample_transcripts import talk
@@ -433,8 +433,7 @@ async def confirmed(pilot: Pilot[None], text: str) -> None:
 
 async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> None:
     shown = fleet(working("a", agent="codex"), working("b"), idle("c", agent="codex"), ended("d", agent="codex"))
-    async with kasmon(shown).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(shown)) as pilot:
         await pilot.press("slash", *"agent:codex", "enter")
         await dialog(pilot, "M")
         assert "Prompt 2 agents" in text_of(pilot.app)
@@ -523,15 +522,13 @@ async def test_a_broadcast_goes_to_no_shell_and_names_what_it_leaves_out() -> No
 
 async def test_a_list_of_shells_alone_gets_no_broadcast() -> None:
     shown = fleet(idle("sh", agent="shell", mode=Mode.TMUX))
-    async with kasmon(shown).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(shown), notifications=True) as pilot:
         await pilot.press("M")
         await auntil(lambda: "No agent in the list is running" in text_of(pilot.app))
 
 
 async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
-    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(working("readme"))), notifications=True) as pilot:
         await pilot.press("ctrl+p", *"explain", "enter")
         await auntil(lambda: "Why readme is working" in text_of(pilot.app))
         assert "working, says its title" in text_of(pilot.app)
@@ -566,8 +563,7 @@ async def test_y_stops() -> None:
 
 
 async def test_interrupting_needs_no_question() -> None:
-    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(working("readme")))) as pilot:
         await pilot.press("c")
         await pilot.pause()
 
@@ -586,8 +582,7 @@ async def test_an_ended_session_is_forgotten_after_a_question() -> None:
 
 @pytest.mark.parametrize("key", ["X", "R"])
 async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) -> None:
-    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(working("readme"))), notifications=True) as pilot:
         await pilot.press(key)
         await pilot.pause()
 
@@ -597,8 +592,7 @@ async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) 
 
 @pytest.mark.parametrize("gone", [ended("readme", 1), session("readme", SessionState.LOST)], ids=["ended", "lost"])
 async def test_what_does_not_run_is_started_again(gone: Session) -> None:
-    async with kasmon(fleet(gone)).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(gone))) as pilot:
         await pilot.press("R")
         await pilot.pause()
 
@@ -635,8 +629,7 @@ async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_alo
 
 @pytest.mark.parametrize("key", ["m", "c", "x"])
 async def test_an_ended_session_says_that_it_does_not_run(key: str) -> None:
-    async with kasmon(fleet(ended("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(ended("readme"))), notifications=True) as pilot:
         await pilot.press(key)
         await pilot.pause()
 
@@ -660,8 +653,7 @@ async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_quitting_asks_nothing_and_leaves_a_line_that_says_how_many_agents_run(key: str) -> None:
-    async with kasmon(fleet(working("a"), idle("b"), ended("c"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(working("a"), idle("b"), ended("c")))) as pilot:
         await pilot.press(key)
         await pilot.pause()
 
@@ -671,8 +663,7 @@ async def test_quitting_asks_nothing_and_leaves_a_line_that_says_how_many_agents
 
 
 async def test_quitting_where_no_agent_runs_leaves_no_line() -> None:
-    async with kasmon(fleet(ended("c"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(ended("c")))) as pilot:
         await pilot.press("q")
         await pilot.pause()
 
@@ -689,8 +680,7 @@ async def test_quitting_a_demo_says_that_its_agents_end() -> None:
 
 
 async def test_the_last_change_of_a_session_is_a_key_away() -> None:
-    async with kasmon(fleet(idle("readme")), transcripts={"readme": talk()}).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme")), transcripts={"readme": talk()})) as pilot:
         told = app_of(pilot).session_pane.transcripts.of(README)
         await auntil(lambda: told.cursor)
         await dialog(pilot, "D")
@@ -700,8 +690,7 @@ async def test_the_last_change_of_a_session_is_a_key_away() -> None:
 
 
 async def test_a_session_without_a_change_says_so() -> None:
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
         await pilot.press("D")
         await pilot.pause()
 
@@ -776,8 +765,7 @@ async def test_the_settings_say_where_the_config_lies_and_what_is_wrong_with_it(
 
 
 async def test_the_palette_finds_every_action_and_every_session() -> None:
-    async with kasmon(fleet(idle("readme"), asking("fix-auth"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"), asking("fix-auth")))) as pilot:
         commands = KasmonCommands(pilot.app.screen)
 
         hits = [hit async for hit in commands.search("fix-auth")]
@@ -788,8 +776,7 @@ async def test_the_palette_finds_every_action_and_every_session() -> None:
 
 
 async def test_nothing_moves_under_the_palette() -> None:
-    async with kasmon(fleet(idle("readme"), asking("fix-auth"))).run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"), asking("fix-auth"))), (80, 24)) as pilot:
         main_view = app_of(pilot).main_view
         before = main_view.preview.region
         await pilot.press("ctrl+p")
@@ -802,8 +789,7 @@ async def test_nothing_moves_under_the_palette() -> None:
 
 async def test_without_colours_what_is_chosen_in_the_palette_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"))), (80, 24)) as pilot:
         await pilot.press("ctrl+p")
         await auntil(lambda: "Open" in text_of(pilot.app))
         await pilot.pause()
@@ -816,8 +802,7 @@ async def test_without_colours_what_is_chosen_in_the_palette_is_reversed(monkeyp
 
 
 async def test_the_palette_finds_what_is_only_told_of() -> None:
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         hits = [hit async for hit in KasmonCommands(pilot.app.screen).search("review pending")]
 
         assert "Requests" == max(hits, key=lambda hit: hit.score).text
@@ -838,8 +823,7 @@ async def offered(pilot: Pilot[None], words: str) -> None:
 
 async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> None:
     """What was written there is kept."""
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", *"half", "ctrl+p", *"rename")
         await offered(pilot, "Rename")
         await pilot.press("enter")
@@ -854,8 +838,7 @@ async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> 
 
 
 async def test_from_one_session_to_another_nothing_written_is_lost() -> None:
-    async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await pilot.press("enter", *"half")
         app_of(pilot).session_pane.enter(SessionId("zoo"))
         await pilot.pause()
@@ -867,8 +850,7 @@ async def test_from_one_session_to_another_nothing_written_is_lost() -> None:
 
 
 async def test_the_palette_does_what_was_chosen() -> None:
-    async with kasmon(fleet(idle("readme"), idle("zoo"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await pilot.press("ctrl+p", *"zoo")
         await offered(pilot, "zoo")
         await pilot.press("enter")
@@ -881,15 +863,13 @@ async def test_the_palette_does_what_was_chosen() -> None:
 
 @pytest.mark.parametrize("said", ["[@click=app.quit]a[/]", "[/foo]", "\\\\[", "[red]"])
 async def test_the_palette_reads_no_markup(said: str) -> None:
-    async with kasmon(fleet(idle("readme", said))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("readme", said)))) as pilot:
         await pilot.press("ctrl+p", *"readme")
         await auntil(lambda: f"idle  {said}" in text_of(pilot.app))
 
 
 async def test_ctrl_q_does_nothing() -> None:
-    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(crew())) as pilot:
         await pilot.press("ctrl+q")
         await pilot.pause()
 
@@ -922,8 +902,7 @@ async def test_ctrl_q_does_nothing() -> None:
 async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first(
     opened: tuple[str, ...], key: str, first: str
 ) -> None:
-    async with kasmon(fleet(asking("web"), working("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(asking("web"), working("readme")))) as pilot:
         for each in opened:
             await pilot.press(each)
             await settled(pilot)
@@ -964,8 +943,7 @@ async def test_over_what_a_session_shows_the_help_has_those_keys_first(shown: Se
 
 
 async def test_what_is_typed_in_the_help_searches_it() -> None:
-    async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(working("readme")))) as pilot:
         await pilot.press("question_mark", *"restart")
         await auntil(lambda: "Restart ended" in text_of(pilot.app), what="what was found")
 

@@ -11,7 +11,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, NotifyPerson
 from kasmon.tui.notifications.alerts import AGAIN_S, GATHER_S, STORM_S, Alert, Alerts
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, asking, command, ended, fleet, idle, session, working
 from tests.support.tui.fake_gateway import FakeGateway
 
@@ -185,8 +185,7 @@ async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.
     app = kasmon(fleet(idle("y"), working("x"), working("z")))
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("x"))
         await pilot.pause()
         later(app, 1)
@@ -206,8 +205,7 @@ async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.
 @pytest.mark.parametrize("away", ["the window has no focus", "no key for long"])
 async def test_who_is_not_there_is_called_for_what_is_on_the_screen_too(away: str) -> None:
     app = kasmon(fleet(working("x")))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         if away == "no key for long":
             later(app, 1000)
         else:
@@ -221,8 +219,7 @@ async def test_who_is_not_there_is_called_for_what_is_on_the_screen_too(away: st
 
 async def test_how_long_work_has_to_take_is_a_setting() -> None:
     app = kasmon(fleet(working("x", ago=6), idle("y")), settings=DashboardSettings(finished_after_s=5))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("y"))
         await pilot.pause()
         app._take(fleet(idle("x", ago=0), idle("y")))

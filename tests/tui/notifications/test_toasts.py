@@ -8,7 +8,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.notifications.toasts import toasts
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import asking, command, ended, fleet, idle, session, working
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -69,8 +69,7 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
     app = kasmon(fleet(working("x"), idle("y")))
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         gateway = cast(FakeGateway, app.gateway)
         gateway.fleets.put_nowait(fleet(ended("x", 3), idle("y")))
         await auntil(lambda: "x crashed" in text_of(app))
@@ -85,8 +84,7 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
 async def test_a_note_that_is_still_on_the_screen_is_not_shown_twice() -> None:
     """A terminal's request that was half drawn at first is read anew, and is another one then."""
     app = kasmon(fleet(idle("y"), working("x")))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         for number in (1, 2):
             app._take(fleet(idle("y"), asking("x", command("x", "make release", number))))
             await pilot.pause()
@@ -107,8 +105,7 @@ async def test_bell_and_notes_can_be_turned_off(
     app = kasmon(fleet(idle("y"), working("x")), settings=settings)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         app._take(fleet(idle("y"), ended("x", 3)))
         await pilot.pause()
 
@@ -119,8 +116,7 @@ async def test_bell_and_notes_can_be_turned_off(
 async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_counted() -> None:
     names = [f"s{number}" for number in range(6)]
     app = kasmon(fleet(*(working(name) for name in names), working("x")), settings=DashboardSettings(popup=True))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True):
         gateway = cast(FakeGateway, app.gateway)
         gateway.fleets.put_nowait(fleet(*(asking(name) for name in names), ended("x", 3)))
         await auntil(lambda: "x crashed" in text_of(app))
@@ -130,8 +126,7 @@ async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_co
 
 async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() -> None:
     app = kasmon(fleet(working("x"), working("y")))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         await pilot.press("enter")
         assert app.main_view.focused_inside
         inside = app.main_view.preview.session

@@ -21,7 +21,7 @@ from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.request_text import sheet
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
-from tests.support.dashboard_scenes import HIDDEN, RISKY, armed, kasmon, settled
+from tests.support.dashboard_scenes import HIDDEN, RISKY, armed, kasmon, run_app, settled
 from tests.support.sample_fleet import (
     NOW,
     StillClock,
@@ -73,8 +73,7 @@ def asks(*requests: Request, **fields: Any) -> Fleet:
 
 
 async def test_the_whole_request_stands_on_the_card() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), act=opened) as pilot:
         text = text_of(pilot.app)
 
         for part in ("permission", "fix-auth", "claude · sdk", "asked 12s ago", "Bash", "-rf", "&& make", "release"):
@@ -85,8 +84,7 @@ async def test_the_whole_request_stands_on_the_card() -> None:
 
 async def test_what_may_be_cut_says_so_and_no_key_allows_it() -> None:
     cut = command("fix-auth", "echo 1", may_be_cut=True, choices=(Decision.DENY,), rule="")
-    async with kasmon(asks(cut)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(cut)), act=opened) as pilot:
         text = text_of(pilot.app)
         assert "this may be truncated: open the terminal" in text
         assert "Allow once" not in text
@@ -97,17 +95,14 @@ async def test_what_may_be_cut_says_so_and_no_key_allows_it() -> None:
 
 
 async def test_a_folder_that_does_not_fit_is_told_by_its_last_names() -> None:
-    async with kasmon(asks(workdir="/home/you/work/of/this/year/website")).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-
+    async with run_app(kasmon(asks(workdir="/home/you/work/of/this/year/website")), (80, 24), act=opened) as pilot:
         assert "claude · sdk · …/year/website" in text_of(pilot.app)
 
 
 @pytest.mark.parametrize(("key", "decision"), [("a", Decision.ALLOW), ("A", Decision.ALWAYS), ("z", Decision.LATER)])
 async def test_one_key_answers_with_id_and_digest(key: str, decision: Decision) -> None:
     ask = command("fix-auth", "rm -rf build")
-    async with kasmon(asks(ask)).run_test() as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(ask)), (80, 24), act=opened) as pilot:
         await pilot.press(key)
         await pilot.pause()
 
@@ -117,16 +112,14 @@ async def test_one_key_answers_with_id_and_digest(key: str, decision: Decision) 
 @pytest.mark.parametrize("key", ["enter", "space", "y", "tab", "shift+enter", "ctrl+j", "right"])
 async def test_no_other_key_approves(key: str) -> None:
     """Enter never does."""
-    async with kasmon(asks()).run_test() as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), (80, 24), act=opened) as pilot:
         await pilot.press(key, key)
 
         assert [] == answers(pilot)
 
 
 async def test_the_card_is_deaf_when_it_appears_and_says_so() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         await pilot.pause()
         await pilot.press("a", "A", "z", "a")
@@ -190,8 +183,7 @@ async def test_requests_are_shown_first_come_first_served() -> None:
 
 
 async def test_deny_asks_for_a_reason_and_tells_it() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", *"not on Friday", "enter")
         await pilot.pause()
 
@@ -199,8 +191,7 @@ async def test_deny_asks_for_a_reason_and_tells_it() -> None:
 
 
 async def test_where_the_agent_is_not_told_why_none_is_asked_for() -> None:
-    async with kasmon(asks(abilities=("asks",))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(abilities=("asks",))), act=opened) as pilot:
         assert "with a reason" not in text_of(pilot.app)
         await pilot.press("d")
 
@@ -208,8 +199,7 @@ async def test_where_the_agent_is_not_told_why_none_is_asked_for() -> None:
 
 
 async def test_a_reason_is_told_by_a_click_too() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", *"no")
         await pilot.pause()
         rows = text_of(pilot.app).splitlines()
@@ -221,8 +211,7 @@ async def test_a_reason_is_told_by_a_click_too() -> None:
 
 
 async def test_esc_in_the_reason_answers_nothing() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", "a", "escape")
         await pilot.pause()
         assert not pilot.app.screen.query(Input)
@@ -245,8 +234,7 @@ async def test_esc_closes_and_the_request_waits_on() -> None:
 
 
 async def test_edit_shows_what_would_run_before_it_may() -> None:
-    async with kasmon(asks(command("fix-auth", "rm -rf build"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", "rm -rf build"))), act=opened) as pilot:
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = "rm -r build/cache"
         await pilot.press("escape", "a")
@@ -264,8 +252,7 @@ async def test_edit_shows_what_would_run_before_it_may() -> None:
 
 
 async def test_esc_drops_the_edit_and_the_request_is_as_it_was() -> None:
-    async with kasmon(asks(command("fix-auth", "rm -rf build"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", "rm -rf build"))), act=opened) as pilot:
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = "ls"
         await pilot.press("escape", "escape")
@@ -277,8 +264,7 @@ async def test_esc_drops_the_edit_and_the_request_is_as_it_was() -> None:
 
 
 async def test_esc_in_the_reason_comes_back_to_the_edited_request() -> None:
-    async with kasmon(asks(command("fix-auth", "rm -rf build"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", "rm -rf build"))), act=opened) as pilot:
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = "ls"
         await pilot.press("escape")
@@ -291,8 +277,7 @@ async def test_esc_in_the_reason_comes_back_to_the_edited_request() -> None:
 
 async def test_an_edit_that_cannot_be_stays_in_the_box_with_the_reason() -> None:
     ask = request("fix-auth", tool="Fetch", input={"url": "https://example.com"})
-    async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = '{"url": '
         await pilot.press("escape")
@@ -303,15 +288,12 @@ async def test_an_edit_that_cannot_be_stays_in_the_box_with_the_reason() -> None
 
 
 async def test_an_edit_stands_as_a_diff() -> None:
-    async with kasmon(asks(change("fix-auth"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
-
+    async with run_app(kasmon(asks(change("fix-auth"))), act=opened) as pilot:
         assert '42 -    name = Column("name", widest)' in text_of(pilot.app)
 
 
 async def test_a_long_request_is_approved_only_after_its_end_was_seen() -> None:
-    async with kasmon(asks(command("fix-auth", "; ".join([RISKY] * 2)))).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", "; ".join([RISKY] * 2)))), (80, 24), act=opened) as pilot:
         assert "more lines)" in text_of(pilot.app)
         await pilot.press("a", "A", "e")
         await pilot.pause()
@@ -341,8 +323,7 @@ def test_how_much_is_below_is_said_exactly_where_there_is_more_than_the_rows_tha
 
 
 async def test_in_a_low_window_a_card_stands_still_and_shows_all_that_there_is_room_for() -> None:
-    async with kasmon(asks(question("fix-auth"))).run_test(size=(60, 16)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth"))), (60, 16), act=opened) as pilot:
         shown = text_of(pilot.app)
 
         for line in ("Which database", "needs no", "server.", "3 ○ A plain", "submit selection", "Snooze", "close"):
@@ -350,8 +331,7 @@ async def test_in_a_low_window_a_card_stands_still_and_shows_all_that_there_is_r
 
 
 async def test_a_long_request_may_be_denied_unread() -> None:
-    async with kasmon(asks(command("fix-auth", RISKY))).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", RISKY))), (80, 24), act=opened) as pilot:
         await pilot.press("d", "enter")
         await pilot.pause()
 
@@ -360,8 +340,7 @@ async def test_a_long_request_may_be_denied_unread() -> None:
 
 @pytest.mark.parametrize("key", ["a", "A"])
 async def test_hidden_characters_are_shown_and_approved_only_by_the_tools_letters(key: str) -> None:
-    async with kasmon(asks(command("fix-auth", HIDDEN))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", HIDDEN))), act=opened) as pilot:
         assert "hidden characters" in text_of(pilot.app)
         assert "notes⟨U+202E⟩txt.sh⟨U+200B⟩" in text_of(pilot.app)
         await pilot.press(key, "a", key)
@@ -378,8 +357,7 @@ async def test_hidden_characters_are_shown_and_approved_only_by_the_tools_letter
 
 async def test_a_tools_letters_may_be_keys_that_scroll() -> None:
     hidden = command("fix-auth", HIDDEN, tool="Skjold")
-    async with kasmon(asks(hidden)).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks(hidden))) as pilot:
         await pilot.press("i")
         await armed(pilot)
         await pilot.press("a")
@@ -394,8 +372,7 @@ async def test_secrets_are_not_on_the_card_and_no_rule_is_made_of_them() -> None
     app = kasmon(
         asks(command("fix-auth", f"curl -H 'Bearer {KEY}' --user hunter2hunter2 x")), secrets=["hunter2hunter2"]
     )
-    async with app.run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(app, act=opened) as pilot:
         text = text_of(app)
         assert KEY not in text
         assert "hunter2" not in text
@@ -407,8 +384,7 @@ async def test_secrets_are_not_on_the_card_and_no_rule_is_made_of_them() -> None
 
 
 async def test_an_edit_sends_the_secrets_that_it_did_not_show() -> None:
-    async with kasmon(asks(command("fix-auth", f"curl -H 'Bearer {KEY}' x"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", f"curl -H 'Bearer {KEY}' x"))), act=opened) as pilot:
         await pilot.press("e")
         box = pilot.app.screen.query_one(TextArea)
         assert KEY not in box.text
@@ -423,8 +399,7 @@ async def test_an_edit_sends_the_secrets_that_it_did_not_show() -> None:
 
 
 async def test_a_question_is_answered_by_digit_and_enter() -> None:
-    async with kasmon(asks(question("fix-auth"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth"))), act=opened) as pilot:
         await pilot.press("enter")
         assert [] == answers(pilot)
         await pilot.press("2", "enter")
@@ -434,8 +409,7 @@ async def test_a_question_is_answered_by_digit_and_enter() -> None:
 
 
 async def test_a_question_is_answered_by_arrows() -> None:
-    async with kasmon(asks(question("fix-auth"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth"))), act=opened) as pilot:
         await pilot.press("up", "space", "enter")
         await pilot.pause()
 
@@ -443,8 +417,7 @@ async def test_a_question_is_answered_by_arrows() -> None:
 
 
 async def test_a_question_may_take_several_answers() -> None:
-    async with kasmon(asks(question("fix-auth", many=True))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth", many=True))), act=opened) as pilot:
         await pilot.press("3", "1", "2", "2", "enter")
         await pilot.pause()
 
@@ -454,8 +427,7 @@ async def test_a_question_may_take_several_answers() -> None:
 
 async def test_each_answer_of_a_question_stands_with_what_it_means() -> None:
     notes = ("No server, one file.", "", "Slow from 10,000 sessions on.")
-    async with kasmon(asks(question("fix-auth", option_notes=notes))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth", option_notes=notes))), act=opened) as pilot:
         lines = text_of(pilot.app).splitlines()
         row = next(y for y, line in enumerate(lines) if "SQLite in the state folder" in line)
 
@@ -465,8 +437,7 @@ async def test_each_answer_of_a_question_stands_with_what_it_means() -> None:
 
 
 async def test_a_question_may_be_answered_in_own_words() -> None:
-    async with kasmon(asks(question("fix-auth", free_text=True))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth", free_text=True))), act=opened) as pilot:
         assert "4 ○ Custom answer" in text_of(pilot.app)
         await pilot.press("2", "o", *"none of them", "enter", "enter")
         assert [] == answers(pilot)
@@ -482,8 +453,7 @@ async def test_a_question_may_be_answered_in_own_words() -> None:
 
 async def test_own_words_stand_beside_options_where_several_are_taken() -> None:
     asked = question("fix-auth", free_text=True, many=True)
-    async with kasmon(asks(asked)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(asked)), act=opened) as pilot:
         await pilot.press("1", "4", *"and backups", "enter")
         await armed(pilot)
         await pilot.press("enter")
@@ -494,8 +464,7 @@ async def test_own_words_stand_beside_options_where_several_are_taken() -> None:
 
 
 async def test_a_question_without_options_takes_words_and_esc_leaves_them() -> None:
-    async with kasmon(asks(question("fix-auth", options=()))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth", options=()))), act=opened) as pilot:
         await pilot.press("o", "x", "escape")
         await armed(pilot)
         await pilot.press("enter")
@@ -509,8 +478,7 @@ async def test_a_question_without_options_takes_words_and_esc_leaves_them() -> N
 
 
 async def test_a_question_without_own_words_has_no_line_for_them() -> None:
-    async with kasmon(asks(question("fix-auth"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(question("fix-auth"))), act=opened) as pilot:
         await pilot.press("o", "4", "enter")
         await pilot.pause()
 
@@ -519,8 +487,7 @@ async def test_a_question_without_own_words_has_no_line_for_them() -> None:
 
 
 async def test_a_plan_is_approved_or_sent_back() -> None:
-    async with kasmon(asks(plan("fix-auth"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(plan("fix-auth"))), act=opened) as pilot:
         assert "Approve the plan" in text_of(pilot.app)
         await pilot.press("A", "e")
         assert [] == answers(pilot)
@@ -531,8 +498,7 @@ async def test_a_plan_is_approved_or_sent_back() -> None:
 
 
 async def test_what_kasmon_cannot_answer_gets_an_offer_to_go_there() -> None:
-    async with kasmon(asks(login("fix-auth"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(login("fix-auth"))), act=opened) as pilot:
         assert "kasmon cannot answer this request" in text_of(pilot.app)
         await pilot.press("a", "A", "d", "e")
         assert [] == answers(pilot)
@@ -584,8 +550,7 @@ async def test_a_request_that_closed_elsewhere_says_so_and_takes_no_answer(close
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_a_card_that_rose_keeps_nobody_from_leaving(key: str) -> None:
     """Also right after the last request was answered elsewhere: no key is lost on what is over."""
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), act=opened) as pilot:
         await show(pilot, fleet(idle("fix-auth"), working("docs")))
         await pilot.press(key)
         await auntil(lambda: not pilot.app.is_running, what="its end")
@@ -594,8 +559,7 @@ async def test_a_card_that_rose_keeps_nobody_from_leaving(key: str) -> None:
 
 
 async def test_where_letters_or_a_reason_are_written_q_is_one_of_them() -> None:
-    async with kasmon(asks(command("fix-auth", HIDDEN, tool="Qsort"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", HIDDEN, tool="Qsort"))), act=opened) as pilot:
         await pilot.press("d", "q")
         assert "q" == pilot.app.screen.query_one(Input).value
         await pilot.press("escape")
@@ -609,8 +573,7 @@ async def test_where_letters_or_a_reason_are_written_q_is_one_of_them() -> None:
 
 
 async def test_a_reason_half_written_is_dropped_when_the_request_closes() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", *"no")
         await show(pilot, fleet(idle("fix-auth"), working("docs")))
         await pilot.press("enter")
@@ -633,8 +596,7 @@ async def test_an_answer_that_is_refused_brings_the_request_back_and_says_why() 
 
 
 async def test_a_click_counts_like_its_key_and_only_when_armed() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         await pilot.pause()
         row = next(y for y, line in enumerate(text_of(pilot.app).splitlines()) if "Allow once" in line)
@@ -653,8 +615,7 @@ async def test_a_click_counts_like_its_key_and_only_when_armed() -> None:
     [("Deny with a reason", "REASONING"), ("Edit, then allow", "EDITING"), ("Snooze", ""), ("close", "")],
 )
 async def test_of_keys_that_share_a_line_a_click_means_the_one_it_is_on(word: str, then: str) -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         card = await armed(pilot)
         row = next(y for y, line in enumerate(text_of(pilot.app).splitlines()) if word in line)
@@ -719,8 +680,7 @@ async def test_after_an_answer_the_same_sessions_next_request_comes_before_those
 
 
 async def test_a_card_that_goes_on_to_another_session_says_so() -> None:
-    async with kasmon(fleet(asking("fix-auth", ago=90), asking("web", ago=60))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(fleet(asking("fix-auth", ago=90), asking("web", ago=60))), act=opened) as pilot:
         assert "another session" not in text_of(pilot.app)
         await pilot.press("right")
         await armed(pilot)
@@ -780,9 +740,7 @@ async def test_a_card_names_all_that_tells_it_apart_also_in_several_places(here:
 
 async def test_a_request_that_is_unlike_all_others_names_none() -> None:
     asks = fleet(asking("fix-auth", ago=90), asking("web", command("web", "ls", ago=60)))
-    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
-
+    async with run_app(kasmon(asks), act=opened) as pilot:
         assert "looks like" not in text_of(pilot.app)
 
 
@@ -790,9 +748,7 @@ async def test_a_difference_that_is_a_secret_is_not_on_the_card() -> None:
     """Also where the two begin alike, and what is left of one has no secret's shape any more."""
     asks = [command(name, f"curl -u key {key}") for name, key in (("one", KEY), ("two", KEY[:3] + "9" * len(KEY[3:])))]
     app = kasmon(fleet(*(asking(str(ask.session), ask) for ask in asks)))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
-
+    async with run_app(app, act=opened):
         assert "looks like 2, two   differs in whitespace, in a secret" in text_of(app)
         assert not [part for part in (KEY[3:], "9999999") if part in text_of(app)]
 
@@ -801,8 +757,7 @@ async def test_a_card_that_goes_on_below_says_which_key_reads_on() -> None:
     """One that chooses nothing, and that is in force."""
     long = "\n".join(f"echo {number}" for number in range(60))
     app = kasmon(asks(command("fix-auth", long)), settings=DashboardSettings(keys={"read_on": "tab"}))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press("i")
         await armed(pilot)
         assert "tab scrolls; approve at the end" in text_of(pilot.app)
@@ -819,8 +774,7 @@ async def test_a_card_that_goes_on_below_says_which_key_reads_on() -> None:
 async def test_whatever_the_window_who_asks_and_all_that_can_be_answered_is_in_sight(size: tuple[int, int]) -> None:
     """The rule to its last word, too."""
     rule = "Bash(git push --force-with-lease origin main && curl -fsS https://a.example)"
-    async with kasmon(asks(command("fix-auth", "make", rule=rule))).run_test(size=size) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", "make", rule=rule))), size) as pilot:
         await pilot.press("i")
         await armed(pilot)
         text = " ".join(text_of(pilot.app).replace("│", " ").split())
@@ -834,8 +788,7 @@ async def test_whatever_the_window_who_asks_and_all_that_can_be_answered_is_in_s
 async def test_an_answer_to_choose_is_shown_to_its_end(size: tuple[int, int]) -> None:
     options = ("Keep it", f"Drop the old index {'and build a new one ' * 6}tonight")
     shown = question("fix-auth", options=options, shown="Which?", title="Which?")
-    async with kasmon(asks(shown)).run_test(size=size) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks(shown)), size) as pilot:
         await pilot.press("i")
         card = await armed(pilot)
         while not card.view.body.seen_end:
@@ -876,8 +829,7 @@ async def test_in_a_window_too_small_for_a_request_no_key_answers_it() -> None:
 
 async def test_a_rule_that_no_window_holds_is_not_made_and_the_rest_is_answered_as_ever() -> None:
     shown = command("fix-auth", "make", rule="Bash commands " + "and more " * 400)
-    async with kasmon(asks(shown)).run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks(shown)), (80, 24)) as pilot:
         await pilot.press("i")
         await armed(pilot)
         assert "the rule is too long for this window" in text_of(pilot.app)
@@ -891,8 +843,7 @@ async def test_a_rule_that_no_window_holds_is_not_made_and_the_rest_is_answered_
 
 async def test_answers_too_long_to_stand_below_are_in_the_text_to_read() -> None:
     options = tuple(f"{'a way that is told at length ' * 20}and ends in {end}" for end in ("joy", "tears"))
-    async with kasmon(asks(question("fix-auth", options=options))).run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks(question("fix-auth", options=options))), (80, 24)) as pilot:
         await pilot.press("i")
         card = await armed(pilot)
         read = " ".join(line.text for line in card.view.body._drawn)
@@ -940,8 +891,7 @@ LONG = command("fix-auth", "; ".join([RISKY] * 3))
 async def test_a_key_that_does_not_count_says_why_and_the_next_one_takes_that_away(
     asked: Request, key: str, why: str
 ) -> None:
-    async with kasmon(asks(asked)).run_test(size=(100, 30)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(asked)), (100, 30), act=opened) as pilot:
         before = text_of(pilot.app).splitlines()
         await pilot.press(key)
         await pilot.pause()
@@ -956,8 +906,7 @@ async def test_a_key_that_does_not_count_says_why_and_the_next_one_takes_that_aw
 
 
 async def test_a_key_that_comes_too_early_says_so() -> None:
-    async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         await pilot.pause()
         await pilot.press("a")
@@ -967,8 +916,7 @@ async def test_a_key_that_comes_too_early_says_so() -> None:
 
 
 async def test_in_the_least_room_why_a_key_does_not_count_takes_the_last_row() -> None:
-    async with kasmon(asks()).run_test(size=(50, 16)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks()), (50, 16), act=opened) as pilot:
         await pilot.press("y")
         await pilot.pause()
 

@@ -10,7 +10,7 @@ from kasmon.model.permission import Decision, Request
 from kasmon.model.request_groups import find_group
 from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
-from tests.support.dashboard_scenes import HIDDEN, armed, kasmon
+from tests.support.dashboard_scenes import HIDDEN, armed, kasmon, run_app
 from tests.support.sample_fleet import asking, change, command, fleet, idle, question
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -58,8 +58,7 @@ def test_what_has_to_be_decided_alone_is_never_in_a_list() -> None:
 
 
 async def test_the_list_shows_all_of_each_and_one_key_answers_each_for_itself() -> None:
-    async with kasmon(crowd(ONE, TWO, THREE, OTHER)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, TWO, THREE, OTHER)), act=opened) as pilot:
         assert "T  answer 3 similar" in text_of(pilot.app)
         await pilot.press("T")
         card = await armed(pilot)
@@ -100,8 +99,7 @@ async def test_a_list_takes_nothing_but_once_and_deny(key: str) -> None:
 
 async def test_the_list_is_deaf_at_first_and_allowed_only_after_its_end_was_seen() -> None:
     many = [push(name, to="x" * 40, ago=40 - at) for at, name in enumerate("abcdefgh")]
-    async with kasmon(crowd(*many)).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(*many)), (80, 24), act=opened) as pilot:
         await pilot.press("T", "a")
         assert [] == answers(pilot)
         card = await armed(pilot)
@@ -162,8 +160,7 @@ async def test_a_list_of_which_nothing_waits_any_more_is_over() -> None:
 
 async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_there() -> None:
     app = kasmon(crowd(ONE))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(app, act=opened) as pilot:
         cast(FakeGateway, app.gateway).holding_secrets = True
         await show(pilot, crowd(ONE, TWO))
         assert "similar" not in text_of(pilot.app)

@@ -11,7 +11,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request, RequestKind
 from kasmon.tui.app import Kasmon
 from kasmon.tui.permissions.card import PermissionCard
-from tests.support.dashboard_scenes import armed, kasmon
+from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import asking, fleet, idle, request, working
 from tests.support.tui.fake_gateway import text_of
 from tests.support.wait import auntil
@@ -46,8 +46,7 @@ async def opened(pilot: Pilot[None]) -> PermissionCard:
 
 async def test_always_is_what_the_menu_says_and_reaches_no_further() -> None:
     ask = on_screen(1, "git push")
-    async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         text = text_of(pilot.app)
         assert f"Always: {RULE}" in text
         assert "this session" not in text
@@ -60,8 +59,7 @@ async def test_always_is_what_the_menu_says_and_reaches_no_further() -> None:
 
 async def test_a_no_is_told_at_once_where_the_menu_hears_no_reason() -> None:
     ask = on_screen(1, "git push")
-    async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         assert "with a reason" not in text_of(pilot.app)
         await pilot.press("d")
         await pilot.pause()
@@ -71,8 +69,7 @@ async def test_a_no_is_told_at_once_where_the_menu_hears_no_reason() -> None:
 
 async def test_where_the_menu_takes_a_reason_one_is_asked_for() -> None:
     ask = msgspec.structs.replace(on_screen(1, "git push"), takes_reason=True)
-    async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         assert "Deny with a reason" in text_of(pilot.app)
         await pilot.press("d", *"not today", "enter")
         await pilot.pause()
@@ -92,8 +89,7 @@ async def test_a_menu_of_several_choices_is_answered_with_those_that_were_picked
         options=("core", "docs", "tools"),
         many=True,
     )
-    async with kasmon(asks(ask)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         await pilot.press("1", "3", "enter")
         await pilot.pause()
 
@@ -102,8 +98,7 @@ async def test_a_menu_of_several_choices_is_answered_with_those_that_were_picked
 
 
 async def test_enter_goes_to_its_terminal_and_approves_nothing() -> None:
-    async with kasmon(asks(on_screen(1, "git push"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(on_screen(1, "git push"))), act=opened) as pilot:
         assert "Answer in terminal" in text_of(pilot.app)
         await pilot.press("enter")
         await auntil(lambda: cast(Kasmon, pilot.app).permissions.screen is None, what="the card is closed")

@@ -6,7 +6,7 @@ from textual.widgets import TextArea
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision
 from kasmon.tui.permissions.rule_scopes import following, reaches
-from tests.support.dashboard_scenes import armed, kasmon
+from tests.support.dashboard_scenes import armed, kasmon, run_app
 from tests.support.sample_fleet import command, idle
 from tests.support.tui.fake_gateway import text_of
 from tests.tui.permissions.test_card import KEY, answers, asks, opened
@@ -24,8 +24,7 @@ def test_a_rule_reaches_its_session_its_plan_or_its_project() -> None:
 
 
 async def test_never_denies_now_and_from_now_on_and_tells_why() -> None:
-    async with kasmon(asks(PUSH)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(PUSH)), act=opened) as pilot:
         assert "Never: Bash(git push:*)" in text_of(pilot.app)
         await pilot.press("D")
         await pilot.pause()
@@ -40,8 +39,7 @@ async def test_never_denies_now_and_from_now_on_and_tells_why() -> None:
 
 
 async def test_cancel_denies_and_ends_the_turn() -> None:
-    async with kasmon(asks(PUSH)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(PUSH)), act=opened) as pilot:
         assert "Deny and interrupt" in text_of(pilot.app)
         await pilot.press("c")
         await pilot.pause()
@@ -51,8 +49,7 @@ async def test_cancel_denies_and_ends_the_turn() -> None:
 
 async def test_what_a_request_does_not_take_is_not_offered_and_its_key_does_nothing() -> None:
     plain = command("fix-auth", "ls", choices=(Decision.ALLOW, Decision.DENY), rule="")
-    async with kasmon(asks(plain)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(plain)), act=opened) as pilot:
         text = text_of(pilot.app)
         assert not any(word in text for word in ("Always", "Never", "interrupt", "this session"))
         await pilot.press("D", "c", "A", "s", "T")
@@ -89,8 +86,7 @@ async def test_the_reach_is_chosen_on_the_card(
 
 async def test_the_next_request_begins_at_the_narrowest_reach() -> None:
     first, second = PUSH, command("fix-auth", "make", 2, ago=5)
-    async with kasmon(asks(first, second)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(first, second)), act=opened) as pilot:
         await pilot.press("s")
         await armed(pilot)
         await pilot.press("A")
@@ -102,8 +98,7 @@ async def test_the_next_request_begins_at_the_narrowest_reach() -> None:
 
 
 async def test_a_click_chooses_the_reach_it_is_on() -> None:
-    async with kasmon(asks(PUSH)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(PUSH)), act=opened) as pilot:
         lines = text_of(pilot.app).splitlines()
         row = next(y for y, line in enumerate(lines) if "○ project" in line)
         await pilot.click(offset=(lines[row].index("○ project") + 4, row))
@@ -115,8 +110,7 @@ async def test_a_click_chooses_the_reach_it_is_on() -> None:
 
 
 async def test_no_rule_is_made_of_secrets_nor_of_an_edited_command() -> None:
-    async with kasmon(asks(command("fix-auth", f"curl -H 'Bearer {KEY}'"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", f"curl -H 'Bearer {KEY}'"))), act=opened) as pilot:
         assert "Never" not in text_of(pilot.app)
         await pilot.press("D", "s", "e")
         pilot.app.screen.query_one(TextArea).text = "ls"
@@ -131,8 +125,7 @@ async def test_no_rule_is_made_of_secrets_nor_of_an_edited_command() -> None:
 
 async def test_a_rule_that_no_window_holds_is_not_made_to_deny_either() -> None:
     shown = command("fix-auth", "make", rule=f"Bash({'and more ' * 400})")
-    async with kasmon(asks(shown)).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(shown)), (80, 24), act=opened) as pilot:
         await pilot.press("D", "s")
         await pilot.pause()
 
@@ -142,8 +135,7 @@ async def test_a_rule_that_no_window_holds_is_not_made_to_deny_either() -> None:
 
 async def test_the_agents_own_reason_stands_under_what_it_asks() -> None:
     reason = f"The build is stale. {KEY}\u202e"
-    async with kasmon(asks(command("fix-auth", "make", why=reason))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(asks(command("fix-auth", "make", why=reason))), act=opened) as pilot:
         text = text_of(pilot.app)
 
         assert "reason" in text

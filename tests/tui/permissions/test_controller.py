@@ -18,7 +18,7 @@ from kasmon.tui.plan_board.screen import PlanBoardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox
 from tests.model.transcript.test_file_changes import DIFF
-from tests.support.dashboard_scenes import armed, kasmon, planned, settled
+from tests.support.dashboard_scenes import armed, kasmon, planned, run_app
 from tests.support.sample_boards import RUNNING, board
 from tests.support.sample_fleet import StillClock, asking, command, crew, fleet, idle, login, working
 from tests.support.sample_search import WORDS, finds
@@ -50,8 +50,7 @@ async def show(pilot: Pilot[None], now: Fleet) -> None:
 
 
 async def test_where_the_config_says_so_a_card_opens_by_itself_while_the_list_has_the_keyboard() -> None:
-    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         cast(StillClock, app_of(pilot).clock).forward(5)
         await show(pilot, ASKS)
 
@@ -59,8 +58,7 @@ async def test_where_the_config_says_so_a_card_opens_by_itself_while_the_list_ha
 
 
 async def test_a_card_opens_for_what_was_asked_before_the_config_said_that_it_does() -> None:
-    async with kasmon(ASKS).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(ASKS)) as pilot:
         cast(StillClock, app_of(pilot).clock).forward(5)
         assert "1 pending request" in text_of(pilot.app)
         app_of(pilot).user_settings.adopt(POPUP)
@@ -69,8 +67,7 @@ async def test_a_card_opens_for_what_was_asked_before_the_config_said_that_it_do
 
 
 async def test_by_default_no_card_opens_by_itself_and_a_banner_counts() -> None:
-    async with kasmon(QUIET).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET)) as pilot:
         await show(pilot, ASKS)
         await pass_time(pilot, 30)
 
@@ -83,8 +80,7 @@ async def test_the_key_opens_the_selected_sessions_own_request() -> None:
     asks = fleet(
         asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
     )
-    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks)) as pilot:
         app_of(pilot).main_view.table.select(SessionId("young"))
         await pilot.press("i")
         card = await armed(pilot)
@@ -97,8 +93,7 @@ async def test_inside_a_session_the_key_opens_that_sessions_own_request() -> Non
     asks = fleet(
         asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
     )
-    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks)) as pilot:
         app_of(pilot).session_pane.enter(SessionId("young"))
         await pilot.pause()
         await pilot.press("f2")
@@ -109,8 +104,7 @@ async def test_inside_a_session_the_key_opens_that_sessions_own_request() -> Non
 
 async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_whose_the_oldest_is() -> None:
     asks = fleet(working("docs"), asking("young", command("young", "make", ago=5)), asking("old", ago=900))
-    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks)) as pilot:
         app = app_of(pilot)
         app.main_view.table.select(SessionId("docs"))
         await pilot.press("i")
@@ -124,8 +118,7 @@ async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_w
 
 async def test_of_a_filtered_list_the_key_opens_the_oldest_that_is_in_it() -> None:
     asks = fleet(asking("old", ago=900), asking("web-1", ago=60), working("web-2"))
-    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks)) as pilot:
         await pilot.press("slash", *"web", "enter")
         await auntil(lambda: app_of(pilot).list_has_keys)
         app_of(pilot).main_view.table.select(SessionId("web-2"))
@@ -142,8 +135,7 @@ async def filtered(pilot: Pilot[None], word: str) -> None:
 
 async def test_inside_a_session_that_the_filter_excludes_its_own_request_opens() -> None:
     hidden = asking("hid", command("hid", "make", ago=5), ago=5)
-    async with kasmon(fleet(asking("web-1", ago=900), hidden, working("web-2"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(asking("web-1", ago=900), hidden, working("web-2")))) as pilot:
         await filtered(pilot, "web")
         app_of(pilot).session_pane.enter(SessionId("hid"))
         await pilot.pause()
@@ -154,8 +146,7 @@ async def test_inside_a_session_that_the_filter_excludes_its_own_request_opens()
 
 @pytest.mark.parametrize("key", ["i", "I"])
 async def test_where_the_list_shows_none_the_head_says_that_the_session_is_not_in_it(key: str) -> None:
-    async with kasmon(fleet(asking("old", ago=900), working("web-2"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(asking("old", ago=900), working("web-2")))) as pilot:
         await filtered(pilot, "zzz")
         await pilot.press(key)
         await armed(pilot)
@@ -164,8 +155,7 @@ async def test_where_the_list_shows_none_the_head_says_that_the_session_is_not_i
 
 
 async def test_where_a_heading_is_selected_every_request_is_another_sessions() -> None:
-    async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(crew())) as pilot:
         await pilot.press("W")
         app_of(pilot).main_view.table.select_index(0)
         await pilot.pause()
@@ -178,8 +168,7 @@ async def test_where_a_heading_is_selected_every_request_is_another_sessions() -
 
 async def test_the_list_of_all_requests_says_that_a_request_is_not_the_selected_sessions() -> None:
     asks = fleet(working("docs"), asking("young", command("young", "make", ago=5)), asking("old", ago=900))
-    async with kasmon(asks).run_test(size=(160, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks), (160, 40)) as pilot:
         app_of(pilot).main_view.table.select(SessionId("docs"))
         await pilot.press("I")
         await armed(pilot)
@@ -189,8 +178,7 @@ async def test_the_list_of_all_requests_says_that_a_request_is_not_the_selected_
 
 async def test_of_a_filtered_list_the_list_of_all_requests_opens_at_the_oldest_that_is_in_it() -> None:
     asks = fleet(asking("old", ago=900), asking("web-1", ago=60), working("web-2"))
-    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks)) as pilot:
         await filtered(pilot, "web")
         app_of(pilot).main_view.table.select(SessionId("web-2"))
         await pilot.press("I")
@@ -214,8 +202,7 @@ async def on_the_board(task: str) -> AsyncIterator[Pilot[None]]:
     shown = fleet(*THREE)
     running = msgspec.structs.replace(board(RUNNING), sessions={str(session.id): session for session in THREE})
     app = planned(running, shown=shown)
-    async with app.run_test(size=(160, 45)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (160, 45)) as pilot:
         await auntil(lambda: app.plan_board.boards)
         app.main_view.table.select(SessionId("row"))
         await pilot.press("B")
@@ -266,8 +253,7 @@ async def test_in_the_search_the_key_opens_the_request_of_the_matchs_session(key
     app = kasmon(asks)
     world = cast(FakeGateway, app.gateway)
     world.finds, world.is_searchable = {WORDS: finds()}, True
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("old"))
         await pilot.press("ctrl+f", *WORDS, "enter")
         await auntil(lambda: app.search.screen is not None and app.search.screen.chosen)
@@ -280,8 +266,7 @@ async def test_in_the_search_the_key_opens_the_request_of_the_matchs_session(key
 async def test_over_a_diff_the_key_opens_the_request_of_the_session_that_changed_the_files(key: str) -> None:
     app = kasmon(fleet(asking("old", ago=900), asking("young", command("young", "make", ago=5), ago=5)))
     cast(FakeGateway, app.gateway).diffs = {"young": DIFF}
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("young"))
         await pilot.press("D")
         await auntil(lambda: isinstance(app.screen, DiffScreen))
@@ -295,8 +280,7 @@ async def test_the_list_of_all_requests_opens_at_the_selected_sessions_own() -> 
     asks = fleet(
         asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
     )
-    async with kasmon(asks).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(asks)) as pilot:
         app_of(pilot).main_view.table.select(SessionId("young"))
         await pilot.press("I")
         card = await armed(pilot)
@@ -305,8 +289,7 @@ async def test_the_list_of_all_requests_opens_at_the_selected_sessions_own() -> 
 
 
 async def test_not_within_a_second_of_a_key() -> None:
-    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pass_time(pilot, 5)
         await pilot.press("j")
         await show(pilot, ASKS)
@@ -318,16 +301,14 @@ async def test_not_within_a_second_of_a_key() -> None:
 
 
 async def test_not_within_a_second_of_the_start() -> None:
-    async with kasmon(ASKS, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(ASKS, settings=POPUP)) as pilot:
         await pass_time(pilot, 0.9)
 
         assert app_of(pilot).permissions.card is None
 
 
 async def test_in_a_prompt_box_a_line_says_it_and_nothing_typed_is_lost() -> None:
-    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("enter", *"tidy ")
         await show(pilot, ASKS)
         await pass_time(pilot, 30)
@@ -344,8 +325,7 @@ async def test_in_a_prompt_box_a_line_says_it_and_nothing_typed_is_lost() -> Non
 
 
 async def test_in_a_dialog_a_line_says_it_and_nothing_typed_is_lost() -> None:
-    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("n")
         await auntil(lambda: pilot.app.screen.query("#name"))
         await pilot.press(*"fix")
@@ -362,8 +342,7 @@ async def test_in_a_dialog_a_line_says_it_and_nothing_typed_is_lost() -> None:
 
 
 async def test_while_the_filter_is_written_nothing_rises() -> None:
-    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("slash", "r")
         await show(pilot, ASKS)
         await pass_time(pilot, 30)
@@ -374,8 +353,7 @@ async def test_while_the_filter_is_written_nothing_rises() -> None:
 
 async def test_in_a_focused_terminal_its_bar_counts_the_requests() -> None:
     app = kasmon(crew())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(app.main_view.table.shown()[0].id)
         await pilot.press("enter")
         await pilot.pause()
@@ -386,8 +364,7 @@ async def test_in_a_focused_terminal_its_bar_counts_the_requests() -> None:
 
 
 async def test_a_request_put_off_does_not_rise_again_and_stays_counted() -> None:
-    async with kasmon(ASKS, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(ASKS, settings=POPUP)) as pilot:
         await pass_time(pilot, 2)
         await pilot.press("escape")
         await pilot.pause()
@@ -400,8 +377,7 @@ async def test_a_request_put_off_does_not_rise_again_and_stays_counted() -> None
 
 
 async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed() -> None:
-    async with kasmon(ASKS).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(ASKS)) as pilot:
         await pilot.press("i")
         request = (await armed(pilot)).request
         await pilot.press("escape")
@@ -419,8 +395,7 @@ async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed()
 
 async def test_what_is_asked_while_the_palette_is_open_is_counted_or_rises_once_it_is_closed() -> None:
     for settings in (DashboardSettings(), POPUP):
-        async with kasmon(QUIET, settings=settings).run_test(size=(120, 40)) as pilot:
-            await settled(pilot)
+        async with run_app(kasmon(QUIET, settings=settings)) as pilot:
             await pilot.press("ctrl+p")
             await auntil(lambda: app_of(pilot).is_palette_open, what="the palette")
             await show(pilot, ASKS)
@@ -435,8 +410,7 @@ async def test_what_is_asked_while_the_palette_is_open_is_counted_or_rises_once_
 
 async def test_a_window_that_was_too_small_for_a_moment_shows_what_was_asked_meanwhile() -> None:
     for settings in (DashboardSettings(), POPUP):
-        async with kasmon(QUIET, settings=settings).run_test(size=(120, 40)) as pilot:
-            await settled(pilot)
+        async with run_app(kasmon(QUIET, settings=settings)) as pilot:
             cast(StillClock, app_of(pilot).clock).forward(5)
             await pilot.resize_terminal(30, 8)
             await show(pilot, ASKS)
@@ -448,8 +422,7 @@ async def test_a_window_that_was_too_small_for_a_moment_shows_what_was_asked_mea
 
 
 async def test_a_new_request_rises_after_another_was_put_off() -> None:
-    async with kasmon(ASKS, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(ASKS, settings=POPUP)) as pilot:
         await pass_time(pilot, 2)
         await pilot.press("escape")
         await show(pilot, fleet(asking("docs", command("docs", "make", ago=1)), asking("readme")))
@@ -461,8 +434,7 @@ async def test_a_new_request_rises_after_another_was_put_off() -> None:
 
 
 async def test_what_kasmon_cannot_answer_does_not_rise() -> None:
-    async with kasmon(fleet(asking("gem", login("gem"))), settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(asking("gem", login("gem"))), settings=POPUP)) as pilot:
         await pass_time(pilot, 30)
 
         assert app_of(pilot).permissions.card is None
@@ -470,8 +442,7 @@ async def test_what_kasmon_cannot_answer_does_not_rise() -> None:
 
 
 async def test_i_says_so_where_nothing_waits() -> None:
-    async with kasmon(QUIET).run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET), notifications=True) as pilot:
         await pilot.press("i")
         await pilot.pause()
 
@@ -479,8 +450,7 @@ async def test_i_says_so_where_nothing_waits() -> None:
 
 
 async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
-    async with kasmon(QUIET, settings=POPUP).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("enter")
         await show(pilot, ASKS)
         await pilot.press("escape")
@@ -496,8 +466,7 @@ async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
     app = kasmon(ASKS, settings=POPUP)
     gateway = cast(FakeGateway, app.gateway)
     gateway.holding_secrets = True
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pass_time(pilot, 5)
         await pilot.press("i")
         await pilot.pause()
@@ -516,8 +485,7 @@ async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_anot
     app = kasmon(ASKS)
     gateway = cast(FakeGateway, app.gateway)
     gateway.holding_secrets = True
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("i")
         await pass_time(pilot, 1)
         if key:
@@ -531,8 +499,7 @@ async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_anot
 async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_the_screen() -> None:
     said = command("readme", "curl --user hunter2hunter2")
     app = kasmon(fleet(working("docs"), asking("readme", said)), secrets=["hunter2hunter2"])
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.press("i")
         await auntil(lambda: app.permissions.card, what="the card")
         await show(pilot, QUIET_ALONE)
@@ -547,8 +514,7 @@ async def test_secrets_that_come_when_their_session_is_gone_are_not_kept() -> No
     app = kasmon(ASKS, secrets=["hunter2hunter2"])
     gateway = cast(FakeGateway, app.gateway)
     gateway.holding_secrets = True
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await show(pilot, QUIET_ALONE)
         gateway.let_secrets_go()
         await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "secrets"])
@@ -559,8 +525,7 @@ async def test_secrets_that_come_when_their_session_is_gone_are_not_kept() -> No
 
 async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
     """In the list, while the filter is written, in a dialog, and back in the list again."""
-    async with kasmon(ASKS).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(ASKS)) as pilot:
         await pilot.press("i")
         await armed(pilot)
         await pilot.press("escape")
@@ -571,15 +536,12 @@ async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
 
 
 async def test_a_full_disk_is_said_in_a_line() -> None:
-    async with kasmon(fleet(idle("x"), read_only="no space left on the device")).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
-
+    async with run_app(kasmon(fleet(idle("x"), read_only="no space left on the device"))) as pilot:
         assert "kasmon cannot save anything: no space left on the device" in text_of(pilot.app)
 
 
 async def test_a_click_on_the_line_opens_the_card() -> None:
-    async with kasmon(fleet(asking("gem", login("gem")))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(asking("gem", login("gem"))))) as pilot:
         await pilot.click("#banner")
         await pilot.pause()
 

@@ -17,7 +17,7 @@ from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen
 from kasmon.tui.permissions.inbox_state import ANSWERED_S
 from tests.safety.test_markup import WORST, Stage
-from tests.support.dashboard_scenes import HIDDEN, armed, desk_of_asks, kasmon, settled
+from tests.support.dashboard_scenes import HIDDEN, armed, desk_of_asks, kasmon, run_app, settled
 from tests.support.sample_fleet import (
     NOW,
     StillClock,
@@ -79,8 +79,7 @@ def said(pilot: Pilot[None]) -> list[tuple[str, Decision]]:
 
 
 async def test_every_request_has_its_line_the_first_asked_first_those_set_aside_last() -> None:
-    async with kasmon(desk_of_asks()).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(desk_of_asks()), act=opened) as pilot:
         text = text_of(pilot.app)
 
         first = ["choose-store-1", "choose-store-2", "rows-to-strips-1", "release-notes-1"]
@@ -121,8 +120,7 @@ async def test_the_keys_go_through_the_list_and_the_card_shows_where_they_are() 
 
 async def test_a_key_pressed_right_after_another_row_was_chosen_answers_nothing() -> None:
     """What it was meant for is not what stands there now."""
-    async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await pilot.press("j", "a")
         await pilot.pause()
         assert [] == answers(pilot)
@@ -148,8 +146,7 @@ async def test_a_key_pressed_right_after_another_row_was_chosen_answers_nothing(
 async def test_the_answers_and_their_keys_are_the_cards(
     keys: tuple[str, ...], answer: tuple[Decision, str, str]
 ) -> None:
-    async with kasmon(crowd(OTHER)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(OTHER)), act=opened) as pilot:
         assert f"Always: Bash({OTHER.title})" in text_of(pilot.app)
         first, *others = keys
         await pilot.press(first)
@@ -165,8 +162,7 @@ async def test_the_answers_and_their_keys_are_the_cards(
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (160, 50)])
 async def test_an_edit_is_written_and_looked_at_before_it_is_allowed(size: tuple[int, int]) -> None:
-    async with kasmon(crowd(ONE, OTHER)).run_test(size=size) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, OTHER)), size, act=opened) as pilot:
         await pressed(pilot, "j")
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = "ls build"
@@ -181,8 +177,7 @@ async def test_an_edit_is_written_and_looked_at_before_it_is_allowed(size: tuple
 
 
 async def test_a_question_is_answered_by_digits_in_the_list_and_by_arrows_on_the_request() -> None:
-    async with kasmon(crowd(question("a", many=True, free_text=True), question("b"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(question("a", many=True, free_text=True), question("b"))), act=opened) as pilot:
         await pilot.press("1", "3", "o", *"and a backup", "enter")
         await pressed(pilot)
         await pilot.press("enter")
@@ -198,8 +193,7 @@ async def test_a_question_is_answered_by_digits_in_the_list_and_by_arrows_on_the
 
 async def test_a_plan_is_approved_and_a_diff_and_hidden_characters_are_shown_as_on_the_card() -> None:
     hidden = command("c", HIDDEN, ago=1)
-    async with kasmon(crowd(plan("a", ago=90), change("b", ago=50), hidden)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(plan("a", ago=90), change("b", ago=50), hidden)), act=opened) as pilot:
         assert "Approve the plan" in text_of(pilot.app)
         await pilot.press("a")
         await pilot.pause()
@@ -262,8 +256,7 @@ async def test_what_is_alike_is_marked_by_one_key_and_esc_takes_the_marks_away()
 
 
 async def test_what_is_not_alike_is_not_marked_and_that_is_said() -> None:
-    async with kasmon(crowd(ONE, TWO, OTHER)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, TWO, OTHER)), act=opened) as pilot:
         await pressed(pilot, "G", "space")
         assert "No similar pending requests." in text_of(pilot.app)
         await pressed(pilot, "g", "space", "G", "space")
@@ -273,8 +266,7 @@ async def test_what_is_not_alike_is_not_marked_and_that_is_said() -> None:
 
 
 async def test_one_of_the_marked_that_was_answered_elsewhere_gets_no_answer() -> None:
-    async with kasmon(crowd(ONE, TWO, THREE)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, TWO, THREE)), act=opened) as pilot:
         await pressed(pilot, "T")
         await show(pilot, fleet(idle("b", closed=(elsewhere(TWO),)), *crowd(ONE, THREE).sessions))
         await pilot.press("a")
@@ -292,8 +284,7 @@ def elsewhere(ask: Request, decision: Decision | None = Decision.DENY, by: str =
 
 
 async def test_who_answered_stands_there_for_a_few_moments() -> None:
-    async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await show(pilot, fleet(asking("a", ONE), idle("d", closed=(elsewhere(OTHER),))))
         clock_of(pilot).forward(ANSWERED_S - 1)
         inbox_of(pilot)._tick()
@@ -323,8 +314,7 @@ async def test_the_shown_request_that_somebody_else_answers_says_who_and_takes_n
 
 
 async def test_an_own_answer_is_on_its_way_until_the_log_says_whose_counts() -> None:
-    async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await pilot.press("a")
         await pilot.pause()
         assert "Sending your answer." in text_of(pilot.app)
@@ -335,8 +325,7 @@ async def test_an_own_answer_is_on_its_way_until_the_log_says_whose_counts() -> 
 
 
 async def test_an_answer_that_came_too_late_says_so_and_the_row_says_who_won() -> None:
-    async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40), notifications=True) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, OTHER)), act=opened, notifications=True) as pilot:
         world_of(pilot).refusing = RequestClosedError(ONE.id, "user at /dev/pts/7 answered deny")
         await pilot.press("a")
         await pilot.pause()
@@ -363,8 +352,7 @@ async def test_a_request_whose_text_changed_is_another_one_and_says_so() -> None
 
 
 async def test_what_was_set_aside_here_stands_at_the_end_and_can_be_answered() -> None:
-    async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await pilot.press("z")
         await pilot.pause()
         await show(pilot, crowd(msgspec.structs.replace(ONE, later=True), OTHER))
@@ -378,8 +366,7 @@ async def test_what_was_set_aside_here_stands_at_the_end_and_can_be_answered() -
 
 
 async def test_an_empty_inbox_says_so_and_fills_as_soon_as_somebody_asks() -> None:
-    async with kasmon(fleet(working("a"))).run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(working("a"))), (80, 24)) as pilot:
         await pilot.press("I")
         await pilot.pause()
         assert "No pending requests." in text_of(pilot.app)
@@ -413,8 +400,7 @@ async def test_esc_leaves_and_what_waits_does_not_rise_over_the_list() -> None:
 
 
 async def test_from_the_card_a_key_goes_to_the_list_at_the_same_request() -> None:
-    async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(crowd(ONE, OTHER))) as pilot:
         await pilot.press("i")
         await armed(pilot)
         assert "I  inbox" in text_of(pilot.app)
@@ -462,8 +448,7 @@ async def test_a_click_chooses_marks_and_answers(size: tuple[int, int]) -> None:
 
 
 async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> None:
-    async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE, TWO)), act=opened) as pilot:
         column = text_of(pilot.app).splitlines()[-1].index("space mark")
         await pilot.click(offset=(column, 39))
         await pilot.pause()
@@ -474,8 +459,7 @@ async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> Non
 async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_known() -> None:
     app = kasmon(crowd(command("a", f"curl -H 'Bearer {KEY}' --user hunter2hunter2")), secrets=["hunter2hunter2"])
     cast(FakeGateway, app.gateway).holding_secrets = True
-    async with app.run_test(size=(160, 50)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (160, 50)) as pilot:
         await pilot.press("I")
         await pilot.pause()
         assert "curl" not in text_of(app)
@@ -492,8 +476,7 @@ async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_know
 
 
 async def test_what_only_its_own_terminal_answers_is_gone_to_by_enter() -> None:
-    async with kasmon(crowd(login("gem"))).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(login("gem"))), act=opened) as pilot:
         await pilot.press("enter")
         await pilot.pause()
 
@@ -502,8 +485,7 @@ async def test_what_only_its_own_terminal_answers_is_gone_to_by_enter() -> None:
 
 
 async def test_help_opens_over_the_inbox_and_closes_to_it() -> None:
-    async with kasmon(crowd(ONE)).run_test(size=(120, 40)) as pilot:
-        await opened(pilot)
+    async with run_app(kasmon(crowd(ONE)), act=opened) as pilot:
         await pilot.press("question_mark")
         await pilot.pause()
         assert 3 == len(pilot.app.screen_stack)
@@ -517,8 +499,7 @@ async def test_help_opens_over_the_inbox_and_closes_to_it() -> None:
 async def test_whatever_the_window_an_answer_is_in_sight_or_it_says_that_there_is_no_room(
     size: tuple[int, int],
 ) -> None:
-    async with kasmon(crowd(ONE, TWO, OTHER)).run_test(size=size) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(crowd(ONE, TWO, OTHER)), size) as pilot:
         await pilot.press("I")
         await pilot.pause()
         text = " ".join(text_of(pilot.app).replace("│", " ").split())
@@ -552,7 +533,6 @@ HOSTILE = {
 
 async def test_nothing_hostile_is_markup_in_the_inbox() -> None:
     stage = Stage(WORST, asks=True)
-    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(stage.app, notifications=True) as pilot:
         stage.app.permissions.open_list()
         await stage.visit(pilot, HOSTILE, stage.to_inbox)

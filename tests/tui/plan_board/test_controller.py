@@ -32,7 +32,7 @@ from kasmon.tui.theme.theme import DEFAULT
 from tests.safety.test_markup import WORST, Stage
 from tests.supervisor.plans.test_boards import Desk
 from tests.support import sample_boards
-from tests.support.dashboard_scenes import planned, settled, waves
+from tests.support.dashboard_scenes import planned, run_app, settled, waves
 from tests.support.sample_boards import DONE, PLAN, RUNNING, T, at, board, task
 from tests.support.sample_fleet import NOW, StillClock, fleet, idle, session
 from tests.support.supervisor.env import Env
@@ -382,8 +382,7 @@ async def test_the_board_that_is_opened_again_is_as_it_was_left() -> None:
 
 
 async def test_the_board_opens_at_the_task_of_the_session_under_the_cursor() -> None:
-    async with planned(sample_boards.other(), board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(planned(sample_boards.other(), board(), shown=sample_boards.crew())) as pilot:
         app = cast(Kasmon, pilot.app)
         app.main_view.table.select(sample_boards.SESSIONS[2].id)
         await waves(plans=2)(pilot)
@@ -670,8 +669,7 @@ async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
     sessions = {"a": session("a", agent=WORST, mode=Mode.SDK, last_line=WORST)}
     stage = Stage(WORST, asks=False)
     stage.gateway.planned.put_nowait((msgspec.structs.replace(evil, edit=edit.edit, sessions=sessions),))
-    async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(stage.app, notifications=True) as pilot:
         await auntil(lambda: stage.app.plan_board.boards, what="the plan")
         await stage.visit(pilot, BOARD, stage.to_list)
     async with stage.app.__class__(gateway=stage.gateway, clock=stage.clock).run_test(size=(60, 20)) as pilot:

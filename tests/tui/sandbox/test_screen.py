@@ -33,7 +33,7 @@ from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.code_box import CodeBox
 from tests.model.transcript.test_file_changes import DIFF
-from tests.support.dashboard_scenes import history, kasmon, settled
+from tests.support.dashboard_scenes import history, kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle, working
 from tests.support.sample_sandboxes import housing, interpreters, machine, machines, past, remembered, sandboxes
 from tests.support.tui.fake_gateway import GETS, JAILED, FakeGateway, text_of
@@ -48,8 +48,7 @@ async def shown(over: Fleet | None = None, size: tuple[int, int] = (120, 40)) ->
     app = kasmon(
         over or fleet(interpreters("numbers"), working("docs")), settings=DashboardSettings(workdir="/home/you")
     )
-    async with app.run_test(size=size, notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, size, notifications=True) as pilot:
         yield pilot
 
 

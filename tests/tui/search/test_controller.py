@@ -22,7 +22,7 @@ from kasmon.tui.gateway.protocol import ExportSession, MarkViewed, RecordedText
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, fleet, working
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -74,8 +74,7 @@ async def searching(
     gateway = cast(FakeGateway, app.gateway)
     gateway.finds = {words: found}
     gateway.records = {"docs": RecordedText(lines=PRINTED, here=120)}
-    async with app.run_test(size=size) as pilot:
-        await settled(pilot)
+    async with run_app(app, size) as pilot:
         await pilot.press("ctrl+f")
         await auntil(lambda: isinstance(app.screen, SearchScreen))
         await pilot.pause()

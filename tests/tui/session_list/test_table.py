@@ -20,7 +20,7 @@ from kasmon.tui.gateway.protocol import DashboardSettings, MarkViewed
 from kasmon.tui.session_list.order import ListSettings, SortOrder, WaveHeading
 from kasmon.tui.session_list.table import SessionTable
 from kasmon.tui.textual_ext.repaint import RowsUpdate
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -48,8 +48,7 @@ async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
 async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_more() -> None:
     child = idle("window", parent=SessionId("docs"))
     app = kasmon(fleet(working("rows-to-strips"), working("docs"), child))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app):
 
         def cells() -> int:
             return next(column.width for column in app.main_view.table.columns if column.key == "name")
@@ -131,8 +130,7 @@ async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
     app = kasmon(fleet(working("docs"), idle("readme")))
-    async with app.run_test(size=(160, 45)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (160, 45)) as pilot:
         columns = app.main_view.table.columns
         await pilot.press("enter")
         await settled(pilot)
@@ -151,8 +149,7 @@ async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again
 async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
     app = kasmon(fleet(working("docs"), idle("rows-to-strips")))
-    async with app.run_test(size=(160, 45)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (160, 45)) as pilot:
         app.main_view.table.mark(
             {SessionId("rows-to-strips"): CollisionSummary("docs changes the same lines", lines=True)}
         )
@@ -222,8 +219,7 @@ async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None
     """Also beside the scrollbar, which lies over the rows' last cell."""
     shown = [working(f"s{number:04}", "first") for number in range(100)]
     app = Displayed(fleet(*shown), clock=StillClock())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app):
         assert app.main_view.table.show_vertical_scrollbar
         app.rows.clear()
         app._take(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:]))
@@ -273,8 +269,7 @@ async def test_w_says_how_many_need_a_person_that_the_list_does_not_show() -> No
 
 async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_person() -> None:
     app = kasmon(fleet(working("docs"), session("far", SessionState.UNSURE), idle("zoo")))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("docs"))
         await pilot.press("enter")
         await pilot.pause()
@@ -289,8 +284,7 @@ async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_p
 
 async def test_a_click_selects_and_a_double_click_goes_in() -> None:
     app = kasmon(fleet(working("docs"), idle("readme"), idle("zoo")))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         await pilot.click(SessionTable, offset=(20, 1))
         assert "zoo" == app.main_view.table.selected
         assert app.main_view.has_class("-inside") is False
@@ -580,8 +574,7 @@ async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() ->
     )
     gateway = FakeGateway(fleet())
     gateway.offered = offered
-    async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
-        await settled(pilot)
+    async with run_app(Kasmon(gateway=gateway, clock=StillClock()), (80, 24)) as pilot:
         shown = text_of(pilot.app)
         assert "installed      codex" in shown
         assert "not installed  claude" in shown
@@ -599,8 +592,7 @@ async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() ->
 async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
     gateway = FakeGateway(fleet())
     gateway.offered = (ProfileOffer(name="shell", modes=(Mode.TMUX,)),)
-    async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
-        await settled(pilot)
+    async with run_app(Kasmon(gateway=gateway, clock=StillClock()), (80, 24)) as pilot:
         assert "No coding agent is installed; any program can run here." in text_of(pilot.app)
 
 
@@ -611,8 +603,7 @@ async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() ->
         ProfileOffer(name="codex", modes=()),
         ProfileOffer(name="shell", modes=(Mode.TMUX,)),
     )
-    async with Kasmon(gateway=gateway, clock=StillClock()).run_test() as pilot:
-        await settled(pilot)
+    async with run_app(Kasmon(gateway=gateway, clock=StillClock()), (80, 24)) as pilot:
         shown = text_of(pilot.app)
 
         assert "not installed  claude, codex" in shown
@@ -622,9 +613,7 @@ async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() ->
 
 async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
     name = "日本語のセッション"
-    async with kasmon(fleet(idle(name))).run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
-
+    async with run_app(kasmon(fleet(idle(name))), (80, 24)) as pilot:
         assert 2 == text_of(pilot.app).count(name)  # in the list, and above the preview
 
 
@@ -648,8 +637,7 @@ async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_i
 
 
 async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
-    async with kasmon(fleet(idle("web", finished_at=NOW - 5))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("web", finished_at=NOW - 5)))) as pilot:
         await pilot.press("L", "L")
         await pilot.pause()
 
@@ -660,8 +648,7 @@ async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
 @pytest.mark.parametrize("key", ["v", "o"])
 async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(key: str) -> None:
     shown = fleet(idle("web", mode=Mode.TMUX, finished_at=NOW - 5))
-    async with kasmon(shown).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(shown)) as pilot:
         await pilot.press(key)
         gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
         await auntil(lambda: gateway.wished, what="the mark")
@@ -670,8 +657,7 @@ async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(k
 
 
 async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
-    async with kasmon(fleet(idle("web", finished_at=NOW - 5))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(kasmon(fleet(idle("web", finished_at=NOW - 5)))) as pilot:
         gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
         gateway.refusing = UnavailableError("the disk is full.")
         await pilot.press("L")

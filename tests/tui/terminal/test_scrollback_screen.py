@@ -16,7 +16,7 @@ from kasmon.tui.gateway.protocol import CopyText, OpenLink
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.terminal.view import FocusView
-from tests.support.dashboard_scenes import kasmon, settled
+from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, working
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -47,8 +47,7 @@ def opened(pilot: Pilot[None]) -> list[str]:
 @asynccontextmanager
 async def reading(lines: Sequence[str] = LINES) -> AsyncIterator[Pilot[None]]:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": lines})
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press("v")
         await auntil(lambda: isinstance(app.screen, ScrollbackScreen))
         await pilot.pause()
@@ -68,8 +67,7 @@ async def test_it_begins_at_the_end_and_esc_leads_back_to_the_list() -> None:
 
 async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_into_it() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": LINES})
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press("enter")
         await auntil(lambda: app.main_view.focused_inside)
         view = cast(FocusView, app.session_pane.widget)
@@ -232,8 +230,7 @@ async def test_a_terminal_without_text_can_be_read_and_left(lines: Sequence[str]
 
 async def test_why_a_terminal_cannot_be_read_is_said() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
-    async with app.run_test(size=(100, 24), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, (100, 24), notifications=True) as pilot:
         cast(FakeGateway, app.gateway).refusing = UnavailableError("its pane is gone.")
         await pilot.press("v")
         await pilot.pause()

@@ -28,7 +28,7 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import DashboardSettings, NotifyPerson
 from kasmon.tui.key_names import textual_key
 from kasmon.tui.textual_ext.line_filters import ControlCharacterFilter, MonochromeFilter, trace_of
-from tests.support.dashboard_scenes import SCENES, armed, settled
+from tests.support.dashboard_scenes import SCENES, armed, run_app
 from tests.support.dashboard_scenes import kasmon as dashboard
 from tests.support.sample_fleet import (
     NOW,
@@ -118,8 +118,7 @@ async def test_hostile_text_is_shown_as_text_wherever_it_is_shown() -> None:
     ]
     settings = DashboardSettings(config_path=ACTS, problems=MARKUP, workdir=ACTS)
     app = dashboard(fleet(*sessions), settings=settings)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         screens = await walk(app, pilot)
         await pilot.press("slash", *"state:ended", "enter", "R")
         screens.append(text_of(app))
@@ -132,8 +131,7 @@ async def test_hostile_text_is_shown_as_text_wherever_it_is_shown() -> None:
 async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transcript(text: str) -> None:
     events = (MessageWritten(at=NOW, text=text), ToolStarted(at=NOW, call="1", tool=text, title=text, input=text))
     app = dashboard(fleet(*hostile(text)[:3]), transcripts=dict.fromkeys("abc", events))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         app.say(text)
         app._take(
             fleet(*hostile(text)[:2], msgspec.structs.replace(ended("c", None, signal=text, last_line=text), name=text))
@@ -154,9 +152,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
 
 
 async def test_markup_stands_literally_in_the_list() -> None:
-    async with dashboard(fleet(idle("x", "[@click=app.quit]a[/]"))).run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
-
+    async with run_app(dashboard(fleet(idle("x", "[@click=app.quit]a[/]")))) as pilot:
         assert "[@click=app.quit]a[/]" in text_of(pilot.app)
 
 
@@ -401,8 +397,7 @@ def test_the_dashboard_starts_without_what_only_later_frames_need(module: str) -
 
 async def test_a_push_about_nobody_is_no_error() -> None:
     app = dashboard(fleet(working("docs", mode=Mode.TMUX)))
-    async with app.run_test() as pilot:
-        await settled(pilot)
+    async with run_app(app, (80, 24)) as pilot:
         cast(FakeGateway, app.gateway).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
         await pilot.pause()
 

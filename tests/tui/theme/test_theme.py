@@ -19,7 +19,7 @@ from kasmon.tui.theme.few_colours import in_256_colours, shown
 from kasmon.tui.theme.look import TOKENS, Background, ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, contrast, mix, parse, readable, variables
 from tests.support.dashboard_scenes import kasmon as dashboard
-from tests.support.dashboard_scenes import settled
+from tests.support.dashboard_scenes import run_app, settled
 from tests.support.sample_fleet import crew
 from tests.support.tui.fake_gateway import FakeGateway, text_of
 from tests.support.wait import auntil
@@ -155,9 +155,7 @@ async def test_a_terminal_with_few_colours_gets_those_it_has(
     monkeypatch.delenv("COLORTERM")
     monkeypatch.setenv("TERM", term)
     app = dashboard(crew(), settings=DashboardSettings(theme=asked))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
-
+    async with run_app(app):
         assert theme == app.theme
         assert background == app.look.theme.colors.background
 
@@ -247,8 +245,7 @@ def test_the_last_good_version_of_a_theme_stays() -> None:
 
 async def test_a_theme_that_is_edited_shows_at_once() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="own", theme_files=(("/c/own.toml", MOON),)))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
         edited = MOON.replace('background = "#232136"', 'background = "#101010"')
         gateway = cast(FakeGateway, app.gateway)
         gateway.kept.put_nowait(DashboardSettings(theme="own", theme_files=(("/c/own.toml", edited),)))
@@ -263,8 +260,7 @@ async def test_a_theme_that_is_edited_shows_at_once() -> None:
 
 async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
     app = dashboard(crew())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+    async with run_app(app):
         cast(FakeGateway, app.gateway).kept.put_nowait(DashboardSettings(theme="nord"))
         await auntil(lambda: app.theme == "nord")
 
@@ -284,8 +280,7 @@ async def test_the_sheet_is_read_once_for_the_first_picture_and_the_settings_tha
 
     monkeypatch.setattr(Stylesheet, "reparse", counted)
     app = dashboard(crew())
-    async with app.run_test() as pilot:
-        await settled(pilot)
+    async with run_app(app, (80, 24)) as pilot:
         gateway = cast(FakeGateway, app.gateway)
         await auntil(gateway.kept.empty)
         await settled(pilot)
@@ -303,8 +298,7 @@ async def test_the_sheet_is_read_once_for_the_first_picture_and_the_settings_tha
 
 async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="own", theme_files=(("/c/own.toml", MOON),)))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True):
         before = app.look.colour("background")
         cast(FakeGateway, app.gateway).kept.put_nowait(
             DashboardSettings(theme="own", theme_files=(("/c/own.toml", "x = 1"),))
@@ -317,8 +311,7 @@ async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
 
 async def test_a_theme_that_is_not_there_is_told_with_those_that_are() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="solarised"))
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         await pilot.pause()
 
         assert DEFAULT == app.theme
@@ -328,8 +321,7 @@ async def test_a_theme_that_is_not_there_is_told_with_those_that_are() -> None:
 
 async def test_a_broken_config_is_told_once() -> None:
     app = dashboard(crew())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await settled(pilot)
+    async with run_app(app, notifications=True) as pilot:
         gateway = cast(FakeGateway, app.gateway)
         for _ in range(3):
             gateway.kept.put_nowait(DashboardSettings(problems=("config.toml:3 at 'ui.bel': no such key.",)))
