@@ -6,9 +6,14 @@ import os
 from pathlib import Path
 from typing import Final
 
+from kasmon.errors import UnableError
 from kasmon.model.collisions import WorktreeChanges, parse_changes
-from kasmon.supervisor.worktrees.git import git, head, where
+from kasmon.model.session import Session
+from kasmon.sanitize import clean_block
+from kasmon.supervisor.worktrees.git import git, head, repository, where
 
+LONGEST: Final = 4 << 20
+"""`diff_of` returns at most this many characters."""
 MOST_NEW: Final = 200
 """A diff shows the content of at most this many new files."""
 PLAIN_DIFF: Final = (
@@ -76,3 +81,17 @@ def diff(path: Path, base: str) -> str:
             shown = git(path, *PLAIN_DIFF, "--no-index", "--", os.devnull, name, fails=True)
             parts.append(shown)
     return "".join(parts)
+
+
+def diff_of(session: Session) -> str:
+    """Return the cleaned diff of the worktree in which *session* works, since it diverged.
+
+    Raises:
+        UnableError: if it works in no git repository.
+        GitError: if git fails.
+    """
+    folder = Path(session.workdir)
+    if not folder.is_dir() or repository(folder) is None:
+        raise UnableError(f"{session.workdir!r} is not in a git repository, so its changes are unknown.")
+    top = Path(where(folder)[0])
+    return clean_block(diff(top, fork(top))[:LONGEST])

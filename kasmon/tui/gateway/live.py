@@ -257,7 +257,7 @@ class LiveGateway:
 
     @_with_kasmon_errors
     async def diff(self, session: SessionId, /) -> str:
-        from kasmon.supervisor.worktrees.session_diff import diff_of  # rarely needed
+        from kasmon.supervisor.worktrees.changes import diff_of  # rarely needed
 
         known = self._session(session)
         if known.mode is Mode.INTERPRETER:
