@@ -1,6 +1,5 @@
 """`kasmon answer`: answer exactly one request, by its id and the digest of the text that was shown."""
 
-import asyncio
 import json
 import sys
 import termios
@@ -16,6 +15,8 @@ from kasmon.cli.output.json_objects import request_object
 from kasmon.cli.show import option_lines
 from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
 from kasmon.host.journal.secrets import secrets_of
+from kasmon.host.rpc import blocking_client
+from kasmon.host.rpc.frames import ExecuteCommand
 from kasmon.host.session.rules import project_of
 from kasmon.model.answer import must_be_complete, must_be_whole, must_take, with_text_as_label
 from kasmon.model.commands import Answer, Mode
@@ -27,7 +28,6 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sanitize import has_hidden, redact, visible
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import session_operations
 
 STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
 ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
@@ -102,7 +102,12 @@ def answer(
         chosen = with_text_as_label(given).labels
         seen = shown(where, request, decision, edited=tool_input, labels=chosen, reach=reach)
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
-    asyncio.run(session_operations.answer(where, session, given))
+    if blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, wish=given)) is None:
+        import asyncio  # only where the host has to be started or replaced
+
+        from kasmon.supervisor.sessions import session_operations
+
+        asyncio.run(session_operations.answer(where, session, given))
     if wants_json:
         print_json(answered(request=request_object(request), decision=decision.value))
     else:

@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "ls": "ls:ls",
     "show": "show:show",
     "read": "show:read",
-    "wait": "watch:wait",
+    "wait": "ls:wait",
     "explain": "explain:explain",
     "grep": "grep:grep",
     "export": "show:export",

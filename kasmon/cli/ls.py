@@ -1,4 +1,4 @@
-"""`kasmon ls`: print the sessions once. Status bars and scripts call it, so it loads little and starts nothing."""
+"""`kasmon ls` and `kasmon wait`: print sessions once. Status bars call `ls`, so it loads little and starts nothing."""
 
 import os
 import sys
@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kasmon.charset import wants_ascii
-from kasmon.cli.arguments import Arg, Json, States
-from kasmon.cli.output.console import as_json, note, say
+from kasmon.cli.arguments import NAMED, Arg, Json, States, Timeout
+from kasmon.cli.output.console import as_json, note, print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import cut, fallbacks, summary, table
+from kasmon.errors import UsageError
 from kasmon.model.fleet import Fleet, by_attention
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState, states_of
 from kasmon.paths import Paths, places
+from kasmon.supervisor.fleet.goal import find_matching
+from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
 NOTHING_YET = "No sessions yet. Start one with `kasmon new NAME`, or try `kasmon demo`."
@@ -48,6 +51,32 @@ def ls(
     if fleet.read_only:
         note(f"events cannot be written at the moment: {fleet.read_only}.")
     return None
+
+
+def wait(
+    *sessions: Annotated[str, Arg(NAMED, completer="sessions")],
+    for_: Annotated[str, Arg("States, separated by commas.", ("--for",))],
+    timeout: Timeout = None,
+    any_: Annotated[bool, Arg("Return as soon as one session is in such a state.", ("--any",))] = False,
+    wants_json: Json = False,
+) -> None:
+    """Wait until sessions are in one of these states."""
+    if not sessions:
+        raise UsageError("`kasmon wait` requires a session.", hint="See `kasmon wait --help`.")
+    goal, where = states_in(for_), places()
+    fleet = read_fleet(where)
+    ids = [find(fleet, name).id for name in sessions]
+    there = find_matching(fleet, ids, goal, any_)
+    if not there:
+        import asyncio  # only where they are not yet in these states
+
+        from kasmon.supervisor.fleet.wait import wait_for
+
+        there = asyncio.run(wait_for(where, ids, goal, any=any_, timeout_s=timeout))
+    if wants_json:
+        print_json(answer(sessions=[session_object(session) for session in there]))
+    else:
+        say(*(f"{session.name} is {session.state}" for session in there))
 
 
 def ls_object(where: Paths) -> str:

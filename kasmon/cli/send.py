@@ -1,6 +1,5 @@
 """`kasmon send`: send a prompt to one session or several, and print how far it got."""
 
-import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
@@ -16,8 +15,10 @@ from kasmon.cli.output.table import aligned
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError, UsageError
+from kasmon.host.rpc import blocking_client
+from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.model.agent_program import is_agent
-from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, When
+from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState, When
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
@@ -26,8 +27,6 @@ from kasmon.paths import Paths, places
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.fleet.wait import fleets
-from kasmon.supervisor.sessions import session_operations
 
 CODES: Final = {
     ReceiptState.REFUSED: 4,
@@ -99,7 +98,7 @@ def send(
     where = places()
     fleet = read_fleet(where)
     if session is not None:
-        receipt = asyncio.run(_in_time(where, find(fleet, session), sending, timeout))
+        receipt = _to_one(where, find(fleet, session), sending, timeout)
         if wants_json:
             print_json(answer(receipt=receipt_object(receipt)))
         else:
@@ -117,6 +116,8 @@ def send(
         return 0
     if len(sessions) > 1 and not yes:
         _confirm(sessions, left_out, wants_json=wants_json)
+    import asyncio  # for one session that is not busy, neither it nor what uses it is loaded
+
     outcomes = asyncio.run(_to_all(where, sessions, sending, timeout))
     if wants_json:
         print_json(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
@@ -202,11 +203,30 @@ def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_
         raise RefusedError("nothing was sent.", hint="Narrow the recipients with --to, or name one session.")
 
 
+def _to_one(where: Paths, session: Session, sending: SendOptions, timeout_s: float | None) -> Receipt:
+    prompt = Prompt(text=sending.prompt, when=sending.when, by="user", anyway=sending.anyway)
+    receipt: Receipt | None = None
+    if timeout_s is None:
+        done = blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, wish=prompt))
+        receipt = done.receipt if isinstance(done, CommandResult) else None
+    if receipt is not None and _is_enough(receipt, sending):
+        return receipt
+    import asyncio  # only where the host has to be started or replaced, or the prompt is to be followed
+
+    return asyncio.run(_in_time(where, session, sending, timeout_s, receipt))
+
+
+def _is_enough(receipt: Receipt, sending: SendOptions) -> bool:
+    return sending.states is None and (receipt.state not in ON_ITS_WAY or sending.when == "idle")
+
+
 async def _to_all(
     where: Paths, sessions: Sequence[Session], sending: SendOptions, timeout_s: float | None
 ) -> list[tuple[Receipt, int]]:
     """Return the receipts of all *sessions*, each with its exit code; an error of one is in its receipt and does not
     affect the others."""
+
+    import asyncio
 
     async def to(session: Session) -> tuple[Receipt, int]:
         try:
@@ -228,16 +248,23 @@ def _newest(where: Paths, before: Session) -> Receipt | None:
     return next((receipt for receipt in now.receipts if receipt.id not in known), None) if now is not None else None
 
 
-async def _in_time(where: Paths, session: Session, sending: SendOptions, timeout_s: float | None) -> Receipt:
+async def _in_time(
+    where: Paths, session: Session, sending: SendOptions, timeout_s: float | None, receipt: Receipt | None = None
+) -> Receipt:
+    """Send the prompt, unless *receipt* is its receipt already, and follow it."""
+    import asyncio
+
+    from kasmon.supervisor.sessions import session_operations
+
     waits_on_purpose = sending.states is not None or sending.when == "idle"
     limit_s = timeout_s if timeout_s is not None or waits_on_purpose else SUBMIT_S
     try:
         async with asyncio.timeout(limit_s):
-            receipt = await session_operations.send(where, session, sending.prompt, sending.when, anyway=sending.anyway)
-            is_enough = receipt.state not in ON_ITS_WAY or sending.when == "idle"
-            return (
-                receipt if sending.states is None and is_enough else await _followed(where, session, receipt, sending)
-            )
+            if receipt is None:
+                receipt = await session_operations.send(
+                    where, session, sending.prompt, sending.when, anyway=sending.anyway
+                )
+            return receipt if _is_enough(receipt, sending) else await _followed(where, session, receipt, sending)
     except TimeoutError as error:
         goal = "accept the prompt" if sending.states is None else f"be {' or '.join(sorted(sending.states))}"
         raise TimedOutError(
@@ -252,6 +279,8 @@ async def _followed(where: Paths, before: Session, receipt: Receipt, sending: Se
         SessionNotFoundError: if it was removed meanwhile.
         SessionEndedError: if its agent has ended, unless that was waited for.
     """
+    from kasmon.supervisor.fleet.wait import fleets
+
     async with fleets(where) as changes:
         async for fleet in changes:
             if (now := fleet.get(before.id)) is None:

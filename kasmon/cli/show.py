@@ -1,11 +1,10 @@
 """`kasmon show`, `inbox`, `read` and `export`: commands that print one session or its requests."""
 
-import asyncio
 import re
 import shlex
 from collections import deque
 from collections.abc import Collection
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -16,6 +15,8 @@ from kasmon.cli.output.json_objects import answer, request_object, session_objec
 from kasmon.cli.output.table import age, state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError, UsageError
 from kasmon.host.journal.secrets import secrets_of
+from kasmon.host.rpc import blocking_client
+from kasmon.host.rpc.frames import DescribePane
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event
 from kasmon.model.fleet import peers_of, requests
@@ -29,9 +30,8 @@ from kasmon.sanitize import clean_block, clean_line, redact, visible
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions import session_operations
-from kasmon.supervisor.sessions.export import Format, as_markdown, as_objects, write
 from kasmon.supervisor.sessions.permission_mode import FLAGS as PERMISSION_FLAGS
+from kasmon.supervisor.sessions.read import read_lines
 from kasmon.terminal_text.styles import STYLE_CHANGE
 
 _LINE: Final = re.compile(r"-?\d+")
@@ -56,7 +56,7 @@ def read(
         raise UsageError("--range and --lines cannot be combined.", hint="`--range -N:` is the last N lines.")
     where = places()
     session = find(read_fleet(where), wanted)
-    shown = asyncio.run(session_operations.read(where, session, start, end, lines=lines, ansi=ansi))
+    shown = read_lines(where, session, start, end, lines=lines, ansi=ansi)
     if wants_json:
         print_json(answer(session=session.id, lines=list(shown)))
         return
@@ -94,12 +94,15 @@ def export(
     /,
     *,
     format_: Annotated[
-        Format, Arg("markdown: for people. json: for programs, with every event as logged.", ("--format",))
+        Literal["markdown", "json"],
+        Arg("markdown: for people. json: for programs, with every event as logged.", ("--format",)),
     ] = "markdown",
     out: Annotated[str | None, Arg("Output file (must not exist; default: stdout).", hyphen=True)] = None,
     wants_json: Json = False,
 ) -> None:
     """Export a session's transcript and terminal output."""
+    from kasmon.supervisor.sessions.export import as_markdown, as_objects, write
+
     wants_json = wants_json or format_ == "json"
     where = places()
     session = find(read_fleet(where), wanted)
@@ -273,7 +276,13 @@ def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
     if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
         return None
     try:
-        pane = asyncio.run(session_operations.pane(where, session))
+        pane = blocking_client.ask(where, session, DescribePane(n=0, session=session.id))
+        if pane is None:
+            import asyncio  # only where the host has to be replaced
+
+            from kasmon.supervisor.sessions import session_operations
+
+            pane = asyncio.run(session_operations.pane(where, session))
     except KasmonError:
         return None
     seen: dict[str, Any] = msgspec.to_builtins(pane)

@@ -1,26 +1,21 @@
-"""Commands that follow the sessions' logs: `ls --watch` and `wait`. They write nothing."""
+"""`kasmon ls --watch`: follow the sessions' logs. It writes nothing."""
 
 import asyncio
 import select
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Final
 
-from kasmon.cli.arguments import NAMED, Arg, Json, Timeout
 from kasmon.cli.ls import chosen, drawn, is_utf8, states_in
 from kasmon.cli.output.console import print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
 from kasmon.cli.output.table import last_words, state_words
-from kasmon.errors import UsageError
 from kasmon.model.formatting import clock
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import places
-from kasmon.supervisor.fleet.lookup import find
-from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
-from kasmon.supervisor.sessions import session_operations
 
 LOOK_S: Final = 0.5
 """How often the reader of stdout is checked, in seconds."""
@@ -90,26 +85,6 @@ def changed_lines(before: Mapping[SessionId, Session], now: Mapping[SessionId, S
         if _read(session) != _read(before.get(session.id))
     ]
     return lines + [f"{time}  gone  {session.name}" for session in before.values() if session.id not in now]
-
-
-def wait(
-    *sessions: Annotated[str, Arg(NAMED, completer="sessions")],
-    for_: Annotated[str, Arg("States, separated by commas.", ("--for",))],
-    timeout: Timeout = None,
-    any_: Annotated[bool, Arg("Return as soon as one session is in such a state.", ("--any",))] = False,
-    wants_json: Json = False,
-) -> None:
-    """Wait until sessions are in one of these states."""
-    if not sessions:
-        raise UsageError("`kasmon wait` requires a session.", hint="See `kasmon wait --help`.")
-    goal, where = states_in(for_), places()
-    fleet = read_fleet(where)
-    ids = [find(fleet, name).id for name in sessions]
-    there = asyncio.run(session_operations.wait_for(where, ids, goal, any=any_, timeout_s=timeout))
-    if wants_json:
-        print_json(answer(sessions=[session_object(session) for session in there]))
-    else:
-        say(*(f"{session.name} is {session.state}" for session in there))
 
 
 def _read(session: Session | None) -> object:

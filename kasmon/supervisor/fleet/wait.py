@@ -5,13 +5,14 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from typing import cast
 
-from kasmon.errors import RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError
+from kasmon.errors import TimedOutError
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.model.session_state import ALIVE, SessionState
+from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.follower import GAP_S
+from kasmon.supervisor.fleet.goal import find_matching
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.watch import FleetWatch
 
@@ -47,12 +48,12 @@ async def wait_for(
         TimedOutError: if they were not reached within *timeout_s* seconds.
     """
     fleet = await asyncio.to_thread(read_fleet, places)
-    if matching := _find_matching(fleet, sessions, states, any):
+    if matching := find_matching(fleet, sessions, states, any):
         return matching
     try:
         async with asyncio.timeout(timeout_s), fleets(places) as changes:
             async for fleet in changes:
-                if matching := _find_matching(fleet, sessions, states, any):
+                if matching := find_matching(fleet, sessions, states, any):
                     return matching
     except TimeoutError as error:
         names = ", ".join(repr(session.name) for session in map(fleet.get, sessions) if session is not None)
@@ -61,34 +62,3 @@ async def wait_for(
             hint="See `kasmon ls`.",
         ) from error
     raise AssertionError("the changes of a fleet never end")
-
-
-def is_between(session: Session) -> bool:
-    """Whether *session* is idle only until the prompt that it was sent begins its turn."""
-    return session.state is SessionState.IDLE and session.awaits_turn
-
-
-def _find_matching(
-    fleet: Fleet, requested: Sequence[SessionId], states: Collection[SessionState], any_suffices: bool
-) -> tuple[Session, ...]:
-    sessions = [fleet.get(session) for session in requested]
-    for session, name in zip(sessions, requested, strict=True):
-        if session is None:
-            raise SessionNotFoundError(name)
-    existing = [session for session in sessions if session is not None]
-    matching = tuple(session for session in existing if session.state in states and not is_between(session))
-    if len(matching) == len(existing) or (any_suffices and matching):
-        return matching
-    stopped = [session for session in existing if session.state not in ALIVE and session.state not in states]
-    if len(stopped) == len(existing) or (stopped and not any_suffices):
-        raise _unreachable_error(stopped[0], states)
-    return ()
-
-
-def _unreachable_error(session: Session, states: Collection[SessionState]) -> RefusedError:
-    if session.state is SessionState.ENDED:
-        return SessionEndedError(session.name)
-    return RefusedError(
-        f"session {session.name!r} is {session.state}, so it will not be {' or '.join(sorted(states))}.",
-        hint=f"`kasmon restart {session.id}` starts it again.",
-    )

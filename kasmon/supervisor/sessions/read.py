@@ -1,13 +1,12 @@
 """Read the displayed lines of a session: of a terminal from its host, of a structured session from its log."""
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from kasmon.errors import HostUnreachableError, LogMissingError
-from kasmon.host.rpc.connect import link
-from kasmon.host.rpc.frames import ReadTerminal, TerminalText
+from kasmon.host.rpc import blocking_client
+from kasmon.host.rpc.frames import FromHost, ReadTerminal, TerminalText
 from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.paths import Paths
@@ -21,7 +20,7 @@ ABOVE: Final = 50
 Line = TypeVar("Line")
 
 
-async def read(
+def read_lines(
     places: Paths,
     session: Session,
     start: int | None = None,
@@ -40,7 +39,7 @@ async def read(
         UnavailableError: if a terminal's host or tmux is unavailable.
     """
     if session.mode is not Mode.TMUX:
-        return await asyncio.to_thread(_drawn, places, session, start, end, lines, width)
+        return _drawn(places, session, start, end, lines, width)
     is_whole = start is None and end is None
     frame = ReadTerminal(
         n=0,
@@ -50,11 +49,39 @@ async def read(
         ansi=ansi,
         screen_and=ABOVE if is_whole and lines is None else None,
     )
-    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
-        text = await host.ask(frame)
+    text = blocking_client.ask(places, session, frame) or _ask(places, session, frame)
     if not isinstance(text, TerminalText):
         raise HostUnreachableError(session.name, "it did not send its screen")
     return list(text.lines)
+
+
+def _ask(places: Paths, session: Session, frame: ReadTerminal) -> FromHost:
+    """Ask the host that `connect.link` finds, starts or replaces."""
+    import asyncio
+
+    from kasmon.host.rpc.connect import link
+
+    async def ask() -> FromHost:
+        async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+            return await host.ask(frame)
+
+    return asyncio.run(ask())
+
+
+async def read(
+    places: Paths,
+    session: Session,
+    start: int | None = None,
+    end: int | None = None,
+    *,
+    lines: int | None = None,
+    ansi: bool = False,
+    width: int = WIDTH_CELLS,
+) -> list[str]:
+    """Return what `read_lines` does, without blocking the loop."""
+    import asyncio
+
+    return await asyncio.to_thread(read_lines, places, session, start, end, lines=lines, ansi=ansi, width=width)
 
 
 def within(lines: Sequence[Line], start: int | None, end: int | None) -> Sequence[Line]:
