@@ -1,5 +1,9 @@
 """Sandboxes of sessions: creation, pause, resume, checkpoints. Synchronous: callers bring their own threads.
 
-Start at `base` (the contract of a tier), then `managed.sandbox` (one sandbox through its life). The tiers are `jail/`,
-`microvm/` and `e2b/`, listed in `tiers`. `guest/` runs inside a sandbox, and `guest_client/` talks to it.
+Start with `base`, what a tier must provide; `tiers` finds a tier by its name, and `managed.sandbox` runs one.
+
+- Tiers: `jail` (bubblewrap), `microvm` (QEMU), `e2b` (a service). Two or more of them use `shared` and `remote_guest`.
+- `agent` starts an agent in a sandbox; `guest` runs inside and serves interpreters, and `guest_client` calls it.
+- `network` holds the egress proxy and port forwarding; `checkpoint` stores a workspace before and after turns.
+- Pause: a tier writes a snapshot into `shared.snapshot_store`. `SnapshotStore.fit` refuses one that does not match.
 """

@@ -206,7 +206,7 @@ class RecordTier(Protocol):
 class LocalSnapshotTier(Protocol):
     """A tier that stores snapshots on this machine's disk, each with a record."""
 
-    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
+    def check_snapshot(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """Return the last snapshot of *policy*'s sandbox, whether or not it may be resumed; None if there is none.
 
         Its files are read in full, which takes time, only for *whole*.

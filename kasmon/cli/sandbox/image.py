@@ -30,7 +30,7 @@ def build(
     where = places()
     where.make()
     began, folder = time.monotonic(), image.folder_of(where)
-    known = image.found(folder) if size else None
+    known = image.load_image(folder) if size else None
     built = known or image.build(folder, note)
     vm = MicroVm(where)
     warm = {each: _warm(vm, each) for each in dict.fromkeys(size or ("default",))}

@@ -198,7 +198,7 @@ class E2b:
         identity, maker = record.runtime.remote, SnapshotMaker(program="e2b")
         return Snapshot(id=identity, session=policy.session, tier="e2b", at=record.paused_at, made_by=maker)
 
-    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
+    def check_snapshot(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """Return the snapshot of `kept`; only the service can decide whether it may be resumed, when asked to."""
         snapshot = self.kept(policy)
         return None if snapshot is None else SnapshotVerdict(snapshot=snapshot)

@@ -188,7 +188,7 @@ class GuestChannel:
             services=pong.services,
         )
 
-    def look(self) -> ConfinementReport | None:
+    def report_confinement(self) -> ConfinementReport | None:
         """Return the guest program's report of its confinement; None if its version cannot make one."""
         reply = self._pool.ask(
             _frame({"id": "", "type": "look"}), lambda conn: conn.receive(ConfinementReport, _deadline())

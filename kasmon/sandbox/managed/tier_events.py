@@ -64,7 +64,7 @@ def prove(tier: SandboxTier, policy: SandboxPolicy, runtime: SandboxRuntime, jou
 
 def adopt_forked_snapshot(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -> bool:
     """Whether a forked snapshot was prepared for it; it is then recorded as paused on that."""
-    judged = tier.judged(policy) if isinstance(tier, LocalSnapshotTier) else None
+    judged = tier.check_snapshot(policy) if isinstance(tier, LocalSnapshotTier) else None
     if judged is None:
         return False
     journal.move(SandboxPhase.PAUSED, runtime=SandboxRuntime(), generation=1, snapshot=judged.snapshot.id, why=COPIED)

@@ -46,11 +46,11 @@ def missing() -> str:
     if platform.machine() != "x86_64":
         return f"an image can be built for x86_64 only, and this is {platform.machine()}"
     wanted = {"apt-get": "apt", "dpkg-deb": "dpkg", "mke2fs": "e2fsprogs"}
-    absent = [f"{program} (package {package})" for program, package in wanted.items() if not found(program)]
+    absent = [f"{program} (package {package})" for program, package in wanted.items() if not find_program(program)]
     return f"{', '.join(absent)} is missing: an image is built from Debian packages" if absent else ""
 
 
-def found(program: str) -> str | None:
+def find_program(program: str) -> str | None:
     """Return the path of *program*, also searched where only root has programs."""
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 

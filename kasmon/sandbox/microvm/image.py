@@ -82,7 +82,7 @@ def folder_of(places: Paths) -> Path:
     return places.state / "image"
 
 
-def found(folder: Path) -> VmImage | None:
+def load_image(folder: Path) -> VmImage | None:
     """Return the image in *folder*; None if there is none that this version can use."""
     try:
         image = msgspec.json.decode((folder / TOLD).read_bytes(), type=VmImage)
@@ -166,7 +166,7 @@ def _decompress(kernel: bytes) -> bytes | None:
     None if `lz4` is missing, or the kernel is compressed otherwise.
     """
     at = kernel.rfind(LZ4_LEGACY)
-    program = debian_packages.found("lz4")
+    program = debian_packages.find_program("lz4")
     if at < 0 or program is None:
         return None
     header = struct.unpack_from("<I", kernel, 0x248)[0], struct.unpack_from("<I", kernel, 0x24C)[0]
@@ -234,7 +234,7 @@ def create_disk(root: Path, target: Path) -> None:
     entries = list(root.rglob("*"))
     used = sum((path.lstat().st_size + 4095) // 4096 * 4096 for path in entries)
     blocks = (used * 21 // 20 + len(entries) * 512 + SPARE_BYTES) // 4096
-    program = debian_packages.found("mke2fs") or "mke2fs"
+    program = debian_packages.find_program("mke2fs") or "mke2fs"
     args = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096", "-d", str(root)]
     args += ["-N", str(len(entries) + SPARE_INODES)]
     done = subprocess.run([program, *args, str(target), str(blocks)], capture_output=True, text=True, timeout=300)

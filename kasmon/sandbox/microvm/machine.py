@@ -120,14 +120,14 @@ class MicroVm:
             if origin.memory is not None:
                 try:
                     vm_files.lay(origin.base, warm_pool.nothing)
-                    vm_files.memories.advance_generation()
+                    vm_files.snapshots.advance_generation()
                     self.provisioning.start_machine(vm_files, origin.memory, is_another=True)
                 except SandboxError as error:
                     vm_files.end()
                     origin, why = origin._replace(memory=None), error.message
             if origin.memory is None:
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
-                vm_files.memories.advance_generation()
+                vm_files.snapshots.advance_generation()
                 notices = (*notices, *self.provisioning.boot(vm_files, warm_pool))
                 why = self.provisioning.kept_warm(vm_files, warm_pool, warm_up.warm_up) if is_copy else ""
                 notices = (*notices, f"The next machine of this size has to boot too: {why}") if why else notices
@@ -148,13 +148,13 @@ class MicroVm:
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """Return the snapshot on disk that it can resume; None if there is none."""
         try:
-            return self._vm_files(policy).memories.fit(self.provisioning.made_by)
+            return self._vm_files(policy).snapshots.fit(self.provisioning.made_by)
         except (KasmonError, OSError):
             return None
 
-    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
+    def check_snapshot(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
         """Return its last snapshot on disk, and whether it can be resumed."""
-        return self._vm_files(policy).memories.judged(lambda: self.provisioning.made_by, whole=whole)
+        return self._vm_files(policy).snapshots.check_snapshot(lambda: self.provisioning.made_by, whole=whole)
 
     def wrap(
         self, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str], /
@@ -222,11 +222,11 @@ class MicroVm:
             raise SandboxError(f"the machine of {policy.session!r} was not paused", why)
         with QmpClient(vm_files.orders) as qmp:
             qmp.do("stop")
-            with vm_files.memories.draft() as draft:
+            with vm_files.snapshots.draft() as draft:
                 write_memory(qmp, draft.folder / MEMORY)
                 remove_credentials(policy, draft.folder / MEMORY)
                 snapshot = draft.confirm(self.provisioning.made_by, turn)
-        read_back = vm_files.memories.judged(lambda: self.provisioning.made_by, whole=True)
+        read_back = vm_files.snapshots.check_snapshot(lambda: self.provisioning.made_by, whole=True)
         if read_back is None or read_back.refused or read_back.snapshot.id != snapshot.id:
             why = read_back.refused if read_back is not None and read_back.refused else "it does not exist"
             raise SandboxError(f"the machine of {policy.session!r} was not paused", f"its memory snapshot: {why}")
@@ -243,7 +243,7 @@ class MicroVm:
         vm_files = self._vm_files(policy)
         if pause_result.held:
             self._require_running(policy, runtime)
-            vm_files.memories.advance_generation()
+            vm_files.snapshots.advance_generation()
             self._open_gate(policy, runtime.pid)
             with QmpClient(vm_files.orders) as qmp:
                 qmp.do("cont")
@@ -251,7 +251,7 @@ class MicroVm:
             return runtime
         if vm_files.is_taken():
             raise SandboxError(f"the machine of {policy.session!r} was not resumed", "it already has a running one")
-        snapshot = vm_files.memories.fit(self.provisioning.made_by)
+        snapshot = vm_files.snapshots.fit(self.provisioning.made_by)
         if pause_result.snapshot and pause_result.snapshot != snapshot.id:
             raise SnapshotRefusedError(f"the current snapshot is {snapshot.id}, not {pause_result.snapshot}")
         try:
@@ -259,8 +259,8 @@ class MicroVm:
             self._open_gate(policy)
             self.provisioning.start_machine(
                 vm_files,
-                vm_files.memories.path(snapshot, MEMORY),
-                lambda: vm_files.memories.mark_used(snapshot),
+                vm_files.snapshots.path(snapshot, MEMORY),
+                lambda: vm_files.snapshots.mark_used(snapshot),
                 is_another=vm_files.copied.exists(),
             )
             vm_files.copied.unlink(missing_ok=True)
@@ -284,7 +284,7 @@ class MicroVm:
             SandboxError: if it could not be copied; nothing of *other* is left then.
         """
         vm_files, theirs = self._vm_files(policy), self._vm_files(other)
-        snapshot = vm_files.memories.fit(self.provisioning.made_by)
+        snapshot = vm_files.snapshots.fit(self.provisioning.made_by)
         limit = SIZES[policy.size].disk_bytes
         with self._undo_on_error(other):
             theirs.furnish()
@@ -295,7 +295,7 @@ class MicroVm:
                     raze(theirs.trees[name])
                     copy(folder, theirs.trees[name], self.ground.owner, limit_bytes=limit, limit_entries=COPY_ENTRIES)
             write_private(theirs.copied, b"")
-            return PauseResult(held=False, snapshot=vm_files.memories.copy_to(theirs.memories, snapshot).id)
+            return PauseResult(held=False, snapshot=vm_files.snapshots.copy_to(theirs.snapshots, snapshot).id)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Remove its processes, sockets, disks and snapshots; its mirrored folders stay. Idempotent.

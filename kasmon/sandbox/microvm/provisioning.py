@@ -21,7 +21,7 @@ from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.microvm import kvm_trial, qemu, qemu_program
 from kasmon.sandbox.microvm.boot import VmResources, start_machine
 from kasmon.sandbox.microvm.disk_images import ProgramDisks
-from kasmon.sandbox.microvm.image import found
+from kasmon.sandbox.microvm.image import load_image
 from kasmon.sandbox.microvm.initrd import LINE, code_hash
 from kasmon.sandbox.microvm.kvm_trial import KvmTrial
 from kasmon.sandbox.microvm.qmp import QmpClient
@@ -63,7 +63,7 @@ class VmProvisioning:
         Raises:
             SandboxError: if there is no image.
         """
-        image = found(self.image_folder)
+        image = load_image(self.image_folder)
         if image is None:
             raise SandboxError("cannot create a machine", "there is no image", BUILD_HINT)
         return VmResources(program=self.program, accelerator=self.accelerator, folder=self.image_folder, image=image)
@@ -112,7 +112,7 @@ class VmProvisioning:
 
     @property
     def _identity(self) -> str:
-        image = found(self.image_folder)
+        image = load_image(self.image_folder)
         return kvm_trial.identity(self.program, image.id if image else "")
 
     def _time_start(self, accelerator: str, limit_s: float | None) -> float:
@@ -258,7 +258,7 @@ class VmProvisioning:
         """Return why no machine can be created here, as far as known without trying; None if nothing is missing."""
         if lack := qemu_program.lacking(self.program):
             return UnavailableReason(*lack)
-        return None if found(self.image_folder) is not None else UnavailableReason("there is no image", BUILD_HINT)
+        return None if load_image(self.image_folder) is not None else UnavailableReason("there is no image", BUILD_HINT)
 
     def require_available(self) -> None:
         """Raise `SandboxError` if no machine can be created here."""

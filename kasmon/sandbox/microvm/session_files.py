@@ -36,7 +36,7 @@ class VmFiles:
     def __init__(self, host_folders: HostFolders, policy: SandboxPolicy) -> None:
         self.ground, self.policy = host_folders, policy
         self.folder = host_folders.of(policy.session)
-        self.memories = SnapshotStore(self.folder / "memory", policy.session, "microvm")
+        self.snapshots = SnapshotStore(self.folder / "memory", policy.session, "microvm")
 
     @property
     def base(self) -> Path:

@@ -44,7 +44,7 @@ class WarmPool:
     def __init__(self, folder: Path, size: SandboxSize) -> None:
         self.folder = folder / f"{size.memory_bytes >> 20}-{size.disk_bytes >> 20}"
         self._size = size
-        self.memories = SnapshotStore(self.folder / "warm", WARM, "microvm")
+        self.snapshots = SnapshotStore(self.folder / "warm", WARM, "microvm")
 
     @property
     def plain(self) -> Path:
@@ -72,7 +72,11 @@ class WarmPool:
                 file.truncate(self._size.disk_bytes)
             format_ = ["-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0"]
             run_tool(
-                debian_packages.found("mke2fs") or "mke2fs", *format_, "-E", "lazy_itable_init=1,nodiscard", str(raw)
+                debian_packages.find_program("mke2fs") or "mke2fs",
+                *format_,
+                "-E",
+                "lazy_itable_init=1,nodiscard",
+                str(raw),
             )
             run_tool(IMAGES, "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(plain))
             run_tool(IMAGES, "create", "-q", "-f", "qcow2", str(nothing), str(self._size.disk_bytes))
@@ -89,10 +93,10 @@ class WarmPool:
         if not is_copy:
             return WarmOrigin(self.plain, None)
         try:
-            snapshot = self.memories.fit(made_by)
+            snapshot = self.snapshots.fit(made_by)
         except SandboxError as error:
-            return WarmOrigin(self.plain, None, getattr(error, "why", "") if self.memories.current() else "")
-        return WarmOrigin(self.memories.path(snapshot, DISK), self.memories.path(snapshot, MEMORY))
+            return WarmOrigin(self.plain, None, getattr(error, "why", "") if self.snapshots.current() else "")
+        return WarmOrigin(self.snapshots.path(snapshot, DISK), self.snapshots.path(snapshot, MEMORY))
 
     def put_away(self, machine: Path, memory: Path, made_by: SnapshotMaker) -> Snapshot:
         """Store the warm machine with the disk *machine* over the plain one, and the memory *memory*.
@@ -100,7 +104,7 @@ class WarmPool:
         Raises:
             SandboxError: if that fails; the former one stays current.
         """
-        with self.locked(), self.memories.draft() as draft:
+        with self.locked(), self.snapshots.draft() as draft:
             whole = draft.folder / DISK
             shutil.copyfile(self.plain, whole)
             run_tool(IMAGES, "rebase", "-u", "-f", "qcow2", "-F", "qcow2", "-b", str(whole), str(machine))

@@ -33,7 +33,7 @@ def mismatches(runtime: SandboxRuntime) -> tuple[str, ...] | None:
         SandboxError: if it does not answer.
     """
     with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        report = inside.look()
+        report = inside.report_confinement()
     return None if report is None else compare(report, ours())
 
 

@@ -127,7 +127,7 @@ class SnapshotStore:
             raise SnapshotRefusedError(why)
         return snapshot
 
-    def judged(self, made_by: Callable[[], SnapshotMaker], *, whole: bool = False) -> SnapshotVerdict | None:
+    def check_snapshot(self, made_by: Callable[[], SnapshotMaker], *, whole: bool = False) -> SnapshotVerdict | None:
         """Return the current snapshot and whether it can be resumed; None if there is none.
 
         Args:
@@ -226,9 +226,9 @@ class SnapshotStore:
 class SnapshotDraft:
     """A snapshot that is being written."""
 
-    def __init__(self, memories: SnapshotStore, identity: str) -> None:
-        self._memories, self.id = memories, identity
-        self.folder = memories.folder / f".{identity}"
+    def __init__(self, snapshots: SnapshotStore, identity: str) -> None:
+        self._snapshots, self.id = snapshots, identity
+        self.folder = snapshots.folder / f".{identity}"
         """Each file in it becomes a part."""
 
     def confirm(self, made_by: SnapshotMaker, turn: int = 0) -> Snapshot:
@@ -237,7 +237,7 @@ class SnapshotDraft:
         Raises:
             OSError: if that cannot be written.
         """
-        return self._memories.confirmed(self, made_by, turn)
+        return self._snapshots.confirmed(self, made_by, turn)
 
 
 @contextlib.contextmanager

@@ -54,7 +54,7 @@ class SnapshotReader:
     def _judge(self, session: SessionId, tier: LoggedTier, whole: bool) -> SnapshotVerdict | None:
         sandbox: SandboxTier = self._load(tier)
         policy: SandboxPolicy = policy_of_session(self._places, session)
-        return sandbox.judged(policy, whole=whole) if isinstance(sandbox, LocalSnapshotTier) else None
+        return sandbox.check_snapshot(policy, whole=whole) if isinstance(sandbox, LocalSnapshotTier) else None
 
 
 def _why(error: KasmonError | OSError) -> str:

@@ -48,8 +48,8 @@ def entries(past: SandboxHistory) -> tuple[Entry, ...]:
         if point.when != "before" or point.commit != commit:
             points.append(point)
         commit = point.commit
-    memories = past.remembered.snapshots
-    return tuple(sorted([*past.runs, *points, *past.refused, *memories], key=lambda entry: entry.at, reverse=True))
+    snapshots = past.remembered.snapshots
+    return tuple(sorted([*past.runs, *points, *past.refused, *snapshots], key=lambda entry: entry.at, reverse=True))
 
 
 def point_of(entry: Entry, past: SandboxHistory) -> str:

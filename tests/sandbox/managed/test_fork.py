@@ -71,7 +71,7 @@ def test_one_that_runs_is_copied_with_its_memory_and_goes_on(stage: CopyingStage
     box.run("python", "x = 42")
 
     assert ForkResult() == stage.copied(box)
-    assert stage.tier.judged(OTHER)
+    assert stage.tier.check_snapshot(OTHER)
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
@@ -153,7 +153,7 @@ def test_a_memory_that_may_not_be_gone_on_from_is_not_copied_nor_is_its_sandbox_
     box.sleep(to_disk=True)
     snapshot = stage.tier.kept(stage.policy)
     assert snapshot is not None
-    stage.tier.memories(stage.policy).path(snapshot, "ram").write_bytes(b"stat")
+    stage.tier.snapshots(stage.policy).path(snapshot, "ram").write_bytes(b"stat")
     before = stage.moves()
 
     with pytest.raises(SandboxError, match="truncated: ram has 4 bytes of 5") as raised:
@@ -161,7 +161,7 @@ def test_a_memory_that_may_not_be_gone_on_from_is_not_copied_nor_is_its_sandbox_
 
     assert "--at" in raised.value.hint
     assert before == stage.moves()
-    assert stage.tier.judged(OTHER) is None
+    assert stage.tier.check_snapshot(OTHER) is None
 
 
 @pytest.mark.sandboxes

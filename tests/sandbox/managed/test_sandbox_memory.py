@@ -88,7 +88,7 @@ def test_a_memory_that_is_refused_is_said_to_be_lost_with_the_reason_and_the_fil
     box.sleep(to_disk=True)
     snapshot = stage.tier.kept(stage.policy)
     assert snapshot is not None
-    stage.tier.memories(stage.policy).path(snapshot, "ram").write_bytes(b"stat")
+    stage.tier.snapshots(stage.policy).path(snapshot, "ram").write_bytes(b"stat")
 
     lost = box.wake()
 

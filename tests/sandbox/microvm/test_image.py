@@ -24,8 +24,8 @@ def test_an_image_that_was_made_of_something_else_is_not_found_and_so_is_built_a
         id="0" * 16, made_at=0.0, kernel="6.1", versions={}, hashes={}, modules=(), recipe=image.recipe()
     )
     (tmp_path / image.TOLD).write_bytes(msgspec.json.encode(whole))
-    assert image.found(tmp_path) == whole
+    assert image.load_image(tmp_path) == whole
 
     monkeypatch.setattr(module, name, value)
 
-    assert image.found(tmp_path) is None
+    assert image.load_image(tmp_path) is None

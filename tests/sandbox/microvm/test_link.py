@@ -404,15 +404,15 @@ def test_an_image_is_one_of_this_version_with_all_its_files(tmp_path: Path) -> N
         id="a", made_at=1.0, kernel="6", versions={}, hashes={"vmlinux": "1f"}, modules=(), recipe=image.recipe()
     )
     (tmp_path / "image.json").write_bytes(msgspec.json.encode(built))
-    assert built == image.found(tmp_path)
+    assert built == image.load_image(tmp_path)
 
     (tmp_path / "vmlinux").rename(tmp_path / "elsewhere")
-    assert None is image.found(tmp_path)
+    assert None is image.load_image(tmp_path)
     (tmp_path / "elsewhere").rename(tmp_path / "vmlinux")
     (tmp_path / "image.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(built, recipe="another")))
-    assert None is image.found(tmp_path)
+    assert None is image.load_image(tmp_path)
     (tmp_path / "image.json").write_bytes(b"{")
-    assert None is image.found(tmp_path)
+    assert None is image.load_image(tmp_path)
 
 
 def test_an_image_that_cannot_be_built_says_why_and_leaves_the_one_before(

@@ -67,10 +67,10 @@ def kept(vm: MicroVm, policy: SandboxPolicy, runtime: SandboxRuntime) -> PauseRe
 
 
 def memory_of(vm: MicroVm, policy: SandboxPolicy) -> Path:
-    memories = VmFiles(vm.ground, policy).memories
-    snapshot = memories.current()
+    snapshots = VmFiles(vm.ground, policy).snapshots
+    snapshot = snapshots.current()
     assert snapshot is not None
-    return memories.path(snapshot, "memory")
+    return snapshots.path(snapshot, "memory")
 
 
 class TestMicroVm(SandboxContract):
@@ -186,15 +186,15 @@ def test_a_memory_whose_disk_moved_on_or_that_is_another_sessions_is_refused_and
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
     lot = VmFiles(vm.ground, policy)
-    snapshot = lot.memories.current()
+    snapshot = lot.snapshots.current()
     assert snapshot is not None
-    record = lot.memories.path(snapshot, "snapshot.json")
+    record = lot.snapshots.path(snapshot, "snapshot.json")
 
     record.write_bytes(msgspec.json.encode(msgspec.structs.replace(snapshot, session=SessionId("b" * 8))))
     with pytest.raises(SnapshotRefusedError, match="belongs to the session 'bbbbbbbb'"):
         vm.resume(policy, runtime, slept)
     record.write_bytes(msgspec.json.encode(snapshot))
-    lot.memories.advance_generation()
+    lot.snapshots.advance_generation()
     with pytest.raises(SnapshotRefusedError, match="stale: its disk was at 1, and is now at 2"):
         vm.resume(policy, runtime, slept)
 
@@ -208,11 +208,11 @@ def test_a_memory_of_another_boot_is_gone_on_from_and_no_process_of_this_one_is_
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     slept = kept(vm, policy, runtime)
-    memories = VmFiles(vm.ground, policy).memories
-    snapshot = memories.current()
+    snapshots = VmFiles(vm.ground, policy).snapshots
+    snapshot = snapshots.current()
     assert snapshot is not None
     told = msgspec.structs.replace(snapshot, boot="another")
-    memories.path(snapshot, "snapshot.json").write_bytes(msgspec.json.encode(told))
+    snapshots.path(snapshot, "snapshot.json").write_bytes(msgspec.json.encode(told))
     mine = msgspec.structs.replace(runtime, pid=os.getpid(), started=started_at(os.getpid()), boot="another")
 
     assert not vm.find(policy, mine)
@@ -244,7 +244,7 @@ def test_a_disk_that_is_full_in_the_middle_of_it_leaves_the_machine_and_the_memo
 ) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
-    folder = VmFiles(vm.ground, policy).memories.folder
+    folder = VmFiles(vm.ground, policy).snapshots.folder
     small = ["mount", "-t", "tmpfs", "-o", "size=40m,mode=0700", "tmpfs", str(folder)]
     folder.mkdir(mode=0o700, exist_ok=True)
     if os.geteuid() != 0 or subprocess.run(small, capture_output=True).returncode:
@@ -286,7 +286,7 @@ def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm
     send_request(lot.control, 60, "freeze")
     with QmpClient(lot.orders) as orders:
         orders.do("stop")
-        with lot.memories.draft() as draft:
+        with lot.snapshots.draft() as draft:
             handle = os.open(draft.folder / "memory", os.O_WRONLY | os.O_CREAT)
             orders.do("getfd", [handle], fdname="memory")
             os.close(handle)

@@ -16,7 +16,8 @@ from kasmon.sandbox.microvm.program_disks import find_needed_files, path_inside,
 
 ELF = "\x7fELF"
 has_mke2fs = pytest.mark.skipif(
-    not (debian_packages.found("mke2fs") and debian_packages.found("debugfs")), reason="e2fsprogs is not installed"
+    not (debian_packages.find_program("mke2fs") and debian_packages.find_program("debugfs")),
+    reason="e2fsprogs is not installed",
 )
 
 
@@ -124,7 +125,7 @@ def test_whom_it_trusts_comes_with_it_and_is_named_where_it_lies(
 
 
 def on_the_disk(disk: Path, command: str) -> str:
-    program = debian_packages.found("debugfs")
+    program = debian_packages.find_program("debugfs")
     assert program is not None
     return subprocess.run([program, "-R", command, disk], capture_output=True, text=True, check=True).stdout
 

@@ -21,12 +21,12 @@ MADE_BY = SnapshotMaker(program="qemu 7.2", machine="pc-q35-7.2", cpu="Nehalem",
 
 
 @pytest.fixture
-def memories(tmp_path: Path) -> SnapshotStore:
+def snapshots(tmp_path: Path) -> SnapshotStore:
     return SnapshotStore(tmp_path / "memory", ME, "microvm")
 
 
-def keep(memories: SnapshotStore, content: bytes = b"state", turn: int = 0) -> Snapshot:
-    with memories.draft() as draft:
+def keep(snapshots: SnapshotStore, content: bytes = b"state", turn: int = 0) -> Snapshot:
+    with snapshots.draft() as draft:
         (draft.folder / "ram").write_bytes(content)
         return draft.confirm(MADE_BY, turn)
 
@@ -35,37 +35,37 @@ class KilledError(BaseException):
     """The process that wrote was killed here."""
 
 
-def test_a_memory_carries_what_it_is_of_and_what_wrote_it(memories: SnapshotStore) -> None:
-    memories.advance_generation()
-    kept = keep(memories, b"state", turn=3)
+def test_a_memory_carries_what_it_is_of_and_what_wrote_it(snapshots: SnapshotStore) -> None:
+    snapshots.advance_generation()
+    kept = keep(snapshots, b"state", turn=3)
 
     assert (ME, "microvm", "memory", 3, 1, boot(), MADE_BY, 5) == (
         kept.session, kept.tier, kept.kind, kept.turn, kept.disk_generation, kept.boot, kept.made_by, kept.size_bytes,
     )  # fmt: skip
-    assert kept == memories.current() == memories.fit(MADE_BY)
-    assert b"state" == memories.path(kept, "ram").read_bytes()
+    assert kept == snapshots.current() == snapshots.fit(MADE_BY)
+    assert b"state" == snapshots.path(kept, "ram").read_bytes()
 
 
-def test_it_is_open_to_nobody_else(memories: SnapshotStore) -> None:
-    kept = keep(memories)
+def test_it_is_open_to_nobody_else(snapshots: SnapshotStore) -> None:
+    kept = keep(snapshots)
 
-    modes = {path.name: path.stat().st_mode & 0o777 for path in memories.folder.rglob("*")}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in snapshots.folder.rglob("*")}
     assert {kept.id: 0o700, "ram": 0o600, "snapshot.json": 0o600, "state.json": 0o600} == modes
 
 
-def test_the_one_before_goes_once_the_next_is_confirmed(memories: SnapshotStore) -> None:
-    first, second = keep(memories), keep(memories)
+def test_the_one_before_goes_once_the_next_is_confirmed(snapshots: SnapshotStore) -> None:
+    first, second = keep(snapshots), keep(snapshots)
 
-    assert second == memories.current()
-    assert not (memories.folder / first.id).exists()
+    assert second == snapshots.current()
+    assert not (snapshots.folder / first.id).exists()
 
 
 @pytest.mark.parametrize("step", ["chmod", "fsync", "rename", "replace"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_whatever_dies_while_one_is_written_the_old_or_the_new_one_is_whole(
-    memories: SnapshotStore, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
+    snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
 ) -> None:
-    first = keep(memories, b"first")
+    first = keep(snapshots, b"first")
     with monkeypatch.context() as patch:
         calls = iter(range(1, 1000))
         where: object = os if step == "fsync" else Path
@@ -79,36 +79,36 @@ def test_whatever_dies_while_one_is_written_the_old_or_the_new_one_is_whole(
         patch.setattr(where, step, dies)
         patch.setattr(snapshot_store, "raze", lambda _: None)  # the dead sweep nothing
         with contextlib.suppress(KilledError):
-            keep(memories, b"second")
+            keep(snapshots, b"second")
 
-    found = memories.fit(MADE_BY)
-    assert (memories.path(found, "ram").read_bytes() == b"first") is (found == first)
-    third = keep(memories, b"third")
-    assert {third.id, "state.json"} == {path.name for path in memories.folder.iterdir()}
+    found = snapshots.fit(MADE_BY)
+    assert (snapshots.path(found, "ram").read_bytes() == b"first") is (found == first)
+    third = keep(snapshots, b"third")
+    assert {third.id, "state.json"} == {path.name for path in snapshots.folder.iterdir()}
 
 
-def test_a_disk_that_is_full_in_the_midst_leaves_the_old_one(memories: SnapshotStore) -> None:
-    first = keep(memories)
+def test_a_disk_that_is_full_in_the_midst_leaves_the_old_one(snapshots: SnapshotStore) -> None:
+    first = keep(snapshots)
 
     def fills() -> None:
-        with memories.draft() as draft:
+        with snapshots.draft() as draft:
             (draft.folder / "ram").write_bytes(b"half")
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(SandboxError, match="the disk is full"):
         fills()
 
-    assert first == memories.fit(MADE_BY)
-    assert [first.id] == [path.name for path in memories.folder.iterdir() if path.is_dir()]
+    assert first == snapshots.fit(MADE_BY)
+    assert [first.id] == [path.name for path in snapshots.folder.iterdir() if path.is_dir()]
 
 
 @pytest.mark.parametrize(
     ("step", "nth"), [*(("fsync", n) for n in range(1, 7)), ("rename", 1), ("replace", 1), ("replace", 2)]
 )
 def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_is_said(
-    memories: SnapshotStore, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
+    snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
 ) -> None:
-    first = keep(memories, b"first")
+    first = keep(snapshots, b"first")
     with monkeypatch.context() as patch:
         calls = iter(range(1, 1000))
         where: object = os if step == "fsync" else Path
@@ -121,131 +121,131 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_
 
         patch.setattr(where, step, fills)
         with pytest.raises(SandboxError, match="its memory was not saved: the disk is full"):
-            keep(memories, b"second")
+            keep(snapshots, b"second")
 
-    found = memories.fit(MADE_BY)
-    assert (memories.path(found, "ram").read_bytes() == b"first") is (found == first)
-    third = keep(memories, b"third")
-    assert {third.id, "state.json"} == {path.name for path in memories.folder.iterdir()}
+    found = snapshots.fit(MADE_BY)
+    assert (snapshots.path(found, "ram").read_bytes() == b"first") is (found == first)
+    third = keep(snapshots, b"third")
+    assert {third.id, "state.json"} == {path.name for path in snapshots.folder.iterdir()}
 
 
-def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on(memories: SnapshotStore) -> None:
-    kept = keep(memories)
+def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on(snapshots: SnapshotStore) -> None:
+    kept = keep(snapshots)
     with full_disk(8):
         with pytest.raises(SandboxUnreachableError, match="cannot be recorded"):
-            memories.mark_used(kept)
+            snapshots.mark_used(kept)
         with pytest.raises(SandboxUnreachableError, match="cannot be recorded"):
-            memories.advance_generation()
+            snapshots.advance_generation()
 
-    assert kept == memories.fit(MADE_BY)
+    assert kept == snapshots.fit(MADE_BY)
 
 
-def test_it_is_gone_on_from_once(memories: SnapshotStore) -> None:
-    kept = keep(memories)
-    memories.mark_used(kept)
+def test_it_is_gone_on_from_once(snapshots: SnapshotStore) -> None:
+    kept = keep(snapshots)
+    snapshots.mark_used(kept)
 
     with pytest.raises(SnapshotRefusedError, match="used"):
-        memories.fit(MADE_BY)
+        snapshots.fit(MADE_BY)
 
 
-def test_one_whose_disk_moved_on_is_stale(memories: SnapshotStore) -> None:
-    keep(memories)
-    memories.advance_generation()
+def test_one_whose_disk_moved_on_is_stale(snapshots: SnapshotStore) -> None:
+    keep(snapshots)
+    snapshots.advance_generation()
 
     with pytest.raises(SnapshotRefusedError, match="stale: its disk was at 0, and is now at 1"):
-        memories.fit(MADE_BY)
+        snapshots.fit(MADE_BY)
 
 
-def test_one_that_is_cut_or_changed_is_refused(memories: SnapshotStore) -> None:
-    path = memories.path(keep(memories), "ram")
+def test_one_that_is_cut_or_changed_is_refused(snapshots: SnapshotStore) -> None:
+    path = snapshots.path(keep(snapshots), "ram")
 
     path.write_bytes(b"stat")
     with pytest.raises(SnapshotRefusedError, match="truncated: ram has 4 bytes of 5"):
-        memories.fit(MADE_BY)
+        snapshots.fit(MADE_BY)
     path.write_bytes(b"stave")
     with pytest.raises(SnapshotRefusedError, match="damaged"):
-        memories.fit(MADE_BY)
+        snapshots.fit(MADE_BY)
     path.unlink()
     with pytest.raises(SnapshotRefusedError, match="damaged"):
-        memories.fit(MADE_BY)
+        snapshots.fit(MADE_BY)
 
 
 @pytest.mark.parametrize("what", ["program", "machine", "cpu", "image"])
-def test_one_that_something_else_wrote_is_refused_by_name(memories: SnapshotStore, what: str) -> None:
-    keep(memories)
+def test_one_that_something_else_wrote_is_refused_by_name(snapshots: SnapshotStore, what: str) -> None:
+    keep(snapshots)
 
     with pytest.raises(SnapshotRefusedError, match=f"another {what}.*here: other"):
-        memories.fit(msgspec.structs.replace(MADE_BY, **{what: "other"}))
+        snapshots.fit(msgspec.structs.replace(MADE_BY, **{what: "other"}))
 
 
-def test_one_of_another_session_is_refused(memories: SnapshotStore) -> None:
-    keep(memories)
+def test_one_of_another_session_is_refused(snapshots: SnapshotStore) -> None:
+    keep(snapshots)
 
     with pytest.raises(SnapshotRefusedError, match="belongs to the session 'abcdefgh'"):
-        SnapshotStore(memories.folder, OTHER, "microvm").fit(MADE_BY)
+        SnapshotStore(snapshots.folder, OTHER, "microvm").fit(MADE_BY)
 
 
-def test_where_there_is_none_that_is_said(memories: SnapshotStore) -> None:
+def test_where_there_is_none_that_is_said(snapshots: SnapshotStore) -> None:
     with pytest.raises(SnapshotRefusedError, match="there is none"):
-        memories.fit(MADE_BY)
-    assert memories.current() is None
+        snapshots.fit(MADE_BY)
+    assert snapshots.current() is None
 
 
-def test_a_copy_is_the_others_own_and_both_may_be_gone_on_from(memories: SnapshotStore, tmp_path: Path) -> None:
-    kept = keep(memories, b"state", turn=2)
+def test_a_copy_is_the_others_own_and_both_may_be_gone_on_from(snapshots: SnapshotStore, tmp_path: Path) -> None:
+    kept = keep(snapshots, b"state", turn=2)
     other = SnapshotStore(tmp_path / "other", OTHER, "microvm")
 
-    copied = memories.copy_to(other, kept)
-    memories.mark_used(kept)
+    copied = snapshots.copy_to(other, kept)
+    snapshots.mark_used(kept)
 
     assert copied == other.fit(MADE_BY)
     assert (OTHER, 2, b"state") == (copied.session, copied.turn, other.path(copied, "ram").read_bytes())
 
 
-def test_dropped_ones_leave_nothing(memories: SnapshotStore) -> None:
-    keep(memories)
+def test_dropped_ones_leave_nothing(snapshots: SnapshotStore) -> None:
+    keep(snapshots)
 
-    memories.drop()
-    memories.drop()
+    snapshots.drop()
+    snapshots.drop()
 
-    assert not memories.folder.exists()
+    assert not snapshots.folder.exists()
 
 
-def test_it_is_told_as_it_is_whether_it_may_be_gone_on_from_or_not(memories: SnapshotStore) -> None:
-    assert memories.judged(lambda: MADE_BY) is None
-    kept = keep(memories)
+def test_it_is_told_as_it_is_whether_it_may_be_gone_on_from_or_not(snapshots: SnapshotStore) -> None:
+    assert snapshots.check_snapshot(lambda: MADE_BY) is None
+    kept = keep(snapshots)
 
-    assert SnapshotVerdict(snapshot=kept) == memories.judged(lambda: MADE_BY, whole=True)
-    other = memories.judged(lambda: msgspec.structs.replace(MADE_BY, cpu="Westmere"))
+    assert SnapshotVerdict(snapshot=kept) == snapshots.check_snapshot(lambda: MADE_BY, whole=True)
+    other = snapshots.check_snapshot(lambda: msgspec.structs.replace(MADE_BY, cpu="Westmere"))
     assert other is not None
     assert "another cpu (Nehalem; here: Westmere)" in other.refused
-    memories.mark_used(kept)
-    spent = memories.judged(lambda: MADE_BY)
+    snapshots.mark_used(kept)
+    spent = snapshots.check_snapshot(lambda: MADE_BY)
     assert spent is not None
     assert "it has already been used" == spent.refused
 
 
-def test_what_is_damaged_and_as_long_as_before_is_found_by_whoever_reads_it_through(memories: SnapshotStore) -> None:
-    kept = keep(memories)
-    memories.path(kept, "ram").write_bytes(b"stale")
+def test_what_is_damaged_and_as_long_as_before_is_found_by_whoever_reads_it_through(snapshots: SnapshotStore) -> None:
+    kept = keep(snapshots)
+    snapshots.path(kept, "ram").write_bytes(b"stale")
 
-    quick, thorough = memories.judged(lambda: MADE_BY), memories.judged(lambda: MADE_BY, whole=True)
+    quick, thorough = snapshots.check_snapshot(lambda: MADE_BY), snapshots.check_snapshot(lambda: MADE_BY, whole=True)
 
     assert quick is not None
     assert thorough is not None
     assert ("", "it is damaged: ram has changed since it was written") == (quick.refused, thorough.refused)
-    memories.path(kept, "ram").write_bytes(b"st")
-    short = memories.judged(lambda: MADE_BY)
+    snapshots.path(kept, "ram").write_bytes(b"st")
+    short = snapshots.check_snapshot(lambda: MADE_BY)
     assert short is not None
     assert "truncated: ram has 2 bytes of 5" in short.refused
 
 
-def test_where_nothing_can_read_it_that_is_why(memories: SnapshotStore) -> None:
-    keep(memories)
+def test_where_nothing_can_read_it_that_is_why(snapshots: SnapshotStore) -> None:
+    keep(snapshots)
 
     def nobody() -> SnapshotMaker:
         raise SandboxError("no machine can be made", "there is no image")
 
-    judged = memories.judged(nobody)
+    judged = snapshots.check_snapshot(nobody)
     assert judged is not None
     assert "there is no image" in judged.refused

@@ -37,7 +37,7 @@ def need_machine() -> None:
 def _why_not() -> str:
     if lack := qemu_program.lacking():
         return f"no machine is available here: {lack.why}. {lack.hint}"
-    if image.found(IMAGE) is None:
+    if image.load_image(IMAGE) is None:
         return "no machine is available here: there is no image. `make machine` builds it."
     return ""
 
@@ -71,7 +71,7 @@ def machine() -> Iterator[MicroVm]:
 
 def build() -> int:
     """Build the image unless it is there; 0, also where none can be."""
-    if image.found(IMAGE) is None:
+    if image.load_image(IMAGE) is None:
         try:
             built = image.build(IMAGE, print)
         except KasmonError as error:

@@ -26,12 +26,12 @@ class PausingTier(UnconfinedTier):
         self.known: dict[str, SandboxRuntime] = {}
         self.slept: set[int] = set()
 
-    def memories(self, policy: SandboxPolicy) -> SnapshotStore:
+    def snapshots(self, policy: SandboxPolicy) -> SnapshotStore:
         return SnapshotStore(self.root / policy.session / "memory", policy.session, "microvm")
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         runtime = super().create(policy)
-        self.memories(policy).advance_generation()
+        self.snapshots(policy).advance_generation()
         self.known[policy.session] = runtime
         return runtime
 
@@ -44,11 +44,11 @@ class PausingTier(UnconfinedTier):
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         with contextlib.suppress(SandboxError):
-            return self.memories(policy).fit(MADE_BY)
+            return self.snapshots(policy).fit(MADE_BY)
         return None
 
-    def judged(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
-        return self.memories(policy).judged(lambda: MADE_BY, whole=whole)
+    def check_snapshot(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
+        return self.snapshots(policy).check_snapshot(lambda: MADE_BY, whole=whole)
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
@@ -56,7 +56,7 @@ class PausingTier(UnconfinedTier):
         slept = super().pause(policy, runtime)
         if not to_disk:
             return slept
-        with self.memories(policy).draft() as draft:
+        with self.snapshots(policy).draft() as draft:
             (draft.folder / "ram").write_bytes(b"state")
             snapshot = draft.confirm(MADE_BY, turn)
         self.slept.add(runtime.pid)
@@ -65,11 +65,11 @@ class PausingTier(UnconfinedTier):
     def resume(self, policy: SandboxPolicy, runtime: SandboxRuntime, slept: PauseResult, /) -> SandboxRuntime:
         if not slept.held:
             self._may()
-            memories = self.memories(policy)
-            memories.mark_used(memories.fit(MADE_BY))
+            snapshots = self.snapshots(policy)
+            snapshots.mark_used(snapshots.fit(MADE_BY))
             self.slept.discard(runtime.pid)
         else:
-            self.memories(policy).advance_generation()
+            self.snapshots(policy).advance_generation()
         return super().resume(policy, runtime, slept)
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
@@ -79,7 +79,7 @@ class PausingTier(UnconfinedTier):
         self.slept.clear()
         self.known.pop(policy.session, None)
         super().destroy(policy, runtime)
-        self.memories(policy).drop()
+        self.snapshots(policy).drop()
 
 
 class CopyingTier(PausingTier):
@@ -89,6 +89,8 @@ class CopyingTier(PausingTier):
 
     def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         self._may()
-        snapshot = self.memories(policy).fit(MADE_BY)
-        self.copied = PauseResult(held=False, snapshot=self.memories(policy).copy_to(self.memories(other), snapshot).id)
+        snapshot = self.snapshots(policy).fit(MADE_BY)
+        self.copied = PauseResult(
+            held=False, snapshot=self.snapshots(policy).copy_to(self.snapshots(other), snapshot).id
+        )
         return self.copied
