@@ -92,7 +92,7 @@ def _remembering() -> Tier | None:
     from kasmon.paths import places
     from kasmon.sandbox.microvm import image, qemu_program
 
-    is_there = image.found(image.folder_of(places())) is not None and qemu_program.lacking() is None
+    is_there = image.load_image(image.folder_of(places())) is not None and qemu_program.lacking() is None
     return "microvm" if is_there else None
 
 

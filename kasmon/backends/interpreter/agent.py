@@ -40,7 +40,7 @@ from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPha
 from kasmon.paths import Paths
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
 from kasmon.sandbox.managed.fork import copied
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.origin import keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 

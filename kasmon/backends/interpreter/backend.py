@@ -21,8 +21,8 @@ from kasmon.sandbox import tiers
 from kasmon.sandbox.base import SandboxTier
 from kasmon.sandbox.guest_client.protocol import CheckpointPoints, GuestClient
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.idle_policy import terms_of
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import terms_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.store.event_log import EventLog
 

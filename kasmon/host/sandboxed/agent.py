@@ -18,7 +18,7 @@ from kasmon.sandbox.agent import identify
 from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.agent.context_files import AgentContextFiles, context
 from kasmon.sandbox.agent.notes import ContextNotes
-from kasmon.sandbox.managed.lifecycle import terms_of
+from kasmon.sandbox.managed.idle_policy import terms_of
 
 LISTEN_S: Final = 1.0
 """How often reports from the sandbox are read, in seconds."""

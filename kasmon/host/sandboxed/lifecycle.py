@@ -21,7 +21,7 @@ from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.sandbox.managed.lifecycle import DueStep, LifecycleStep, LifetimeTerms, deadlines, due, only_held
+from kasmon.sandbox.managed.idle_policy import DueStep, LifecycleStep, LifetimeTerms, deadlines, due, only_held
 from kasmon.sandbox.managed.monotonic_age import MonotonicAge
 
 QUIET_S: Final = 2.0

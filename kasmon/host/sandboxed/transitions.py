@@ -17,8 +17,8 @@ from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 from kasmon.model.sandbox.state import SandboxState, must_be_on_disk
 from kasmon.sandbox.agent import launch as sandboxed_agent
 from kasmon.sandbox.base import PauseResult
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 
 WRITTEN_S: Final = 2.0
 """How long an intent waits for the log, in seconds."""

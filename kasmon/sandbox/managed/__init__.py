@@ -1,5 +1,5 @@
 """The managed sandbox: created, used, paused, resumed, healed and forked. Start with `sandbox`.
 
-`lifecycle` pauses and resumes it, `heal` replaces one that is gone, and `journal` writes each step into the session
-log. `checkpoints` stores and restores the workspace, and `fork` copies a snapshot to another session.
+`idle_policy` decides when it is paused or ended, `heal` checks and repairs a resumed one, and `journal` records its
+events. `checkpoints` stores and restores the workspace, and `fork` copies a snapshot to another session.
 """

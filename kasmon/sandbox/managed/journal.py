@@ -9,7 +9,7 @@ import msgspec
 from kasmon.model.events import Event, NoticeRaised, SandboxMoved
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms, deadlines
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms, deadlines
 
 
 class SandboxJournal:

@@ -1,5 +1,5 @@
 """Code shared by tiers whose guest cannot listen on a socket of this machine.
 
-`relay` holds the connection to the guest and `attach` reaches it. `launch_spec` describes an agent's start there,
-`process_stream` carries its stdin and stdout to `stdio_proxy` here, and `file_transfer` copies folders.
+`relay` listens in the sandbox's place. `attach` connects the `stdio_proxy` of an agent to its sandbox; `launch_spec`
+describes its start there, `process_stream` carries its stdin and stdout, and `file_transfer` copies files.
 """

@@ -26,8 +26,8 @@ from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
 from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.support.wait import until
 

@@ -29,8 +29,8 @@ from kasmon.sandbox.base import PauseResult, SandboxTier
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
 from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.remote_guest import relay
 from kasmon.sandbox.shared.processes import gone

@@ -18,8 +18,8 @@ from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.shared.processes import tree
 from kasmon.sandbox.shared.safe_tree import raze

@@ -14,8 +14,8 @@ from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 pytestmark = pytest.mark.sandboxes

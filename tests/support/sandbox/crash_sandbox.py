@@ -22,8 +22,8 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.microvm.machine import MicroVm
 

@@ -11,8 +11,8 @@ from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.lifecycle import LifetimeTerms
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.support.sandbox.unconfined_tier import UnconfinedTier
 

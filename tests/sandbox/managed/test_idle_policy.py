@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kasmon.config.schema import Lifetime
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState
-from kasmon.sandbox.managed.lifecycle import (
+from kasmon.sandbox.managed.idle_policy import (
     DueStep,
     LifecycleStep,
     LifetimeTerms,
