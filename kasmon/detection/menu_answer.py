@@ -35,7 +35,7 @@ class MenuAnswer(NamedTuple):
     """The indices of all choices to select before `key`, and no others; None where one choice answers."""
 
 
-def taken(menu: ScreenMenu) -> tuple[Decision, ...]:
+def decisions(menu: ScreenMenu) -> tuple[Decision, ...]:
     """Return the decisions that *menu* accepts, `CHOOSE` for one of its options first."""
     choosing = (Decision.CHOOSE,) if options(menu) or own_words(menu) is not None else ()
     return (*choosing, *(decision for decision in TAKEN if _find_answer(menu, decision) is not None))

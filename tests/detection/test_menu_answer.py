@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kasmon.detection.menu_answer import MenuAnswer, course, is_filled_in, options, own_words, taken, takes_reason
+from kasmon.detection.menu_answer import MenuAnswer, course, decisions, is_filled_in, options, own_words, takes_reason
 from kasmon.detection.menu_choices import ESCAPE, ScreenMenu
 from kasmon.detection.reader import read
 from kasmon.detection.screenshot import captured
@@ -38,7 +38,7 @@ def menu_of(case: str, *changes: tuple[str, str]) -> ScreenMenu:
 
 def told(menu: ScreenMenu) -> dict[str, str]:
     """Each decision that it takes, with the key, or the choice that the mark is moved to."""
-    ways = {decision: course(menu, decision) for decision in taken(menu) if decision is not Decision.CHOOSE}
+    ways = {decision: course(menu, decision) for decision in decisions(menu) if decision is not Decision.CHOOSE}
     return {
         str(decision): way.key or f"the mark on {menu.choices[way.choice or 0].label}" for decision, way in ways.items()
     }
@@ -88,8 +88,8 @@ UNANSWERED = {
 def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None:
     menu = menu_of(case)
 
-    assert bool(taken(menu)) is (case not in UNANSWERED)
-    for decision in taken(menu):
+    assert bool(decisions(menu)) is (case not in UNANSWERED)
+    for decision in decisions(menu):
         if decision is Decision.CHOOSE:
             for option in options(menu):
                 way = course(menu, decision, (option.label,))
@@ -107,7 +107,7 @@ def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None
 def test_what_a_menu_does_not_take_has_no_key(case: str) -> None:
     menu = menu_of(case)
 
-    for decision in set(Decision) - set(taken(menu)):
+    for decision in set(Decision) - set(decisions(menu)):
         with pytest.raises(UnableError, match=r"no key|by one of its options"):
             course(menu, decision, ("red",))
 
@@ -201,7 +201,7 @@ HINT = "\x1b[7m\x1b[39ml\x1b[0m\x1b[38;5;248m\x1b[49mike main"
 def test_an_empty_field_takes_own_words_also_those_of_its_hint() -> None:
     empty = menu_of(FIELD)
 
-    assert (Decision.CHOOSE, Decision.CANCEL) == taken(empty)
+    assert (Decision.CHOOSE, Decision.CANCEL) == decisions(empty)
     for words in ("release", "like main"):
         assert MenuAnswer("", 0, words, "", words) == course(empty, Decision.CHOOSE, (words,))
     with pytest.raises(UnableError):
@@ -222,11 +222,11 @@ def test_where_somebody_may_have_typed_into_the_field_no_words_are_offered(drawn
     draft = menu_of(FIELD, (HINT, drawn))
 
     assert own_words(draft) is None
-    assert (Decision.CANCEL,) == taken(draft)
+    assert (Decision.CANCEL,) == decisions(draft)
     assert menu_of(FIELD).digest != draft.digest
     with pytest.raises(UnableError):
         course(draft, Decision.CHOOSE, ("release",))
-    assert (Decision.CANCEL,) == taken(menu_of(f"{FIELD}-draft"))
+    assert (Decision.CANCEL,) == decisions(menu_of(f"{FIELD}-draft"))
 
 
 def test_words_that_read_like_the_hint_stand_in_the_field_only_once_they_are_typed() -> None:

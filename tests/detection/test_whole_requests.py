@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kasmon.backends.tmux.evidence.process_evidence import call_of
 from kasmon.backends.tmux.input.full_view import extract_lines
-from kasmon.detection.menu_answer import options, taken
+from kasmon.detection.menu_answer import decisions, options
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows, squeezed
 from kasmon.detection.reader import read
 from kasmon.detection.rule_catalog import shipped
@@ -53,7 +53,7 @@ def menu_of(case: Case) -> ScreenMenu:
 
 def offered(menu: ScreenMenu) -> set[str]:
     """The consents that *menu* takes."""
-    return {*CONSENTS.intersection(taken(menu)), *(choice.label for choice in options(menu))}
+    return {*CONSENTS.intersection(decisions(menu)), *(choice.label for choice in options(menu))}
 
 
 def rows_of(case: Case) -> list[str]:
@@ -105,7 +105,7 @@ def test_a_plan_that_is_higher_than_its_frame_takes_no_consent() -> None:
     menu = menu_of(load(FOLDER / "claude/2.1.330/plan-long"))
 
     assert not menu.is_whole
-    assert not CONSENTS.intersection(taken(menu))
+    assert not CONSENTS.intersection(decisions(menu))
 
 
 @pytest.mark.parametrize("name", [name for name in LONG if "gemini" not in name])

@@ -4,26 +4,26 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from acp import RequestError
 
 from kasmon.backends.acp import errors
-from kasmon.backends.acp.configuration import ConfigurationChange
 from kasmon.backends.acp.connection import AcpClient
 from kasmon.backends.acp.incoming_handler import IncomingHandler
 from kasmon.backends.acp.known_agents import KnownAgent
 from kasmon.backends.acp.open_requests import OpenRequests
-from kasmon.backends.acp.session_start import OpenConversation, SessionStart
+from kasmon.backends.acp.session_start import OpenConversation, SessionStart, few
+from kasmon.backends.acp.settings import Setting, SettingOption, of_answer, to_set
 from kasmon.backends.acp.translator import AcpTranslator, build_failure, build_turn_end
 from kasmon.backends.acp.transport import AcpTransport
 from kasmon.backends.base import Chunk
-from kasmon.backends.common import handshake_timeout
+from kasmon.backends.common import agent_start
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import AgentEnvironment
 from kasmon.backends.common.event_queue import EventQueue
-from kasmon.errors import SessionBusyError, SessionEndedError, UnfitAgentError
+from kasmon.errors import RefusedError, SessionBusyError, SessionEndedError, UnableError, UnfitAgentError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
@@ -40,6 +40,55 @@ CANCEL_S: Final = 1.0
 """Seconds after a cancellation in which the agent may still work; one that works longer ignored it."""
 INTERRUPTED: Final = "the turn was interrupted"
 GONE: Final = (ConnectionError, SessionEndedError)
+
+
+class ConfigurationChange:
+    """One change of an agent's settings."""
+
+    def __init__(self, client: AcpClient, translator: AcpTranslator, secrets: Sequence[str]) -> None:
+        self._client = client
+        self._translator = translator
+        self._secrets = secrets
+
+    def wanted(self, wish: Configure) -> list[tuple[Setting, str]]:
+        """Return the settings in *wish*, all of which the agent offers.
+
+        Raises:
+            UnableError: if it does not offer one of them.
+        """
+        settings: list[tuple[Setting, str | None]] = [("model", wish.model), ("mode", wish.permission_mode)]
+        wanted = [(setting, value) for setting, value in settings if value is not None]
+        for setting, value in wanted:
+            self._offer(setting, value)
+        return wanted
+
+    async def set(self, setting: Setting, value: str) -> list[Event]:
+        """Set *setting* to *value*; return the resulting events.
+
+        Raises:
+            RefusedError: if the agent rejects it.
+            SessionEndedError: if the agent has ended.
+        """
+        translator = self._translator
+        method, params = to_set(setting, self._offer(setting, value), value, translator.session or "")
+        try:
+            answer = await self._client.call(method, params)
+        except RequestError as error:
+            said = errors.words(error, self._secrets)
+            raise RefusedError(f"the agent did not accept the {setting} {value!r}: {said}") from error
+        except ConnectionError as error:
+            raise SessionEndedError(translator.session or "") from error
+        now = of_answer(answer, translator.settings.chosen(setting, value))
+        return translator.now_set(now, time.time())
+
+    def _offer(self, setting: Setting, value: str) -> SettingOption:
+        """Return the agent's offer for *setting*, which contains *value*."""
+        offer, what = self._translator.settings.offer(setting), "model" if setting == "model" else "permission mode"
+        if offer is None:
+            raise UnableError(f"this agent does not support setting its {what}.")
+        if value not in offer.values:
+            raise UnableError(f"this agent has no {what} {value!r}.", hint=f"Available: {few(offer.values)}.")
+        return offer
 
 
 class AcpAgent:
@@ -134,8 +183,8 @@ class AcpAgent:
     # Start and end
 
     async def _open_conversation(self) -> OpenConversation:
-        await handshake_timeout.wait_for_start(self._launch, self._child.pid)
-        limit_s = handshake_timeout.limit_s(self._launch, HANDSHAKE_S)
+        await agent_start.wait_for_start(self._launch, self._child.pid)
+        limit_s = agent_start.limit_s(self._launch, HANDSHAKE_S)
         opening = SessionStart(self._client, self._launch, self._known, self._environment, self._translator)
         try:
             async with asyncio.timeout(limit_s):

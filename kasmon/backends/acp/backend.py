@@ -6,15 +6,14 @@ from importlib.util import find_spec
 from typing import Final
 
 from kasmon.backends.acp import gemini_quirks
-from kasmon.backends.acp.known_agents import Quirk, known
+from kasmon.backends.acp.known_agents import Quirk, find_agent
 from kasmon.backends.base import Abilities, Agent
-from kasmon.backends.common.agent_version import explained
-from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.agent_start import prepare_start
+from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.environment import AgentEnvironment, surroundings
 from kasmon.backends.project_trust import check
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.commands import Launch
-from kasmon.paths import places
 
 SDK: Final = "acp"
 
@@ -46,26 +45,16 @@ class AcpBackend:
             raise ExtraMissingError(self.name, "acp")
         if not launch.argv:
             raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
-        agent = known(launch.argv)
+        agent = find_agent(launch.argv)
         environment = await asyncio.to_thread(surroundings, launch, agent.own)
         environment = AgentEnvironment({**agent.variables, **environment.variables}, environment.secrets)
         await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, environment.variables)
-        argv, variables = launch.argv, environment.variables
-        if launch.sandbox is not None:
-            from kasmon.sandbox.agent.launch import prepare_launch
-
-            inmate = await asyncio.to_thread(prepare_launch, places(), launch, argv, variables)
-            there = {**variables, "HOME": str(inmate.home), "GEMINI_CLI_HOME": ""}  # the home with its conversations
-            argv, variables, environment = (
-                inmate.command,
-                {},
-                AgentEnvironment(there, (*environment.secrets, *inmate.secrets)),
-            )
+        start = await prepare_start(launch, launch.argv, environment)
+        home = {"HOME": start.home, "GEMINI_CLI_HOME": ""} if start.home else {}  # where its conversations are
+        environment = AgentEnvironment({**environment.variables, **home}, start.secrets)
         if launch.resume and Quirk.TWIN_FILES in agent.habits:
             await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, environment.variables)
-        child = await ChildProcess.start(
-            argv, workdir=launch.workdir, environment=variables, secrets=environment.secrets
-        )
+        child = await start.run()
         try:
             module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # takes half a second
             live = module.AcpAgent(launch, agent, child, environment)
@@ -75,7 +64,7 @@ class AcpBackend:
         try:
             await live.introduce()
         except UnfitAgentError as error:
-            raise await explained(error, self.name, launch.argv, launch.workdir, environment.variables) from error
+            raise await explain_unfit(error, self.name, launch.argv, launch.workdir, environment.variables) from error
         opened: Agent = live
         return opened
 

@@ -64,11 +64,11 @@ ALIASES: Final = {"gemini-cli": "gemini", "opencode-ai": "opencode"}
 RUNNERS: Final = frozenset({"bun", "bunx", "node", "npx"})
 
 
-def known(argv: Sequence[str]) -> KnownAgent:
-    return named(name_of(argv)) or STRANGER
+def find_agent(argv: Sequence[str]) -> KnownAgent:
+    return find_by_name(name_of(argv)) or STRANGER
 
 
-def named(name: str) -> KnownAgent | None:
+def find_by_name(name: str) -> KnownAgent | None:
     """Return what is known of the agent called *name*, by its program or its handshake; None if nothing."""
     name = name.lower()
     return AGENTS.get(ALIASES.get(name, name))

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from kasmon.backends.acp import errors, gemini_quirks
 from kasmon.backends.acp.connection import AcpClient
-from kasmon.backends.acp.known_agents import KnownAgent, Quirk, name_of, named
+from kasmon.backends.acp.known_agents import KnownAgent, Quirk, find_by_name, name_of
 from kasmon.backends.acp.replay import ReplayedHistory
-from kasmon.backends.acp.settings import AcpSettings, Setting, offered, to_set
+from kasmon.backends.acp.settings import AcpSettings, Setting, parse_offered, to_set
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.common.environment import AgentEnvironment
 from kasmon.errors import LaunchError, UnfitAgentError
@@ -61,7 +61,7 @@ class SessionStart:
         """
         introduced = await self._introduction()
         if introduced.agent_info is not None:
-            self._known = named(introduced.agent_info.name) or self._known
+            self._known = find_by_name(introduced.agent_info.name) or self._known
         self._translator.set_habits(self._known.habits)
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
@@ -98,7 +98,7 @@ class SessionStart:
         if not isinstance(session, str) or not session:
             raise LaunchError(f"{self._name!r} opened a conversation without an id.")
         self._translator.session = session
-        return OpenConversation(session, offered(answer))
+        return OpenConversation(session, parse_offered(answer))
 
     async def _resumed(self, session: str, able: AgentCapabilities) -> OpenConversation:
         self._translator.session = session
@@ -109,7 +109,7 @@ class SessionStart:
             raise LaunchError(
                 f"{self._name!r} cannot resume an earlier conversation.", hint="`kasmon new` starts a new session."
             )
-        settings = offered(await self._client.resume(session, self._launch.workdir))
+        settings = parse_offered(await self._client.resume(session, self._launch.workdir))
         if able.session_capabilities.list is None:
             return OpenConversation(session, settings, doubt=ONLY_AN_ID)
         if await self._is_listed(session):
@@ -120,7 +120,7 @@ class SessionStart:
         has_twins = Quirk.TWIN_FILES in self._known.habits
         if has_twins:
             await asyncio.to_thread(gemini_quirks.leave_minute, session, self._environment.variables, time.time())
-        settings = offered(await self._client.load(session, self._launch.workdir))
+        settings = parse_offered(await self._client.load(session, self._launch.workdir))
         if has_twins:
             await asyncio.to_thread(gemini_quirks.remove_twins, session, self._environment.variables)
         await history.wait_for_end()

@@ -69,7 +69,7 @@ class AcpSettings(NamedTuple):
         )
 
 
-def offered(answer: Mapping[str, Any]) -> AcpSettings:
+def parse_offered(answer: Mapping[str, Any]) -> AcpSettings:
     """Return what an answer to `session/new`, `session/load` or `session/resume` offers."""
     try:
         told = LoadSessionResponse.model_validate(answer)
@@ -93,7 +93,7 @@ def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOption
 
 def of_answer(answer: Mapping[str, Any], now: AcpSettings) -> AcpSettings:
     """Return the settings in the answer to a change; *now* for those it omits."""
-    settings = offered({"configOptions": answer.get("configOptions")})
+    settings = parse_offered({"configOptions": answer.get("configOptions")})
     return AcpSettings(settings.model or now.model, settings.mode or now.mode)
 
 

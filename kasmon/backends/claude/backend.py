@@ -12,12 +12,12 @@ from kasmon.backends.claude.history import conversation_of
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.claude.translator import ClaudeTranslator
 from kasmon.backends.claude.usage import ClaudeUsage
-from kasmon.backends.common import handshake_timeout
-from kasmon.backends.common.agent_version import explained
+from kasmon.backends.common import agent_start
+from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.child_process import ChildProcess
+from kasmon.backends.common.environment import AgentEnvironment
 from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.commands import Launch
-from kasmon.paths import places
 
 if TYPE_CHECKING:
     from kasmon.backends.claude.agent import ClaudeAgent
@@ -51,23 +51,15 @@ class ClaudeBackend:
             LaunchError: if claude cannot be started, does not introduce itself in time, has no login, is too old, or
                 has another conversation.
         """
-        began, limit_s = time.time(), handshake_timeout.limit_s(launch, HANDSHAKE_S)
+        began, limit_s = time.time(), agent_start.limit_s(launch, HANDSHAKE_S)
         plan = await asyncio.to_thread(plan_launch, launch)
-        argv, variables, secrets = plan.argv, plan.variables, plan.secrets
-        if launch.sandbox is not None:
-            from kasmon.sandbox.agent.launch import prepare_launch
-
-            inmate = await asyncio.to_thread(prepare_launch, places(), launch, argv, variables)
-            argv, variables, secrets = inmate.command, {}, (*secrets, *inmate.secrets)
-        child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=secrets)
-        settings, usage = (
-            ClaudeSettings(plan.conversation, may_bypass=launch.bypassing),
-            ClaudeUsage(launch.used, plan.carried),
-        )
-        translator = ClaudeTranslator(launch.session, settings, usage)
+        environment = AgentEnvironment(plan.variables, plan.secrets)
+        child = await (await agent_start.prepare_start(launch, plan.argv, environment)).run()
+        settings = ClaudeSettings(plan.conversation, may_bypass=launch.bypassing)
+        translator = ClaudeTranslator(launch.session, settings, ClaudeUsage(launch.used, plan.carried))
         agent: ClaudeAgent | None = None
         try:
-            await handshake_timeout.wait_for_start(launch, child.pid)
+            await agent_start.wait_for_start(launch, child.pid)
             async with asyncio.timeout(limit_s):
                 # while the process starts; the SDK takes as long to load
                 module = await asyncio.to_thread(import_module, "kasmon.backends.claude.agent")
@@ -80,7 +72,7 @@ class ClaudeBackend:
             why = explain_failure(error, plan, child, translator.turns.failure, limit_s)
             why.__cause__ = error
             if isinstance(why, UnfitAgentError):
-                why = await explained(why, self.name, plan.argv, launch.workdir, plan.variables)
+                why = await explain_unfit(why, self.name, plan.argv, launch.workdir, plan.variables)
             raise why from error
         return agent
 

@@ -102,7 +102,7 @@ class ConversationContent:
     def _finished(self, block: Table, result: Table, at: float) -> Iterator[Event]:
         call, ok = text(block, "tool_use_id"), block.get("is_error") is not True
         name, asked = self._calls.pop(call, ("", {}))
-        yield ToolFinished(at=at, call=call, ok=ok, output=tool_text.output(block), diff=diff.done(result))
+        yield ToolFinished(at=at, call=call, ok=ok, output=tool_text.output(block), diff=diff.diff_of_result(result))
         items = self._todo.finished(name, asked, result) if ok else None
         if items is not None:
             yield PlanUpdated(at=at, items=items)

@@ -22,7 +22,7 @@ class Hunk(NamedTuple):
     lines: Sequence[str]
 
 
-def done(result: Table) -> str:
+def diff_of_result(result: Table) -> str:
     """Return the diff of a finished tool from its structured *result*; empty if it changed no file."""
     path = text(result, "filePath")
     hunks = [

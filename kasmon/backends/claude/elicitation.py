@@ -13,7 +13,7 @@ from kasmon.backends.common.json_access import Table, table, text
 ELICITATION: Final = "control_request/elicitation"
 
 
-def wanted(asked: Table) -> ElicitationRequest:
+def parse_elicitation(asked: Table) -> ElicitationRequest:
     """Return the elicitation in the `request` of the call."""
     return ElicitationRequest(
         server=text(asked, "display_name") or text(asked, "mcp_server_name"),

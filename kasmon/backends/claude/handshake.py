@@ -17,7 +17,7 @@ from kasmon.backends.claude.command_line import (
     forks,
     model_of,
 )
-from kasmon.backends.claude.history import PromptPresence, carried, memory
+from kasmon.backends.claude.history import PromptPresence, memory, read_usage
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import surroundings
@@ -91,7 +91,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         secrets=around.secrets,
         conversation=begin or resume,
         memory=known,
-        carried=carried(Path(config_folder(variables)), resume) if resume else ConversationUsage(),
+        carried=read_usage(Path(config_folder(variables)), resume) if resume else ConversationUsage(),
     )
 
 

@@ -47,7 +47,7 @@ def memory(config: Path, conversation: str, prompt: str) -> PromptPresence:
     return PromptPresence.HOLDS_IT if is_there else PromptPresence.WITHOUT_IT
 
 
-def carried(config: Path, conversation: str) -> ConversationUsage:
+def read_usage(config: Path, conversation: str) -> ConversationUsage:
     """Return the usage figures that the agent continues from when it resumes *conversation*; zero if none stored."""
     file = claude_transcript(config, conversation)
     kept: Table = {}

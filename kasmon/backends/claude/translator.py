@@ -13,10 +13,9 @@ import msgspec
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.claude.content import ConversationContent
 from kasmon.backends.claude.control_request import RequestContext
-from kasmon.backends.claude.elicitation import ELICITATION, wanted
+from kasmon.backends.claude.elicitation import ELICITATION, parse_elicitation
 from kasmon.backends.claude.known_messages import SILENT, name_of
-from kasmon.backends.claude.limits import LimitTracker, retried
-from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices
+from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices, LimitTracker, retried
 from kasmon.backends.claude.requests import ClaudeRequests
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.claude.stdout_line import RAW_CHARACTERS, UnparsedLine
@@ -104,7 +103,7 @@ class ClaudeTranslator:
                 context = RequestContext(session=self._session, at=at, before=before, said=self._content.said)
                 yield from self.asks.open(text(message, "request_id"), table(message, "request"), context)
             case _ if name == ELICITATION:
-                call, asked = text(message, "request_id"), wanted(table(message, "request"))
+                call, asked = text(message, "request_id"), parse_elicitation(table(message, "request"))
                 yield from self.elicitations.open(call, asked, at) or self._report_unknown(name, as_json(message), at)
             case "control_cancel_request":
                 for asks in (self.asks, self.elicitations):

@@ -4,7 +4,7 @@
 |---|---|
 | `backend` `program_path` `cli_flags` `thread_start` | opening: the program, its settings, the conversation |
 | `agent` `transport` `commands` | the running agent: its process, its connection, the commands sent to it |
-| `translator` | messages to events, by `item_tracker` `items` `diff` `pending_prompts` `usage` `settings` `notices` |
+| `translator` | messages to events, by `item_tracker` `items` `diff` `usage` `settings` `notices` |
 | `request_registry` `request` `approvals` `questions` | what it waits for, as requests and replies |
 """
 

@@ -61,8 +61,8 @@ class CodexAgent:
             LaunchError: if it cannot be opened.
             SessionEndedError: if codex ended.
         """
-        version = await thread_start.introduced(self._transport)
-        opened = await thread_start.opened(self._transport, self._launch, thread, version)
+        version = await thread_start.introduce(self._transport)
+        opened = await thread_start.open_thread(self._transport, self._launch, thread, version)
         now = time.time()
         self._emit(*self._translator.begin(opened.thread, opened.response, now))
         if self._launch.permission_mode:  # plan mode has no argument

@@ -7,15 +7,14 @@ from typing import Final
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.codex import program_path
 from kasmon.backends.codex.agent import CodexAgent
-from kasmon.backends.codex.cli_flags import wanted
-from kasmon.backends.common import handshake_timeout
-from kasmon.backends.common.agent_version import explained
+from kasmon.backends.codex.cli_flags import parse_flags
+from kasmon.backends.common import agent_start
+from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import AgentEnvironment, surroundings
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.commands import Launch
-from kasmon.paths import places
 
 HANDSHAKE_S: Final = 45.0
 """How long codex may take to open a conversation, in seconds; starting MCP servers takes most of it."""
@@ -53,21 +52,16 @@ class CodexBackend:
             raise LaunchError(
                 "cannot start codex: its profile has no program.", hint="Set the agent's `program` in the config."
             )
-        asked = wanted(launch.argv[1:], launch.model)
+        asked = parse_flags(launch.argv[1:], launch.model)
         there = await asyncio.to_thread(_surroundings, launch)
-        path = await asyncio.to_thread(program_path.found, launch.agent, launch.argv[0], there.variables)
-        argv, variables = (path, "app-server", *asked.arguments), there.variables
-        if launch.sandbox is not None:
-            from kasmon.sandbox.agent.launch import prepare_launch
-
-            inmate = await asyncio.to_thread(prepare_launch, places(), launch, argv, variables)
-            argv, variables, there = inmate.command, {}, AgentEnvironment(variables, (*there.secrets, *inmate.secrets))
-        child = await ChildProcess.start(argv, workdir=launch.workdir, environment=variables, secrets=there.secrets)
-        agent = CodexAgent(launch, child, there.secrets)
+        path = await asyncio.to_thread(program_path.find_program, launch.agent, launch.argv[0], there.variables)
+        start = await agent_start.prepare_start(launch, (path, "app-server", *asked.arguments), there)
+        child = await start.run()
+        agent = CodexAgent(launch, child, start.secrets)
         try:
             await _begin_agent(agent, asked.thread, launch, path, child)
         except UnfitAgentError as error:
-            raise await explained(error, self.name, (path,), launch.workdir, there.variables) from error
+            raise await explain_unfit(error, self.name, (path,), launch.workdir, there.variables) from error
         return agent
 
 
@@ -78,9 +72,9 @@ async def _begin_agent(agent: CodexAgent, thread: Table, launch: Launch, path: s
         LaunchError: with the reason.
     """
     failure: TimeoutError | SessionEndedError
-    limit_s = handshake_timeout.limit_s(launch, HANDSHAKE_S)
+    limit_s = agent_start.limit_s(launch, HANDSHAKE_S)
     try:
-        await handshake_timeout.wait_for_start(launch, child.pid)
+        await agent_start.wait_for_start(launch, child.pid)
         async with asyncio.timeout(limit_s):
             await agent.begin(thread)
         return

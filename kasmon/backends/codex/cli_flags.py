@@ -61,7 +61,7 @@ class CodexFlags(msgspec.Struct, frozen=True, kw_only=True):
     """Settings for thread/start and thread/resume, by the protocol's names."""
 
 
-def wanted(flags: Sequence[str], model: str = "") -> CodexFlags:
+def parse_flags(flags: Sequence[str], model: str = "") -> CodexFlags:
     """Convert *flags*; *model* applies if they name none. Of two that conflict, the later one counts.
 
     Raises:

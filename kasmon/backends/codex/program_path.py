@@ -18,7 +18,7 @@ RUNNERS: Final = frozenset({"node", "nodejs", "bun", "deno"})
 """Programs that run the script, and start the agent as their child."""
 
 
-def found(agent: str, program: str, variables: Mapping[str, str]) -> str:
+def find_program(agent: str, program: str, variables: Mapping[str, str]) -> str:
     """Return the path to start for *program*: the native agent if it is found, else *program* itself.
 
     Raises:

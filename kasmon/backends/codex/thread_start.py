@@ -39,7 +39,7 @@ class CodexThread(msgspec.Struct, frozen=True, kw_only=True):
     """A warning about that for the user."""
 
 
-async def introduced(transport: CodexTransport) -> str:
+async def introduce(transport: CodexTransport) -> str:
     """Perform the handshake; return codex's version, empty if unknown.
 
     Raises:
@@ -54,7 +54,7 @@ async def introduced(transport: CodexTransport) -> str:
     return version[1] if version else ""
 
 
-async def opened(transport: CodexTransport, launch: Launch, thread: Table, version: str) -> CodexThread:
+async def open_thread(transport: CodexTransport, launch: Launch, thread: Table, version: str) -> CodexThread:
     """Open the thread that *launch* requests, with the settings *thread*: resumed or new.
 
     Raises:

@@ -33,7 +33,7 @@ ANSWER_BYTES: Final = 4096
 VERSION: Final = re.compile(r"\b\d{1,9}\.\d{1,9}\.\d{1,9}[\w.+-]{0,40}")
 
 
-async def explained(
+async def explain_unfit(
     error: UnfitAgentError, backend: str, argv: Sequence[str], workdir: str, variables: Mapping[str, str]
 ) -> UnfitAgentError:
     """Return *error* with a hint: which version *argv* runs, which one kasmon knows, and what to do.
@@ -44,7 +44,7 @@ async def explained(
     """
     agent = backend if backend in TRIED else program_of(argv)
     limit_s = HURRY_S if isinstance(error.__cause__, TimeoutError) else LIMIT_S
-    advice_text = advice(agent, await found(argv, workdir, variables, limit_s))
+    advice_text = advice(agent, await find_version(argv, workdir, variables, limit_s))
     return UnfitAgentError(error.message, hint=" ".join(part for part in (error.hint, advice_text) if part))
 
 
@@ -61,7 +61,9 @@ def advice(agent: str, version: str) -> str:
     return f"{this}; kasmon was tested with {tried}. {update}"
 
 
-async def found(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
+async def find_version(
+    argv: Sequence[str], workdir: str, variables: Mapping[str, str], limit_s: float = LIMIT_S
+) -> str:
     """Return the version that the program of *argv* reports; empty if it reports none in *limit_s* seconds."""
     if not argv:
         return ""

@@ -89,7 +89,7 @@ def surroundings(launch: Launch, own: Sequence[str], variables: Mapping[str, str
         variables: the environment of this process; default `os.environ`.
     """
     passed = inherited(own, os.environ if variables is None else variables)
-    session_variables = given(places(), launch.session)
+    session_variables = load_variables(places(), launch.session)
     own_secrets = (value for name, value in session_variables.items() if name not in launch.public_variables)
     everything = passed | session_variables | environment(launch)
     if launch.sandbox is None:
@@ -127,10 +127,10 @@ def search_path(where: Paths, variables: Mapping[str, str]) -> str:
 
 def inherited(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the part of *variables* for an agent with the prefixes *own*: its own and those that every agent gets."""
-    return base_environment(dict(variables)) | taken(own, variables)
+    return base_environment(dict(variables)) | select_own(own, variables)
 
 
-def taken(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
+def select_own(own: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return those of *variables* that begin with a prefix in *own*."""
     return {name: value for name, value in variables.items() if name.startswith(tuple(own)) and name not in NESTED}
 
@@ -164,7 +164,7 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= KNOWN_LENGTH))
 
 
-def given(where: Paths, session: SessionId) -> dict[str, str]:
+def load_variables(where: Paths, session: SessionId) -> dict[str, str]:
     """Return the variables set for *session*, from its 0600 file."""
     try:
         return decoded(where.environment(session).read_bytes())
@@ -182,7 +182,7 @@ def given_secrets(where: Paths, session: SessionId) -> tuple[str, ...]:
         public = msgspec.json.decode(where.launch(session).read_bytes(), type=Launch).public_variables
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         public = ()
-    return tuple(value for name, value in given(where, session).items() if value and name not in public)
+    return tuple(value for name, value in load_variables(where, session).items() if value and name not in public)
 
 
 def encoded(variables: Mapping[str, str]) -> bytes:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kasmon.backends.base import Abilities
-from kasmon.backends.common import handshake_timeout
+from kasmon.backends.common import agent_start
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.agent_identity import program_of, version_of
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox, find_sandbox
@@ -230,7 +230,7 @@ class TmuxBackend:
         elif facts.is_dead:
             agent.handle_pane_facts(facts)
         else:
-            await handshake_timeout.wait_for_start(launch, agent.pid, self.places)
+            await agent_start.wait_for_start(launch, agent.pid, self.places)
             agent.begin_monitoring()
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kasmon.backends.common.environment import given
+from kasmon.backends.common.environment import load_variables
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.state_monitor import StateMonitor
@@ -166,7 +166,7 @@ def start_remote_agent(machine: RemoteMachine, launch: Launch, where: Paths, his
         session=launch.session,
         argv=launch.argv,
         folder=folder_of(launch.machine, launch.workdir),
-        variables=given(where, launch.session) | environment(launch),
+        variables=load_variables(where, launch.session) | environment(launch),
         history_lines=history_lines,
     )
     try:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.common.environment import given, own_prefixes, search_path, taken
+from kasmon.backends.common.environment import load_variables, own_prefixes, search_path, select_own
 from kasmon.backends.tmux.agent_identity import program_of
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox, prepare_sandbox
 from kasmon.backends.tmux.evidence.hook_setup import hooked
@@ -89,7 +89,7 @@ def _write_launch(
         shown = attach_argv(RemoteMachine(launch.machine, ssh), launch.session, nonce)
         return _write_view(folder, launch, PaneLaunch(argv=shown, workdir=Path("/"), base=base)), None
     if launch.sandbox is not None:
-        own = taken(own_prefixes(launch.argv), base) | given(places, launch.session) | environment(launch)
+        own = select_own(own_prefixes(launch.argv), base) | load_variables(places, launch.session) | environment(launch)
         sandbox = prepare_sandbox(places, launch, nonce, base, own)
         spec = PaneLaunch(
             argv=sandbox.argv, workdir=Path("/"), base=base, nonce=nonce, program=server.program, socket=server.socket
@@ -107,7 +107,7 @@ def _write_launch(
         socket=server.socket,
     )
     try:
-        own = taken(own_prefixes(launch.argv), base) | given(places, launch.session) | environment(launch)
+        own = select_own(own_prefixes(launch.argv), base) | load_variables(places, launch.session) | environment(launch)
         own |= given_hooks.variables
         own["PATH"] = search_path(places, {**base, **own})
         if supports_query(launch.argv):

@@ -31,7 +31,7 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
     """Report the version of each coding agent, whether it was tested with kasmon, and its modes."""
     from kasmon.backends.common.agent_version import (  # it loads asyncio, which no other check needs
         TRIED,
-        found,
+        find_version,
         numbers,
     )
 
@@ -48,7 +48,7 @@ def versions(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
     async def asked() -> list[str]:
         places = [shutil.which(config.agents[offer.name].program, path=environment.get("PATH")) for offer, _ in agents]
         return await asyncio.gather(
-            *(found([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in places)
+            *(find_version([place or ""], "/", environment, VERSION_S) if place else _nothing() for place in places)
         )
 
     lines, is_older = [], False

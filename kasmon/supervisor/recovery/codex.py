@@ -8,7 +8,7 @@ from typing import Any
 from kasmon.backends.codex.items import script
 from kasmon.backends.common.json_access import rows, table, text
 from kasmon.backends.common.transcripts import codex_prompt, parse_time
-from kasmon.backends.tmux.evidence.codex_rollout import named
+from kasmon.backends.tmux.evidence.codex_rollout import match_path
 from kasmon.model.events import (
     MessageWritten,
     NoticeRaised,
@@ -41,7 +41,7 @@ def conversation(file: Path) -> StoredConversation | None:
     Raises:
         OSError: if it cannot be read.
     """
-    match = named(str(file))
+    match = match_path(str(file))
     if match is None:
         return None
     directory = said = ""

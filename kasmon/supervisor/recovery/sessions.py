@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from kasmon.backends.common.environment import given, inherited, own_prefixes, program_of
+from kasmon.backends.common.environment import inherited, load_variables, own_prefixes, program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.errors import LaunchError, LogMissingError, RefusedError
 from kasmon.host.journal.session_log import wanted
@@ -224,7 +224,7 @@ def read_conversations(places: Paths, launch: Launch) -> list[StoredConversation
     if read is None:
         return None
     inside = home_of(places, launch)
-    variables = given(places, launch.session)
+    variables = load_variables(places, launch.session)
     if inside is None:
         variables = inherited(own_prefixes(launch.argv), os.environ) | variables
     return list(read(variables, inside or Path(variables.get("HOME") or Path.home())))

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import psutil
 
-from kasmon.backends.common.environment import given, inherited, own_prefixes, program_of
+from kasmon.backends.common.environment import inherited, load_variables, own_prefixes, program_of
 from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.backends.tmux.evidence.codex_rollout import UUID, rollout
 from kasmon.errors import KasmonError
@@ -138,7 +138,7 @@ def folder_of(places: Paths, launch: Launch, home: Path | None) -> Path | None:
     variable, name = named
     if home is not None:
         return home / name
-    variables = inherited(own_prefixes(launch.argv), os.environ) | given(places, launch.session)
+    variables = inherited(own_prefixes(launch.argv), os.environ) | load_variables(places, launch.session)
     return Path(variables.get(variable) or Path(variables.get("HOME") or Path.home()) / name)
 
 

@@ -126,10 +126,10 @@ def _codex(argv: Sequence[str], mode: str, to: Mode, codex: CodexPermissions) ->
 
 def _sandbox_of(argv: Sequence[str]) -> str:
     """Return the sandbox that the flags in *argv* name; empty if they name none."""
-    from kasmon.backends.codex.cli_flags import wanted  # likewise
+    from kasmon.backends.codex.cli_flags import parse_flags  # likewise
 
     try:
-        return str(wanted(argv[1:]).thread.get("sandbox", ""))
+        return str(parse_flags(argv[1:]).thread.get("sandbox", ""))
     except LaunchError:
         return ""
 

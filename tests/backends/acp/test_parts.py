@@ -12,7 +12,7 @@ from acp import RequestError
 
 from kasmon.backends.acp import errors, gemini_quirks, translator
 from kasmon.backends.acp.content import unified
-from kasmon.backends.acp.known_agents import PROVIDERS, STRANGER, Quirk, known, named
+from kasmon.backends.acp.known_agents import PROVIDERS, STRANGER, Quirk, find_agent, find_by_name
 from kasmon.backends.acp.transport import IncomingCall, understood
 from kasmon.errors import LaunchError
 from kasmon.model.events import LimitReached, TurnEnded
@@ -182,24 +182,24 @@ def test_half_a_character_is_replaced() -> None:
     ],
 )
 def test_an_agent_is_known_by_its_program(argv: tuple[str, ...], log_in: str) -> None:
-    assert log_in in known(argv).log_in
+    assert log_in in find_agent(argv).log_in
 
 
 @pytest.mark.parametrize("argv", [(), ("goose", "acp"), ("mine", "gemini"), ("/gemini/mine",), ("npx",)])
 def test_others_get_no_key_that_is_not_given_to_them(argv: tuple[str, ...]) -> None:
-    assert known(argv) is STRANGER
+    assert find_agent(argv) is STRANGER
     assert () == STRANGER.own
 
 
 def test_opencode_gets_its_providers_keys_and_gemini_its_own() -> None:
-    assert set(PROVIDERS) < set(known(("opencode",)).own)
-    assert ("GEMINI_", "GOOGLE_") == known(("gemini",)).own
+    assert set(PROVIDERS) < set(find_agent(("opencode",)).own)
+    assert ("GEMINI_", "GOOGLE_") == find_agent(("gemini",)).own
 
 
 def test_an_agent_is_known_by_its_introduction_too() -> None:
     for name in ("OpenCode", "gemini-cli"):
-        assert named(name) is not None
-    assert named("goose") is None
+        assert find_by_name(name) is not None
+    assert find_by_name("goose") is None
 
 
 # gemini's minute
@@ -296,5 +296,5 @@ def test_an_empty_conversation_without_a_twin_stays(tmp_path: Path) -> None:
 
 
 def test_only_gemini_has_that_habit() -> None:
-    assert Quirk.TWIN_FILES in known(("gemini",)).habits
-    assert Quirk.TWIN_FILES not in known(("opencode",)).habits
+    assert Quirk.TWIN_FILES in find_agent(("gemini",)).habits
+    assert Quirk.TWIN_FILES not in find_agent(("opencode",)).habits

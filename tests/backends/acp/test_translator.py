@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kasmon.backends.acp.known_agents import AGENTS
-from kasmon.backends.acp.settings import AcpSettings, SettingOption, offered, to_set
+from kasmon.backends.acp.settings import AcpSettings, SettingOption, parse_offered, to_set
 from kasmon.backends.acp.tool_calls import NO_END
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.base import Chunk
@@ -270,7 +270,7 @@ MODES = {"availableModes": [{"id": "default", "name": "D"}, {"id": "plan", "name
 
 
 def test_a_mode_that_changes_is_told_once(ear: Ear) -> None:
-    ear.translation.now_set(offered({"modes": MODES}), AT)
+    ear.translation.now_set(parse_offered({"modes": MODES}), AT)
     ear.hear("current_mode_update", currentModeId="plan")
     ear.hear("current_mode_update", currentModeId="plan")
 
@@ -279,7 +279,7 @@ def test_a_mode_that_changes_is_told_once(ear: Ear) -> None:
 
 def test_gemini_tells_its_mode_in_a_message() -> None:
     ear = Ear("gemini")
-    ear.translation.now_set(offered({"modes": MODES}), AT)
+    ear.translation.now_set(parse_offered({"modes": MODES}), AT)
     ear.chunk("[MODE_UPDATE] plan")
     ear.chunk("[MODE_UPDATE] heaven")
     ear.ends()
@@ -291,7 +291,7 @@ def test_gemini_tells_its_mode_in_a_message() -> None:
 
 
 def test_other_agents_may_say_that(ear: Ear) -> None:
-    ear.translation.now_set(offered({"modes": MODES}), AT)
+    ear.translation.now_set(parse_offered({"modes": MODES}), AT)
     ear.chunk("[MODE_UPDATE] plan")
 
     assert [MessageWritten(at=AT, text="[MODE_UPDATE] plan")] == ear.ends()
@@ -307,7 +307,7 @@ def test_options_in_groups_are_found() -> None:
         "currentValue": "a",
         "options": groups,
     }
-    settings = offered({"configOptions": [option, {"id": "odd"}]})
+    settings = parse_offered({"configOptions": [option, {"id": "odd"}]})
 
     assert AcpSettings(model=SettingOption("a", ("a",), "m")) == settings
     assert settings.model is not None
@@ -320,12 +320,12 @@ def test_options_in_groups_are_found() -> None:
     "odd", [{"models": 3}, {"models": {"currentModelId": 4}}, {"modes": []}, {"configOptions": "x"}]
 )
 def test_settings_of_another_shape_are_none(odd: dict[str, Any]) -> None:
-    assert AcpSettings() == offered(odd)
+    assert AcpSettings() == parse_offered(odd)
 
 
 def test_a_list_of_names_without_end_stays_small() -> None:
     names = [{"modelId": f"model-{number}"} for number in range(50_000)]
-    settings = offered({"models": {"availableModels": names, "currentModelId": "model-1"}})
+    settings = parse_offered({"models": {"availableModels": names, "currentModelId": "model-1"}})
     told = settings.told()
 
     assert told is not None

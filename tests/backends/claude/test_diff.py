@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.backends.claude.diff import COMPARED, done, wanted
+from kasmon.backends.claude.diff import COMPARED, diff_of_result, wanted
 
 LINES = st.lists(st.text(alphabet="ab \r", max_size=3), max_size=12)
 
@@ -86,9 +86,9 @@ def test_a_path_cannot_add_lines() -> None:
 def test_what_was_done_is_told_by_the_agents_own_patch() -> None:
     hunk = {"oldStart": 3, "oldLines": 1, "newStart": 3, "newLines": 1, "lines": ["-a", "+b"]}
 
-    assert "--- f\n+++ f\n@@ -3,1 +3,1 @@\n-a\n+b" == done({"filePath": "f", "structuredPatch": [hunk]})
+    assert "--- f\n+++ f\n@@ -3,1 +3,1 @@\n-a\n+b" == diff_of_result({"filePath": "f", "structuredPatch": [hunk]})
 
 
 @pytest.mark.parametrize("result", [{}, {"filePath": "f"}, {"structuredPatch": [7]}, {"filePath": 1, "type": "create"}])
 def test_a_result_without_a_patch_has_no_diff(result: dict[str, object]) -> None:
-    assert "" == done(result)
+    assert "" == diff_of_result(result)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.backends.claude.agent import LONGEST_BYTES, read_text
-from kasmon.backends.claude.history import PromptPresence, carried, conversation_of, memory, prompts
+from kasmon.backends.claude.history import PromptPresence, conversation_of, memory, prompts, read_usage
 from kasmon.backends.common.transcripts import claude_transcript
 from kasmon.model.commands import ConversationUsage
 
@@ -80,16 +80,16 @@ def figures(cost: float, read: int, conversation: str = CONVERSATION) -> dict[st
 def test_the_figures_that_a_process_goes_on_from_are_the_last_that_one_kept(tmp_path: Path) -> None:
     written(tmp_path, figures(0.1, 10), user("one"), figures(0.2, 20), user("two"), figures(9.0, 90, "another"))
 
-    assert ConversationUsage(input=26, output=7, cost_usd=0.2) == carried(tmp_path, CONVERSATION)
+    assert ConversationUsage(input=26, output=7, cost_usd=0.2) == read_usage(tmp_path, CONVERSATION)
 
 
 def test_where_none_were_kept_it_begins_anew(tmp_path: Path) -> None:
-    assert ConversationUsage() == carried(tmp_path, CONVERSATION)
+    assert ConversationUsage() == read_usage(tmp_path, CONVERSATION)
     file = written(tmp_path, user("one"))
     with file.open("ab") as end:
         end.write(b'{"type":"cost-state", half\n')
 
-    assert ConversationUsage() == carried(tmp_path, CONVERSATION)
+    assert ConversationUsage() == read_usage(tmp_path, CONVERSATION)
 
 
 def test_the_conversation_of_a_process_is_what_it_notes_of_itself(tmp_path: Path) -> None:

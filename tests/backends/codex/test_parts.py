@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kasmon.backends.codex import diff, items
-from kasmon.backends.codex.cli_flags import wanted
+from kasmon.backends.codex.cli_flags import parse_flags
 from kasmon.backends.codex.notices import failure
-from kasmon.backends.codex.program_path import found
+from kasmon.backends.codex.program_path import find_program
 from kasmon.backends.codex.request import CodexRequestContext
 from kasmon.backends.codex.request_registry import ELICITATION, READERS, CodexAnswerOutcome, CodexRequests
 from kasmon.backends.codex.settings import CodexSettings, change, planned, settings
@@ -48,7 +48,7 @@ class TestFlags:
         ],
     )
     def test_some_become_settings_of_the_thread(self, flags: tuple[str, ...], thread: dict[str, str]) -> None:
-        assert ((), thread) == (wanted(flags).arguments, wanted(flags).thread)
+        assert ((), thread) == (parse_flags(flags).arguments, parse_flags(flags).thread)
 
     @pytest.mark.parametrize(
         ("flags", "arguments"),
@@ -61,15 +61,15 @@ class TestFlags:
         ],
     )
     def test_some_go_to_the_app_server(self, flags: tuple[str, ...], arguments: tuple[str, ...]) -> None:
-        assert (arguments, {}) == (wanted(flags).arguments, wanted(flags).thread)
+        assert (arguments, {}) == (parse_flags(flags).arguments, parse_flags(flags).thread)
 
     def test_bypassing_is_no_approvals_and_no_sandbox(self) -> None:
-        thread = wanted(("--dangerously-bypass-approvals-and-sandbox",)).thread
+        thread = parse_flags(("--dangerously-bypass-approvals-and-sandbox",)).thread
 
         assert {"approvalPolicy": "never", "sandbox": "danger-full-access"} == thread
 
     def test_the_launchs_model_counts_where_no_flag_names_one(self) -> None:
-        assert ("a", "b") == (wanted((), "a").thread["model"], wanted(("-m", "b"), "a").thread["model"])
+        assert ("a", "b") == (parse_flags((), "a").thread["model"], parse_flags(("-m", "b"), "a").thread["model"])
 
     @pytest.mark.parametrize(
         ("flags", "named"),
@@ -85,23 +85,23 @@ class TestFlags:
     )
     def test_one_that_cannot_be_carried_is_refused_by_name(self, flags: tuple[str, ...], named: str) -> None:
         with pytest.raises(LaunchError, match=f"with '{named}': its app-server") as caught:
-            wanted(flags)
+            parse_flags(flags)
         assert "secret" not in str(caught.value)
 
     def test_one_without_its_value_is_refused(self) -> None:
         with pytest.raises(LaunchError, match="'--model' requires a value"):
-            wanted(("--model",))
+            parse_flags(("--model",))
 
 
 class TestProgram:
     def test_a_program_that_is_not_there_is_named(self) -> None:
         with pytest.raises(AgentNotFoundError, match="'codex-that-is-not' is not on PATH"):
-            found("codex", "codex-that-is-not", {"PATH": "/usr/bin"})
+            find_program("codex", "codex-that-is-not", {"PATH": "/usr/bin"})
 
     def test_it_is_looked_for_where_the_agent_will_look(self, tmp_path: Path) -> None:
         _executable(tmp_path / "codex")
 
-        assert str(tmp_path / "codex") == found("codex", "codex", {"PATH": str(tmp_path)})
+        assert str(tmp_path / "codex") == find_program("codex", "codex", {"PATH": str(tmp_path)})
 
     @pytest.mark.parametrize("nested", [False, True], ids=["beside", "inside"])
     def test_npms_script_is_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nested: bool) -> None:
@@ -115,12 +115,12 @@ class TestProgram:
         (tmp_path / "codex").symlink_to(package / "bin" / "codex.js")
 
         native = beside / "codex-linux-x64" / "vendor" / "some-triple" / "bin" / "codex"
-        assert str(native) == found("codex", str(tmp_path / "codex"), {})
+        assert str(native) == find_program("codex", str(tmp_path / "codex"), {})
 
     def test_a_script_alone_is_run_as_it_is(self, tmp_path: Path) -> None:
         _executable(tmp_path / "codex.js")
 
-        assert str(tmp_path / "codex.js") == found("codex", str(tmp_path / "codex.js"), {})
+        assert str(tmp_path / "codex.js") == find_program("codex", str(tmp_path / "codex.js"), {})
 
 
 class TestDiff:

@@ -8,11 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.backends.common.agent_version import TRIED, advice, explained, found
+from kasmon.backends.common.agent_version import TRIED, advice, explain_unfit, find_version
 from kasmon.errors import UnfitAgentError
 from tests.support.wait import until
 
 PINS = Path(__file__).parents[2] / "agents" / "package.json"
+
+PATH = {"PATH": "/usr/bin:/bin"}
 
 
 def program(folder: Path, script: str, name: str = "codex") -> str:
@@ -60,12 +62,12 @@ def test_the_versions_that_are_called_tried_are_those_that_tests_drive() -> None
     ],
 )
 async def test_a_program_is_asked_what_it_is(tmp_path: Path, script: str, version: str) -> None:
-    assert version == await found((program(tmp_path, script), "--flag"), str(tmp_path), {"PATH": "/usr/bin:/bin"})
+    assert version == await find_version((program(tmp_path, script), "--flag"), str(tmp_path), PATH)
 
 
 async def test_one_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
-    assert "" == await found((program(tmp_path, "sleep 60 & wait"),), str(tmp_path), {"PATH": "/usr/bin:/bin"}, 0.1)
-    assert "" == await found((str(tmp_path / "none"),), str(tmp_path), {})
+    assert "" == await find_version((program(tmp_path, "sleep 60 & wait"),), str(tmp_path), PATH, 0.1)
+    assert "" == await find_version((str(tmp_path / "none"),), str(tmp_path), {})
 
 
 def test_one_that_hangs_ends_with_whoever_asked_also_where_that_is_killed(tmp_path: Path) -> None:
@@ -86,5 +88,5 @@ def test_one_that_hangs_ends_with_whoever_asked_also_where_that_is_killed(tmp_pa
 async def test_behind_a_runner_it_is_the_agent_that_is_asked(tmp_path: Path) -> None:
     argv = (program(tmp_path, 'echo "$1" 0.3.9', "npx"), "@google/gemini-cli", "--acp")
 
-    error = await explained(UnfitAgentError("it is odd.", hint="Sorry."), "acp", argv, str(tmp_path), {})
+    error = await explain_unfit(UnfitAgentError("it is odd.", hint="Sorry."), "acp", argv, str(tmp_path), {})
     assert str(error).startswith("it is odd. Sorry. This is gemini 0.3.9; kasmon was tested with 0.61.0.")

@@ -9,7 +9,7 @@ import pytest
 
 from kasmon import errors
 from kasmon.backends import project_trust
-from kasmon.backends.common.environment import encoded, given
+from kasmon.backends.common.environment import encoded, load_variables
 from kasmon.config import Config
 from kasmon.config.schema import Profile
 from kasmon.host.journal.secrets import secrets_of
@@ -162,7 +162,7 @@ def test_a_key_that_a_confined_agent_inherits_counts_as_a_credential_in_either_m
 def test_a_public_variable_is_no_secret_of_its_session(env: Env) -> None:
     launch = prepared(env, wants(environment=("TOKEN",), public_environment=("MODE=developing",)))
 
-    assert {"TOKEN": "s3cret-value", "MODE": "developing"} == given(env.places, launch.session)
+    assert {"TOKEN": "s3cret-value", "MODE": "developing"} == load_variables(env.places, launch.session)
     assert ("s3cret-value",) == secrets_of(env.places, launch.session, variables={})
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kasmon.backends.acp import backend, permission_requests, translator
-from kasmon.backends.acp.known_agents import named
-from kasmon.backends.acp.settings import offered
+from kasmon.backends.acp.known_agents import find_by_name
+from kasmon.backends.acp.settings import parse_offered
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.acp.transport import AcpTransport, IncomingCall
 from kasmon.backends.base import Chunk
@@ -93,12 +93,12 @@ class Reading:
     def _answered(self, method: str, message: dict[str, Any]) -> Iterator[Event | Chunk]:
         result = message.get("result", {})
         if method == "initialize":
-            known = named(result["agentInfo"]["name"])
+            known = find_by_name(result["agentInfo"]["name"])
             assert known is not None
             self.translation.set_habits(known.habits)
         elif method == "session/new":
             self.translation.session = result["sessionId"]
-            yield from self.translation.now_set(offered(result), AT)
+            yield from self.translation.now_set(parse_offered(result), AT)
         elif method == "session/prompt":
             yield from self.translation.ends(AT, result)
             yield translator.build_turn_end(result, AT) or TurnEnded(at=AT, reason="error")

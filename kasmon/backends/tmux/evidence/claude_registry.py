@@ -62,7 +62,7 @@ def folder_of(variables: Mapping[str, str]) -> Path | None:
     return Path(home) / ".claude" / "sessions" if home else None
 
 
-def found(folder: Path, pids: Iterable[int | str]) -> Path | None:
+def find_entry(folder: Path, pids: Iterable[int | str]) -> Path | None:
     """Return the file in *folder* of the first of *pids* that has one."""
     return next((path for pid in pids if (path := folder / f"{pid}.json").is_file()), None)
 

@@ -119,7 +119,7 @@ def _backwards(handle: int, since: int, end: int) -> Iterator[bytes]:
 
 def rollout(pids: Iterable[int]) -> str:
     """Return the id of the one conversation that *pids* have open; empty if there is none, or more than one."""
-    found = {match[1] for path, _ in rollouts(pids) if (match := named(path))}
+    found = {match[1] for path, _ in rollouts(pids) if (match := match_path(path))}
     return found.pop() if len(found) == 1 else ""
 
 
@@ -127,7 +127,7 @@ def rollouts(pids: Iterable[int]) -> Iterator[tuple[str, Path]]:
     """Yield the rollouts that *pids* have open: each path as the process has it, and a path to open the file."""
     for pid in pids:
         with contextlib.suppress(psutil.Error, OSError):
-            yield from ((path, Path(readable)) for path, readable in _open(pid) if named(path))
+            yield from ((path, Path(readable)) for path, readable in _open(pid) if match_path(path))
 
 
 def _open(pid: int) -> Iterator[tuple[str, str]]:
@@ -140,6 +140,6 @@ def _open(pid: int) -> Iterator[tuple[str, str]]:
             yield os.readlink(handle), str(handle)  # noqa: PTH115 (it need not be one of kasmon's paths)
 
 
-def named(path: str) -> re.Match[str] | None:
+def match_path(path: str) -> re.Match[str] | None:
     """Match a path of a rollout file; the first group is the conversation."""
     return NAME.fullmatch(Path(path).name)

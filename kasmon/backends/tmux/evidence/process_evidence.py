@@ -193,7 +193,7 @@ class ProcessEvidence:
             if self.program not in REGISTERED and self.program not in SHELLS:
                 return None
             self._folder = self._find_registry()  # again each time: a wrapper may set the variable later
-            self._file = claude_registry.found(self._folder, self._names()) if self._folder else None
+            self._file = claude_registry.find_entry(self._folder, self._names()) if self._folder else None
             if self._file is None:
                 return None
         stamp = claude_registry.read_stamp(self._file)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.detection.menu_answer import options, own_words, taken, takes_reason
+from kasmon.detection.menu_answer import decisions, options, own_words, takes_reason
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.evidence import StateVerdict
@@ -90,7 +90,7 @@ class ScreenRequest:
         return [RequestWithdrawn(at=at, request=gone.id, why=GONE)]
 
     def _from_menu(self, menu: ScreenMenu) -> Request:
-        choices, offered = taken(menu), options(menu)
+        choices, offered = decisions(menu), options(menu)
         always = menu.meaning(Decision.ALWAYS) if Decision.ALWAYS in choices else None
         return Request(
             id=RequestId(""),

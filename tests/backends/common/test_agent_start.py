@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.backends.common.handshake_timeout import EMULATED_S, limit_s
+from kasmon.backends.common.agent_start import EMULATED_S, limit_s
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 
