@@ -112,6 +112,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.state / "tmux-host.lock"
 
     @property
+    def fork_server_lock(self) -> Path:
+        """The lock of a client that starts a fork server."""
+        return self.state / "fork-server.lock"
+
+    @property
     def tmux_host_log(self) -> Path:
         return self.state / "tmux-host.log"
 

@@ -30,7 +30,7 @@ from kasmon.host.rpc.peer import is_ours, peer_of
 from kasmon.paths import Paths, places
 from kasmon.process_identity import fields, started_at
 
-IDLE_S: Final = 10.0
+IDLE_S: Final = 2.0
 """How long a server without hosts waits for a request."""
 CHECK_S: Final = 0.5
 """The interval at which an idle server looks whether its socket is still there."""

@@ -87,7 +87,7 @@ def _fork(
     ask = partial(fork_server.request, arguments=what, stdin=given, output=output)
     if (host := _ask_running(path, ask)) is not None:
         return host
-    lock = HostLock(path.with_suffix(".starting"))  # of many that start a host at once, one starts a server
+    lock = HostLock(places.fork_server_lock)  # of many that start a host at once, one starts a server
     if not lock.take(fork_server.START_S):
         return None
     try:
