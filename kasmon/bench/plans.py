@@ -70,11 +70,7 @@ def measure_reading(rounds: int) -> Figure:
         times.append(1000 * (time.perf_counter() - began))
     middle = percentile(times, 0.5)
     return Figure(
-        name=f"a plan of {LARGE:,} tasks, read and drawn",
-        value=middle,
-        unit="ms",
-        target=1000,
-        samples=rounds,
+        name=f"a plan of {LARGE:,} tasks, read and drawn", value=middle, unit="ms", target=1000, samples=rounds
     )
 
 

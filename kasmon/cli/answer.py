@@ -48,9 +48,7 @@ def answer(
     ] = None,
     choice: Annotated[
         list[str] | None,
-        Arg(
-            "With `choose`: label or number of an option. May be repeated if the question allows several.",
-        ),
+        Arg("With `choose`: label or number of an option. May be repeated if the question allows several."),
     ] = None,
     text: Annotated[str, Arg("With `choose`: custom answer, if the question accepts one.", hyphen=True)] = "",
     alike: Annotated[bool, Arg("Also answer all similar requests, with `allow` or `deny`; lists them first.")] = False,
@@ -193,11 +191,7 @@ def shown(
         lines += ["Reason: " + redact(request.why, known)[0], ""]
     lines += option_lines(request, known)
     if edited is not None:
-        lines += [
-            "Edited input:",
-            redact(json.dumps(edited, ensure_ascii=False, indent=2), known)[0],
-            "",
-        ]
+        lines += ["Edited input:", redact(json.dumps(edited, ensure_ascii=False, indent=2), known)[0], ""]
     if decision in STANDING:
         effect = "allowed" if decision is Decision.ALWAYS else "denied"
         where_to = f"From now on {effect} in {reach}" if reach else "The agent's own menu says"

@@ -39,8 +39,7 @@ def explain(
     /,
     *,
     screen: Annotated[
-        str | None,
-        Arg("File with a captured screen, or a golden folder (`-`: stdin).", hyphen=True),
+        str | None, Arg("File with a captured screen, or a golden folder (`-`: stdin).", hyphen=True)
     ] = None,
     agent: Annotated[str | None, Arg("Agent that the screen belongs to.", completer="agents")] = None,
     title: Annotated[str | None, Arg("Window title of that screen.", hyphen=True)] = None,

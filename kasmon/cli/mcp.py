@@ -26,9 +26,7 @@ def mcp(
     project: Annotated[str | None, Arg("Folder mounted read-only as /project.")] = None,
     allow: Annotated[
         list[str] | None,
-        Arg(
-            "Host that the sandboxes may reach, or npm, pypi, github (default: none). May be repeated.",
-        ),
+        Arg("Host that the sandboxes may reach, or npm, pypi, github (default: none). May be repeated."),
     ] = None,
 ) -> int:
     """Serve MCP tools that run code in sandboxes. An agent's program starts this command.

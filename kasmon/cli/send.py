@@ -28,12 +28,7 @@ from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 
-CODES: Final = {
-    ReceiptState.REFUSED: 4,
-    ReceiptState.LOST: 1,
-    ReceiptState.FAILED: 1,
-    ReceiptState.UNSURE: 1,
-}
+CODES: Final = {ReceiptState.REFUSED: 4, ReceiptState.LOST: 1, ReceiptState.FAILED: 1, ReceiptState.UNSURE: 1}
 """The exit codes for prompts that are not known to be done."""
 ON_ITS_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED})
 """Receipts of prompts that the agent does not have yet."""
@@ -54,8 +49,7 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def send(
     session: Annotated[
-        str | None,
-        Arg("Session id, exact name or id prefix; omit with --to.", completer="sessions", hyphen=True),
+        str | None, Arg("Session id, exact name or id prefix; omit with --to.", completer="sessions", hyphen=True)
     ] = None,
     text: Text = None,
     /,

@@ -25,12 +25,7 @@ Dashboard = Callable[[Paths], int]
 
 
 def main(
-    agents: int,
-    seed: int,
-    headless_s: float | None,
-    svg: Path | None,
-    dashboard: Dashboard,
-    ls: Callable[[Paths], str],
+    agents: int, seed: int, headless_s: float | None, svg: Path | None, dashboard: Dashboard, ls: Callable[[Paths], str]
 ) -> int:
     """Run the demo. With *headless_s*, run that many seconds without a screen and print *ls*'s object as last line."""
     with exit_on_signals():

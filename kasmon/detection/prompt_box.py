@@ -54,10 +54,7 @@ def composer(shot: Screenshot, rule: ComposerRule | None) -> Composer | None:
     if not drafts:
         return None
     return Composer(
-        first_row=box.start,
-        last_row=box.stop - 1,
-        draft="\n".join(drafts).strip(),
-        ghost="\n".join(ghosts).strip(),
+        first_row=box.start, last_row=box.stop - 1, draft="\n".join(drafts).strip(), ghost="\n".join(ghosts).strip()
     )
 
 

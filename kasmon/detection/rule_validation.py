@@ -108,12 +108,7 @@ def patterns(file: ScreenFile) -> Iterator[tuple[KeyPath, str, tuple[str, ...]]]
             for source in (*proof.all, proof.frame, proof.last):
                 yield ("menu", at, "whole"), source, ()
         if (call := menu.call) is not None:
-            for source, needed in (
-                (call.begins, ()),
-                (call.row, ("text",)),
-                (call.named, ("text",)),
-                (call.lines, ()),
-            ):
+            for source, needed in ((call.begins, ()), (call.row, ("text",)), (call.named, ("text",)), (call.lines, ())):
                 if source:
                     yield ("menu", at, "call"), source, needed
         if (view := menu.view) is not None:

@@ -97,8 +97,7 @@ def _must_have_fields(request: Request, edited: Mapping[str, Any] | None) -> Non
     if missing := missing_fields(request, edited):
         names = ", ".join(repr(name) for name in missing)
         raise UsageError(
-            f"the edited input of {request.id!r} lacks {names}.",
-            hint="Give the whole new input, not only the changes.",
+            f"the edited input of {request.id!r} lacks {names}.", hint="Give the whole new input, not only the changes."
         )
     if not edited:
         raise UsageError(f"the edited input of {request.id!r} is empty.")

@@ -99,10 +99,7 @@ class TooSmall(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = (
-            f"Terminal too small: {width}x{self.size.height}",
-            f"(minimum {LEAST_WIDTH}x{LEAST_HEIGHT}).",
-        )
+        lines = (f"Terminal too small: {width}x{self.size.height}", f"(minimum {LEAST_WIDTH}x{LEAST_HEIGHT}).")
         return self.look.strip([(lines[y] if y < len(lines) else "", "text")], width)
 
 

@@ -119,8 +119,7 @@ def test_each_of_claudes_modes_is_known_by_its_footer_and_nothing_above_it(row: 
 
 
 @pytest.mark.parametrize(
-    ("row", "mode"),
-    [(" auto-accept edits Shift+Tab to plan", "autoEdit"), (" plan Shift+Tab to manual", "plan")],
+    ("row", "mode"), [(" auto-accept edits Shift+Tab to plan", "autoEdit"), (" plan Shift+Tab to manual", "plan")]
 )
 def test_each_of_geminis_modes_is_known_by_the_row_above_its_box(row: str, mode: str) -> None:
     [screen] = [each for each in CASES if each.id == "gemini/0.61.0/idle"]

@@ -63,10 +63,7 @@ def told(menu: ScreenMenu) -> dict[str, str]:
             "opencode/1.18.33/permission-bash",
             {"allow": "the mark on Allow once", "always": "the mark on Allow always", "deny": ESCAPE},
         ),
-        (
-            "opencode/1.18.33/permission-bash-always",
-            {"always": "the mark on Confirm", "deny": "the mark on Cancel"},
-        ),
+        ("opencode/1.18.33/permission-bash-always", {"always": "the mark on Confirm", "deny": "the mark on Cancel"}),
         ("scripted/any/permission", {"allow": "1", "always": "2", "deny": "3"}),
     ],
 )

@@ -85,8 +85,7 @@ def test_what_is_wrong_is_told_with_its_place(
     ids=["menu", "composer"],
 )
 @pytest.mark.parametrize(
-    ("source", "why"),
-    [("(a+)+", "it repeats a group"), ("(a)?+", "it repeats a group"), ("(", "not a valid pattern")],
+    ("source", "why"), [("(a+)+", "it repeats a group"), ("(a)?+", "it repeats a group"), ("(", "not a valid pattern")]
 )
 def test_no_pattern_is_used_that_was_not_checked(
     table: str, kind: type[msgspec.Struct], no_pattern: set[str], source: str, why: str

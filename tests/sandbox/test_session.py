@@ -166,10 +166,7 @@ async def test_different_sessions_isolated(lab: Lab) -> None:
         await lab.ran("y = 1")
         await lab.ran("y = 2", session=OTHER)
 
-        assert ("1\n", "2\n") == (
-            (await lab.ran("print(y)")).stdout,
-            (await lab.ran("print(y)", session=OTHER)).stdout,
-        )
+        assert ("1\n", "2\n") == ((await lab.ran("print(y)")).stdout, (await lab.ran("print(y)", session=OTHER)).stdout)
 
 
 async def test_session_expires_after_idle(lab: Lab) -> None:

@@ -23,13 +23,7 @@ class AcpBackend:
 
     name = "acp"
     abilities = Abilities(
-        streams=True,
-        asks=True,
-        cancels=True,
-        sets_model=True,
-        sets_permission_mode=True,
-        resumes=True,
-        interrupts=True,
+        streams=True, asks=True, cancels=True, sets_model=True, sets_permission_mode=True, resumes=True, interrupts=True
     )
 
     async def open(self, launch: Launch, /) -> Agent:

@@ -284,8 +284,7 @@ class AcpTranslator:
 
 def _plan(entries: Sequence[PlanEntry], at: float) -> PlanUpdated:
     return PlanUpdated(
-        at=at,
-        items=tuple(PlanItem(text=entry.content, state=STATES[entry.status]) for entry in entries),
+        at=at, items=tuple(PlanItem(text=entry.content, state=STATES[entry.status]) for entry in entries)
     )
 
 

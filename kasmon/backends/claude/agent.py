@@ -265,11 +265,7 @@ class ClaudeAgent:
         self._event_queue.put(
             [
                 SessionEnded(
-                    at=at,
-                    exit_code=child.exit_code,
-                    signal=child.signal,
-                    why=self._why,
-                    last_words=child.last_words,
+                    at=at, exit_code=child.exit_code, signal=child.signal, why=self._why, last_words=child.last_words
                 )
             ]
         )

@@ -33,13 +33,7 @@ from kasmon.backends.tmux.termination import (
     signal_name,
 )
 from kasmon.detection.rule_schema import ComposerRule
-from kasmon.errors import (
-    KasmonError,
-    RefusedError,
-    SessionEndedError,
-    UnableError,
-    UsageError,
-)
+from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UnableError, UsageError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Continue, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.events import ConnectionLost, Event, SessionEnded, SessionStarted, SignalSeen
 from kasmon.model.evidence import STOPPED_BY

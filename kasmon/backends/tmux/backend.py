@@ -171,15 +171,7 @@ class TmuxBackend:
 
         def make_state_monitor(emit: Callable[[Event], None]) -> StateMonitor:
             return StateMonitor(
-                launch.session,
-                program,
-                self.line,
-                pane.pane_id,
-                evidence,
-                screen_reader,
-                scanner,
-                emit,
-                signals,
+                launch.session, program, self.line, pane.pane_id, evidence, screen_reader, scanner, emit, signals
             )
 
         agent: TmuxAgent

@@ -42,12 +42,7 @@ def create_home(agent: str, root: Path) -> tuple[dict[str, str], dict[str, str]]
     codex refuses a home inside its TMPDIR, so the two are sibling folders.
     """
     home, work, dead = root / "home", root / "work", f"http://127.0.0.1:{_closed_port()}"
-    folders = {
-        "HOME": home,
-        "TMPDIR": root / "tmp",
-        "XDG_DATA_HOME": home / "data",
-        "XDG_CACHE_HOME": home / "cache",
-    }
+    folders = {"HOME": home, "TMPDIR": root / "tmp", "XDG_DATA_HOME": home / "data", "XDG_CACHE_HOME": home / "cache"}
     for folder in (*folders.values(), work):
         folder.mkdir(mode=0o700)
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), dead)

@@ -283,8 +283,7 @@ def clean(
     /,
     *,
     ignored: Annotated[
-        list[str] | None,
-        Arg("Pattern, as in a .gitignore: ignored files that match may be removed. May be repeated."),
+        list[str] | None, Arg("Pattern, as in a .gitignore: ignored files that match may be removed. May be repeated.")
     ] = None,
     wants_json: Json = False,
 ) -> None:

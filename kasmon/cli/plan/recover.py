@@ -34,8 +34,7 @@ def recover_all(
     *,
     dry_run: Annotated[bool, Arg("Only print what would be done.")] = False,
     choose: Annotated[
-        list[str] | None,
-        Arg("SESSION=ID: the conversation of a session whose conversation cannot be determined."),
+        list[str] | None, Arg("SESSION=ID: the conversation of a session whose conversation cannot be determined.")
     ] = None,
     wants_json: Json = False,
 ) -> int:

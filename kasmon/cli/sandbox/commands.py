@@ -43,8 +43,7 @@ def create(
     project: Annotated[str | None, Arg("Folder mounted read-only as /project.")] = None,
     write_project: Annotated[bool, Arg("Mount /project writable.")] = False,
     allow: Annotated[
-        list[str] | None,
-        Arg("Host that the sandbox may reach, or npm, pypi, github (default: none). May be repeated."),
+        list[str] | None, Arg("Host that the sandbox may reach, or npm, pypi, github (default: none). May be repeated.")
     ] = None,
     wants_json: Json = False,
 ) -> None:

@@ -21,8 +21,7 @@ ImageSize = Literal["default", "build", "max"]
 def build(
     *,
     size: Annotated[
-        list[ImageSize] | None,
-        Arg("Only store a warm machine of this size, from the existing image."),
+        list[ImageSize] | None, Arg("Only store a warm machine of this size, from the existing image.")
     ] = None,
     wants_json: Json = False,
 ) -> None:

@@ -174,13 +174,7 @@ def _apply_decision(run: PlanRun, event: PlanSteered) -> PlanRun:
         failures = task.failures
         if task.state in (T.RUNNING, T.CLAIMED, T.DONE):
             failures = (*failures, "retried by user")
-        again = put(
-            task,
-            state=T.WAITING,
-            since=event.at,
-            failures=failures,
-            agent=event.agent or task.agent,
-        )
+        again = put(task, state=T.WAITING, since=event.at, failures=failures, agent=event.agent or task.agent)
         return _with(run, event.task, again)
     return run
 

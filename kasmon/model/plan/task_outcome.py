@@ -93,13 +93,7 @@ def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) 
 
 _UNDER_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED})
 _GIVEN: Final = frozenset(
-    {
-        ReceiptState.SUBMITTED,
-        ReceiptState.STARTED,
-        ReceiptState.FINISHED,
-        ReceiptState.FAILED,
-        ReceiptState.UNSURE,
-    }
+    {ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.FINISHED, ReceiptState.FAILED, ReceiptState.UNSURE}
 )
 _NOT_TAKEN: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST})
 

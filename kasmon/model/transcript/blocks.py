@@ -171,10 +171,7 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
                 if part.thinking
                 else MessageWritten(at=part.at, text=part.text)
             )
-            return [
-                *_drawn(Block(whole), look),
-                *_row([("· truncated: the rest was not received", Token.FAINT)], look),
-            ]
+            return [*_drawn(Block(whole), look), *_row([("· truncated: the rest was not received", Token.FAINT)], look)]
         case ToolStarted() as run if run_blocks.code_of(run):
             return run_blocks.call(run, block.then, look)
         case ToolStarted() | ToolFinished():

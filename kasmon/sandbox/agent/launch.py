@@ -176,10 +176,7 @@ def prepare_launch(
         raise LaunchError(f"session {launch.name!r} cannot be started in its sandbox: {error}.") from error
     _secrets[launch.session] = found_credentials.secrets
     return AgentLaunch(
-        command=tuple(jail_command.command),
-        home=home,
-        notes=context_files.notes,
-        secrets=found_credentials.secrets,
+        command=tuple(jail_command.command), home=home, notes=context_files.notes, secrets=found_credentials.secrets
     )
 
 

@@ -15,14 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from kasmon.errors import (
-    ExtraMissingError,
-    KasmonError,
-    RefusedError,
-    SandboxError,
-    SnapshotRefusedError,
-    UnableError,
-)
+from kasmon.errors import ExtraMissingError, KasmonError, RefusedError, SandboxError, SnapshotRefusedError, UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotVerdict

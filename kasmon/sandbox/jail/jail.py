@@ -312,8 +312,7 @@ class Jail:
         first = files.first_process()
         if first is None or not proxy_control.socket_in(files.gate).parent.is_dir():
             raise UnableError(
-                "this sandbox has no egress proxy.",
-                hint="The next sandbox of its session will have network access.",
+                "this sandbox has no egress proxy.", hint="The next sandbox of its session will have network access."
             )
         files.open_gate(policy)
         if policy.hosts:

@@ -33,20 +33,7 @@ ETC: Final = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "hostname": "sandbox\n",
 }
-FOLDERS: Final = (
-    "dev",
-    "etc",
-    "home",
-    "mnt",
-    "opt",
-    "proc",
-    "root",
-    "run",
-    "sys",
-    "tmp",
-    "var",
-    "workspace",
-)
+FOLDERS: Final = ("dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "sys", "tmp", "var", "workspace")
 SPARE_BYTES: Final = 16 * MIB
 SPARE_INODES: Final = 256
 COMPILE_S: Final = 300.0

@@ -34,7 +34,7 @@ MOUNTED: Final = "/run/kasmon"
 PORT: Final = 3128
 """The port on the sandbox's loopback where `guest/proxy_forwarder.py` accepts proxy connections."""
 INSIDE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), f"http://127.0.0.1:{PORT}"),
+    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), f"http://127.0.0.1:{PORT}")
 }
 """The variables that lead programs inside to their proxy."""
 NODE: Final = "NODE_OPTIONS"

@@ -58,7 +58,6 @@ async def wait_for(
     except TimeoutError as error:
         names = ", ".join(repr(session.name) for session in map(fleet.get, sessions) if session is not None)
         raise TimedOutError(
-            f"waited {timeout_s:g} s for {names} to be {' or '.join(sorted(states))}.",
-            hint="See `kasmon ls`.",
+            f"waited {timeout_s:g} s for {names} to be {' or '.join(sorted(states))}.", hint="See `kasmon ls`."
         ) from error
     raise AssertionError("the changes of a fleet never end")

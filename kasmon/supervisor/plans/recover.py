@@ -102,11 +102,5 @@ async def recover(places: Paths, loss: InterruptedPlan) -> str:
 
 def was_cut(session: Session) -> bool:
     """Whether *session* was lost within a turn, or with a prompt on its way."""
-    going = (
-        ReceiptState.TYPED,
-        ReceiptState.SUBMITTED,
-        ReceiptState.STARTED,
-        ReceiptState.UNSURE,
-        ReceiptState.LOST,
-    )
+    going = (ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED, ReceiptState.UNSURE, ReceiptState.LOST)
     return session.in_turn or any(receipt.state in going for receipt in session.receipts)

@@ -12,12 +12,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from kasmon.config import Config
-from kasmon.errors import (
-    KasmonError,
-    SandboxError,
-    SessionEndedError,
-    SessionNotFoundError,
-)
+from kasmon.errors import KasmonError, SandboxError, SessionEndedError, SessionNotFoundError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Fork, Pause, Resume
 from kasmon.model.events import SandboxMoved

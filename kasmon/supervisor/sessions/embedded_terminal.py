@@ -5,17 +5,7 @@ from typing import Final
 
 from kasmon.errors import HostUnreachableError, TimedOutError
 from kasmon.host.rpc.connect import HostLink, link
-from kasmon.host.rpc.frames import (
-    Blur,
-    Cursor,
-    Focus,
-    FromHost,
-    Paste,
-    Scroll,
-    SendKeys,
-    SubscriptionEnd,
-    TerminalRows,
-)
+from kasmon.host.rpc.frames import Blur, Cursor, Focus, FromHost, Paste, Scroll, SendKeys, SubscriptionEnd, TerminalRows
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths

@@ -124,8 +124,7 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
             raise unreachable or HostUnreachableError(launch.name, last_message or "it ended without a message")
         if time.monotonic() > deadline:
             raise TimedOutError(
-                f"session {launch.name!r} did not start within {limit_s:g} s.",
-                hint="`kasmon show` shows its state.",
+                f"session {launch.name!r} did not start within {limit_s:g} s.", hint="`kasmon show` shows its state."
             )
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, 0.2)

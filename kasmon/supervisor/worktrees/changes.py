@@ -16,10 +16,7 @@ LONGEST: Final = 4 << 20
 """`diff_of` returns at most this many characters."""
 MOST_NEW: Final = 200
 """A diff shows the content of at most this many new files."""
-PLAIN_DIFF: Final = (
-    *("diff", "--no-color", "--no-ext-diff", "--no-textconv"),
-    *("--src-prefix=a/", "--dst-prefix=b/"),
-)
+PLAIN_DIFF: Final = (*("diff", "--no-color", "--no-ext-diff", "--no-textconv"), *("--src-prefix=a/", "--dst-prefix=b/"))
 """A diff that runs nothing configured in the repository, and has the default format regardless of the config."""
 
 

@@ -53,9 +53,7 @@ PAGES: Final = {"pagedown": 1, "pageup": -1}
 class Dialog(Overlay):
     """Closes by Esc. It sends a command by `want`, and stays open with all input until that has succeeded."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "close", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "close", show=False)]
     title_text = ""
     carries_notice = True
 

@@ -25,12 +25,7 @@ class CardScreen(Overlay):
     AUTO_FOCUS = ""
 
     def __init__(
-        self,
-        look: ThemeStyles,
-        clock: Clock,
-        keys: KeyMap,
-        asked: PermissionSnapshot,
-        first: Request,
+        self, look: ThemeStyles, clock: Clock, keys: KeyMap, asked: PermissionSnapshot, first: Request
     ) -> None:
         super().__init__()
         self.look = look

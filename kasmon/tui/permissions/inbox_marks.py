@@ -12,11 +12,7 @@ from kasmon.tui.status_bars import KeyHint
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.text_lines import DrawnLine
 
-NOTHING: Final = (
-    ("", Token.TEXT),
-    ("No pending requests.", Token.STRONG),
-    ("New requests appear here.", Token.FAINT),
-)
+NOTHING: Final = (("", Token.TEXT), ("No pending requests.", Token.STRONG), ("New requests appear here.", Token.FAINT))
 NOT_YET: Final = (("", Token.TEXT), ("Loading…", Token.STRONG))
 """Shown until the secrets to hide are known."""
 

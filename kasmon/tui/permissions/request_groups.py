@@ -26,9 +26,7 @@ class GroupedRequest(msgspec.Struct, frozen=True):
 
 
 def entries(
-    requests: Sequence[Request],
-    sessions: Mapping[SessionId, Session],
-    known: Mapping[SessionId, tuple[str, ...]],
+    requests: Sequence[Request], sessions: Mapping[SessionId, Session], known: Mapping[SessionId, tuple[str, ...]]
 ) -> tuple[GroupedRequest, ...]:
     """Return *requests* as a list shows them; *known* are the secret values of each session."""
     return tuple(_entry(request, sessions.get(request.session), known.get(request.session, ())) for request in requests)

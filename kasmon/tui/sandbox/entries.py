@@ -13,16 +13,7 @@ from kasmon.sandbox.checkpoint.records import CheckpointRecord
 from kasmon.sandbox.checkpoint.replay import ReplayedRun
 from kasmon.sanitize import clean_block, clean_line
 from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
-from kasmon.tui.sandbox.status import (
-    amount,
-    badge,
-    is_broken,
-    lost_words,
-    meters,
-    phases,
-    proof_words,
-    sleeps_on_disk,
-)
+from kasmon.tui.sandbox.status import amount, badge, is_broken, lost_words, meters, phases, proof_words, sleeps_on_disk
 from kasmon.tui.theme.look import Span, ThemeStyles, age, state_name, state_word, width_of
 from kasmon.tui.widgets.text_lines import DrawnLine
 

@@ -364,10 +364,7 @@ def news(session: Session, now: float) -> list[Span]:
             kind = KIND_WORDS[session.asking or RequestKind.QUESTION]
             return [(kind, "state-asking.bold"), ("  ", "text"), (said, "text")]
         case SessionState.UNSURE:
-            return [
-                (clean_line(session.unsure_why or "no reliable status signal"), "state-unsure"),
-                *_after(said),
-            ]
+            return [(clean_line(session.unsure_why or "no reliable status signal"), "state-unsure"), *_after(said)]
         case SessionState.LOST:
             return [(lost_why(session), "state-lost"), *_after(said)]
         case SessionState.LIMITED:

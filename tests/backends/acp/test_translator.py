@@ -299,14 +299,7 @@ def test_other_agents_may_say_that(ear: Ear) -> None:
 
 def test_options_in_groups_are_found() -> None:
     groups = [{"group": "g", "name": "G", "options": [{"value": "a", "name": "A"}]}]
-    option = {
-        "id": "m",
-        "name": "M",
-        "category": "model",
-        "type": "select",
-        "currentValue": "a",
-        "options": groups,
-    }
+    option = {"id": "m", "name": "M", "category": "model", "type": "select", "currentValue": "a", "options": groups}
     settings = parse_offered({"configOptions": [option, {"id": "odd"}]})
 
     assert AcpSettings(model=SettingOption("a", ("a",), "m")) == settings

@@ -397,10 +397,7 @@ def test_a_blank_line_says_nothing() -> None:
         ({"type": "system", "subtype": "news"}, "system/news"),
         ({"type": 7}, "no type"),
         ({}, "no type"),
-        (
-            {"type": "assistant", "message": {"content": [{"type": "hologram", "x": 1}]}},
-            "assistant/hologram",
-        ),
+        ({"type": "assistant", "message": {"content": [{"type": "hologram", "x": 1}]}}, "assistant/hologram"),
     ],
 )
 def test_what_is_not_known_is_kept_once_for_each_kind(message: dict[str, object], what: str) -> None:

@@ -576,11 +576,7 @@ class TestTheRest:
         steps = [{"step": s, "status": n} for s, n in (("a", "completed"), ("b", "inProgress"), ("c", "pending"))]
         hear(replay, "turn/plan/updated", plan=steps, explanation=None)
 
-        items = (
-            PlanItem(text="a", state="done"),
-            PlanItem(text="b", state="doing"),
-            PlanItem(text="c", state="open"),
-        )
+        items = (PlanItem(text="a", state="done"), PlanItem(text="b", state="doing"), PlanItem(text="c", state="open"))
         assert [items] == [plan.items for plan in replay.of_kind(PlanUpdated)]
 
     def test_settings_are_told_when_they_change(self, replay: Replay) -> None:

@@ -162,9 +162,7 @@ def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files
         one.tier.resume(one.policy, runtime, PauseResult(held=False))
 
 
-def test_a_template_that_has_something_where_an_agents_folder_is_to_be_is_refused(
-    lodge: Callable[..., Lodged],
-) -> None:
+def test_a_template_that_has_something_where_an_agents_folder_is_to_be_is_refused(lodge: Callable[..., Lodged]) -> None:
     one = lodge()
     with pytest.raises(SandboxError, match="its template has something at '/usr/share'"):
         one.tier.lodge(SandboxPolicy(session=ME, tier="e2b", workspace="/usr/share"), one.fitted)

@@ -13,13 +13,7 @@ import msgspec
 import psutil
 import pytest
 
-from kasmon.errors import (
-    AgentLostError,
-    RefusedError,
-    SandboxError,
-    SandboxUnreachableError,
-    SnapshotRefusedError,
-)
+from kasmon.errors import AgentLostError, RefusedError, SandboxError, SandboxUnreachableError, SnapshotRefusedError
 from kasmon.model.events import Event, NoticeRaised
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Credential, Mount, SandboxPhase, SandboxPolicy, SandboxRuntime, VolatileFile
@@ -288,9 +282,7 @@ def test_while_the_service_cannot_be_reached_it_sleeps_on_with_its_memory(keep: 
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
-def test_a_copy_has_the_files_and_both_sleep_and_nothing_else_is_left_at_the_service(
-    keep: Callable[..., Host],
-) -> None:
+def test_a_copy_has_the_files_and_both_sleep_and_nothing_else_is_left_at_the_service(keep: Callable[..., Host]) -> None:
     """That it has the memory too, `test_e2b_live.py` asks the real service."""
     host, other = keep(), SandboxPolicy(session=SessionId("zyxwvuts"), tier="e2b")
     box = host.next()
@@ -452,10 +444,7 @@ def test_what_the_service_answers_wrongly_is_no_end_and_no_claim(keep: Callable[
     host.served.fails("/pause", status=500, times=9)
     box.sleep()
     host.served.goes_on()
-    assert (SandboxPhase.RUNNING, True) == (
-        box.phase,
-        "was not paused: the sandbox was not paused" in host.told(),
-    )
+    assert (SandboxPhase.RUNNING, True) == (box.phase, "was not paused: the sandbox was not paused" in host.told())
     assert "42\n" == box.run("python", "print(x)").stdout
     host.served.fails("/pause", status=409)
     box.sleep()

@@ -233,9 +233,7 @@ def test_python_of_another_version_says_that_it_cannot_take_it_up(channel: Guest
     assert loaded.lost[0].startswith("python: python (it is of Python 2.7, and this is 3.")
 
 
-def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_kept(
-    channel: GuestChannel,
-) -> None:
+def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_kept(channel: GuestChannel) -> None:
     """The canary of a credential: lent to runs, copied by the code, printed, and left in background output."""
     lent = {"TOKEN": CANARY}
     code: dict[Interpreter, str] = {

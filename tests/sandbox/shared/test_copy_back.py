@@ -70,9 +70,7 @@ def test_nothing_was_done_inside_and_nothing_is_done_outside(both: Both) -> None
     assert before == both.facts()
 
 
-def test_what_was_changed_outside_meanwhile_stays_and_what_was_changed_on_both_sides_lies_beside_it(
-    both: Both,
-) -> None:
+def test_what_was_changed_outside_meanwhile_stays_and_what_was_changed_on_both_sides_lies_beside_it(both: Both) -> None:
     (both.folder / "same").write_text("outside")
     (both.folder / "edited").write_text("outside")
     (both.copy / "edited").write_text("inside")

@@ -119,10 +119,7 @@ class Home:
         with contextlib.closing(self.tier.ports(self.policy, self.runtime)) as way:
             forward = PortForward(lambda: way.connect(port))
             threading.Thread(target=forward.serve, daemon=True).start()
-            with (
-                contextlib.closing(forward),
-                socket.create_connection(("127.0.0.1", forward.port), timeout=20) as link,
-            ):
+            with contextlib.closing(forward), socket.create_connection(("127.0.0.1", forward.port), timeout=20) as link:
                 link.sendall(word)
                 return link.makefile("rb").read()
 

@@ -39,13 +39,7 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_heuristic import probably_asking
 from kasmon.detection.prompt_box import Composer, inked, stands
 from kasmon.detection.rule_schema import UNCLEAR
-from kasmon.errors import (
-    KasmonError,
-    PasteRefusedError,
-    PromptBoxError,
-    ScreenChangedError,
-    SessionBusyError,
-)
+from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, ScreenChangedError, SessionBusyError
 from kasmon.model.commands import Prompt
 from kasmon.sanitize import outgoing
 from kasmon.tmux import requests as ask

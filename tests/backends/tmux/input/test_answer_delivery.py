@@ -13,13 +13,7 @@ import pytest
 
 from kasmon.backends.tmux import ServerConnection, TmuxAgent, TmuxBackend
 from kasmon.backends.tmux.input import answer_delivery
-from kasmon.errors import (
-    PromptChangedError,
-    RefusedError,
-    SessionEndedError,
-    TimedOutError,
-    UnableError,
-)
+from kasmon.errors import PromptChangedError, RefusedError, SessionEndedError, TimedOutError, UnableError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.session_state import SessionState
