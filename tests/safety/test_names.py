@@ -69,6 +69,7 @@ FLAT: Final = {
 """In-house bases that count as none; so do protocols, errors, and all of `tui/textual_ext`."""
 LINES: Final = 60
 LONE: Final = {
+    "cli/mcp.py": "a command, which is loaded by its name in `COMMANDS`",
     "sandbox/guest": "the guest's programs are read one idea at a time: they run without kasmon's checks",
     "supervisor/recovery/gemini.py": "the format of one agent, as its neighbours",
     "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
