@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -75,17 +77,48 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
     }
 
 
-def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, json: bool = False) -> int:
+class Report(msgspec.Struct):
+    """What a table is compared with: the output of `--json` of another run."""
+
+    figures: list[dict[str, Any]]
+
+
+def read_report(path: Path) -> dict[str, float]:
+    """Return `judged` of each figure in the report at *path*, by name.
+
+    Raises:
+        UsageError: if it cannot be read, or is no report.
+    """
+    try:
+        report = msgspec.json.decode(path.read_bytes(), type=Report)
+        return {str(figure["name"]): float(figure["judged"]) for figure in report.figures}
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"cannot compare with {str(path)!r}: {error}.", hint="Give it the output of `kasmon bench --json`."
+        ) from error
+
+
+def main(
+    names: Sequence[str] = (),
+    *,
+    rounds: int = 9,
+    seconds: float = 10.0,
+    json: bool = False,
+    compare: Path | None = None,
+) -> int:
     """Measure *names* (all if empty) and print a table or one JSON object; return 0 even if a target is missed.
+
+    *compare*: the output of `--json` of another run; the table shows the changes since.
 
     What cannot be measured here (an agent is not installed, say) is left out, and the output contains the reason.
 
     Raises:
-        UsageError: if a name is unknown.
+        UsageError: if a name is unknown, or *compare* cannot be read.
     """
     known = scenes(rounds, seconds)
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"there is nothing called {unknown[0]!r} to measure.", hint=f"There is: {', '.join(known)}.")
+    earlier = None if compare is None else read_report(compare)
     figures: list[Figure] = []
     left_out: dict[str, str] = {}
     for name in names or known:
@@ -101,7 +134,7 @@ def main(names: Sequence[str] = (), *, rounds: int = 9, seconds: float = 10.0, j
         report = {"schema": 1, "machine": machine(), "figures": rows, "left_out": left_out}
         print(msgspec.json.encode(report).decode())
     else:
-        print("\n".join([machine(), "", table(figures), *_left_out(left_out)]))
+        print("\n".join([machine(), "", table(figures, earlier), *_left_out(left_out)]))
     return 0
 
 

@@ -52,6 +52,7 @@ def bench(
     *names: Annotated[str, Arg("Measurements to run (default: all).")],
     rounds: Annotated[int, Arg("Number of measurements of each time.")] = 9,
     seconds: Annotated[float, Arg("Seconds to measure each load.")] = 10.0,
+    compare: Annotated[str | None, Arg("Output of an earlier --json; the table shows the changes since.")] = None,
     wants_json: Json = False,
 ) -> int:
     """Measure kasmon on this machine, as ratios."""
@@ -62,7 +63,9 @@ def bench(
             f"cannot measure with --rounds {rounds} and --seconds {seconds:g}.",
             hint="--rounds must be at least 1 and --seconds greater than 0.",
         )
-    return main(names, rounds=rounds, seconds=seconds, json=wants_json)
+    return main(
+        names, rounds=rounds, seconds=seconds, json=wants_json, compare=None if compare is None else Path(compare)
+    )
 
 
 def show(where: Paths, *, last: bool = False) -> int:

@@ -14,7 +14,7 @@ from kasmon.bench import run
 from kasmon.bench.agents import host_cost, offline
 from kasmon.bench.dashboard import event_latency, long_transcript, permission_latency
 from kasmon.bench.dashboard.startup import warm
-from kasmon.bench.support.figure import Figure, table
+from kasmon.bench.support.figure import Figure, ratio, table
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.terminal import environment, read_for
 from kasmon.errors import AgentNotFoundError, UsageError
@@ -179,3 +179,34 @@ def test_a_figure_without_a_target_is_told_and_not_judged() -> None:
     line = table([told]).splitlines()[-1]
     assert line.split() == ["weight", "3.0", "MB", "2.0", "MB", "bare", "1.50x"]
     assert "NOT MET" in table([Figure(name="late", value=3.0, unit="ms", target=2.0)])
+
+
+def test_a_figure_shows_the_range_of_the_middle_half_of_its_samples() -> None:
+    figure = ratio("start", [10.0, 12.0, 14.0, 16.0, 40.0], [2.0], "bare", None)
+
+    assert 8.5 == figure.spread
+    assert "14.0 ± 8.5 ms" in table([figure])
+
+
+def test_a_table_shows_the_change_since_an_earlier_run(tmp_path: Path) -> None:
+    report = tmp_path / "earlier.json"
+    report.write_text(json.dumps({"schema": 1, "figures": [{"name": "start", "judged": 2.0, "value": 3.0}]}))
+    figures = [
+        Figure(name="start", value=3.0, unit="ms", limit=2.0, limit_name="bare"),
+        Figure(name="new", value=3.0, unit="MB"),
+    ]
+
+    start, new = table(figures, run.read_report(report)).splitlines()[-2:]
+
+    assert ["2.00x", "-25%"] == start.split()[-2:]
+    assert ["new", "3.0", "MB", "3.0", "MB"] == new.split()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"figures": [{"name": "start"}]}', '{"figures": [3]}'])
+def test_nothing_is_measured_where_the_earlier_run_cannot_be_read(tmp_path: Path, text: str) -> None:
+    report = tmp_path / "earlier.json"
+    report.write_text(text)
+    with pytest.raises(UsageError, match=str(report)):
+        run.main(["ls"], compare=report)
+    with pytest.raises(UsageError, match="missing"):
+        run.main(["ls"], compare=tmp_path / "missing")

@@ -1,7 +1,7 @@
 """A measured figure with its limit and its target, and the table that shows figures."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -21,6 +21,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """The limit, measured in the same run, in the same unit."""
     limit_name: str = ""
     samples: int = 0
+    spread: float | None = None
+    """Half of the range that holds the middle half of the samples, in the same unit."""
     note: str = ""
 
     @property
@@ -39,6 +41,7 @@ def ratio(
 ) -> Figure:
     """Return the median of *values*, in ms, as a multiple of the median of *limits*."""
     value, limit = statistics.median(values), statistics.median(limits)
+    low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (value, value, value)
     return Figure(
         name=name,
         value=value,
@@ -47,6 +50,7 @@ def ratio(
         limit=limit,
         limit_name=limit_name,
         samples=len(values),
+        spread=(high - low) / 2,
         note=note,
     )
 
@@ -57,14 +61,25 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def table(figures: Sequence[Figure]) -> str:
-    rows = [("what", "measured", "limit in the same run", "held against", "target", "")]
+def table(figures: Sequence[Figure], earlier: Mapping[str, float] | None = None) -> str:
+    """Return the figures as a table; with *earlier*, the `judged` of another run by name, also the changes since."""
+    head = ["what", "measured", "limit in the same run", "held against", "target", ""]
+    rows = [[*head, "earlier", "change"] if earlier else head]
     for f in figures:
+        measured = f"{f.value:.1f} {f.unit}" if f.spread is None else f"{f.value:.1f} ± {f.spread:.1f} {f.unit}"
         limit = f"{f.limit:.1f} {f.unit} {f.limit_name}" if f.limit is not None else ""
+        unit = "x" if f.limit is not None else f" {f.unit}"
         judged = f"{f.judged:.2f}x" if f.limit is not None else f"{f.judged:.1f} {f.unit}"
-        target = "" if f.target is None else f"<= {f.target:g}{'x' if f.limit is not None else f' {f.unit}'}"
-        rows.append((f.name, f"{f.value:.1f} {f.unit}", limit, judged, target, VERDICTS[f.met]))
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        row = [f.name, measured, limit, judged, "" if f.target is None else f"<= {f.target:g}{unit}", VERDICTS[f.met]]
+        if earlier:
+            before = earlier.get(f.name)
+            row += (
+                ["", ""]
+                if before is None
+                else [f"{before:.2f}{unit}", f"{f.judged / before - 1:+.0%}" if before else ""]
+            )
+        rows.append(row)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     notes = [f"{f.name}: {f.note}" for f in figures if f.note]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:], *(["", *notes] if notes else [])])
