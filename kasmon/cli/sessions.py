@@ -1,35 +1,53 @@
-"""Commands for one session: `new`, `adopt`, `attach`, `move`, `interrupt`, `stop`, `restart`, `rename`, `rm`."""
+"""Commands for sessions: `new`, `adopt`, `attach`, `move`, `interrupt`, `stop`, `restart`, `rename`, `rm`."""
 
 import asyncio
 import contextlib
 import os
 import shlex
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 
+from kasmon import launch
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.dashboard import no_screen
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, session_object
 from kasmon.cli.output.table import aligned
+from kasmon.cli.session_selection import (
+    Act,
+    Everything,
+    InStates,
+    OfPlan,
+    Outcome,
+    Sessions,
+    SessionSelection,
+    Yes,
+    run_on_each,
+    run_side_by_side,
+)
 from kasmon.config import load, resolve
 from kasmon.config.profile import ResolvedProfile
 from kasmon.errors import (
     InteractiveOnlyError,
+    KasmonError,
     LaunchError,
     PermissionModeError,
     SessionNotFoundError,
     UnavailableError,
     UsageError,
 )
+from kasmon.host.journal.session_log import advanced, begun
 from kasmon.model.commands import Mode
 from kasmon.model.evidence import AT_ONCE
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, expanded, places
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
@@ -44,7 +62,17 @@ NOTICED: Final = (
     "options and environment are unchanged; `kasmon rm` releases the pane."
 )
 """The note to the user on an adoption."""
+BUSY: Final = ALIVE - {SessionState.IDLE, SessionState.PAUSED, SessionState.STANDBY}
+NOT_ALIVE: Final = frozenset(SessionState) - ALIVE
 HEADS: Final = ("PANE", "TARGET", "AGENT", "RUNS", "SIZE", "WATCHED AS", "TITLE")
+
+LIMIT_S: Final = 1.0
+"""A program that is busy for this long counts as running, in seconds."""
+REST_S: Final = 0.1
+"""A program that waits for this long counts as running, in seconds."""
+LOOK_S: Final = 0.02
+UP: Final = frozenset({SessionState.IDLE, SessionState.ASKING, SessionState.LIMITED})
+RESTING: Final = frozenset({"sleeping", "stopped", "idle"})
 
 
 def ls_tmux(socket: str, *, wants_json: bool) -> None:
@@ -161,11 +189,13 @@ def new(
         ),
     ] = None,
     env_public: Annotated[list[str] | None, Arg("Environment variable whose value is not secret.")] = None,
+    count: Annotated[
+        int | None,
+        Arg("Start this many sessions; `{n}` in NAME is the number of each (default: `-{n}` at its end).", at_least=1),
+    ] = None,
     wants_json: Json = False,
 ) -> int:
     """Start a session and print its id; exit code 1 if its program exits immediately with an error."""
-    from kasmon.cli.early_exit import find_early_exit  # it loads psutil
-
     where = places()
     here = for_session(where, load(where), folder, agent)
     if here.notice:
@@ -187,16 +217,73 @@ def new(
         peers=peers,
         sandbox=sandbox,
     )
-    session = asyncio.run(session_operations.create(where, here.config, wanted))
-    early = asyncio.run(find_early_exit(where, session))
-    started = _current(where, session)
+    names = [name] if count is None else numbered(name, count)
+
+    async def start(name: str) -> tuple[SessionId, Session | None]:
+        wanted_here = msgspec.structs.replace(wanted, name=name)
+        session = await session_operations.create(where, here.config, wanted_here)
+        return session, await find_early_exit(where, session)
+
+    outcomes = asyncio.run(run_side_by_side(names, start))
+    fleet = read_fleet(where)
+    results: list[dict[str, Any]] = []
+    code = 0
+    for outcome in outcomes:
+        if isinstance(outcome, KasmonError):
+            if count is None:
+                raise outcome
+            note(f"{outcome.message} {outcome.hint}".strip())
+            results.append({"session": None} | error_object(outcome))
+            code = max(code, outcome.exit_code)
+            continue
+        session, early = outcome
+        started = find(fleet, session)
+        results.append({"session": session_object(started)} | _exit_error_object(early))
+        if not wants_json:
+            if started.fallback:
+                note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
+            say(session)
+        code = max(code, _report_exit(early))
     if wants_json:
-        print_json(answer(session=session_object(started)) | _exit_error_object(early))
-    else:
-        if started.fallback:
-            note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
-        say(session)
-    return _report_exit(early)
+        print_json(answer(**results[0]) if count is None else answer(results=results))
+    return code
+
+
+def numbered(name: str, count: int) -> list[str]:
+    """Return *count* names: *name* with its `{n}` replaced by 1, 2, ..., or with `-1`, `-2`, ... at its end."""
+    pattern = name if "{n}" in name else f"{name}-{{n}}"
+    return [pattern.replace("{n}", str(n)) for n in range(1, count + 1)]
+
+
+async def find_early_exit(places: Paths, session: SessionId) -> Session | None:
+    """Return the session, just started, if it has already ended; None as soon as its program is known to run.
+
+    A structured agent has already completed its handshake, so this does not wait.
+    """
+    before = await asyncio.to_thread(begun, places, session)
+    deadline = time.monotonic() + LIMIT_S
+    resting_since: float | None = None
+    while True:
+        now, _ = await asyncio.to_thread(advanced, places, before)
+        if now.state is SessionState.ENDED:
+            return now
+        at = time.monotonic()
+        resting_since = (resting_since or at) if await asyncio.to_thread(_is_resting, now.pid) else None
+        is_up = now.state in UP or (resting_since is not None and at - resting_since >= REST_S)
+        if is_up or now.mode is not Mode.TMUX or at > deadline:
+            return None
+        await asyncio.sleep(LOOK_S)
+
+
+def _is_resting(pid: int | None) -> bool:
+    """Whether a pane's program is waiting, and is no longer kasmon's launcher."""
+    import psutil  # only for a program in a terminal
+
+    try:
+        process = psutil.Process(pid) if pid else None
+        return process is not None and process.status() in RESTING and launch.__file__ not in process.cmdline()
+    except psutil.Error:
+        return False
 
 
 def _exit_error_object(early: Session | None) -> dict[str, Any]:
@@ -252,24 +339,22 @@ def mode_of(said: str | None) -> Mode | None:
 
 
 def interrupt(
-    wanted: SessionArgument,
-    /,
-    *,
+    *wanted: Sessions,
     run: Annotated[str, Arg("In a sandbox: interrupt only the run with this id.")] = "",
+    state: InStates = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
     wants_json: Json = False,
-) -> None:
+) -> int:
     """Interrupt the current turn."""
-    if not run:
-        _execute(wanted, session_operations.interrupt, "interrupted", wants_json=wants_json)
-        return
-    from kasmon.supervisor.sandboxes import sandbox_operations as sandboxes  # only where there is a sandbox
+    act: Act = session_operations.interrupt
+    if run:
+        from kasmon.supervisor.sandboxes import sandbox_operations as sandboxes  # only where there is a sandbox
 
-    _execute(
-        wanted,
-        lambda where, session: sandboxes.interrupt(where, session, run=run),
-        "interrupted",
-        wants_json=wants_json,
-    )
+        act = partial(sandboxes.interrupt, run=run)
+    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
+    return run_on_each(places(), selection, BUSY, act, "interrupted", wants_json=wants_json)
 
 
 def fg(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
@@ -277,29 +362,41 @@ def fg(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     _execute(wanted, session_operations.continue_stopped, "continued", wants_json=wants_json)
 
 
-def stop(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
-    """Stop a session's agent; the log is kept, and the session can be restarted."""
-    _execute(wanted, session_operations.stop, "stopped", wants_json=wants_json)
+def stop(
+    *wanted: Sessions,
+    state: InStates = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    wants_json: Json = False,
+) -> int:
+    """Stop sessions' agents; the logs are kept, and the sessions can be restarted."""
+    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
+    return run_on_each(places(), selection, ALIVE, session_operations.stop, "stopped", wants_json=wants_json)
 
 
-def restart(wanted: SessionArgument, /, *, wants_json: Json = False) -> int:
-    """Restart an ended session."""
-    from kasmon.cli.early_exit import find_early_exit  # it loads psutil
+def restart(
+    *wanted: Sessions,
+    state: InStates = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    wants_json: Json = False,
+) -> int:
+    """Restart ended sessions."""
 
-    where = places()
-    session = find(read_fleet(where), wanted)
-
-    async def run() -> Session | None:
+    async def act(where: Paths, session: Session) -> Outcome:
         await session_operations.restart(where, session)
-        return await find_early_exit(where, session.id)
+        early = await find_early_exit(where, session.id)
+        if early is None:
+            return Outcome()
+        end = _exit_error(early)
+        return Outcome(
+            fields=_exit_error_object(early), notice=str(end), code=0 if early.exit_code == 0 else end.exit_code
+        )
 
-    early = asyncio.run(run())
-    now = _current(where, session.id, session)
-    if wants_json:
-        print_json(answer(session=session_object(now)) | _exit_error_object(early))
-    else:
-        say(f"{now.name} ({now.id}): restarted")
-    return _report_exit(early)
+    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
+    return run_on_each(places(), selection, NOT_ALIVE, act, "restarted", wants_json=wants_json)
 
 
 def rename(wanted: SessionArgument, name: str, /, *, wants_json: Json = False) -> None:
@@ -314,17 +411,22 @@ def mark(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     _execute(wanted, session_operations.mark_viewed, "viewed", wants_json=wants_json)
 
 
-def rm(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
-    """Remove an ended session."""
-    where = places()
-    session = find(read_fleet(where), wanted)
-    kept = asyncio.run(session_operations.forget(where, session))
-    if wants_json:
-        print_json(answer(session=session_object(_current(where, session.id, session)), kept=kept or None))
-        return
-    say(f"{session.name} ({session.id}): removed")
-    if kept:
-        note(session_operations.copy_stays(kept))
+def rm(
+    *wanted: Sessions,
+    state: InStates = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    wants_json: Json = False,
+) -> int:
+    """Remove ended sessions."""
+
+    async def act(where: Paths, session: Session) -> Outcome:
+        kept = await session_operations.forget(where, session)
+        return Outcome(fields={"kept": kept or None}, notice=session_operations.copy_stays(kept) if kept else "")
+
+    selection = SessionSelection(names=wanted, states=state, plan=plan, everything=everything, yes=yes)
+    return run_on_each(places(), selection, NOT_ALIVE, act, "removed", wants_json=wants_json)
 
 
 def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:

@@ -13,7 +13,7 @@ from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.rpc.peer import must_be_a_person, seat
 from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
-from kasmon.model.commands import Answer, Launch, Mode, Prompt
+from kasmon.model.commands import Answer, Launch, Mode, Prompt, When
 from kasmon.model.events import ConnectionRestored, SessionStarted
 from kasmon.model.session import Session
 from kasmon.model.stuck import StuckLimits
@@ -135,9 +135,9 @@ async def with_process(event: Start) -> Start:
     return msgspec.structs.replace(event, pid_started=born, pid_boot=await asyncio.to_thread(boot))
 
 
-def first_prompt(session: Session, launch: Launch) -> Prompt | None:
+def first_prompt(session: Session, launch: Launch, when: When) -> Prompt | None:
     """Return the prompt of *launch*; None if it has none, or *session* ran or was prompted before."""
     is_first = launch.generation <= 1 and not session.generation and not session.receipts_counted
     if not is_first or not launch.prompt.strip():
         return None
-    return Prompt(text=launch.prompt, when="idle", by="user" if launch.wave is None else "wave")
+    return Prompt(text=launch.prompt, when=when, by="user" if launch.wave is None else "wave")

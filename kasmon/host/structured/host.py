@@ -117,7 +117,7 @@ class StructuredHost:
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
         try:
-            if (prompt := first_prompt(session_log.session, self._launch)) is not None:
+            if (prompt := first_prompt(session_log.session, self._launch, "idle")) is not None:
                 self._agent.prompts.queue(prompt)
             if self._end_why:
                 self._agent.end(self._end_why, 0)

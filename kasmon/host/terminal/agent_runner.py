@@ -111,7 +111,7 @@ class TerminalAgentRunner:
             await _close_log(lock, log_writer, WRITTEN_S)
             raise
         runner = cls(launch, lock, log_writer, agent, on_cut)
-        if (prompt := first_prompt(log_writer.session, launch)) is not None:
+        if (prompt := first_prompt(log_writer.session, launch, "now")) is not None:
             runner.prompts.queue_first(prompt)
         await runner._begun.wait()
         await log_writer.written(WRITTEN_S)

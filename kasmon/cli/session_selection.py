@@ -1,0 +1,196 @@
+"""The sessions that a command acts on: names, names from stdin, or a filter; all of them side by side."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from kasmon.cli.answer import typed
+from kasmon.cli.arguments import NAMED, Arg
+from kasmon.cli.ls import chosen, states_in
+from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.json_objects import answer, error_object, session_object
+from kasmon.errors import KasmonError, RefusedError, UsageError
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import read_fleet
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+SIDE_BY_SIDE: Final = 32
+"""How many sessions are acted on at once."""
+
+Sessions = Annotated[
+    str,
+    Arg(
+        f"{NAMED} Several may be named; `-` reads names from stdin, one a line.", ("SESSION",), "sessions", hyphen=True
+    ),
+]
+InStates = Annotated[str | None, Arg("All sessions in these states, separated by commas.", ("--state",))]
+OfPlan = Annotated[str | None, Arg("All sessions of this plan.", ("--plan",), completer="plans")]
+Everything = Annotated[bool, Arg("All sessions that the command can act on.", ("--all",))]
+Yes = Annotated[bool, Arg("Act on several without confirmation.", ("--yes",))]
+
+Act = Callable[[Paths, Session], Awaitable[object]]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one session, where a text does not say all."""
+
+    fields: dict[str, Any] = {}
+    """Added to its JSON."""
+    notice: str = ""
+    """A line on stderr."""
+    code: int = 0
+
+
+class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions are meant: those with *names*, or those that match all other fields."""
+
+    names: tuple[str, ...] = ()
+    states: str | None = None
+    plan: str | None = None
+    everything: bool = False
+    yes: bool = False
+
+    @property
+    def is_filter(self) -> bool:
+        return self.everything or self.states is not None or self.plan is not None
+
+    def find(self, fleet: Fleet, fitting: Collection[SessionState]) -> tuple[list[Session], list[KasmonError]]:
+        """Return the sessions, and an error for each name that no session has.
+
+        A filter selects only sessions in one of the states *fitting*.
+
+        Raises:
+            UsageError: if nothing is selected, or both by name and by filter.
+            RefusedError: if no session matches the filter.
+        """
+        if bool(self.names) == self.is_filter:
+            raise UsageError(
+                "no session is named." if not self.names else "both names and a filter are given.",
+                hint="Name sessions, or select them by --state, --plan or --all.",
+            )
+        if self.names:
+            names = [line.strip() for line in sys.stdin if line.strip()] if self.names == ("-",) else self.names
+            if not names:
+                raise UsageError("stdin has no session's name.", hint="Write one name a line.")
+            sessions: dict[SessionId, Session] = {}
+            errors: list[KasmonError] = []
+            for name in names:
+                try:
+                    session = find(fleet, name)
+                except KasmonError as error:
+                    errors.append(error)
+                else:
+                    sessions[session.id] = session
+            return list(sessions.values()), errors
+        states = states_in(self.states) & frozenset(fitting)
+        matching = [each for each in chosen(fleet, states, None) if self.plan in (None, each.plan)]
+        if not matching:
+            raise RefusedError("no session that this command can act on matches the filter.", hint="See `kasmon ls`.")
+        return matching, []
+
+
+def run_on_each(
+    where: Paths,
+    selection: SessionSelection,
+    fitting: Collection[SessionState],
+    act: Act,
+    verb: str,
+    *,
+    wants_json: bool,
+) -> int:
+    """Call *act* on the selected sessions, side by side, and print each outcome; return the highest exit code.
+
+    One named session is answered as ever: its error is raised, and its JSON has the session alone.
+
+    Args:
+        where: the folders of this kasmon.
+        selection: which sessions.
+        fitting: the states of the sessions that a filter selects.
+        act: the operation; it returns an `Outcome`, a text that is printed instead of *verb*, or None.
+        verb: what was done, as `stopped`.
+        wants_json: whether to print JSON.
+
+    Raises:
+        KasmonError: as `SessionSelection.find`; RefusedError also if the user does not confirm.
+        NotFoundError: if the only name is that of no session.
+    """
+    sessions, errors = selection.find(read_fleet(where), fitting)
+    is_one = len(selection.names) == 1 and selection.names != ("-",)
+    if is_one and errors:
+        raise errors[0]
+    if selection.is_filter and len(sessions) > 1 and not selection.yes:
+        _confirm(sessions, verb, wants_json=wants_json)
+    outcomes = asyncio.run(run_side_by_side(sessions, partial(act, where)))
+    now = read_fleet(where)
+    results: list[dict[str, Any]] = [{"session": None, "error": _error(error)} for error in errors]
+    code = max((error.exit_code for error in errors), default=0)
+    for error in errors:
+        note(f"{error.message} {error.hint}".strip())
+    for session, outcome in zip(sessions, outcomes, strict=True):
+        current = now.get(session.id) or session
+        name = f"{current.name} ({current.id})"
+        if isinstance(outcome, KasmonError):
+            if is_one:
+                raise outcome
+            outcome = Outcome(
+                fields={"error": _error(outcome)},
+                notice=f"{name}: {outcome.message} {outcome.hint}".strip(),
+                code=outcome.exit_code,
+            )
+        elif not wants_json:
+            say(f"{name}: {outcome if isinstance(outcome, str) else verb}")
+        more = outcome if isinstance(outcome, Outcome) else Outcome()
+        if more.notice:
+            note(more.notice)
+        code = max(code, more.code)
+        results.append({"session": session_object(current)} | more.fields)
+    if wants_json:
+        print_json(answer(**results[0]) if is_one else answer(results=results))
+    return code
+
+
+def _error(error: KasmonError) -> object:
+    return error_object(error)["error"]
+
+
+async def run_side_by_side(
+    items: Iterable[Item], act: Callable[[Item], Awaitable[Result]]
+) -> list[Result | KasmonError]:
+    """Return what *act* returns or raises for each of *items*, in their order."""
+    free = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def run(item: Item) -> Result | KasmonError:
+        async with free:
+            try:
+                return await act(item)
+            except KasmonError as error:
+                return error
+
+    return list(await asyncio.gather(*map(run, items)))
+
+
+def _confirm(sessions: Sequence[Session], verb: str, *, wants_json: bool) -> None:
+    """List the selected sessions and have the user type `yes`.
+
+    Raises:
+        RefusedError: if there is no terminal to ask on, or something else was typed.
+    """
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise RefusedError(
+            f"nothing was done: {len(sessions)} sessions would be {verb}, and there is no terminal to confirm them on.",
+            hint="Pass --yes, or name them.",
+        )
+    say(*(f"{clean_line(each.name)} ({each.id}): {each.state}" for each in sessions))
+    if typed(f"Type yes; then these {len(sessions)} are {verb}") != "yes":
+        raise RefusedError("nothing was done.", hint="Narrow the filter, or name sessions.")
