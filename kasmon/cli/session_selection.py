@@ -132,6 +132,8 @@ def run_on_each(
     if selection.is_filter and len(sessions) > 1 and not selection.yes:
         _confirm(sessions, verb, wants_json=wants_json)
     outcomes = asyncio.run(run_side_by_side(sessions, partial(act, where)))
+    if is_one and isinstance(outcomes[0], KasmonError):
+        raise outcomes[0]
     now = read_fleet(where)
     results: list[dict[str, Any]] = [{"session": None, "error": _error(error)} for error in errors]
     code = max((error.exit_code for error in errors), default=0)
@@ -141,8 +143,6 @@ def run_on_each(
         current = now.get(session.id) or session
         name = f"{current.name} ({current.id})"
         if isinstance(outcome, KasmonError):
-            if is_one:
-                raise outcome
             outcome = Outcome(
                 fields={"error": _error(outcome)},
                 notice=f"{name}: {outcome.message} {outcome.hint}".strip(),

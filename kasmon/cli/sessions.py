@@ -225,13 +225,13 @@ def new(
         return session, await find_early_exit(where, session)
 
     outcomes = asyncio.run(run_side_by_side(names, start))
+    if count is None and isinstance(outcomes[0], KasmonError):
+        raise outcomes[0]
     fleet = read_fleet(where)
     results: list[dict[str, Any]] = []
     code = 0
     for outcome in outcomes:
         if isinstance(outcome, KasmonError):
-            if count is None:
-                raise outcome
             note(f"{outcome.message} {outcome.hint}".strip())
             results.append({"session": None} | error_object(outcome))
             code = max(code, outcome.exit_code)
