@@ -272,18 +272,14 @@ def last_events(where: Paths, session: SessionId) -> list[Event]:
 
 
 def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
-    """Return tmux's details of the session's pane; None if it has none, or no host is running to ask."""
+    """Return tmux's details of the session's pane; None if it has none, or no host of this version runs."""
     if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
         return None
     try:
         pane = blocking_client.ask(where, session, DescribePane(n=0, session=session.id))
-        if pane is None:
-            import asyncio  # only where the host has to be replaced
-
-            from kasmon.supervisor.sessions import session_operations
-
-            pane = asyncio.run(session_operations.pane(where, session))
     except KasmonError:
+        return None
+    if pane is None:  # it has just exited, or is of another version: this only looks, and starts and replaces none
         return None
     seen: dict[str, Any] = msgspec.to_builtins(pane)
     names = ("width", "height", "cursor", "title", "cwd", "window", "clients", "attach")
