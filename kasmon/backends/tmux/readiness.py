@@ -16,8 +16,6 @@ SETTLED_S: Final = 0.3
 """An agent reads once it has printed something, and then nothing for this long;"""
 SILENT_S: Final = 3.0
 """or if it has not printed anything for this long;"""
-REPORTED_S: Final = 1.0
-"""or for this long after it reported its state;"""
 RESTLESS_S: Final = 10.0
 """or if it still prints after this time."""
 SETTLE_CHECK_S: Final = 0.05
@@ -92,22 +90,13 @@ def _settle(seen: asyncio.Future[PaneFacts | None], facts: PaneFacts | None) -> 
 
 
 async def wait_until_settled(agent: StartingAgent) -> None:
-    """Return when *agent* reports its state and prints nothing any more, or else seems to read.
-
-    Codex shows its empty input box for 0.2 s before its question whether it may use the folder, which discards what
-    was typed meanwhile, or a part of it.
-    """
+    """Return when *agent* reports its state, or else seems to read."""
     loop = asyncio.get_running_loop()
     began_at = loop.time()
-    reported_at = math.inf
-    while (now := loop.time()) - began_at < RESTLESS_S:
-        if agent.reports_state:
-            reported_at = min(reported_at, now)
-        if now - reported_at >= REPORTED_S:
-            break
+    while not agent.reports_state and (silent_s := loop.time() - began_at) < RESTLESS_S:
         if agent.printed_at == -math.inf:
-            if now - began_at >= SILENT_S or reported_at < math.inf:
+            if silent_s >= SILENT_S:
                 break
-        elif now - agent.printed_at >= SETTLED_S:
+        elif loop.time() - agent.printed_at >= SETTLED_S:
             break
         await asyncio.sleep(SETTLE_CHECK_S)
