@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from kasmon.errors import TimedOutError
 from kasmon.host.rpc.peer import is_ours, peer_of
@@ -77,7 +77,9 @@ class ForkedHost:
         Raises:
             TimedOutError: if it still runs after *timeout_s* seconds.
         """
-        select.select([self._connection], [], [], timeout_s)
+        readable = select.poll()
+        readable.register(self._connection, select.POLLIN)
+        readable.poll(timeout_s * 1000)
         if (code := self.poll()) is None:
             raise TimedOutError(f"the host with pid {self.pid} did not exit in time.")
         return code
@@ -155,25 +157,32 @@ class ForkServer:
         idle_since = time.monotonic()
         self._import(*SHARED)
         while True:
-            listeners = [self._listener] if self._listener is not None else []
-            waited_for: list[Any] = [*listeners, *self._clients, *self._hosts]
             left_s = idle_since + IDLE_S - time.monotonic()
             if not self._hosts and not self._clients and (left_s <= 0 or not self._path.exists()):
                 self._stop_listening()
                 return None
-            for ready in select.select(waited_for, [], [], None if self._hosts else CHECK_S)[0]:
+            readable = select.poll()  # `select` fails with descriptors above 1,023: some 500 hosts
+            clients = {client.fileno(): client for client in self._clients}
+            for descriptor in (*self._listening, *clients, *self._hosts):
+                readable.register(descriptor, select.POLLIN)
+            for descriptor, _ in readable.poll(None if self._hosts else CHECK_S * 1000):
                 idle_since = time.monotonic()
-                if ready is self._listener:
+                if descriptor in self._hosts:
+                    self._reap(descriptor)
+                elif (client := clients.get(descriptor)) is None:
                     self._accept()
-                elif isinstance(ready, socket.socket):
-                    self._clients.remove(ready)
-                    if (host := self._serve(ready)) is not None:
-                        return host
                 else:
-                    self._reap(ready)
+                    self._clients.remove(client)
+                    if (host := self._serve(client)) is not None:
+                        return host
+
+    @property
+    def _listening(self) -> list[int]:
+        return [] if self._listener is None else [self._listener.fileno()]
 
     def _accept(self) -> None:
-        assert self._listener is not None
+        if self._listener is None:  # a client that came before found it to be stale
+            return
         client, _ = self._listener.accept()
         if is_ours(peer_of(client)):
             self._clients.append(client)

@@ -1,7 +1,10 @@
 """The hosts of sessions start by fork from a server that nothing depends on. Real processes."""
 
+import fcntl
 import os
+import resource
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -138,3 +141,16 @@ def test_the_environment_of_a_server_has_no_secret(person: Env, monkeypatch: pyt
 
     assert "canary" not in Path(f"/proc/{parent(one.pid)}/environ").read_text()
     assert "canary" not in Path(f"/proc/{one.pid}/environ").read_text()
+
+
+def test_a_host_is_waited_for_by_a_client_with_more_descriptors_than_select_takes() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    client, server = socket.socketpair()
+    try:
+        with client, server:
+            host = ForkedHost(socket.socket(fileno=fcntl.fcntl(client, fcntl.F_DUPFD_CLOEXEC, 1500)), os.getpid())
+            server.send(b"3\n")
+            assert 3 == host.wait(10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
