@@ -14,6 +14,8 @@ import psutil
 import pytest
 from blockbuster import BlockBuster
 
+from tests.support.git_repo import Repo
+
 EXCUSED = (
     ("os.stat", "importlib/_bootstrap_external.py", "path_stat"),  # an import on first use
     ("io.BufferedReader.read", "importlib/_bootstrap_external.py", "get_data"),
@@ -99,3 +101,15 @@ def _no_blocked_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     guard.activate()
     yield
     guard.deactivate()
+
+
+@pytest.fixture
+def no_git_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The user's own git config is not heard, as on a fresh machine."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+@pytest.fixture
+def repo(no_git_config: None, tmp_path: Path) -> Repo:
+    return Repo(tmp_path / "repo")

@@ -12,7 +12,7 @@ from kasmon.model.commands import Mode
 from kasmon.tui.keymap import chosen
 from kasmon.tui.theme import theme
 from tests.support.cli.cli_runner import Cli
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 
 FOLDER = Path(__file__).parents[2] / "examples"
 TESTED = {"README.md", "plan.toml", "plan.md", "config.toml", "fjord.toml", "review.py"}

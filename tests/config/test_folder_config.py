@@ -20,7 +20,7 @@ from kasmon.model.permission import SessionId
 from kasmon.paths import places
 from kasmon.store.trusted_folders import TrustedFolders
 from kasmon.supervisor.sessions.folder_config import check_brought, for_session, in_folder, profile_hash
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 
 HELPER = '[agents.helper]\nprogram = "./helper"\n'
 

@@ -10,10 +10,10 @@ from kasmon.model.permission import SessionId
 from kasmon.sandbox.microvm.machine import MicroVm
 from tests.support.cli.cli_runner import KASMON, Cli
 from tests.support.cli.fork_server import ForkServer
+from tests.support.git_repo import Repo
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 from tests.support.sandbox.pausing_agents import lodged
 from tests.support.sandbox.sandboxed_agents import configured, facts, forked
-from tests.support.supervisor.git_repo import Repo
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(300)]
 fork_server = pytest.fixture(scope="module")(forked)

@@ -9,9 +9,9 @@ from kasmon.model.plan.events import PlanAction
 from kasmon.model.plan.plan import NEEDS, Plan, host_of, predecessors
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
+from kasmon.repository.git import head, repository
 from kasmon.supervisor.plans.sandboxes import sandboxes
 from kasmon.supervisor.plans.task_folder import branch_of
-from kasmon.supervisor.worktrees.git import head, repository
 from kasmon.supervisor.worktrees.worktree import check_branches, commit_of, no_commit, no_repository, remarks
 
 SHELL = "shell"

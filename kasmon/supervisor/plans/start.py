@@ -15,8 +15,8 @@ from kasmon.model.plan.events import PlanBegan, PlanChanged
 from kasmon.model.plan.parser import is_plan
 from kasmon.model.plan.plan import Plan
 from kasmon.paths import Paths, private_folder, write_private
+from kasmon.repository.git import repository, where
 from kasmon.store.plan_log import PlanLog, plans
-from kasmon.supervisor.worktrees.git import repository, where
 from kasmon.supervisor.worktrees.worktree import proper_branch
 
 

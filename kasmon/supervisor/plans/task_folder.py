@@ -11,11 +11,11 @@ from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
+from kasmon.repository.git import git, head, repository, where
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans.view import approved_plan
 from kasmon.supervisor.plans.worktree_base import begin_worktree
 from kasmon.supervisor.worktrees.changes import state_digest
-from kasmon.supervisor.worktrees.git import git, head, repository, where
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, check_worktree, make, no_repository, proper_branch
 
 OWN_FOLDER: Final = ".kasmon"

@@ -15,7 +15,7 @@ from kasmon.errors import GitError, KasmonError, MergeConflictError, RefusedErro
 from kasmon.model.plan.plan import NEEDS, Plan, Task, predecessors
 from kasmon.model.plan.progress import PlanRun, TaskState
 from kasmon.model.plan.shared_terminal import root_of
-from kasmon.supervisor.worktrees.git import git, head, knows
+from kasmon.repository.git import git, head, knows
 from kasmon.supervisor.worktrees.unsaved_files import not_committed
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, commit_of, make
 

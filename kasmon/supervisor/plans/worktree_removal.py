@@ -9,9 +9,9 @@ from kasmon.errors import KasmonError, RefusedError, of_system
 from kasmon.model.fleet import Fleet
 from kasmon.model.session_state import ALIVE
 from kasmon.process_identity import HAS_PROC
+from kasmon.repository.git import repository
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans.task_folder import LONGEST_RESULT, NOTHING_OF_OURS, OWN_FOLDER
-from kasmon.supervisor.worktrees.git import repository
 from kasmon.supervisor.worktrees.unsaved_files import ignored
 from kasmon.supervisor.worktrees.worktree import remove
 

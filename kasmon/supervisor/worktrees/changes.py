@@ -9,8 +9,8 @@ from typing import Final
 from kasmon.errors import UnableError
 from kasmon.model.collisions import WorktreeChanges, parse_changes
 from kasmon.model.session import Session
+from kasmon.repository.git import git, head, repository, where
 from kasmon.sanitize import clean_block
-from kasmon.supervisor.worktrees.git import git, head, repository, where
 
 LONGEST: Final = 4 << 20
 """`diff_of` returns at most this many characters."""

@@ -14,8 +14,8 @@ from kasmon.errors import KasmonError
 from kasmon.model.collisions import FileCollision, WorktreeChanges, find_collisions
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.repository.git import where
 from kasmon.supervisor.worktrees.changes import touched_since_fork
-from kasmon.supervisor.worktrees.git import where
 
 AT_ONCE: Final = 4
 """How many worktrees are read in parallel: each read waits for git."""

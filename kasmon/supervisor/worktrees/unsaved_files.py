@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.errors import GitError
-from kasmon.supervisor.worktrees.git import git
+from kasmon.repository.git import git
 
 EVERYTHING: Final = ("--untracked-files=normal", "--no-renames")
 """Overrides a user's config that makes git skip new files."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from kasmon.errors import GitError, KasmonError, RefusedError, UsageError
+from kasmon.repository.git import git, knows, where
 from kasmon.supervisor.worktrees.changes import changed_files
-from kasmon.supervisor.worktrees.git import git, knows, where
 from kasmon.supervisor.worktrees.unsaved_files import not_committed, own_folder, unsaved
 
 

@@ -17,8 +17,8 @@ from kasmon.store.plan_log import plans
 from kasmon.supervisor.worktrees import worktree
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.plan_cli import PLAN, PlanCli, as_json, words
+from tests.support.git_repo import Repo
 from tests.support.sample_plans import began, checked, claimed, done, failed, run, steered
-from tests.support.supervisor.git_repo import Repo
 
 
 @pytest.fixture

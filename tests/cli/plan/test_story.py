@@ -19,7 +19,7 @@ from kasmon.process_identity import is_running
 from kasmon.store.event_log import START, EventLog
 from kasmon.store.plan_log import PlanLog
 from tests.support.cli.cli_runner import KASMON, LIMIT_S, Cli
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 from tests.support.wait import until
 
 pytestmark = pytest.mark.story

@@ -10,8 +10,8 @@ from kasmon.errors import GitError, RefusedError, UsageError
 from kasmon.model.plan.events import PlanAction, PlanFact
 from kasmon.model.plan.plan import Plan
 from kasmon.supervisor.plans.approval import check_repository, describe_plan, refusal
+from tests.support.git_repo import Repo
 from tests.support.sample_plans import began, claimed, done, failed, plan, run, steered, task
-from tests.support.supervisor.git_repo import Repo
 
 CONFIG = Config(
     agents={

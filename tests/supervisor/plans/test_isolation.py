@@ -44,6 +44,7 @@ from kasmon.model.plan.scheduler import (
 from kasmon.model.plan.task_outcome import TaskOutcome
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
+from kasmon.repository.git import git
 from kasmon.supervisor.plans import approval
 from kasmon.supervisor.plans.recover import InterruptedPlan, recover
 from kasmon.supervisor.plans.task_actions import TaskActions
@@ -51,12 +52,11 @@ from kasmon.supervisor.plans.task_folder import TaskFolders, own_name
 from kasmon.supervisor.plans.task_session import TaskStarter
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.move import move
-from kasmon.supervisor.worktrees.git import git
 from kasmon.supervisor.worktrees.worktree import make
 from tests.supervisor.plans.test_runner import CONFIG, Site
+from tests.support.git_repo import Repo
 from tests.support.sample_plans import session as session_of
 from tests.support.supervisor.env import Env, ended, started
-from tests.support.supervisor.git_repo import Repo
 from tests.support.wait import auntil, until
 
 off = asyncio.to_thread

@@ -38,8 +38,8 @@ from kasmon.supervisor.plans.runner import PlanRunner
 from kasmon.supervisor.plans.task_actions import TaskActions
 from kasmon.supervisor.plans.task_session import TaskStarter
 from kasmon.supervisor.sessions.create import NewSession, prepare
+from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env
-from tests.support.supervisor.git_repo import Repo
 from tests.support.wait import auntil, until
 
 TEXT = 'advance = "auto"\nworktree = "folder"\n[[task]]\nid = "a"\nprompt = "say hello"\n'

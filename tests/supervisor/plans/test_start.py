@@ -11,7 +11,7 @@ from kasmon.paths import places
 from kasmon.store.plan_log import PlanLog, plans
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.process import ID
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 
 TEXT = "## Wave 1\n### Task 1: a\n"
 

@@ -18,8 +18,8 @@ from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun
 from kasmon.paths import places
 from kasmon.supervisor.plans.task_folder import LONGEST_RESULT, TaskFolders, lay_out, own_name, result
+from tests.support.git_repo import Repo
 from tests.support.sample_plans import began, done, failed, plan, run, steered, task
-from tests.support.supervisor.git_repo import Repo
 
 PLAN = plan(task("a"), task("b"), task("c", inherits="a"), task("d", worktree="own"), task("e", worktree="folder"))
 

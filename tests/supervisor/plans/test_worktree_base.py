@@ -17,10 +17,10 @@ from kasmon.supervisor.plans.view import read_view
 from kasmon.supervisor.plans.worktree_base import branches_of
 from kasmon.supervisor.worktrees.worktree import TaskWorktree, make
 from tests.supervisor.plans.test_runner import CONFIG, Site
+from tests.support.git_repo import Repo
 from tests.support.sample_plans import began, plan, run, steered, task
 from tests.support.sample_plans import done as finished
 from tests.support.supervisor.env import Env
-from tests.support.supervisor.git_repo import Repo
 from tests.support.wait import auntil
 
 pytestmark = pytest.mark.usefixtures("no_git_config")

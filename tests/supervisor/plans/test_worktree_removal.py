@@ -16,9 +16,9 @@ from kasmon.supervisor.plans.task_folder import lay_out
 from kasmon.supervisor.plans.worktree_removal import CleanResult, clean, find_ignored
 from kasmon.supervisor.worktrees.worktree import make
 from tests.supervisor.plans.test_runner import Site
+from tests.support.git_repo import Repo
 from tests.support.sample_plans import session, task
 from tests.support.supervisor.env import Env
-from tests.support.supervisor.git_repo import Repo
 
 FILES = (".env", "notes.local", "build/a.o", "build/deep/b.o")
 

@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.errors import GitError
 from kasmon.supervisor.worktrees.changes import changed_files, diff, state_digest, touched_since_fork
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 

@@ -10,7 +10,7 @@ import pytest
 from kasmon.errors import GitError, RefusedError
 from kasmon.supervisor.worktrees import worktree
 from kasmon.supervisor.worktrees.unsaved_files import ignored, list_files, unsaved
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 

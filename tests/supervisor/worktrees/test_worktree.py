@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import GitError, RefusedError, UsageError
+from kasmon.repository.git import head
 from kasmon.supervisor.worktrees import worktree
-from kasmon.supervisor.worktrees.git import head
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import GitError
+from kasmon.repository.git import git, head, repository, where
 from kasmon.supervisor.worktrees.changes import changed_files, diff, state_digest, touched_since_fork
-from kasmon.supervisor.worktrees.git import git, head, repository, where
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
 from kasmon.supervisor.worktrees.worktree import make
-from tests.support.supervisor.git_repo import Repo
+from tests.support.git_repo import Repo
 
 pytestmark = pytest.mark.usefixtures("no_git_config")
 
