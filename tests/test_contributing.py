@@ -15,7 +15,7 @@ from kasmon.config.parser import parse
 from kasmon.config.profile import resolve
 from kasmon.detection import rule_file as screens
 from kasmon.detection.reader import read
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 from kasmon.errors import UnableError
 from kasmon.model.commands import Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.events import MessageWritten, SessionEnded

@@ -65,7 +65,7 @@ class Agent(Protocol):
         """Yield what happens, in order. Ends after `SessionEnded`.
 
         The reader asks for the next item only after logging the one before; an event for which
-        `housing.must_be_on_disk` holds is on disk by then.
+        `sandbox_state.must_be_on_disk` holds is on disk by then.
         """
         ...
 

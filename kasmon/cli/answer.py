@@ -100,7 +100,7 @@ def answer(
         chosen = with_text_as_label(given).labels
         seen = shown(where, request, decision, edited=tool_input, labels=chosen, reach=reach)
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
-    if blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, wish=given)) is None:
+    if blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, command=given)) is None:
         import asyncio  # only where the host has to be started or replaced
 
         from kasmon.supervisor.sessions import session_operations

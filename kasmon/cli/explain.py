@@ -19,7 +19,7 @@ from kasmon.cli.output.table import ending
 from kasmon.config.parser import load_or_default
 from kasmon.detection.reader import read, signals
 from kasmon.detection.rule_catalog import RuleCatalog
-from kasmon.detection.screenshot import Screenshot, captured
+from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import NotFoundError, UnavailableError, UsageError
 from kasmon.model.evidence import judge
 from kasmon.paths import Paths, places
@@ -142,13 +142,13 @@ def program_of(where: Paths, agent: str) -> str:
 
 
 def _export(
-    folder: str, text: str, shot: Screenshot, found: ExplainedState, evidence: dict[str, Any] | None = None
+    folder: str, text: str, shot: TerminalScreen, found: ExplainedState, evidence: dict[str, Any] | None = None
 ) -> None:
     save(Path(folder), text, shot, found, evidence)
     note(LOOK_FIRST.format(folder=folder))
 
 
-def _shot(screen: str, title: str | None) -> tuple[str, Screenshot]:
+def _shot(screen: str, title: str | None) -> tuple[str, TerminalScreen]:
     """Return the text of a screen, and the screen."""
     path = Path(screen)
     folder = path if path.is_dir() else path.parent if path.name == SCREEN else None

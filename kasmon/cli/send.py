@@ -201,7 +201,7 @@ def _to_one(where: Paths, session: Session, sending: SendOptions, timeout_s: flo
     prompt = Prompt(text=sending.prompt, when=sending.when, by="user", anyway=sending.anyway)
     receipt: Receipt | None = None
     if timeout_s is None:
-        done = blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, wish=prompt))
+        done = blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, command=prompt))
         receipt = done.receipt if isinstance(done, CommandResult) else None
     if receipt is not None and _is_enough(receipt, sending):
         return receipt

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kasmon.detection.rule_schema import MenuRule
-from kasmon.detection.screenshot import ScreenRow
+from kasmon.detection.terminal_screen import ScreenRow
 
 MOST: Final = 40
 """A longer list is not taken as choices."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.detection.reader import read
 from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.screenshot import shown
+from kasmon.detection.terminal_screen import shown
 
 __all__ = ["ScreenMenu", "menu"]
 

@@ -18,7 +18,7 @@ import msgspec
 from kasmon.detection.choice_list import ChoiceItem, find_list
 from kasmon.detection.regions import ScreenRegions
 from kasmon.detection.rule_schema import CallRule, MenuRule
-from kasmon.detection.screenshot import ScreenRow, Screenshot
+from kasmon.detection.terminal_screen import ScreenRow, TerminalScreen
 from kasmon.model.permission import Decision, RequestKind
 
 ESCAPE: Final = "\x1b"
@@ -174,7 +174,7 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def find_menu(shot: Screenshot, regions: ScreenRegions, rule: MenuRule) -> ScreenMenu | None:
+def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> ScreenMenu | None:
     """Return the lowest menu of this kind in its region; None if no such menu is shown completely."""
     area = regions.rows(rule.area)
     if not area:

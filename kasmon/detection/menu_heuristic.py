@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kasmon.detection.screenshot import ScreenRow, Screenshot
+from kasmon.detection.terminal_screen import ScreenRow, TerminalScreen
 
 NEAR: Final = 4
 """The largest distance, in rows, between the choices and the cursor or the last row."""
@@ -53,7 +53,7 @@ class _Choices(NamedTuple):
     has_numbers: bool
 
 
-def probably_asking(shot: Screenshot) -> MenuGuess | None:
+def probably_asking(shot: TerminalScreen) -> MenuGuess | None:
     """Return what an unchanged screen probably asks; None if it shows no choices near its cursor."""
     at = shot.cursor_row if shot.cursor_visible else shot.end - 1
     if at is None or not shot.end:
@@ -80,7 +80,7 @@ def probably_asking(shot: Screenshot) -> MenuGuess | None:
     return MenuGuess(text=_collect_text(shot, start, stop), sign="numbers") if waits else None
 
 
-def _find_numbered(shot: Screenshot) -> _Choices | None:
+def _find_numbered(shot: TerminalScreen) -> _Choices | None:
     """Return the lowest choices whose numbers count up."""
     rows = shot.rows
     entries: list[tuple[int, int | None, bool]] = []
@@ -99,7 +99,7 @@ def _find_numbered(shot: Screenshot) -> _Choices | None:
     return None
 
 
-def _find_bullets(shot: Screenshot) -> _Choices | None:
+def _find_bullets(shot: TerminalScreen) -> _Choices | None:
     """Return choices without numbers: adjacent rows with the same indent, one of which has a mark."""
     rows = shot.rows
     for at in reversed(range(max(0, shot.end - 3 * NEAR), shot.end)):
@@ -117,7 +117,7 @@ def _find_bullets(shot: Screenshot) -> _Choices | None:
     return None
 
 
-def _is_input(shot: Screenshot, start: int, stop: int) -> bool:
+def _is_input(shot: TerminalScreen, start: int, stop: int) -> bool:
     """Return whether the cursor, visible or not, is right behind a text in these rows, as in an input field."""
     if shot.cursor is None or shot.cursor[0] == 0 or shot.cursor_row is None:
         return False
@@ -151,7 +151,7 @@ def _strip_box(text: str) -> str:
     return text.strip(_BOX)
 
 
-def _collect_text(shot: Screenshot, start: int, stop: int) -> str:
+def _collect_text(shot: TerminalScreen, start: int, stop: int) -> str:
     """Return the text of rows *start* to *stop*, with the rows above them up to a ruler."""
     above = start
     while above and start - above < CONTEXT and not _RULER.match(shot.rows[above - 1].text):

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kasmon.detection.rule_schema import ComposerRule
-from kasmon.detection.screenshot import ScreenRow, Screenshot
+from kasmon.detection.terminal_screen import ScreenRow, TerminalScreen
 
 MOST_ROWS: Final = 60
 """The greatest height of a box, in rows."""
@@ -37,7 +37,7 @@ class Composer(msgspec.Struct, frozen=True, kw_only=True):
         return range(self.first_row, self.last_row + 1)
 
 
-def composer(shot: Screenshot, rule: ComposerRule | None) -> Composer | None:
+def composer(shot: TerminalScreen, rule: ComposerRule | None) -> Composer | None:
     """Return the composer on *shot*; None if *rule* finds none."""
     if rule is None:
         return None
@@ -81,13 +81,13 @@ def inked(text: str) -> str:
     return "".join(sign for sign in whole if unicodedata.category(sign)[0] not in "ZCM" and not sign.isspace())
 
 
-def _has_cursor(shot: Screenshot, rule: ComposerRule, box: range) -> bool:
+def _has_cursor(shot: TerminalScreen, rule: ComposerRule, box: range) -> bool:
     if not rule.cursor or shot.cursor is None:
         return True
     return shot.cursor_row in box and (rule.cursor == "inside" or shot.cursor_visible)
 
 
-def _around_cursor(shot: Screenshot, rule: ComposerRule) -> range | None:
+def _around_cursor(shot: TerminalScreen, rule: ComposerRule) -> range | None:
     """Return the rows from the nearest first row at or above the cursor to the last continuation row."""
     at, end = shot.cursor_row, shot.end
     if shot.cursor is None and rule.foot:
@@ -107,7 +107,7 @@ def _around_cursor(shot: Screenshot, rule: ComposerRule) -> range | None:
     return range(start, stop)
 
 
-def _above_landmark(shot: Screenshot, rule: ComposerRule) -> range | None:
+def _above_landmark(shot: TerminalScreen, rule: ComposerRule) -> range | None:
     bottom, foot = re.compile(rule.bottom), re.compile(rule.foot)
     under = next((at for at in reversed(range(shot.end)) if bottom.search(shot.rows[at].seen)), None)
     if under is None:
@@ -123,12 +123,12 @@ def _above_landmark(shot: Screenshot, rule: ComposerRule) -> range | None:
     return None if start is None or start == under else range(start, under)
 
 
-def _first_row(shot: Screenshot, rule: ComposerRule, end: int) -> int | None:
+def _first_row(shot: TerminalScreen, rule: ComposerRule, end: int) -> int | None:
     first = re.compile(rule.first)
     return next((at for at in range(end - 1, max(-1, end - MOST_ROWS), -1) if first.search(shot.rows[at].seen)), None)
 
 
-def _matches(shot: Screenshot, rule: ComposerRule, box: range) -> Iterator[tuple[int, re.Match[str] | None]]:
+def _matches(shot: TerminalScreen, rule: ComposerRule, box: range) -> Iterator[tuple[int, re.Match[str] | None]]:
     """Yield each text row of *box* with its match; the match is None if the row fits no row pattern of the box."""
     first, more = re.compile(rule.first), re.compile(rule.more)
     for at in box[: len(box) - rule.skip_last]:

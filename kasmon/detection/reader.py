@@ -1,4 +1,4 @@
-"""Reads one screenshot of a terminal agent by the rules of its file. Pure.
+"""Reads one screen of a terminal agent by the rules of its file. Pure.
 
 The state is one of `rule_schema.WORDS`, several joined with `|` if ambiguous, or `unclear`. Screen text is never used
 as a pattern, a format or a path: patterns come from the file alone, and text is sanitized before it is passed on.
@@ -15,7 +15,7 @@ from kasmon.detection.prompt_box import Composer, composer
 from kasmon.detection.regions import Finder, PatternMatch, ScreenRegions
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import UNCLEAR, ScreenRule
-from kasmon.detection.screenshot import Screenshot
+from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.evidence import Signal
 from kasmon.model.permission import RequestKind
@@ -68,7 +68,7 @@ class ScreenReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(
-    shot: Screenshot, rules: ScreenRules, now: float = 0.0, *, zone: tzinfo | None = None, wants_all: bool = False
+    shot: TerminalScreen, rules: ScreenRules, now: float = 0.0, *, zone: tzinfo | None = None, wants_all: bool = False
 ) -> ScreenReading:
     """Read *shot* by *rules*.
 
@@ -142,7 +142,7 @@ def signals(reading: ScreenReading, at: float) -> tuple[Signal, ...]:
     return screen, Signal(source="title", value=title.state, at=at, asking=title.asking, rule=title.rule)
 
 
-def _read_title(shot: Screenshot, rules: ScreenRules) -> TitleReading | None:
+def _read_title(shot: TerminalScreen, rules: ScreenRules) -> TitleReading | None:
     for rule, pattern in rules.titles:
         if pattern.search(shot.title):
             return TitleReading(state=rule.state, rule=rule.match, asking=rule.asking)
@@ -211,7 +211,7 @@ def has_messages(rules: ScreenRules) -> bool:
     return SHELLS.isdisjoint(rules.programs)
 
 
-def find_last_activity(shot: Screenshot, box: Composer | None, rules: ScreenRules) -> str:
+def find_last_activity(shot: TerminalScreen, box: Composer | None, rules: ScreenRules) -> str:
     """Return the last paragraph of the agent's last message, or its last tool call; empty if *shot* shows neither.
 
     *box* is the composer on *shot*. Without one a dialog covers the messages, and the result is empty.

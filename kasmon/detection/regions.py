@@ -4,7 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 from kasmon.detection.rule_schema import PatternCondition, RegionRule, TextPattern
-from kasmon.detection.screenshot import ScreenRow, Screenshot
+from kasmon.detection.terminal_screen import ScreenRow, TerminalScreen
 
 AREA: Final = re.compile(
     r"screen|top \d{1,3}|bottom \d{1,3}|block|block above composer|above composer(?: \d{1,3})?|composer|below composer"
@@ -41,7 +41,7 @@ def compile_finder(found: TextPattern, area: str) -> Finder:
 class ScreenRegions:
     """The regions of one screen; each is computed once, on first use."""
 
-    def __init__(self, shot: Screenshot, named: dict[str, RegionRule], composer: range | None) -> None:
+    def __init__(self, shot: TerminalScreen, named: dict[str, RegionRule], composer: range | None) -> None:
         """*composer*: the rows of the composer."""
         self.shot, self._named, self._composer = shot, named, composer
         self._cache: dict[str, range | None] = {}

@@ -13,7 +13,7 @@ pattern may have to be tried at each length:
 Only single characters, classes and `.` are repeated. A group is optional (`?`) at most, and must backtrack: Python
 before 3.11.5 matches a possessive one wrongly (python/cpython#106052). Back-references, lookahead, lookbehind and
 flags are not allowed. So a row of n characters costs n² steps in the worst case, and rows are short
-(`screenshot.LONGEST`).
+(`terminal_screen.LONGEST`).
 """
 
 import re

@@ -12,7 +12,7 @@ from kasmon.detection.prompt_box import Composer, composer, inked, stands
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import ComposerRule
-from kasmon.detection.screenshot import shown
+from kasmon.detection.terminal_screen import shown
 from kasmon.errors import RequestNotFoundError, SessionEndedError, StaleRequestError, TimedOutError, UnableError
 from kasmon.host.rpc.connect import HostLink, link
 from kasmon.host.rpc.frames import Blur, Focus, SendKeys

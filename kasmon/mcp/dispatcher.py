@@ -81,7 +81,9 @@ class ToolDispatcher:
             case "checkpoint", _:
                 kept = await sandbox_operations.keep(places, await sandbox_tools.find(session), Checkpoint())
                 now = await sandbox_tools.find(session)
-                known = [point for point in (now.housing.checkpoints if now.housing else ()) if point.id == kept]
+                known = [
+                    point for point in (now.sandbox_state.checkpoints if now.sandbox_state else ()) if point.id == kept
+                ]
                 return {"session": session, "checkpoint": kept or None, "not_kept": [*known[0].lost] if known else []}
             case "restore", _:
                 command = Restore(checkpoint=arguments["checkpoint"])
@@ -97,16 +99,16 @@ class ToolDispatcher:
                 raise AssertionError(name)
 
     def _row(self, name: str, session: Session) -> dict[str, Any]:
-        housing = session.housing
+        sandbox_state = session.sandbox_state
         return {
             "session": name,
             "running": [{"run": each.id, "env": each.interpreter} for each in self._sandbox_tools.running(name)],
             "state": session.state.value,
             "failed": session.has_failed_to_start,
-            "phase": housing.phase.value if housing else None,
-            "checkpoints": [point.id for point in housing.checkpoints] if housing else [],
+            "phase": sandbox_state.phase.value if sandbox_state else None,
+            "checkpoints": [point.id for point in sandbox_state.checkpoints] if sandbox_state else [],
             "expires_at": session.expires_at,
-            "lost": (housing.lost or None) if housing else None,
+            "lost": (sandbox_state.lost or None) if sandbox_state else None,
             "ended": session.end_why or None,
         }
 

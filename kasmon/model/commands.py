@@ -176,7 +176,7 @@ class ReceiptState(StrEnum):
 NO_TURN: Final = "no turn started from it"
 """Why a receipt is unsure if no turn is known to have carried its prompt."""
 
-TOLD_RECEIPTS: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.UNSURE})
+FAILED_RECEIPTS: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.UNSURE})
 """Receipts that a transcript shows: no other entry shows the end of their prompts."""
 
 

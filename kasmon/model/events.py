@@ -329,7 +329,7 @@ class ContextReported(BaseEvent, frozen=True, kw_only=True, tag="context.said"):
     """Its task is done, with a remark; empty if it gave none."""
 
 
-class ReceiptMoved(BaseEvent, frozen=True, kw_only=True, tag="receipt.moved"):
+class ReceiptChanged(BaseEvent, frozen=True, kw_only=True, tag="receipt.moved"):
     """The delivery status of a prompt changed."""
 
     receipt: Receipt
@@ -346,7 +346,7 @@ class QueueOrdered(BaseEvent, frozen=True, kw_only=True, tag="queue.ordered"):
     """All queued prompts, the next one first."""
 
 
-class SandboxMoved(BaseEvent, frozen=True, kw_only=True, tag="sandbox.moved"):
+class SandboxPhaseChanged(BaseEvent, frozen=True, kw_only=True, tag="sandbox.moved"):
     """The session's sandbox enters another phase: the intent is logged first, then the outcome."""
 
     phase: SandboxPhase
@@ -477,9 +477,9 @@ Event: TypeAlias = (
     | ConnectionRestored
     | StuckSeen
     | ContextReported
-    | ReceiptMoved
+    | ReceiptChanged
     | QueueOrdered
-    | SandboxMoved
+    | SandboxPhaseChanged
     | ConfinementSeen
     | SandboxMeasured
     | Checkpointed

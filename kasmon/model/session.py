@@ -59,7 +59,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     peers: int | None = None
     plan: str | None = None
     sandbox: str | None = None
-    housing: SandboxState | None = None
+    sandbox_state: SandboxState | None = msgspec.field(default=None, name="housing")
     """Its sandbox; None if it has none, or none is known yet."""
     created_at: float = 0.0
 
@@ -140,12 +140,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def phase(self) -> str | None:
         """The phase of its sandbox; None if it has none."""
-        return None if self.housing is None else self.housing.phase.value
+        return None if self.sandbox_state is None else self.sandbox_state.phase.value
 
     @property
     def expires_at(self) -> float | None:
         """When its sandbox is paused or ends if it stays unused; None if it has none, or it never expires."""
-        return None if self.housing is None else self.housing.expires_at
+        return None if self.sandbox_state is None else self.sandbox_state.expires_at
 
     @property
     def exists(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kasmon.errors import LogMissingError, PlanNotFoundError, UnavailableError
-from kasmon.model.plan.events import PlanAction, PlanFact, PlanSteered, decode
+from kasmon.model.plan.events import PlanAction, PlanDecisionMade, PlanFact, decode
 from kasmon.model.plan.parser import is_plan
 from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import PlanRun, apply
@@ -96,9 +96,9 @@ class PlanLog:
         self.add(fact)
         self.more()
 
-    def steer(self, decision: PlanAction, task: str = "", agent: str = "") -> None:
+    def record_decision(self, decision: PlanAction, task: str = "", agent: str = "") -> None:
         """Append a decision of the user."""
-        self.add(PlanSteered(at=time.time(), deed=decision, task=task, agent=agent))
+        self.add(PlanDecisionMade(at=time.time(), decision=decision, task=task, agent=agent))
 
 
 def plans(places: Paths) -> list[str]:

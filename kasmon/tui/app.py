@@ -348,8 +348,8 @@ class Kasmon(SafeApp, inherit_bindings=False):
     def on_command_requested(self, message: CommandRequested) -> None:
         message.stop()
         wanted = message.wanted
-        if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
-            self.permissions.mark_sent(wanted.session, wanted.wish.request)
+        if isinstance(wanted, SendToAgent) and isinstance(wanted.command, Answer):
+            self.permissions.mark_sent(wanted.session, wanted.command.request)
         if self.gateway is not None:
             self.run_worker(self.commands.execute(wanted, message.token), group="commands")
 
@@ -412,14 +412,14 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def on_prompt_entered(self, message: PromptEntered) -> None:
         message.stop()
-        wish: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
+        command: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
         if message.changes is not None:
-            wish = Requeue(receipt=message.changes, text=message.text)
-        self.want(SendToAgent(session=message.session, wish=wish))
+            command = Requeue(receipt=message.changes, text=message.text)
+        self.want(SendToAgent(session=message.session, command=command))
 
     def on_code_entered(self, message: CodeEntered) -> None:
         message.stop()
-        self.want(SendToAgent(session=message.session, wish=Run(interpreter=message.interpreter, code=message.code)))
+        self.want(SendToAgent(session=message.session, command=Run(interpreter=message.interpreter, code=message.code)))
 
     def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
         message.stop()

@@ -46,18 +46,18 @@ class CommandRunner:
             self.app.say(word)
 
     def _handle_refusal(self, wanted: UserCommand, token: int, error: KasmonError) -> None:
-        if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Answer):
-            self.app.permissions.mark_failed(wanted.session, wanted.wish.request, error)
+        if isinstance(wanted, SendToAgent) and isinstance(wanted.command, Answer):
+            self.app.permissions.mark_failed(wanted.session, wanted.command.request, error)
         elif isinstance(wanted, MarkViewed):
             self.app.session_pane.unmark_viewed(wanted.session)
         dialog = self._find_dialog(token)
         if dialog is not None:
             dialog.handle_refusal(wanted, error)
         else:
-            if isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Prompt | Requeue) and wanted.wish.text:
-                self.app.session_pane.give_back(wanted.session, wanted.wish.text)
-            elif isinstance(wanted, SendToAgent) and isinstance(wanted.wish, Run):
-                self.app.session_pane.give_back(wanted.session, wanted.wish.code)
+            if isinstance(wanted, SendToAgent) and isinstance(wanted.command, Prompt | Requeue) and wanted.command.text:
+                self.app.session_pane.give_back(wanted.session, wanted.command.text)
+            elif isinstance(wanted, SendToAgent) and isinstance(wanted.command, Run):
+                self.app.session_pane.give_back(wanted.session, wanted.command.code)
             self.app.say(what_failed(error), severity="error")
 
     def _find_dialog(self, token: int) -> "Dialog | None":

@@ -72,8 +72,8 @@ class PreviewHead(LineWidget):
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
         told = (
-            phase_word(session.housing).removeprefix(name).strip()
-            if session.housing and not session.has_failed_to_start
+            phase_word(session.sandbox_state).removeprefix(name).strip()
+            if session.sandbox_state and not session.has_failed_to_start
             else ""
         )
         phase = f"{dot}{told}" if told else ""

@@ -248,7 +248,7 @@ class SessionPane:
 
     def shows_outcome_of(self, wanted: UserCommand) -> bool:
         """Whether *wanted* is a prompt to the open session, whose own status line reports the outcome."""
-        if not isinstance(wanted, SendToAgent) or not isinstance(wanted.wish, Prompt):
+        if not isinstance(wanted, SendToAgent) or not isinstance(wanted.command, Prompt):
             return False
         session_view = self.session_view
         return session_view is not None and session_view.box is not None and session_view.session.id == wanted.session

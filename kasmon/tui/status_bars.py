@@ -197,7 +197,7 @@ def is_offered(when: FooterOffer, session: Session | None, is_somewhere: bool, h
 
 
 def _is_offered_in_sandbox(when: FooterOffer, session: Session) -> bool:
-    sandbox = session.housing
+    sandbox = session.sandbox_state
     if sandbox is None or when is FooterOffer.SANDBOXED:
         return sandbox is not None
     if session.state not in ALIVE:

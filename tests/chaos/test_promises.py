@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import Event, ReceiptMoved, RequestAnswered, SessionStarted, TurnStarted
+from kasmon.model.events import Event, ReceiptChanged, RequestAnswered, SessionStarted, TurnStarted
 from kasmon.model.permission import Decision, RequestId, SessionId
 from kasmon.model.session_state import SessionState
 from tests.support.chaos import promises
@@ -22,7 +22,7 @@ ALLOWED = RequestAnswered(at=1.0, request=RequestId("a-1"), decision=Decision.AL
 
 def moved(state: ReceiptState, prompt: str = "") -> Event:
     receipt = Receipt(id=ReceiptId("a-r1"), session=SessionId("a"), state=state)
-    return ReceiptMoved(at=1.0, receipt=receipt, prompt=prompt)
+    return ReceiptChanged(at=1.0, receipt=receipt, prompt=prompt)
 
 
 GIVEN = [moved(ReceiptState.QUEUED, "say one"), TurnStarted(at=1.0, prompt="say one"), moved(ReceiptState.FINISHED)]

@@ -9,7 +9,7 @@ import pytest
 from kasmon.detection.reader import build_reading_table, read
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_schema import UNCLEAR
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 from tests.support.detection.confusion_matrix import Judged, confused, golden, live, table
 from tests.support.detection.expected import reading_of, screen_of, verdict_of
 from tests.support.detection.golden import Case, cases

@@ -10,7 +10,7 @@ from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import UNCLEAR
 from kasmon.detection.rule_validation import patterns
-from kasmon.detection.screenshot import LONGEST, Screenshot, captured, shown
+from kasmon.detection.terminal_screen import LONGEST, TerminalScreen, captured, shown
 from kasmon.model.permission import Decision
 from tests.support.detection.expected import NOW, reading_of, screen_of
 from tests.support.detection.golden import Case, cases
@@ -130,7 +130,7 @@ def test_no_row_of_a_thousand_columns_makes_a_long_search(program: str) -> None:
             rows = made_for(source)
             read(shown(rows * (40 // len(rows) + 1), cursor=(0, 5)), rules)
             for row in rows:
-                assert len(Screenshot(shown([row]).rows).rows[0].seen) <= LONGEST + 1, place
+                assert len(TerminalScreen(shown([row]).rows).rows[0].seen) <= LONGEST + 1, place
 
 
 def test_escape_sequences_and_controls_are_no_text() -> None:

@@ -8,7 +8,7 @@ import pytest
 from kasmon.detection.limit_reset import parse_reset_time
 from kasmon.detection.reader import lasting, read
 from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 from kasmon.model.permission import RequestKind
 
 NOW = datetime(2026, 11, 22, 14, 30, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from kasmon.detection.menu_answer import MenuAnswer, course, decisions, is_filled_in, options, own_words, takes_reason
 from kasmon.detection.menu_choices import ESCAPE, ScreenMenu
 from kasmon.detection.reader import read
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 from kasmon.errors import RefusedError, UnableError
 from kasmon.model.permission import Decision
 from tests.support.detection.golden import FOLDER, cases, load, shipped_rules

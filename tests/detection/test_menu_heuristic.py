@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
-from kasmon.detection.screenshot import Screenshot, cells, shown
+from kasmon.detection.terminal_screen import TerminalScreen, cells, shown
 from kasmon.model.permission import Decision
 from tests.support.detection.expected import reading_of, screen_of
 from tests.support.detection.golden import Case, cases
@@ -191,4 +191,4 @@ def test_a_guess_has_no_keys() -> None:
 
 def test_a_row_of_a_thousand_columns_is_looked_through_at_once() -> None:
     for row in ("(" * 1000, "[y/" * 333, "1." * 500, "❯ " * 500, "[(a)a/" * 160, "pin press enter " * 70):
-        assert probably_asking(Screenshot(shown([row] * 40).rows, cursor=(999, 39))) is None
+        assert probably_asking(TerminalScreen(shown([row] * 40).rows, cursor=(999, 39))) is None

@@ -7,7 +7,7 @@ from kasmon.detection.prompt_box import Composer, stands
 from kasmon.detection.reader import read
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_schema import ComposerRule
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 
 RULE = "─" * 40
 FOOT = "  ⏵⏵ auto mode on (shift+tab to cycle)"

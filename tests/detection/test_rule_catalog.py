@@ -8,7 +8,7 @@ import pytest
 
 from kasmon.detection.reader import read
 from kasmon.detection.rule_catalog import RuleCatalog, shipped
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 
 OWN = """\
 program = "{program}"

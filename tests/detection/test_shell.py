@@ -4,7 +4,7 @@ import pytest
 
 from kasmon.detection.reader import ScreenReading, read
 from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.screenshot import cells, shown
+from kasmon.detection.terminal_screen import cells, shown
 
 
 def at_cursor(row: str, shell: str = "zsh") -> ScreenReading:

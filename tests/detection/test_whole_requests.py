@@ -14,7 +14,7 @@ from kasmon.detection.menu_choices import ScreenMenu, completed, shows, squeezed
 from kasmon.detection.reader import read
 from kasmon.detection.rule_catalog import shipped
 from kasmon.detection.rule_file import ScreenRules, parse
-from kasmon.detection.screenshot import Screenshot, shown
+from kasmon.detection.terminal_screen import TerminalScreen, shown
 from kasmon.model.permission import CONSENTS, RequestKind
 from tests.support.detection.derived_screens import plain
 from tests.support.detection.expected import reading_of, screen_of
@@ -284,7 +284,7 @@ def test_a_row_of_text_that_looks_like_the_end_of_a_view_is_no_end() -> None:
     rows = rows_of(view)
     rows[10] = "~"
 
-    assert extract_lines(Screenshot(shown(rows).rows).rows, rule) is None
+    assert extract_lines(TerminalScreen(shown(rows).rows).rows, rule) is None
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from kasmon.backends.tmux.input.command_completion import TYPED_SINCE, CommandCo
 from kasmon.backends.tmux.input.pane_writer import PaneWriter
 from kasmon.detection.prompt_box import Composer
 from kasmon.detection.reader import ScreenReading
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import SendKeys, StartSession
 from kasmon.model.commands import Receipt, ReceiptState
-from kasmon.model.events import ReceiptMoved
+from kasmon.model.events import ReceiptChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
@@ -53,7 +53,7 @@ async def run(tmux: TmuxEnv, link: HostLink, *shell: str, **variables: str) -> N
 
 async def finished(tmux: TmuxEnv, receipt: Receipt) -> Receipt:
     def last() -> Receipt | None:
-        moved = [one.receipt for one in tmux.only(ReceiptMoved, ME) if one.receipt.id == receipt.id]
+        moved = [one.receipt for one in tmux.only(ReceiptChanged, ME) if one.receipt.id == receipt.id]
         return moved[-1] if moved and moved[-1].state is ReceiptState.FINISHED else None
 
     await auntil(lambda: last() is not None, what=f"the end of {receipt.text}")

@@ -22,7 +22,7 @@ from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import SendKeys
 from kasmon.host.terminal import typed_prompts
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import ReceiptMoved, SignalSeen
+from kasmon.model.events import ReceiptChanged, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from tests.support.host.tmux_env import TmuxEnv, prompted
@@ -57,7 +57,7 @@ def records(tmux: TmuxEnv, kind: str = "submitted") -> list[str]:
 
 
 def states(tmux: TmuxEnv, receipt: str) -> list[tuple[str, str]]:
-    moved = [moved.receipt for moved in tmux.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
+    moved = [moved.receipt for moved in tmux.only(ReceiptChanged, SessionId(ME)) if moved.receipt.id == receipt]
     return [(str(one.state), one.reason) for one in moved]
 
 

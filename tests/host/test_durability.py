@@ -29,7 +29,7 @@ from kasmon.host.sandboxed.transitions import SandboxTransitions
 from kasmon.host.structured import host
 from kasmon.host.terminal import agent_runner
 from kasmon.model.commands import AgentCommand, Answer
-from kasmon.model.events import RequestAnswered, SandboxMoved
+from kasmon.model.events import RequestAnswered, SandboxPhaseChanged
 from kasmon.model.permission import Decision
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxRuntime
 from kasmon.store.rules import RuleBook
@@ -255,7 +255,7 @@ async def test_an_answer_on_a_screen_is_on_disk_before_it_is_confirmed(
         request = await asked_on_screen(tmux)
         wish = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
         layer.is_going.clear()
-        answered = asyncio.create_task(link.ask(ExecuteCommand(n=0, session=request.session, wish=wish), limit_s=20))
+        answered = asyncio.create_task(link.ask(ExecuteCommand(n=0, session=request.session, command=wish), limit_s=20))
         try:
             await auntil(lambda: layer.has("fsync asked", LOG))
             waits.clear()
@@ -368,10 +368,10 @@ async def test_a_step_of_a_sandbox_is_on_disk_as_intended_before_its_backend_tak
     env: Env, fake: FakeAgent, layer: FileLayer
 ) -> None:
     async with env.hosting(fake):
-        fake.say(SandboxMoved(at=0.0, phase=SandboxPhase.CREATING, step="intended"))
+        fake.say(SandboxPhaseChanged(at=0.0, phase=SandboxPhase.CREATING, step="intended"))
         await auntil(lambda: layer.has("write", LOG, INTENDED))
         written = layer.first("write", LOG, INTENDED)
-        fake.say(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING))
+        fake.say(SandboxPhaseChanged(at=0.0, phase=SandboxPhase.RUNNING))
         await auntil(lambda: layer.has("write", LOG, b'"phase":"running"'))
 
     assert written < layer.first("fsync", LOG, since=written) < layer.first("write", LOG, b'"phase":"running"')
@@ -383,7 +383,7 @@ async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_are_
     launch = env.wants(backend="fake")
     log_writer = LogWriter(await asyncio.to_thread(SessionLog, env.places, launch.session))
     try:
-        log_writer.note(SandboxMoved(at=0.0, phase=SandboxPhase.RUNNING, runtime=SandboxRuntime(pid=1)))
+        log_writer.note(SandboxPhaseChanged(at=0.0, phase=SandboxPhase.RUNNING, runtime=SandboxRuntime(pid=1)))
         await SandboxTransitions(launch, log_writer).expire("unused")
         layer.note("processes ended")
     finally:

@@ -181,7 +181,9 @@ def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(tmux
 
     async def ask() -> None:
         async with tmux.client() as link:
-            await link.ask(ExecuteCommand(n=0, session=agent.session, wish=Prompt(text=text, when="idle")), limit_s=20)
+            await link.ask(
+                ExecuteCommand(n=0, session=agent.session, command=Prompt(text=text, when="idle")), limit_s=20
+            )
 
     agent = actor(tmux, OPENCODE)
     agent.shows("working-text")

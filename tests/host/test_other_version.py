@@ -16,7 +16,7 @@ from kasmon.host.rpc.control import ControlKind
 from kasmon.host.rpc.frames import VERSION, Hello
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode, ReceiptState
-from kasmon.model.events import ReceiptMoved, SessionStarted
+from kasmon.model.events import ReceiptChanged, SessionStarted
 from kasmon.model.permission import SessionId
 from tests.host.test_delivery import box, records
 from tests.support.host.tmux_env import TmuxEnv, prompted
@@ -108,7 +108,7 @@ async def test_what_is_being_typed_is_finished_before_the_host_leaves_and_nothin
     before = await client_of(tmux, older, monkeypatch)
     argv = box(tmux, "busy=2")  # what is typed stands there after 2 s only
     await tmux.run(before, ME, *argv, prompt="half of this is typed")  # so that no request of a client waits for it
-    await auntil(lambda: any(R.TYPED is moved.receipt.state for moved in tmux.only(ReceiptMoved, ME)))
+    await auntil(lambda: any(R.TYPED is moved.receipt.state for moved in tmux.only(ReceiptChanged, ME)))
     now = await linked(tmux)
 
     await auntil(lambda: records(tmux))
@@ -126,7 +126,7 @@ async def test_a_host_that_hands_over_takes_nothing_new(
     await tmux.run(before, ME, *box(tmux, "busy=2"))
     await tmux.ready(ME)
     typing = asyncio.create_task(prompted(before, ME, "one"))
-    await auntil(lambda: any(R.TYPED is moved.receipt.state for moved in tmux.only(ReceiptMoved, ME)))
+    await auntil(lambda: any(R.TYPED is moved.receipt.state for moved in tmux.only(ReceiptChanged, ME)))
     status = await asyncio.to_thread(control.request, tmux.places.tmux_host_socket, ControlKind.HAND_OVER)
     with pytest.raises(RefusedError, match="nothing was done"):
         await prompted(before, ME, "two")

@@ -15,7 +15,7 @@ from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import StartSession
 from kasmon.host.terminal import typed_prompts
 from kasmon.model.commands import Receipt, ReceiptState
-from kasmon.model.events import ReceiptMoved
+from kasmon.model.events import ReceiptChanged
 from kasmon.model.session_state import SessionState
 from tests.backends.tmux.evidence.test_claude_registry import started
 from tests.backends.tmux.evidence.test_transcripts import ID, user_line
@@ -133,7 +133,7 @@ async def test_without_hooks_a_turn_of_another_prompt_in_the_transcript_moves_no
 
     unsure = await transcribed.until_receipt(R.UNSURE)
     assert (typed_prompts.UNNAMED, "") == (unsure.reason, unsure.carried_by)
-    moved = {fact.receipt.state for fact in transcribed.tmux_env.only(ReceiptMoved, receipt.session)}
+    moved = {fact.receipt.state for fact in transcribed.tmux_env.only(ReceiptChanged, receipt.session)}
     assert not {R.STARTED, R.FINISHED} & moved
 
 
@@ -164,7 +164,7 @@ async def test_a_turn_of_another_prompt_does_not_move_the_receipt_of_one_that_wa
 
     unsure = await played.until_receipt(R.UNSURE)
     assert (typed_prompts.UNNAMED, "") == (unsure.reason, unsure.carried_by)
-    moved = {fact.receipt.state for fact in played.tmux_env.only(ReceiptMoved, receipt.session)}
+    moved = {fact.receipt.state for fact in played.tmux_env.only(ReceiptChanged, receipt.session)}
     assert not {R.STARTED, R.FINISHED} & moved
 
 

@@ -289,7 +289,7 @@ async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(env: Env, 
     await asyncio.to_thread(until, lambda: (box.home / "pid").exists() and (box.home / "pid").read_text())
     pid = int((box.home / "pid").read_text())
 
-    await asyncio.to_thread(book.steer, "abort")
+    await asyncio.to_thread(book.record_decision, "abort")
     await asyncio.to_thread(runner.wait, 30)
 
     assert is_gone(pid)

@@ -55,7 +55,7 @@ def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: l
 
 
 def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
-    gone = events.SandboxMoved(at=9.0, phase=SandboxPhase.EXPIRED, why="maximum lifetime of 24 h reached")
+    gone = events.SandboxPhaseChanged(at=9.0, phase=SandboxPhase.EXPIRED, why="maximum lifetime of 24 h reached")
     session = fold(turn("x"), asks(), gone, session=Session(id=ME, mode=Mode.INTERPRETER))
 
     assert (S.ENDED, ()) == (session.state, session.asks)

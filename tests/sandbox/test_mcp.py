@@ -247,9 +247,9 @@ async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_whi
                 await began.wait()
             for known in fleet(kasmon):
                 if known.name.endswith("/b"):
-                    assert known.housing is not None
-                    assert known.housing.runtime is not None
-                    killed(known.housing.runtime.pid)
+                    assert known.sandbox_state is not None
+                    assert known.sandbox_state.runtime is not None
+                    killed(known.sandbox_state.runtime.pid)
                 if known.name.endswith(("/a", "/b")):
                     killed(lock_holder(kasmon.places.host_lock(known.id)))
             await ran(client, "open('go', 'w').close()", session="a")

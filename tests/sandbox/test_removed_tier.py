@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kasmon.model.commands import Launch, Mode
-from kasmon.model.events import Event, LogOpened, SandboxMoved, SessionCreated, SessionStarted, encode
+from kasmon.model.events import Event, LogOpened, SandboxPhaseChanged, SessionCreated, SessionStarted, encode
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.paths import write_private
@@ -56,8 +56,8 @@ def session(kasmon: Cli, request: pytest.FixtureRequest) -> Iterator[SessionId]:
     happened: list[Event] = [
         LogOpened(at=1.0, session=ID),
         SessionStarted(at=1.5, backend=launch.backend, mode=launch.mode),
-        SandboxMoved(at=2.0, phase=SandboxPhase.RUNNING, tier="jail"),
-        SandboxMoved(at=3.0, phase=SandboxPhase.PAUSED, tier="jail", snapshot="abc", turn=1),
+        SandboxPhaseChanged(at=2.0, phase=SandboxPhase.RUNNING, tier="jail"),
+        SandboxPhaseChanged(at=3.0, phase=SandboxPhase.PAUSED, tier="jail", snapshot="abc", turn=1),
     ]
     where.log(ID).parent.mkdir(parents=True)
     write_private(where.sandbox(ID), as_then(SandboxPolicy(session=ID, tier="jail")))

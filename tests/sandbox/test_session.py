@@ -41,7 +41,7 @@ from kasmon.model.events import (
     ContextReported,
     NoticeRaised,
     SandboxMeasured,
-    SandboxMoved,
+    SandboxPhaseChanged,
     SessionEnded,
     ToolFinished,
     ToolStarted,
@@ -115,7 +115,7 @@ class Lab(Env):
                 await link.aclose()
 
     async def do(self, wish: AgentCommand | SandboxCommand, session: SessionId = ME) -> CommandResult:
-        done = await self.links[session].ask(ExecuteCommand(n=0, session=session, wish=wish), 30)
+        done = await self.links[session].ask(ExecuteCommand(n=0, session=session, command=wish), 30)
         assert isinstance(done, CommandResult)
         return done
 
@@ -290,7 +290,7 @@ async def test_a_client_that_leaves_does_not_end_its_run(lab: Lab) -> None:
         leaving = await lab.linked()
         asking = asyncio.create_task(
             leaving.ask(
-                ExecuteCommand(n=0, session=ME, wish=Run(interpreter="bash", code="sleep 0.1; echo x=1 > left")), 20
+                ExecuteCommand(n=0, session=ME, command=Run(interpreter="bash", code="sleep 0.1; echo x=1 > left")), 20
             )
         )
         await auntil(lambda: lab.only(ToolStarted))
@@ -307,13 +307,13 @@ async def test_how_long_it_has_is_counted_from_the_end_of_a_turn(lab: Lab) -> No
         await lab.ran("import time; time.sleep(0.6)")
         await lab.until_turn_is_over(1)
 
-        housing, ended = lab.session().housing, lab.only(TurnEnded)[0].at
+        sandbox_state, ended = lab.session().sandbox_state, lab.only(TurnEnded)[0].at
 
-    assert housing is not None
-    assert housing.standby_at is not None
-    assert housing.expires_at is not None
-    assert abs(housing.standby_at - ended - 100) < 0.5
-    assert abs(housing.expires_at - ended - 200) < 0.5
+    assert sandbox_state is not None
+    assert sandbox_state.standby_at is not None
+    assert sandbox_state.expires_at is not None
+    assert abs(sandbox_state.standby_at - ended - 100) < 0.5
+    assert abs(sandbox_state.expires_at - ended - 200) < 0.5
 
 
 # Sleep
@@ -365,7 +365,7 @@ async def test_a_running_turn_is_never_idle(lab: Lab) -> None:
 
 
 def _sleeps(fact: object) -> bool:
-    return isinstance(fact, SandboxMoved) and fact.phase in (SandboxPhase.PAUSING, SandboxPhase.PAUSED)
+    return isinstance(fact, SandboxPhaseChanged) and fact.phase in (SandboxPhase.PAUSING, SandboxPhase.PAUSED)
 
 
 async def test_sleep_that_is_asked_for_in_a_turn_comes_once_after_it_and_not_between_its_calls(lab: Lab) -> None:
@@ -378,7 +378,9 @@ async def test_sleep_that_is_asked_for_in_a_turn_comes_once_after_it_and_not_bet
         await sleeping
 
         facts = list(enumerate(lab.events()))
-        slept = [at for at, fact in facts if isinstance(fact, SandboxMoved) and fact.phase is SandboxPhase.PAUSED]
+        slept = [
+            at for at, fact in facts if isinstance(fact, SandboxPhaseChanged) and fact.phase is SandboxPhase.PAUSED
+        ]
         ended = [at for at, fact in facts if isinstance(fact, TurnEnded)]
         assert 1 == len(slept)
         assert ended[0] < slept[0]
@@ -777,9 +779,9 @@ async def test_a_pause_to_disk_is_none_where_its_snapshot_does_not_exist(lab: La
         log, since = EventLog(lab.places.log(ME)), Cursor(lab.places.log(ME).stat().st_size)
         await lab.do(Pause())
         now = lab.session()
-    assert now.housing is not None
+    assert now.sandbox_state is not None
     now = msgspec.structs.replace(
-        now, sandbox="microvm", housing=msgspec.structs.replace(now.housing, held=False, tier="microvm")
+        now, sandbox="microvm", sandbox_state=msgspec.structs.replace(now.sandbox_state, held=False, tier="microvm")
     )
 
     assert "its memory snapshot: it no longer exists" == _not_paused(lab.places, now, log, since, True)
@@ -793,7 +795,7 @@ async def test_each_turn_has_a_checkpoint_before_and_after_it(lab: Lab) -> None:
         for number in range(2):
             await lab.ran(f"echo {number} > file", "bash")
             await lab.until_turn_is_over(number + 1)
-        asked = (await lab.do(Checkpoint())).told
+        asked = (await lab.do(Checkpoint())).outcome
 
     kept = [(fact.when, fact.turn) for fact in lab.only(Checkpointed)]
     assert [("before", 1), ("after", 1), ("after", 2), ("asked", 2)] == kept
@@ -805,7 +807,7 @@ async def test_another_kind_of_agent_runs_no_code(lab: Lab) -> None:
     async with lab.hosting(fake):
         link = await lab.linked()
         with pytest.raises(UnableError, match="is not an interpreter sandbox"):
-            await link.ask(ExecuteCommand(n=0, session=ME, wish=Run(interpreter="bash", code="1")), 10)
+            await link.ask(ExecuteCommand(n=0, session=ME, command=Run(interpreter="bash", code="1")), 10)
         await link.aclose()
 
 

@@ -41,7 +41,7 @@ def test_a_book_folds_what_was_added_since_it_was_last_read(book: PlanLog) -> No
 
 def test_whoever_comes_later_reads_the_same(where: Paths, book: PlanLog) -> None:
     book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
-    book.steer("pause")
+    book.record_decision("pause")
     other = PlanLog(where, "tidy")
     other.more()
     book.more()
@@ -73,7 +73,7 @@ def test_half_a_line_is_left_until_it_is_whole(book: PlanLog) -> None:
 def test_a_broken_line_is_no_end_of_the_book(book: PlanLog, line: bytes) -> None:
     with (book.folder / "events.jsonl").open("ab") as log:
         log.write(line)
-    book.steer("pause")
+    book.record_decision("pause")
 
     assert book.more()
     assert "paused" == book.run.state
@@ -100,7 +100,7 @@ def test_what_cannot_be_written_says_so(book: PlanLog) -> None:
     (book.folder / "events.jsonl").mkdir()
 
     with pytest.raises(UnavailableError, match=r"cannot write .*events\.jsonl"):
-        book.steer("pause")
+        book.record_decision("pause")
 
 
 def test_the_agreed_text_is_found_under_its_own_name(book: PlanLog) -> None:
@@ -127,7 +127,7 @@ def test_all_plans_are_listed_by_their_ids(where: Paths, book: PlanLog) -> None:
 def test_facts_say_who_decided_what(book: PlanLog) -> None:
     book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
     book.add(TaskClaimed(at=3, task="a", attempt=1, by="said"))
-    book.steer("replace", "a", "codex")
+    book.record_decision("replace", "a", "codex")
     book.more()
 
     assert ("codex", TaskState.WAITING) == (book.run.of("a").agent, book.run.of("a").state)

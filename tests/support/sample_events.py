@@ -10,7 +10,7 @@ from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import (
     BaseEvent,
     Event,
-    ReceiptMoved,
+    ReceiptChanged,
     RequestOpened,
     SessionEnded,
     SessionStarted,
@@ -88,8 +88,8 @@ def ended(exit_code: int | None = 0, signal: str | None = None, why: str = "", a
     return SessionEnded(at=at, exit_code=exit_code, signal=signal, why=why)
 
 
-def receipt(n: int, state: ReceiptState) -> ReceiptMoved:
-    return ReceiptMoved(
+def receipt(n: int, state: ReceiptState) -> ReceiptChanged:
+    return ReceiptChanged(
         at=float(n), receipt=Receipt(id=ReceiptId(f"{ME}-r{n}"), session=ME, state=state), prompt=f"prompt {n}"
     )
 

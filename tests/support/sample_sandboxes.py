@@ -25,7 +25,7 @@ LOST_MEMORY = "interpreter state lost; files kept"
 LOST = "the sandbox was found dead and made anew: interpreter state lost; files kept"
 
 
-def housing(**fields: Any) -> SandboxState:
+def sandbox_state(**fields: Any) -> SandboxState:
     base: dict[str, Any] = {
         "phase": SandboxPhase.RUNNING,
         "is_intended": False,
@@ -59,18 +59,23 @@ def interpreters(name: str, state: SessionState = SessionState.IDLE, **fields: A
         "last_line": "python: frame.describe()",
         "abilities": ("interrupts", "streams"),
     }
-    lives = fields.pop("housing", housing())
-    return session(name, state, housing=lives, **{**base, **fields})
+    lives = fields.pop("sandbox_state", sandbox_state())
+    return session(name, state, sandbox_state=lives, **{**base, **fields})
 
 
 def sandboxes() -> Fleet:
     """Sandboxes in every phase that a person may see, beside agents with and without one."""
-    asleep = housing(phase=SandboxPhase.PAUSED, held=True, standby_at=None)
+    asleep = sandbox_state(phase=SandboxPhase.PAUSED, held=True, standby_at=None)
     confined: dict[str, Any] = {"sandbox": "jail"}
     return fleet(
-        asking("fix-auth", ago=12, housing=housing(usage=None), **confined),
-        working("docs", "Bash  make html", ago=8, mode=Mode.TMUX, housing=housing(usage=None), **confined),
-        working("parser", ago=47, housing=housing(confinement=Confinement(ok=False, mismatches=LEAK)), **confined),
+        asking("fix-auth", ago=12, sandbox_state=sandbox_state(usage=None), **confined),
+        working("docs", "Bash  make html", ago=8, mode=Mode.TMUX, sandbox_state=sandbox_state(usage=None), **confined),
+        working(
+            "parser",
+            ago=47,
+            sandbox_state=sandbox_state(confinement=Confinement(ok=False, mismatches=LEAK)),
+            **confined,
+        ),
         interpreters("numbers", ago=180),
         interpreters(
             "import-csv",
@@ -78,24 +83,27 @@ def sandboxes() -> Fleet:
             ago=4,
             in_turn=True,
             last_line="python: rows = load('orders.csv')",
-            housing=housing(
+            sandbox_state=sandbox_state(
                 usage=SandboxUsage(
                     memory_bytes=490 * MIB, memory_allowed=512 * MIB, disk_bytes=800 * MIB, disk_allowed=1024 * MIB
                 )
             ),
         ),
-        interpreters("etl", SessionState.STANDBY, ago=1100, last_line="bash: make all", housing=asleep),
+        interpreters("etl", SessionState.STANDBY, ago=1100, last_line="bash: make all", sandbox_state=asleep),
         interpreters(
             "scratch",
             SessionState.STARTING,
             ago=2,
             last_line="",
-            housing=housing(
+            sandbox_state=sandbox_state(
                 phase=SandboxPhase.HEALING, is_intended=True, standby_at=None, confinement=None, usage=None
             ),
         ),
         interpreters(
-            "nightly", ago=1700, last_line="node: tally()", housing=housing(standby_at=None, expires_at=NOW + 95)
+            "nightly",
+            ago=1700,
+            last_line="node: tally()",
+            sandbox_state=sandbox_state(standby_at=None, expires_at=NOW + 95),
         ),
         working("index", agent="gemini", mode=Mode.TMUX),
     )
@@ -191,9 +199,9 @@ def remembered(refused: str = "", **fields: Any) -> SandboxHistory:
 
 def machine(name: str, state: SessionState = SessionState.IDLE, tier: Tier = "microvm", **fields: Any) -> Session:
     """A session of interpreters in a tier that keeps memory; nobody has looked into that from within."""
-    lived = fields.pop("housing", {})
+    lived = fields.pop("sandbox_state", {})
     base = {"tier": tier, "confinement": None}
-    return interpreters(name, state, sandbox=tier, housing=housing(**{**base, **lived}), **fields)
+    return interpreters(name, state, sandbox=tier, sandbox_state=sandbox_state(**{**base, **lived}), **fields)
 
 
 def machines() -> Fleet:
@@ -201,14 +209,14 @@ def machines() -> Fleet:
     asleep: dict[str, Any] = {"phase": SandboxPhase.PAUSED, "standby_at": None, "usage": None}
     moving: dict[str, Any] = {"is_intended": True, "standby_at": None, "usage": None}
     return fleet(
-        machine("numbers", SessionState.PAUSED, ago=165, housing={**asleep, "snapshot": "6ce25bfbf5a2"}),
+        machine("numbers", SessionState.PAUSED, ago=165, sandbox_state={**asleep, "snapshot": "6ce25bfbf5a2"}),
         machine("train", SessionState.WORKING, ago=41, in_turn=True, last_line="python: model.fit(rows)"),
         machine(
             "train-2",
             SessionState.PAUSED,
             ago=3,
             last_line="python: model.fit(rows)",
-            housing={**moving, "phase": SandboxPhase.PAUSING, "phase_at": NOW - 3},
+            sandbox_state={**moving, "phase": SandboxPhase.PAUSING, "phase_at": NOW - 3},
         ),
         machine(
             "etl",
@@ -216,18 +224,18 @@ def machines() -> Fleet:
             "microvm",
             ago=2,
             last_line="bash: make all",
-            housing={**moving, "phase": SandboxPhase.RESUMING, "phase_at": NOW - 2, "snapshot": "x"},
+            sandbox_state={**moving, "phase": SandboxPhase.RESUMING, "phase_at": NOW - 2, "snapshot": "x"},
         ),
         machine(
             "scrape",
             SessionState.STARTING,
             "microvm",
             ago=1,
-            housing={**moving, "phase": SandboxPhase.HEALING, "is_intended": False, "phase_at": NOW - 1},
+            sandbox_state={**moving, "phase": SandboxPhase.HEALING, "is_intended": False, "phase_at": NOW - 1},
         ),
-        machine("parse", SessionState.STANDBY, "microvm", ago=1100, housing={**asleep, "held": True}),
-        machine("remote", SessionState.PAUSED, "e2b", ago=4000, housing={**asleep, "snapshot": "y"}),
-        machine("crunch", ago=300, housing={"lost": f"{SPENT}: {LOST_MEMORY}", "lost_at": NOW - 290}),
+        machine("parse", SessionState.STANDBY, "microvm", ago=1100, sandbox_state={**asleep, "held": True}),
+        machine("remote", SessionState.PAUSED, "e2b", ago=4000, sandbox_state={**asleep, "snapshot": "y"}),
+        machine("crunch", ago=300, sandbox_state={"lost": f"{SPENT}: {LOST_MEMORY}", "lost_at": NOW - 290}),
         interpreters("plain", ago=500),
         working("docs"),
     )
@@ -247,7 +255,7 @@ def talk() -> tuple[events.Event, ...]:
         )
 
     return (
-        events.SandboxMoved(at=NOW - 1000, phase=SandboxPhase.RUNNING, why="made"),
+        events.SandboxPhaseChanged(at=NOW - 1000, phase=SandboxPhase.RUNNING, why="made"),
         events.ConfinementSeen(at=NOW - 1000, ok=True),
         *ran(
             "1",
@@ -260,6 +268,6 @@ def talk() -> tuple[events.Event, ...]:
         ),
         *ran("2", NOW - 400, "python", CODE, "1042 orders, median 38.5"),
         events.Checkpointed(at=NOW - 399, checkpoint="c4", turn=2, commit=SHA, lost=("python file (open file)",)),
-        events.SandboxMoved(at=NOW - 300, phase=SandboxPhase.HEALING, why="its agent inside died", lost=LOST),
+        events.SandboxPhaseChanged(at=NOW - 300, phase=SandboxPhase.HEALING, why="its agent inside died", lost=LOST),
         *ran("3", NOW - 182, "python", "frame = table(rows)\nframe.describe()", "mean 41.2, max 612.0"),
     )

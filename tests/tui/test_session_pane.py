@@ -89,7 +89,7 @@ async def test_enter_sends_and_the_box_is_empty() -> None:
         await pilot.press("enter", *"tidy up", "enter")
         await pilot.pause()
 
-        assert [SendToAgent(session=README, wish=Prompt(text="tidy up"))] == world_of(pilot).wished
+        assert [SendToAgent(session=README, command=Prompt(text="tidy up"))] == world_of(pilot).wished
         assert "" == pilot.app.query_one(PromptBox).text
 
 
@@ -100,7 +100,7 @@ async def test_a_prompt_has_as_many_lines_as_one_likes(key: str) -> None:
         await pilot.press("enter", "a", key, "b", "enter")
         await pilot.pause()
 
-        assert [SendToAgent(session=README, wish=Prompt(text="a\nb"))] == world_of(pilot).wished
+        assert [SendToAgent(session=README, command=Prompt(text="a\nb"))] == world_of(pilot).wished
 
 
 async def test_blanks_are_no_prompt() -> None:
@@ -150,7 +150,7 @@ async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
         await pilot.press("enter", "ctrl+c")
         await pilot.pause()
 
-        assert [SendToAgent(session=README, wish=Interrupt())] == world_of(pilot).wished
+        assert [SendToAgent(session=README, command=Interrupt())] == world_of(pilot).wished
 
 
 async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None:

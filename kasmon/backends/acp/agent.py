@@ -50,13 +50,13 @@ class ConfigurationChange:
         self._translator = translator
         self._secrets = secrets
 
-    def wanted(self, wish: Configure) -> list[tuple[Setting, str]]:
-        """Return the settings in *wish*, all of which the agent offers.
+    def wanted(self, command: Configure) -> list[tuple[Setting, str]]:
+        """Return the settings in *command*, all of which the agent offers.
 
         Raises:
             UnableError: if it does not offer one of them.
         """
-        settings: list[tuple[Setting, str | None]] = [("model", wish.model), ("mode", wish.permission_mode)]
+        settings: list[tuple[Setting, str | None]] = [("model", command.model), ("mode", command.permission_mode)]
         wanted = [(setting, value) for setting, value in settings if value is not None]
         for setting, value in wanted:
             self._offer(setting, value)

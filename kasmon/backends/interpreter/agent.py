@@ -70,7 +70,7 @@ class DiskLimit:
                 before = None
                 continue
             await self._lifecycle.measure()
-            usage = self._sandbox.journal.housing.usage
+            usage = self._sandbox.journal.sandbox_state.usage
             if usage is None:
                 continue
             is_growing, before = before is not None and usage.disk_bytes > before, usage.disk_bytes

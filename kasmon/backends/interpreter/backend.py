@@ -62,7 +62,7 @@ class InterpreterBackend:
 
         def create_sandbox(write: Callable[[Event], None]) -> ManagedSandbox:
             journal = SandboxJournal(
-                history.housing, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms
+                history.sandbox_state, write, tier=policy.tier, keeps_memory=tier.keeps_memory, terms=terms
             )
             return ManagedSandbox(tier, policy, journal, lambda runtime: self._parts.reach(runtime, launch.name))
 

@@ -56,14 +56,14 @@ class ContextExchange:
                     self._event_queue.write(build_report(note.waiting, note.done, time.time()))
 
     def _exchange_once(self) -> Sequence[ContextNote]:
-        housing = self._sandbox.journal.housing
-        if housing.runtime is None or not housing.runtime.ground:
+        sandbox_state = self._sandbox.journal.sandbox_state
+        if sandbox_state.runtime is None or not sandbox_state.runtime.ground:
             return ()
-        own = AgentContextFiles(Path(housing.runtime.ground))
+        own = AgentContextFiles(Path(sandbox_state.runtime.ground))
         if not own.folder.is_dir():
             return ()
-        if self._generation != housing.generation:
-            self._generation, self._written_context = housing.generation, b""
+        if self._generation != sandbox_state.generation:
+            self._generation, self._written_context = sandbox_state.generation, b""
         now = context(self._places, self._launch)
         if now != self._written_context:
             own.write_context(now)

@@ -26,7 +26,7 @@ class UnfinishedRun(NamedTuple):
 class RunHistory(NamedTuple):
     """The past runs and the sandbox state according to the events so far."""
 
-    housing: SandboxState | None
+    sandbox_state: SandboxState | None
     open: dict[str, UnfinishedRun]
     """By the run's id, oldest first."""
     ended: dict[str, ToolFinished | None]
@@ -36,22 +36,22 @@ class RunHistory(NamedTuple):
 
     def was_replaced(self, generation: int) -> bool:
         """Whether something may have run in a sandbox that no longer exists, given that *generation* exists now."""
-        known = self.housing
+        known = self.sandbox_state
         return known is not None and known.generation != generation and known.phase is not SandboxPhase.CREATING
 
 
 def past(events: Iterable[Event]) -> RunHistory:
     """Return what *events*, of one session and oldest first, say about its sandbox and its runs."""
-    housing: SandboxState | None = None
+    sandbox_state: SandboxState | None = None
     begun: dict[str, UnfinishedRun] = {}
     ended: dict[str, ToolFinished | None] = {}
     until = 0.0
     for event in events:
         until = event.at
-        housing = apply_sandbox_event(housing, event)
+        sandbox_state = apply_sandbox_event(sandbox_state, event)
         match event:
             case ToolStarted(call=call, tool=tool) if tool in INTERPRETERS:
-                begun[call] = UnfinishedRun(tool, event.title, housing.generation if housing else 0)
+                begun[call] = UnfinishedRun(tool, event.title, sandbox_state.generation if sandbox_state else 0)
                 ended.pop(call, None)
             case ToolFinished(call=call) if call in begun:
                 del begun[call]
@@ -64,4 +64,4 @@ def past(events: Iterable[Event]) -> RunHistory:
                 pass
     for call in list(ended)[:-OUTPUTS]:
         ended[call] = None
-    return RunHistory(housing, begun, ended, until)
+    return RunHistory(sandbox_state, begun, ended, until)

@@ -133,8 +133,8 @@ class InterpreterRuns:
                 del self._recent_results[command.id]
         if command.id in self._earlier_results:
             return await self._load_result(command.id)
-        if command.again and self._past.was_replaced(self._sandbox.journal.housing.generation):
-            return build_unknown_result(self._sandbox.journal.housing.lost)
+        if command.again and self._past.was_replaced(self._sandbox.journal.sandbox_state.generation):
+            return build_unknown_result(self._sandbox.journal.sandbox_state.lost)
         self._lifecycle.check_may_wake()
         running = start_task(
             self.run(command, on_output, f"{command.interpreter}: {find_first_line(command.code)}", "user")
@@ -218,7 +218,7 @@ class InterpreterRuns:
         Raises:
             RefusedError: if the disk is full. Bash runs all the same, so that files can be removed.
         """
-        usage = self._sandbox.journal.housing.usage
+        usage = self._sandbox.journal.sandbox_state.usage
         if usage is not None and usage.is_full and interpreter != "bash":
             raise RefusedError(
                 f"the disk of sandbox {self._launch.name!r} is full: {usage.disk_bytes // MIB} MiB of"
@@ -239,7 +239,7 @@ class InterpreterRuns:
         """Return the result of a run. If the guest agent was lost, retry in a new sandbox unless it may have run."""
         lost, is_again = "", False
         while True:
-            generation = self._sandbox.journal.housing.generation
+            generation = self._sandbox.journal.sandbox_state.generation
             try:
                 ran = await self._threads.work(self._run, command, call, variables, take)
             except AgentLostError as error:
@@ -304,9 +304,9 @@ class InterpreterRuns:
 
     async def _recall_result(self, call: str, generation: int, take: Output) -> RunResult:
         """Return the guest agent's result of a run that was begun in the sandbox of *generation*."""
-        housing = self._sandbox.journal.housing
-        if housing.generation != generation:
-            return build_unknown_result(housing.lost)
+        sandbox_state = self._sandbox.journal.sandbox_state
+        if sandbox_state.generation != generation:
+            return build_unknown_result(sandbox_state.lost)
         try:
             ran = await self._threads.work(self._recall, call, take)
         except AgentLostError as error:

@@ -81,7 +81,7 @@ class InterpreterLifecycle:
                     await self._changed.wait()
 
     def _report_start(self) -> None:
-        runtime = self._sandbox.journal.housing.runtime
+        runtime = self._sandbox.journal.sandbox_state.runtime
         self._has_begun = True
         self._event_queue.write(
             SessionStarted(
@@ -145,7 +145,7 @@ class InterpreterLifecycle:
         try:
             return await self._threads.move(act, *arguments, **named)
         except KasmonError as error:
-            if self._sandbox.phase is SandboxPhase.EXPIRED and not self._sandbox.journal.housing.is_intended:
+            if self._sandbox.phase is SandboxPhase.EXPIRED and not self._sandbox.journal.sandbox_state.is_intended:
                 self.report_end(error.message, None)
             raise
 
@@ -194,11 +194,11 @@ class InterpreterLifecycle:
 
     def _find_due_step(self) -> DueStep | None:
         """Return what is due and when, independent of changes to the system clock."""
-        housing, now = self._sandbox.journal.housing, time.time()
-        used_at = self._clock.at("used", housing.used_at, now)
-        born_at = self._clock.at("born", housing.born_at, now)
+        sandbox_state, now = self._sandbox.journal.sandbox_state, time.time()
+        used_at = self._clock.at("used", sandbox_state.used_at, now)
+        born_at = self._clock.at("born", sandbox_state.born_at, now)
         return due(
-            msgspec.structs.replace(housing, used_at=used_at, born_at=born_at),
+            msgspec.structs.replace(sandbox_state, used_at=used_at, born_at=born_at),
             self._terms,
             keeps_memory=self._sandbox.tier.keeps_memory,
             in_turn=self.turns.is_running,

@@ -104,7 +104,7 @@ def measure_delivery(count: int) -> Figure:
         unit="prompts",
         target=0,
         samples=count,
-        note=f"{format_counts(tallies)}; from the wish to `submitted` p50 {percentile(took_ms, 0.5):.0f} ms, "
+        note=f"{format_counts(tallies)}; from the command to `submitted` p50 {percentile(took_ms, 0.5):.0f} ms, "
         f"p95 {percentile(took_ms, 0.95):.0f} ms",
     )
 

@@ -98,12 +98,12 @@ async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
     ]
 
 
-async def _time_command(host: HostLink, session: SessionId, wish: SandboxCommand) -> float:
-    """Execute *wish* and return how long it took, in ms."""
-    if isinstance(wish, Run):
-        wish = Run(interpreter=wish.interpreter, code=wish.code, id=os.urandom(8).hex())
+async def _time_command(host: HostLink, session: SessionId, command: SandboxCommand) -> float:
+    """Execute *command* and return how long it took, in ms."""
+    if isinstance(command, Run):
+        command = Run(interpreter=command.interpreter, code=command.code, id=os.urandom(8).hex())
     began = time.perf_counter()
-    done = await host.ask(ExecuteCommand(n=0, session=session, wish=wish), LIMIT_S)
+    done = await host.ask(ExecuteCommand(n=0, session=session, command=command), LIMIT_S)
     took_ms = 1000 * (time.perf_counter() - began)
     if not isinstance(done, CommandResult) or (done.ran is not None and done.ran.exit_code):
         raise SandboxError("nothing was measured", f"the host answers {done!r}")

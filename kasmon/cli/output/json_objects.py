@@ -27,7 +27,7 @@ def answer(**parts: Any) -> dict[str, Any]:
 def session_object(session: Session) -> dict[str, Any]:
     """Return *session* as an object for programs."""
     host = session.host or HostProbe(pid=None, alive=False)
-    confinement = session.housing.confinement if session.housing else None
+    confinement = session.sandbox_state.confinement if session.sandbox_state else None
     return {
         "id": session.id,
         "name": session.name,
@@ -69,7 +69,7 @@ def session_object(session: Session) -> dict[str, Any]:
         "generation": session.generation,
         "resume_id": session.resume_id,
         "expires_at": session.expires_at,
-        "pause_at": session.housing.pause_at if session.housing else None,
+        "pause_at": session.sandbox_state.pause_at if session.sandbox_state else None,
         "queue": session.queue,
         "tokens": tokens_object(session.tokens),
         "cost_usd": session.cost_usd,

@@ -169,9 +169,9 @@ def run(
     plan_log = start.store_approved_plan(where, plan, text, path, at, headless=ci)
     for task in plan.tasks:
         if wave is not None and task.wave < wave:
-            plan_log.steer("skip", task.id)
+            plan_log.record_decision("skip", task.id)
     for _ in range(1, wave or 1):
-        plan_log.steer("advance")
+        plan_log.record_decision("advance")
     if ci:
         form = "json" if wants_json else form
         try:
@@ -193,7 +193,7 @@ def run(
     return 0
 
 
-def steer(wanted: str, deed: PlanAction, task: str = "", agent: str = "", *, wants_json: bool) -> None:
+def decide(wanted: str, decision: PlanAction, task: str = "", agent: str = "", *, wants_json: bool) -> None:
     """Apply a decision to a running plan; `resume` also restarts its runner.
 
     Raises:
@@ -202,11 +202,11 @@ def steer(wanted: str, deed: PlanAction, task: str = "", agent: str = "", *, wan
         UsageError: if it has no such task, or there is no such agent.
     """
     where = places()
-    seen = decisions.steer(where, load(where), read_fleet(where), wanted, deed, task, agent)
+    seen = decisions.record_decision(where, load(where), read_fleet(where), wanted, decision, task, agent)
     if wants_json:
         print_json(answer(plan=plan_object(seen.plan, seen.run)))
     else:
-        say(f"{seen.run.plan}: {deed}{f' {task}' if task else ''}")
+        say(f"{seen.run.plan}: {decision}{f' {task}' if task else ''}")
 
 
 def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
@@ -364,37 +364,37 @@ def _agree(
 
 def pause(wanted: PlanName, /, *, wants_json: Json = False) -> None:
     """Pause a plan: start no new task; running tasks continue."""
-    steer(wanted, "pause", wants_json=wants_json)
+    decide(wanted, "pause", wants_json=wants_json)
 
 
 def resume(wanted: PlanName, /, *, wants_json: Json = False) -> None:
     """Resume a plan that is paused, or that has lost its runner."""
-    steer(wanted, "resume", wants_json=wants_json)
+    decide(wanted, "resume", wants_json=wants_json)
 
 
 def advance(wanted: PlanName, /, *, wants_json: Json = False) -> None:
     """Start the next wave, after the previous wave is done."""
-    steer(wanted, "advance", wants_json=wants_json)
+    decide(wanted, "advance", wants_json=wants_json)
 
 
 def abort(wanted: PlanName, /, *, wants_json: Json = False) -> None:
     """Abort a plan: its sessions are stopped, its worktrees are kept."""
-    steer(wanted, "abort", wants_json=wants_json)
+    decide(wanted, "abort", wants_json=wants_json)
 
 
 def accept(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
     """Accept a finished task that has no check."""
-    steer(wanted, "accept", task, wants_json=wants_json)
+    decide(wanted, "accept", task, wants_json=wants_json)
 
 
 def retry(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
     """Retry a task; the agent gets the reason of the failure."""
-    steer(wanted, "retry", task, wants_json=wants_json)
+    decide(wanted, "retry", task, wants_json=wants_json)
 
 
 def skip(wanted: PlanName, task: Task, /, *, wants_json: Json = False) -> None:
     """Skip a task."""
-    steer(wanted, "skip", task, wants_json=wants_json)
+    decide(wanted, "skip", task, wants_json=wants_json)
 
 
 def replace(
@@ -406,7 +406,7 @@ def replace(
     wants_json: Json = False,
 ) -> None:
     """Retry a task with another agent."""
-    steer(wanted, "replace", task, agent, wants_json=wants_json)
+    decide(wanted, "replace", task, agent, wants_json=wants_json)
 
 
 def diff(wanted: PlanName, /, *, wants_json: Json = False) -> None:

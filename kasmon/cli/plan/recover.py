@@ -160,11 +160,11 @@ def _recover_session(where: Paths, case: LostSession, choice: str, report: _Repo
     """Resume a session in its own conversation, if that is known or the user chooses it."""
     became = problem = ""
     try:
-        if case.deed == "ask" and (choice := choice or ("" if dry_run else _ask_candidate(case))):
+        if case.action == "ask" and (choice := choice or ("" if dry_run else _ask_candidate(case))):
             case = choose(case, choice)
-        if case.deed == "leave":
+        if case.action == "leave":
             became = f"unchanged: {case.why}"
-        elif case.deed == "ask":
+        elif case.action == "ask":
             problem = f"{case.why}: choose with --choose {case.session.name}=ID"
         elif dry_run:
             became = f"would resume conversation {case.resume}, {case.why}"
@@ -182,7 +182,7 @@ def _recover_session(where: Paths, case: LostSession, choice: str, report: _Repo
         candidates=[_candidate(each) for each in case.candidates],
         lost=list(case.lost),
     )
-    if case.deed == "ask" and not report.wants_json:
+    if case.action == "ask" and not report.wants_json:
         for each in case.candidates:
             say(f"    {_line(each)}")
 
@@ -241,4 +241,4 @@ def _plan_words(plight: InterruptedPlan) -> str:
         "run": "would continue",
         "resume": f"would be resumed ({plight.why})",
         "fail": f"would count as failed: {plight.why}",
-    }[plight.deed]
+    }[plight.action]

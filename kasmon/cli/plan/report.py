@@ -91,7 +91,7 @@ async def _followed(places: Paths, plan_log: PlanLog, received: Sequence[signal.
 
 async def _stop(places: Paths, plan_log: PlanLog, received: signal.Signals) -> PlanStoppedError:
     """Stop the plan of *plan_log* for the signal *received*; return the error to raise, once its runner has ended."""
-    await asyncio.to_thread(plan_log.steer, "stop")
+    await asyncio.to_thread(plan_log.record_decision, "stop")
     await asyncio.to_thread(start.run, places, plan_log)
     how = "Its agents and checks were ended; its worktrees are kept."
     deadline = time.monotonic() + STOPPING_S

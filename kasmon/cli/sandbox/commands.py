@@ -263,5 +263,5 @@ def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool)
 
 
 def _points(where: Paths, session: SessionId) -> tuple[CheckpointSummary, ...]:
-    housing = seen(where, session).housing
-    return housing.checkpoints if housing else ()
+    sandbox_state = seen(where, session).sandbox_state
+    return sandbox_state.checkpoints if sandbox_state else ()

@@ -22,20 +22,20 @@ NOTHING: Final = StoredSnapshots()
 
 def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> dict[str, Any]:
     """Return *session* as an object for programs, with its sandbox and memory snapshots."""
-    housing = session.housing
-    confinement = housing.confinement if housing else None
+    sandbox_state = session.sandbox_state
+    confinement = sandbox_state.confinement if sandbox_state else None
     return session_object(session) | {
-        "standby_at": housing.standby_at if housing else None,
-        "held": housing.held if housing else False,
-        "lost": housing.lost or None if housing else None,
-        "sandbox_generation": housing.generation if housing else 0,
-        "turn": housing.turn if housing else 0,
-        "checkpoints": housing.checkpoints_counted if housing else 0,
+        "standby_at": sandbox_state.standby_at if sandbox_state else None,
+        "held": sandbox_state.held if sandbox_state else False,
+        "lost": sandbox_state.lost or None if sandbox_state else None,
+        "sandbox_generation": sandbox_state.generation if sandbox_state else 0,
+        "turn": sandbox_state.turn if sandbox_state else 0,
+        "checkpoints": sandbox_state.checkpoints_counted if sandbox_state else 0,
         "confined": confinement.ok if confinement else None,
         "mismatches": list(confinement.mismatches) if confinement else [],
-        "usage": msgspec.to_builtins(housing.usage) if housing and housing.usage else None,
-        "lost_at": housing.lost_at or None if housing else None,
-        "phase_at": housing.phase_at or None if housing else None,
+        "usage": msgspec.to_builtins(sandbox_state.usage) if sandbox_state and sandbox_state.usage else None,
+        "lost_at": sandbox_state.lost_at or None if sandbox_state else None,
+        "phase_at": sandbox_state.phase_at or None if sandbox_state else None,
         "works_in": works_in(session),
         "snapshots": [snapshot_object(judged) for judged in remembered.snapshots],
         "origin": origin_object(remembered.origin),
@@ -44,7 +44,7 @@ def sandbox_object(session: Session, remembered: StoredSnapshots = NOTHING) -> d
 
 def works_in(session: Session) -> dict[str, Any] | None:
     """Return the sandbox's work folder on this machine, and whether it is a copy of the requested one."""
-    runtime = session.housing.runtime if session.housing else None
+    runtime = session.sandbox_state.runtime if session.sandbox_state else None
     if session.mode is not Mode.INTERPRETER or runtime is None or not runtime.workspace:
         return None
     return {"folder": runtime.workspace, "copy_of": copy_of(session, runtime.workspace) or None}
@@ -94,12 +94,12 @@ def origin_object(origin: ForkOrigin | None) -> dict[str, Any] | None:
 
 def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
     """Return one sandbox as a line."""
-    housing = session.housing
+    sandbox_state = session.sandbox_state
     parts = [session.id, session.name, session.sandbox or "", state_words(session, utf8=is_utf8())]
-    if housing is not None and not session.has_failed_to_start:
-        parts += [housing.phase.value, counted(housing.checkpoints_counted, "checkpoint")]
-        parts += [_used(housing.usage)] if housing.usage and not housing.is_asleep else []
-    if housing is not None and housing.is_asleep and not housing.held:  # a restored one is obsolete
+    if sandbox_state is not None and not session.has_failed_to_start:
+        parts += [sandbox_state.phase.value, counted(sandbox_state.checkpoints_counted, "checkpoint")]
+        parts += [_used(sandbox_state.usage)] if sandbox_state.usage and not sandbox_state.is_asleep else []
+    if sandbox_state is not None and sandbox_state.is_asleep and not sandbox_state.held:  # a restored one is obsolete
         parts += [f"memory snapshot {snapshot_words(judged, now)}" for judged in remembered.snapshots]
         parts += [f"memory snapshot: {remembered.missing}"] if remembered.missing else []
     return "  ".join(part for part in parts if part)
@@ -114,32 +114,38 @@ def snapshot_words(judged: SnapshotVerdict, now: float) -> str:
 
 def about(session: Session, remembered: StoredSnapshots, points: Sequence[CheckpointSummary], now: float) -> list[str]:
     """Return all details of one sandbox, a line each; times as ages."""
-    housing = session.housing
+    sandbox_state = session.sandbox_state
     lines = [f"{session.id}  {session.name}  {session.sandbox or 'no sandbox'}  {state_words(session, utf8=is_utf8())}"]
     lines += [f"why         {session.end_why}"] if session.has_failed_to_start else []
-    if housing is not None and not session.has_failed_to_start:
-        held = " (in RAM)" if housing.held else ""
-        lines.append(f"phase       {housing.phase.value}{held}")
+    if sandbox_state is not None and not session.has_failed_to_start:
+        held = " (in RAM)" if sandbox_state.held else ""
+        lines.append(f"phase       {sandbox_state.phase.value}{held}")
         lines += [f"to come     {line}" for line in _to_come(session, now)]
-        lines += [f"uses        {_used(housing.usage)}"] if housing.usage and not housing.is_asleep else []
+        lines += (
+            [f"uses        {_used(sandbox_state.usage)}"] if sandbox_state.usage and not sandbox_state.is_asleep else []
+        )
     lines += [f"work        {words}"] if (words := works_in_words(session)) else []
     if (origin := remembered.origin) is not None:
         lines.append(f"forked      from {origin.name} {age(now - origin.at)} ago, {origin_words(origin)}")
     lines += [f"memory      {line}" for judged in remembered.snapshots for line in _about_memory(judged, now)]
     lines += [f"memory      {remembered.missing}"] if remembered.missing else []
     lines += [f"checkpoint  {point_row(point)}  {age(now - point.at)} old" for point in points]
-    if housing is not None and housing.lost:
-        lines.append(f"lost        {age(now - housing.lost_at)} ago: {housing.lost}")
+    if sandbox_state is not None and sandbox_state.lost:
+        lines.append(f"lost        {age(now - sandbox_state.lost_at)} ago: {sandbox_state.lost}")
     return lines
 
 
 def _to_come(session: Session, now: float) -> list[str]:
     """Return the next timed steps if it stays unused, each as a few words."""
-    housing = session.housing
-    if housing is None or session.state not in ALIVE or session.in_turn:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is None or session.state not in ALIVE or session.in_turn:
         return []
-    kept = "at the service" if housing.tier == "e2b" else "on disk"
-    steps = ((housing.standby_at, "sleeps"), (housing.pause_at, f"is paused {kept}"), (housing.expires_at, "ends"))
+    kept = "at the service" if sandbox_state.tier == "e2b" else "on disk"
+    steps = (
+        (sandbox_state.standby_at, "sleeps"),
+        (sandbox_state.pause_at, f"is paused {kept}"),
+        (sandbox_state.expires_at, "ends"),
+    )
     return [f"{what} in {age(at - now)} if unused" for at, what in steps if at is not None and at > now]
 
 

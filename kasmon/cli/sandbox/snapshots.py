@@ -47,7 +47,7 @@ def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     session = find(read_fleet(where), name)
     remembered, points = (
         SnapshotReader(where).of(session, whole=True),
-        session.housing.checkpoints if session.housing else (),
+        session.sandbox_state.checkpoints if session.sandbox_state else (),
     )
     policy = None
     with contextlib.suppress(SandboxError):  # it has none
@@ -87,11 +87,11 @@ def pause(
     if wants_json:
         print_json(answer(session=sandbox_object(now, remembered), lost=None))
         return
-    held = now.housing is not None and now.housing.held
+    held = now.sandbox_state is not None and now.sandbox_state.held
     where_words = ["memory kept in RAM"] if held else []
     kept = "at the service" if session.sandbox == "e2b" else "on disk"
     where_words += [f"memory snapshot {kept} ({snapshot_words(each, time.time())})" for each in remembered.snapshots]
-    if now.housing is not None and now.housing.phase is not SandboxPhase.PAUSED:
+    if now.sandbox_state is not None and now.sandbox_state.phase is not SandboxPhase.PAUSED:
         where_words = ["and resumed since by another command"]
     say(f"{session.name} ({session.id}): {', '.join(['paused', *where_words])}")
 

@@ -15,7 +15,7 @@ import msgspec
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import ReceiptId, ReceiptState
-from kasmon.model.events import Event, ReceiptMoved, SessionEnded
+from kasmon.model.events import Event, ReceiptChanged, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, write_private
 from kasmon.sanitize import HIDDEN_MARK
@@ -41,7 +41,7 @@ class PendingPromptStore:
 
     def store_prompt_text(self, event: Event, written: Event) -> None:
         """Store the text of *event* if the log gets it only redacted, as *written*."""
-        if isinstance(event, ReceiptMoved) and isinstance(written, ReceiptMoved) and event.prompt:
+        if isinstance(event, ReceiptChanged) and isinstance(written, ReceiptChanged) and event.prompt:
             texts = {name: text for name, text in self._texts.items() if name != event.receipt.id}
             if event.prompt != written.prompt and event.receipt.state is ReceiptState.QUEUED:
                 texts[event.receipt.id] = event.prompt
@@ -51,7 +51,7 @@ class PendingPromptStore:
         """Remove the text of prompts that are no longer queued after *event*."""
         if isinstance(event, SessionEnded):
             self._keep({})
-        elif isinstance(event, ReceiptMoved) and event.receipt.state is not ReceiptState.QUEUED:
+        elif isinstance(event, ReceiptChanged) and event.receipt.state is not ReceiptState.QUEUED:
             self._keep({name: text for name, text in self._texts.items() if name != event.receipt.id})
 
     def _keep(self, texts: Mapping[ReceiptId, str]) -> None:

@@ -16,7 +16,7 @@ from kasmon.host.journal.pending_prompts import FORGOTTEN, PendingPromptStore, h
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Launch, ReceiptId, ReceiptState
-from kasmon.model.events import Event, LogOpened, ReceiptMoved, TurnStarted
+from kasmon.model.events import Event, LogOpened, ReceiptChanged, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
@@ -49,7 +49,7 @@ class SessionLog:
         self.written = 0
         """How many of the events noted here are in the log."""
         self.noted = 0
-        self.prompts: dict[ReceiptId, ReceiptMoved] = {}
+        self.prompts: dict[ReceiptId, ReceiptChanged] = {}
         """The first event, which holds the prompt, of each queued receipt, oldest first."""
         self.peers_at: deque[float] = deque(maxlen=PEERS)
         """When the last messages of its peers arrived."""
@@ -162,15 +162,15 @@ class SessionLog:
                 self.prompts[receipt.id] = msgspec.structs.replace(fact, prompt=words)
                 continue
             refused = msgspec.structs.replace(receipt, state=ReceiptState.REFUSED, reason=FORGOTTEN, at=time.time())
-            self.append(ReceiptMoved(at=refused.at, receipt=refused))
+            self.append(ReceiptChanged(at=refused.at, receipt=refused))
 
     def _fold(self, event: Event) -> None:
-        if isinstance(event, ReceiptMoved) and event.by == "peer" and event.receipt.id == self.session.next_receipt():
+        if isinstance(event, ReceiptChanged) and event.by == "peer" and event.receipt.id == self.session.next_receipt():
             self.peers_at.append(event.at)
         self.session = apply(self.session, event)
         if isinstance(event, TurnStarted) and event.by != "agent" and event.prompt:
             self.last_prompt = event.prompt
-        if isinstance(event, ReceiptMoved):
+        if isinstance(event, ReceiptChanged):
             if event.prompt:
                 self.prompts[event.receipt.id] = event
             if event.receipt.state is not ReceiptState.QUEUED:

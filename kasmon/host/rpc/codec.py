@@ -29,13 +29,13 @@ def decode_client_frame(body: bytes) -> FromClient:
         msgspec.DecodeError: if it is no client frame.
     """
     frame = _from_client.decode(body)
-    if not (isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.edited):
+    if not (isinstance(frame, ExecuteCommand) and isinstance(frame.command, Answer) and frame.edited):
         return frame
     try:
-        command = msgspec.structs.replace(frame.wish, input=json.loads(frame.edited))
+        command = msgspec.structs.replace(frame.command, input=json.loads(frame.edited))
     except (ValueError, RecursionError) as error:
         raise msgspec.DecodeError(f"the changed input cannot be read: {error}") from error
-    return msgspec.structs.replace(frame, wish=command, edited=b"")
+    return msgspec.structs.replace(frame, command=command, edited=b"")
 
 
 def pack(frame: Frame) -> bytes:
@@ -46,9 +46,12 @@ def pack(frame: Frame) -> bytes:
     """
     name = type(frame).__struct_config__.tag
     try:
-        if isinstance(frame, ExecuteCommand) and isinstance(frame.wish, Answer) and frame.wish.input is not None:
-            edited, answer = json.dumps(frame.wish.input).encode(), msgspec.structs.replace(frame.wish, input=None)
-            frame = msgspec.structs.replace(frame, wish=answer, edited=edited)
+        if isinstance(frame, ExecuteCommand) and isinstance(frame.command, Answer) and frame.command.input is not None:
+            edited, answer = (
+                json.dumps(frame.command.input).encode(),
+                msgspec.structs.replace(frame.command, input=None),
+            )
+            frame = msgspec.structs.replace(frame, command=answer, edited=edited)
         body = _encoder.encode(frame)
     except UnicodeEncodeError as error:
         raise UsageError(

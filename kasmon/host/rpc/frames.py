@@ -47,7 +47,7 @@ class ExecuteCommand(NumberedFrame, frozen=True, kw_only=True, tag="do"):
     """
 
     session: SessionId
-    wish: AgentCommand | Requeue | SandboxCommand
+    command: AgentCommand | Requeue | SandboxCommand = msgspec.field(name="wish")
     edited: bytes = b""
     """On the wire only: the changed input of an answer, as JSON. MessagePack has no number of more than 64 bits."""
 
@@ -180,7 +180,7 @@ class CommandResult(NumberedFrame, frozen=True, kw_only=True, tag="done"):
     receipt: Receipt | None = None
     ran: RunResult | None = None
     """The result of a run."""
-    told: str = ""
+    outcome: str = msgspec.field(default="", name="told")
     """The id of a checkpoint; for another sandbox command, what was lost by it."""
 
 

@@ -74,7 +74,7 @@ class SandboxLifecycle:
     @property
     def is_paused(self) -> bool:
         """Whether it is known to be paused."""
-        return self._steps.housing.is_asleep
+        return self._steps.sandbox_state.is_asleep
 
     def begin(self, terms: LifetimeTerms) -> None:
         """Apply *terms*; before this call, there are no limits."""
@@ -83,12 +83,12 @@ class SandboxLifecycle:
     async def recover(self) -> None:
         """Complete or undo what an earlier host began. No effect if nothing was left half done."""
         async with self._moving:
-            housing = self._steps.housing
-            if housing.runtime is None or not housing.is_intended:
+            sandbox_state = self._steps.sandbox_state
+            if sandbox_state.runtime is None or not sandbox_state.is_intended:
                 return
-            if housing.phase is SandboxPhase.EXPIRED:
-                await self._end(housing.why)
-            elif housing.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING):
+            if sandbox_state.phase is SandboxPhase.EXPIRED:
+                await self._end(sandbox_state.why)
+            elif sandbox_state.phase in (SandboxPhase.PAUSING, SandboxPhase.RESUMING):
                 await self._try_to_resume(FOUND)
 
     async def keep(self) -> None:
@@ -180,7 +180,7 @@ class SandboxLifecycle:
         """
         async with self._moving:
             session = as_of(self._log_writer.session, time.time())
-            if self.is_paused and (self._steps.housing.held is not to_disk or not to_disk):
+            if self.is_paused and (self._steps.sandbox_state.held is not to_disk or not to_disk):
                 return
             if self.is_paused:
                 await self._pause(why, to_disk=to_disk)
@@ -226,12 +226,12 @@ class SandboxLifecycle:
 
     def _due(self, session: Session, now: float) -> DueStep | None:
         """Return the next due step and its time, despite changes of the wall clock; None while it does not rest."""
-        housing = self._steps.housing
-        if housing.runtime is None or rests_at(session) > now:
+        sandbox_state = self._steps.sandbox_state
+        if sandbox_state.runtime is None or rests_at(session) > now:
             return None
         last_used = self._clock.at("used", self._last_used(session), now)
-        born_at = self._clock.at("born", housing.born_at, now)
-        known = msgspec.structs.replace(housing, used_at=last_used, born_at=born_at)
+        born_at = self._clock.at("born", sandbox_state.born_at, now)
+        known = msgspec.structs.replace(sandbox_state, used_at=last_used, born_at=born_at)
         step = due(known, self._steps.terms, keeps_memory=self._steps.keeps_memory, in_turn=False)
         if step is None or step.step is not LifecycleStep.END:
             return step
@@ -239,18 +239,18 @@ class SandboxLifecycle:
 
     def _note_deadlines(self, session: Session, now: float) -> float:
         """Note the coming deadlines, if they differ from those noted last; return when to check that again."""
-        housing = self._steps.housing
+        sandbox_state = self._steps.sandbox_state
         if (
             session.state is not SessionState.IDLE
-            or housing.runtime is None
-            or housing.phase is not SandboxPhase.RUNNING
+            or sandbox_state.runtime is None
+            or sandbox_state.phase is not SandboxPhase.RUNNING
         ):
             return math.inf
         last_used, terms = self._last_used(session), self._steps.terms
         to_come = deadlines(
-            msgspec.structs.replace(housing, used_at=last_used), terms, keeps_memory=self._steps.keeps_memory
+            msgspec.structs.replace(sandbox_state, used_at=last_used), terms, keeps_memory=self._steps.keeps_memory
         )
-        if all(map(alike, to_come, (housing.standby_at, housing.pause_at, housing.expires_at))):
+        if all(map(alike, to_come, (sandbox_state.standby_at, sandbox_state.pause_at, sandbox_state.expires_at))):
             return math.inf
         shares = (each / 4 for each in (terms.standby_after_s, terms.idle_timeout_s) if each)
         known_at = last_used + min([TYPING_S, *shares])
@@ -292,7 +292,7 @@ class SandboxLifecycle:
         try:
             await self._steps.expire(why)
         except KasmonError as error:
-            if self._steps.housing.phase is not SandboxPhase.EXPIRED:
+            if self._steps.sandbox_state.phase is not SandboxPhase.EXPIRED:
                 self._not_before = time.time() + LONGEST_LOOK_S
                 self._steps.warn(error.message)
                 return
@@ -318,8 +318,8 @@ def rests_at(session: Session) -> float:
 
 def used_at(session: Session) -> float:
     """Return when it was last used, according to its events."""
-    housing = session.housing or SandboxState()
-    return max(housing.used_at, session.since if session.state is SessionState.IDLE else 0.0)
+    sandbox_state = session.sandbox_state or SandboxState()
+    return max(sandbox_state.used_at, session.since if session.state is SessionState.IDLE else 0.0)
 
 
 def is_at_work(session: Session, now: float) -> bool:

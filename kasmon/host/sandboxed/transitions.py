@@ -41,9 +41,9 @@ class SandboxTransitions:
         self._log_writer = log_writer
 
     @property
-    def housing(self) -> SandboxState:
+    def sandbox_state(self) -> SandboxState:
         """The sandbox's state by the events so far."""
-        return self._log_writer.session.housing or SandboxState()
+        return self._log_writer.session.sandbox_state or SandboxState()
 
     async def learn(self) -> None:
         """Find out whether it can be paused to disk, and paused at all."""
@@ -71,7 +71,7 @@ class SandboxTransitions:
         try:
             if not await self._log_writer.written(WRITTEN_S):
                 raise SandboxError("its sandbox was not paused", "the log is not writable")
-            of, turn = (self._places, self._session, runtime), self.housing.turn
+            of, turn = (self._places, self._session, runtime), self.sandbox_state.turn
             paused = await asyncio.to_thread(sandboxed_agent.pause, *of, to_disk=to_disk, turn=turn)
         except OSError as error:  # unknown how far it came, as on a full disk
             with contextlib.suppress(KasmonError, OSError):
@@ -85,7 +85,7 @@ class SandboxTransitions:
 
     def _with_front(self, runtime: SandboxRuntime) -> SandboxRuntime:
         """Return *runtime* with the front process recorded before."""
-        known = self.housing.runtime
+        known = self.sandbox_state.runtime
         return msgspec.structs.replace(runtime, front=known.front) if known is not None else runtime
 
     async def resume(self, why: str = "") -> None:
@@ -96,7 +96,7 @@ class SandboxTransitions:
             SnapshotRefusedError: if its snapshot must not be resumed.
             SandboxError: if resuming fails; it stays paused.
         """
-        before = self.housing
+        before = self.sandbox_state
         runtime, held, snapshot = self._runtime(), before.held, before.snapshot
         self._journal.move(SandboxPhase.RESUMING, intended=True, held=held, snapshot=snapshot)
         await self._log_writer.written(WRITTEN_S)
@@ -114,7 +114,7 @@ class SandboxTransitions:
             RefusedError: if its runtime is not known yet.
             SandboxError: if the log cannot be written, and nothing changed; or if its processes are still frozen.
         """
-        runtime, before = self._runtime(), self.housing
+        runtime, before = self._runtime(), self.sandbox_state
         self._journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
         if not await self._log_writer.written(WRITTEN_S):
             self._journal.move(before.phase, intended=before.is_intended, held=before.held, why=before.why)
@@ -140,11 +140,15 @@ class SandboxTransitions:
             self._log_writer.note(event, durable=must_be_on_disk(event))
 
         return SandboxJournal(
-            self._log_writer.session.housing, write, tier=self._tier, keeps_memory=self.keeps_memory, terms=self.terms
+            self._log_writer.session.sandbox_state,
+            write,
+            tier=self._tier,
+            keeps_memory=self.keeps_memory,
+            terms=self.terms,
         )
 
     def _runtime(self) -> SandboxRuntime:
-        runtime = self.housing.runtime
+        runtime = self.sandbox_state.runtime
         if runtime is None:
             raise RefusedError(f"the sandbox of session {self._session!r} is not ready yet.")
         return runtime

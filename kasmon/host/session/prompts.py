@@ -29,7 +29,7 @@ from kasmon.model.commands import (
     Requeue,
     prompt_digest,
 )
-from kasmon.model.events import Event, QueueOrdered, ReceiptMoved, TurnEnded, TurnStarted
+from kasmon.model.events import Event, QueueOrdered, ReceiptChanged, TurnEnded, TurnStarted
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import clean_line
 
@@ -367,7 +367,7 @@ class Prompts:
         return self._move(self._stepped(receipt, state, reason))
 
     def _move(self, receipt: Receipt, prompt: Prompt | None = None) -> Receipt:
-        moved = ReceiptMoved(at=receipt.at, receipt=receipt)
+        moved = ReceiptChanged(at=receipt.at, receipt=receipt)
         if prompt is not None:
             moved = msgspec.structs.replace(moved, prompt=prompt.text, by=prompt.by)
         self._log_writer.note(moved)

@@ -281,14 +281,14 @@ class StructuredHost:
     async def _execute(self, connection: ClientConnection, frame: frames.ExecuteCommand) -> frames.CommandResult:
         receipt = None
         if (sandboxed_agent := self._agent.services.sandboxed_agent) is not None and isinstance(
-            frame.wish, Pause | Resume
+            frame.command, Pause | Resume
         ):
             self._must_run()
-            await sandboxed_agent.lifecycle.move(frame.wish)
+            await sandboxed_agent.lifecycle.move(frame.command)
             return frames.CommandResult(n=frame.n)
         if sandboxed_agent is not None:
-            await sandboxed_agent.lifecycle.ensure_running(frame.wish)
-        match frame.wish:
+            await sandboxed_agent.lifecycle.ensure_running(frame.command)
+        match frame.command:
             case Prompt() as prompt:
                 self._must_run()
                 if self._handing_over is not None and prompt.when in ("now", "interrupt"):

@@ -237,7 +237,7 @@ class TerminalAgentRunner:
 
 def _pane_pid(session: Session) -> int | None:
     """Return the pid of its pane's process: the agent's, or that of the sandbox's front process."""
-    runtime = session.housing.runtime if session.housing is not None else None
+    runtime = session.sandbox_state.runtime if session.sandbox_state is not None else None
     return runtime.front if runtime is not None and runtime.front else session.pid
 
 

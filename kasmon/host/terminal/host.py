@@ -228,7 +228,7 @@ class TmuxHost:
     async def _answer(self, connection: ClientConnection, frame: frames.SessionRequest) -> frames.Frame:
         terminal = await self._load_terminal(frame.session)
         match frame:
-            case frames.ExecuteCommand(wish=command):
+            case frames.ExecuteCommand(command=command):
                 if isinstance(command, SandboxCommand):
                     await terminal.move(command)
                     return frames.CommandResult(n=frame.n)

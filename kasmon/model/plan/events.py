@@ -39,10 +39,10 @@ class PlanChanged(BaseEvent, frozen=True, kw_only=True, tag="plan.changed"):
     digest: str
 
 
-class PlanSteered(BaseEvent, frozen=True, kw_only=True, tag="plan.steered"):
+class PlanDecisionMade(BaseEvent, frozen=True, kw_only=True, tag="plan.steered"):
     """A person made a decision about it, which its runner executes."""
 
-    deed: PlanAction
+    decision: PlanAction = msgspec.field(name="deed")
     task: str = ""
     agent: str = ""
     """For `replace`."""
@@ -132,7 +132,7 @@ class PlanEnded(BaseEvent, frozen=True, kw_only=True, tag="plan.ended"):
 PlanFact: TypeAlias = (
     PlanBegan
     | PlanChanged
-    | PlanSteered
+    | PlanDecisionMade
     | TaskBegan
     | TaskClaimed
     | TaskChecking

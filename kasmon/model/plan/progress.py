@@ -10,9 +10,9 @@ from kasmon.model.events import UnknownEvent
 from kasmon.model.plan.events import (
     PlanBegan,
     PlanChanged,
+    PlanDecisionMade,
     PlanEnded,
     PlanFact,
-    PlanSteered,
     TaskBegan,
     TaskChecked,
     TaskChecking,
@@ -137,7 +137,7 @@ def apply(run: PlanRun, event: PlanFact) -> PlanRun:
             return put(run, digest=event.digest)
         case PlanEnded():
             return put(run, state="ended", outcome=event.outcome, why=event.why, ended_at=event.at)
-        case PlanSteered():
+        case PlanDecisionMade():
             return _apply_decision(run, event)
         case TaskBegan():
             return _start_attempt(run, event)
@@ -147,11 +147,11 @@ def apply(run: PlanRun, event: PlanFact) -> PlanRun:
             return run
 
 
-def _apply_decision(run: PlanRun, event: PlanSteered) -> PlanRun:
+def _apply_decision(run: PlanRun, event: PlanDecisionMade) -> PlanRun:
     put = msgspec.structs.replace
     if run.state == "ended":
         return run
-    match event.deed:
+    match event.decision:
         case "pause":
             return put(run, state="paused")
         case "resume":
@@ -166,11 +166,11 @@ def _apply_decision(run: PlanRun, event: PlanSteered) -> PlanRun:
         case "abort":
             return put(run, is_aborted=True, is_stopped=False)
     task = run.of(event.task)
-    if event.deed == "accept" and task.state is T.CLAIMED:
+    if event.decision == "accept" and task.state is T.CLAIMED:
         return _with(run, event.task, put(task, state=T.DONE, since=event.at, why="accepted by user"))
-    if event.deed == "skip" and task.state not in SETTLED:
+    if event.decision == "skip" and task.state not in SETTLED:
         return _with(run, event.task, put(task, state=T.SKIPPED, since=event.at, why="skipped by user"))
-    if event.deed in ("retry", "replace") and task.state is not T.WAITING:
+    if event.decision in ("retry", "replace") and task.state is not T.WAITING:
         failures = task.failures
         if task.state in (T.RUNNING, T.CLAIMED, T.DONE):
             failures = (*failures, "retried by user")

@@ -22,13 +22,13 @@ from kasmon.model.events import (
     PartialTextWritten,
     PlanUpdated,
     QueueOrdered,
-    ReceiptMoved,
+    ReceiptChanged,
     RequestAnswered,
     RequestOpened,
     RequestSetAside,
     RequestWithdrawn,
     SandboxMeasured,
-    SandboxMoved,
+    SandboxPhaseChanged,
     SessionCreated,
     SessionEnded,
     SessionForgotten,
@@ -66,8 +66,8 @@ def apply(session: Session, event: Event) -> Session:
     after = _apply_details(session, event)
     if (progress := update_progress(session.progress, event)) is not session.progress:
         after = msgspec.structs.replace(after, progress=progress)
-    if (housing := apply_sandbox_event(session.housing, event)) is not session.housing:
-        after = apply_sandbox(session, after, housing, event)
+    if (sandbox_state := apply_sandbox_event(session.sandbox_state, event)) is not session.sandbox_state:
+        after = apply_sandbox(session, after, sandbox_state, event)
     return note_turn_end(session, _clear_expired(session, update_state(session, after, event), event), event)
 
 
@@ -121,7 +121,7 @@ def _apply_details(session: Session, event: Event) -> Session:
             return requests.withdraw(session, event.request, event.why, event.at)
         case RequestSetAside():
             return requests.set_aside(session, event.request)
-        case ReceiptMoved():
+        case ReceiptChanged():
             return lifecycle.put_receipt(session, event.receipt)
         case QueueOrdered():
             return put(session, receipts=lifecycle.order_receipts(session.receipts, event.receipts))
@@ -131,7 +131,7 @@ def _apply_details(session: Session, event: Event) -> Session:
             | PlanUpdated()
             | UnknownMessageSeen()
             | LimitLifted()
-            | SandboxMoved()
+            | SandboxPhaseChanged()
             | ConfinementSeen()
             | SandboxMeasured()
             | Checkpointed()

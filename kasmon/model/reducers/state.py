@@ -7,7 +7,7 @@ How the state is determined:
 | any | SessionEnded -> ended; ConnectionLost -> lost until ConnectionRestored or the next SessionStarted |
 | with a protocol | by `NEXT`; asking while a request of its own is open, limited until the limit is lifted |
 | in a terminal | by `evidence.judge` from the latest signal of each source |
-| interpreters in a sandbox | as with a protocol, and by the phase of their sandbox (`housing.state_of`) |
+| interpreters in a sandbox | as with a protocol, and by the phase of their sandbox (`sandbox_state.state_of`) |
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ from kasmon.model.events import (
     Event,
     LimitLifted,
     LimitReached,
-    SandboxMoved,
+    SandboxPhaseChanged,
     SessionEnded,
     SessionStarted,
     SignalSeen,
@@ -69,7 +69,7 @@ def update_state(before: Session, after: Session, event: Event) -> Session:
         if before.state is S.ENDED:
             return after
         state, source, why, asking = S.LOST, "host", None, None
-    elif isinstance(event, SandboxMoved) and after.mode is not Mode.INTERPRETER:
+    elif isinstance(event, SandboxPhaseChanged) and after.mode is not Mode.INTERPRETER:
         return apply_pause(before, after, event)
     elif isinstance(event, SignalSeen) and before.state in ASLEEP:
         return after  # it is paused, whatever its screen shows

@@ -18,7 +18,7 @@ from kasmon.model.events import (
     ConfinementSeen,
     Event,
     SandboxMeasured,
-    SandboxMoved,
+    SandboxPhaseChanged,
     SessionEnded,
     SessionStarted,
     TurnEnded,
@@ -124,7 +124,7 @@ class SandboxState(msgspec.Struct, frozen=True, kw_only=True):
 def apply_sandbox_event(known: SandboxState | None, event: Event) -> SandboxState | None:
     """Return *known* after *event*; None while the session has no sandbox. Pure."""
     match event:
-        case SandboxMoved():
+        case SandboxPhaseChanged():
             return _moved(known or SandboxState(), event)
         case ConfinementSeen():
             seen = Confinement(ok=event.ok, mismatches=event.mismatches, at=event.at)
@@ -152,15 +152,15 @@ def apply_sandbox_event(known: SandboxState | None, event: Event) -> SandboxStat
             return known
 
 
-def state_of(housing: SandboxState, *, in_turn: bool) -> SessionState | None:
+def state_of(sandbox_state: SandboxState, *, in_turn: bool) -> SessionState | None:
     """Return the state of an interpreter session in that sandbox; None if its phase does not determine it."""
-    if housing.phase in BEGINNING:
+    if sandbox_state.phase in BEGINNING:
         return SessionState.STARTING
-    if housing.phase in ASLEEP or housing.is_asleep:
-        return SessionState.STANDBY if housing.held else SessionState.PAUSED
-    if housing.phase is SandboxPhase.RUNNING:
+    if sandbox_state.phase in ASLEEP or sandbox_state.is_asleep:
+        return SessionState.STANDBY if sandbox_state.held else SessionState.PAUSED
+    if sandbox_state.phase is SandboxPhase.RUNNING:
         return SessionState.WORKING if in_turn else SessionState.IDLE
-    if housing.phase is SandboxPhase.EXPIRED and not housing.is_intended:
+    if sandbox_state.phase is SandboxPhase.EXPIRED and not sandbox_state.is_intended:
         return SessionState.ENDED
     return None
 
@@ -170,7 +170,7 @@ def must_be_on_disk(event: Event) -> bool:
 
     Freezing and thawing are reversible: if they are interrupted, the memory is complete.
     """
-    return isinstance(event, SandboxMoved) and event.step == "intended" and not event.held
+    return isinstance(event, SandboxPhaseChanged) and event.step == "intended" and not event.held
 
 
 def is_news(known: SandboxUsage | None, event: SandboxMeasured) -> bool:
@@ -185,7 +185,7 @@ def is_news(known: SandboxUsage | None, event: SandboxMeasured) -> bool:
     return any(abs(now - before) * 20 > (allowed or before or 1) for before, now, allowed in figures)
 
 
-def _moved(known: SandboxState, event: SandboxMoved) -> SandboxState:
+def _moved(known: SandboxState, event: SandboxPhaseChanged) -> SandboxState:
     is_intended = event.step == "intended"
     is_over = event.phase is SandboxPhase.EXPIRED and not is_intended
     is_new = event.generation > known.generation

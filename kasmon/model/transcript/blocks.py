@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from kasmon.model.commands import TOLD_RECEIPTS
+from kasmon.model.commands import FAILED_RECEIPTS
 from kasmon.model.events import (
     Checkpointed,
     ConfinementSeen,
@@ -25,13 +25,13 @@ from kasmon.model.events import (
     PartialTextWritten,
     PlanUpdated,
     QueueOrdered,
-    ReceiptMoved,
+    ReceiptChanged,
     RequestAnswered,
     RequestOpened,
     RequestSetAside,
     RequestWithdrawn,
     SandboxMeasured,
-    SandboxMoved,
+    SandboxPhaseChanged,
     SessionCreated,
     SessionEnded,
     SessionForgotten,
@@ -72,7 +72,7 @@ SPARE: Final = 100
 """A remainder of at most this length is drawn rather than hidden, in characters."""
 
 
-def _sandbox(event: SandboxMoved | ConfinementSeen | Checkpointed, look: TranscriptStyle) -> list[TextLine]:
+def _sandbox(event: SandboxPhaseChanged | ConfinementSeen | Checkpointed, look: TranscriptStyle) -> list[TextLine]:
     """Return the rows of *event*; none for a transitional step."""
     match event:
         case ConfinementSeen(ok=True):
@@ -216,11 +216,11 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
             return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], look) if seen.why else []
         case ContextReported() as said_so:
             return _stands(said_so, look)
-        case ReceiptMoved() as moved if moved.receipt.state in TOLD_RECEIPTS:
+        case ReceiptChanged() as moved if moved.receipt.state in FAILED_RECEIPTS:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
             return _row([(prompt, Token.WARNING)], look)
-        case SandboxMoved() | ConfinementSeen() | Checkpointed() as lived:
+        case SandboxPhaseChanged() | ConfinementSeen() | Checkpointed() as lived:
             return _sandbox(lived, look)
         case UnknownEvent():
             return _row([("· an event that this version of kasmon cannot read", Token.FAINT)], look)
@@ -231,7 +231,7 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
             | SessionForgotten()
             | SessionViewed()
             | SignalSeen()
-            | ReceiptMoved()
+            | ReceiptChanged()
             | QueueOrdered()
             | SandboxMeasured()
             | EntryImported()

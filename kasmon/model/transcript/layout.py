@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from kasmon.model.commands import TOLD_RECEIPTS, ReceiptId, ReceiptState
+from kasmon.model.commands import FAILED_RECEIPTS, ReceiptId, ReceiptState
 from kasmon.model.events import (
     EntryImported,
     Event,
     MessageWritten,
     PartialTextWritten,
     PlanUpdated,
-    ReceiptMoved,
+    ReceiptChanged,
     RequestAnswered,
     RequestOpened,
     RequestSetAside,
@@ -104,13 +104,13 @@ class Transcript:
                 self.turns.append(len(self.blocks))
                 self._record_prompt(event.prompt if event.by == "user" else "")
                 self._append(Block(event))
-            case ReceiptMoved():
+            case ReceiptChanged():
                 self._record_prompt(event.prompt if event.by == "user" else "")
                 if event.prompt:
                     self.waiting[event.receipt.id] = event.prompt
                 elif event.receipt.state is not ReceiptState.QUEUED:
                     self.waiting.pop(event.receipt.id, None)
-                if event.receipt.state in TOLD_RECEIPTS:
+                if event.receipt.state in FAILED_RECEIPTS:
                     self._append(Block(event))
             case TurnEnded():
                 self._append(Block(event, tuple(each for each in (self._turn, self._usage) if each is not None)))

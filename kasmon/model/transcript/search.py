@@ -10,7 +10,7 @@ from typing import Final, NewType
 
 import msgspec
 
-from kasmon.model.events import Event, PlanUpdated, ReceiptMoved, RequestOpened, ToolStarted, TurnEnded
+from kasmon.model.events import Event, PlanUpdated, ReceiptChanged, RequestOpened, ToolStarted, TurnEnded
 from kasmon.model.transcript import run_blocks, tool_blocks
 from kasmon.model.transcript.blocks import Block
 from kasmon.model.transcript.layout import Transcript
@@ -149,7 +149,7 @@ def _words(event: Event) -> str:
         return "\n".join((asked.tool, asked.title, asked.shown, *asked.options))
     if isinstance(event, PlanUpdated):
         return "\n".join(item.text for item in event.items)
-    if isinstance(event, ReceiptMoved):
+    if isinstance(event, ReceiptChanged):
         return f"{event.receipt.text}\n{event.receipt.reason}"
     title = run_blocks.code_of(event) or tool_blocks.title(event) if isinstance(event, ToolStarted) else ""
     said = "\n".join(

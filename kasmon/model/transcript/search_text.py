@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from kasmon.model.commands import TOLD_RECEIPTS
+from kasmon.model.commands import FAILED_RECEIPTS
 from kasmon.model.events import (
     ContextReported,
     EntryImported,
@@ -15,7 +15,7 @@ from kasmon.model.events import (
     MessageWritten,
     NoticeRaised,
     PlanUpdated,
-    ReceiptMoved,
+    ReceiptChanged,
     RequestAnswered,
     RequestOpened,
     SessionEnded,
@@ -71,8 +71,8 @@ def _texts(event: Event, in_terminal: bool) -> list[tuple[What, str]]:
             return _texts(event.entry, in_terminal)
         case TurnStarted():
             return [("prompt", event.prompt)]
-        case ReceiptMoved():
-            is_lost = event.receipt.state in TOLD_RECEIPTS
+        case ReceiptChanged():
+            is_lost = event.receipt.state in FAILED_RECEIPTS
             reason: list[tuple[What, str]] = [("notice", event.receipt.reason)] if is_lost else []
             return [("prompt", event.prompt if in_terminal else ""), *reason]
         case MessageWritten():

@@ -39,7 +39,7 @@ class SandboxCheckpoints:
     @property
     def wants_before(self) -> bool:
         """Whether the files need a checkpoint before the next turn: none exists, or others may have changed them."""
-        return not self._journal.housing.checkpoints_counted or bool(self._box.policy.workspace)
+        return not self._journal.sandbox_state.checkpoints_counted or bool(self._box.policy.workspace)
 
     def keep(self, when: When, what: str = "") -> str:
         """Create a checkpoint and return its id; empty if that failed, which is recorded.
@@ -49,7 +49,7 @@ class SandboxCheckpoints:
         Raises:
             SandboxError: if the sandbox is not in its former state after that.
         """
-        journal, state = self._journal, self._journal.housing
+        journal, state = self._journal, self._journal.sandbox_state
         if state.is_asleep:
             self._box.wake()
             try:
@@ -91,7 +91,7 @@ class SandboxCheckpoints:
             if isinstance(error, OSError):
                 raise SandboxError("nothing was restored", why) from error
             raise
-        lost = next((kept.lost for kept in journal.housing.checkpoints if kept.id == checkpoint), ())
+        lost = next((kept.lost for kept in journal.sandbox_state.checkpoints if kept.id == checkpoint), ())
         return sandbox.make(
             lost=_not_kept(lost), why=f"restored checkpoint {checkpoint}", content=content, checkpoint=checkpoint
         )
@@ -125,7 +125,7 @@ class SandboxCheckpoints:
             with contextlib.suppress(KasmonError):
                 return self._points.state(checkpoint)
             return b""
-        for kept in reversed(self._journal.housing.checkpoints):
+        for kept in reversed(self._journal.sandbox_state.checkpoints):
             try:
                 return self._points.state(kept.id)
             except NotFoundError:
@@ -175,7 +175,9 @@ class SandboxCheckpoints:
             )
 
     def _mapped(self) -> Callable[[], Container[int]]:
-        return credential_leaks.find_mapped_inodes(self._box.tier, self._box.policy, self._journal.housing.runtime)
+        return credential_leaks.find_mapped_inodes(
+            self._box.tier, self._box.policy, self._journal.sandbox_state.runtime
+        )
 
 
 def _message_of(error: KasmonError | OSError) -> str:

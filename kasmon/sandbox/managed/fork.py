@@ -57,7 +57,7 @@ def _why_not(sandbox: ManagedSandbox) -> str:
 
 
 def _fork_with_memory(sandbox: ManagedSandbox, other: SandboxPolicy) -> None:
-    state = sandbox.journal.housing
+    state = sandbox.journal.sandbox_state
     assert isinstance(sandbox.tier, ForkTier)
     if state.phase is not SandboxPhase.PAUSED or state.held:
         raise SandboxError("it could not be copied", "it is not paused to disk")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from kasmon.model.events import Event, NoticeRaised, SandboxMoved
+from kasmon.model.events import Event, NoticeRaised, SandboxPhaseChanged
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.managed.idle_policy import LifetimeTerms, deadlines
@@ -34,7 +34,7 @@ class SandboxJournal:
             terms: its time limits.
             clock: returns the time.
         """
-        self.housing = state or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
+        self.sandbox_state = state or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
         self.clock = clock
         self._lock = threading.Lock()
         self._told: set[str] = set()
@@ -51,7 +51,7 @@ class SandboxJournal:
     def apply(self, event: Event) -> None:
         """Apply *event*, which is recorded already."""
         with self._lock:
-            self.housing = apply_sandbox_event(self.housing, event) or self.housing
+            self.sandbox_state = apply_sandbox_event(self.sandbox_state, event) or self.sandbox_state
 
     def move(
         self,
@@ -72,8 +72,8 @@ class SandboxJournal:
 
         *is_used*: a turn begins or ends about now. *used_at*: when it was last used, if no turn shows that.
         """
-        at, known = self.clock(), self.housing
-        moved = SandboxMoved(
+        at, known = self.clock(), self.sandbox_state
+        moved = SandboxPhaseChanged(
             at=at,
             phase=phase,
             step="intended" if intended else "confirmed",

@@ -66,7 +66,7 @@ class ManagedSandbox:
 
     @property
     def phase(self) -> SandboxPhase:
-        return self.journal.housing.phase
+        return self.journal.sandbox_state.phase
 
     @property
     def runs(self) -> bool:
@@ -76,7 +76,7 @@ class ManagedSandbox:
     @property
     def workspace(self) -> str:
         """The folder of its files on this machine."""
-        runtime = self.journal.housing.runtime
+        runtime = self.journal.sandbox_state.runtime
         return (runtime.workspace if runtime else "") or self.tier.workspace(self.policy)
 
     def credentials(self) -> CredentialFindings:
@@ -125,7 +125,7 @@ class ManagedSandbox:
 
     def _refresh(self) -> None:
         """Copy changes on this machine into a sandbox that has a copy of its files."""
-        runtime = self.journal.housing.runtime
+        runtime = self.journal.sandbox_state.runtime
         if isinstance(self.tier, MirrorTier) and runtime is not None:
             try:
                 told = self.tier.refresh(self.policy, runtime)
@@ -146,7 +146,7 @@ class ManagedSandbox:
         if not isinstance(self.tier, EgressTier):
             return "this tier cannot change it while the sandbox runs: the session's next sandbox will have it"
         try:
-            if self.journal.housing.runtime is not None:
+            if self.journal.sandbox_state.runtime is not None:
                 self.tier.allow(self.policy)
         except UnableError as error:
             return f"{error.message.rstrip('.')}: the session's next sandbox will have it"
@@ -192,7 +192,7 @@ class ManagedSandbox:
         """
         self.settle()
         journal = self.journal
-        known = journal.housing
+        known = journal.sandbox_state
         if not known.generation and tier_events.adopt_forked_snapshot(self.tier, self.policy, journal):
             return self.wake()
         if known.phase is SandboxPhase.EXPIRED:
@@ -210,7 +210,7 @@ class ManagedSandbox:
                 return ""
             if not tier_events.adopt_unrecorded_runtime(self.tier, self.policy, journal):
                 return self.begin_anew("the sandbox had ended")
-            known = journal.housing
+            known = journal.sandbox_state
         if known.is_asleep:
             if known.phase is not SandboxPhase.PAUSED:
                 journal.move(SandboxPhase.PAUSED, held=True)
@@ -232,7 +232,7 @@ class ManagedSandbox:
         Raises:
             SandboxError: if there is no sandbox after this.
         """
-        known = self.journal.housing
+        known = self.journal.sandbox_state
         if known.phase is SandboxPhase.EXPIRED:
             raise SandboxError(f"the sandbox of {self.policy.session!r} cannot be resumed", known.why or "it has ended")
         was_asleep = not self.runs
@@ -249,7 +249,7 @@ class ManagedSandbox:
         Raises:
             SandboxError: if it is neither paused nor running after this.
         """
-        known = self.journal.housing
+        known = self.journal.sandbox_state
         to_disk = to_disk or isinstance(self.tier, HostedTier)
         if known.phase is SandboxPhase.PAUSED and (known.held is not to_disk or not known.held):
             return ""
@@ -259,7 +259,7 @@ class ManagedSandbox:
             return failed
         if not self.runs:
             self.wake()
-        runtime = self.journal.housing.runtime
+        runtime = self.journal.sandbox_state.runtime
         assert runtime is not None
         try:
             findings = self.clean()
@@ -289,7 +289,7 @@ class ManagedSandbox:
         Raises:
             SandboxError: if something is left.
         """
-        known = self.journal.housing
+        known = self.journal.sandbox_state
         if known.phase is SandboxPhase.EXPIRED and not known.is_intended:
             return
         self.journal.move(SandboxPhase.EXPIRED, intended=True, why=why)
@@ -311,7 +311,7 @@ class ManagedSandbox:
         journal.move(
             SandboxPhase.CREATING,
             intended=True,
-            generation=journal.housing.generation + 1,
+            generation=journal.sandbox_state.generation + 1,
             counters={},
             why=why,
             snapshot=checkpoint,
@@ -356,7 +356,7 @@ class ManagedSandbox:
 
     def regain(self, generation: int, why: str) -> str:
         """Check whether the sandbox of *generation* still responds; if not, create another. Return what was lost."""
-        state = self.journal.housing
+        state = self.journal.sandbox_state
         if state.generation != generation:
             return state.lost
         if self.within is not None and state.runtime and self.tier.find(self.policy, state.runtime):
@@ -371,7 +371,7 @@ class ManagedSandbox:
         Raises:
             SandboxError: if a process does not stop.
         """
-        runtime = self.journal.housing.runtime
+        runtime = self.journal.sandbox_state.runtime
         self._disconnect()
         if runtime is not None and self.tier.find(self.policy, runtime):
             self.tier.pause(self.policy, runtime)
@@ -383,7 +383,7 @@ class ManagedSandbox:
             SandboxError: if something is left.
         """
         self._disconnect()
-        self.tier.destroy(self.policy, self.journal.housing.runtime)
+        self.tier.destroy(self.policy, self.journal.sandbox_state.runtime)
 
     def _report_leaks(self, runtime: SandboxRuntime, findings: CredentialFindings) -> None:
         """Record where the paused sandbox still contains the value of a credential."""
@@ -395,7 +395,7 @@ class ManagedSandbox:
                 )
 
     def _resume(self, pause_result: PauseResult, *, was_asleep: bool, why: str = "") -> str:
-        journal, runtime = self.journal, self.journal.housing.runtime
+        journal, runtime = self.journal, self.journal.sandbox_state.runtime
         assert runtime is not None
         if was_asleep:
             journal.move(SandboxPhase.RESUMING, intended=True, held=pause_result.held, snapshot=pause_result.snapshot)
@@ -417,7 +417,7 @@ class ManagedSandbox:
             tier_events.prove(self.tier, self.policy, runtime, self.journal)
         guest = self._reach(runtime) if self.within is None else self.within
         findings = self.credentials()
-        healed = heal.heal(guest, self.policy, journal.housing.counters, findings.values, was_asleep=was_asleep)
+        healed = heal.heal(guest, self.policy, journal.sandbox_state.counters, findings.values, was_asleep=was_asleep)
         self.within = guest
         if healed.why:
             return self.begin_anew(healed.why)

@@ -27,7 +27,7 @@ def measure(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -
     Raises:
         KasmonError, OSError: if it cannot be read.
     """
-    runtime = journal.housing.runtime
+    runtime = journal.sandbox_state.runtime
     if not isinstance(tier, UsageTier) or runtime is None:
         return
     used = tier.usage(policy, runtime)
@@ -40,7 +40,7 @@ def measure(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -
         processes=used.processes,
         processes_allowed=used.allowed.processes,
     )
-    if is_news(journal.housing.usage, fact):
+    if is_news(journal.sandbox_state.usage, fact):
         journal.note(fact)
 
 
@@ -73,7 +73,7 @@ def adopt_forked_snapshot(tier: SandboxTier, policy: SandboxPolicy, journal: San
 
 def adopt_unrecorded_snapshot(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -> bool:
     """Whether its memory is on disk although that is not recorded; records it."""
-    known = journal.housing
+    known = journal.sandbox_state
     if known.phase not in (SandboxPhase.PAUSING, SandboxPhase.RESUMING) or not isinstance(tier, RecordTier):
         return False
     if tier.adopt(policy) is not None or (snapshot := tier.kept(policy)) is None:
@@ -84,7 +84,7 @@ def adopt_unrecorded_snapshot(tier: SandboxTier, policy: SandboxPolicy, journal:
 
 def adopt_unrecorded_runtime(tier: SandboxTier, policy: SandboxPolicy, journal: SandboxJournal) -> bool:
     """Whether it runs elsewhere than was recorded; records it."""
-    known, runtime = journal.housing, tier.adopt(policy) if isinstance(tier, RecordTier) else None
+    known, runtime = journal.sandbox_state, tier.adopt(policy) if isinstance(tier, RecordTier) else None
     if runtime is None:
         return False
     journal.move(known.phase, intended=known.is_intended, runtime=runtime, held=known.held, why=known.why)

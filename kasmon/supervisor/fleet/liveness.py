@@ -107,8 +107,8 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
 
 def _derive_interpreter(session: Session, seen: Liveness, host: HostProbe, since: float) -> Session:
     """Return the displayed state of an interpreter session whose host is gone."""
-    housing = session.housing
-    if housing is not None and housing.is_asleep and not housing.held:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is not None and sandbox_state.is_asleep and not sandbox_state.held:
         return msgspec.structs.replace(session, host=host)
     if not seen.agent_runs:
         return _mark_lost(session, host, SANDBOX_GONE, since)

@@ -91,8 +91,8 @@ def _may_be_unfinished(session: Session) -> bool:
     """
     if session.mode is not Mode.INTERPRETER:
         return session.sandbox == "microvm" and session.state in (SessionState.ENDED, SessionState.LOST)
-    housing = session.housing
-    return session.state is SessionState.ENDED or housing is None or housing.phase is SandboxPhase.CREATING
+    sandbox_state = session.sandbox_state
+    return session.state is SessionState.ENDED or sandbox_state is None or sandbox_state.phase is SandboxPhase.CREATING
 
 
 class SandboxAdopter:

@@ -16,7 +16,7 @@ from kasmon.supervisor.plans.sandboxes import must_be_able
 from kasmon.supervisor.plans.view import PlanView, read_view
 
 
-def steer(
+def record_decision(
     places: Paths, config: Config, fleet: Fleet, requested: str, decision: PlanAction, task: str = "", agent: str = ""
 ) -> PlanView:
     """Log *decision* for the plan *requested*, make sure that it has a runner, and return its view. Blocks.
@@ -44,7 +44,7 @@ def steer(
         raise RefusedError(
             f"plan {plan_log.plan!r}: {why}.", hint=f"`kasmon plan show {plan_log.plan}` shows its state."
         )
-    plan_log.steer(decision, task, agent)
+    plan_log.record_decision(decision, task, agent)
     start.run(places, plan_log)
     plan_log.more()
     return view._replace(run=plan_log.run)

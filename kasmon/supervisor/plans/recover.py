@@ -35,7 +35,7 @@ class InterruptedPlan(NamedTuple):
     """One loss, and what recovery does about it."""
 
     plan: str
-    deed: Literal["resume", "fail", "run"]
+    action: Literal["resume", "fail", "run"]
     """`resume` the session's conversation, `fail` its task, or `run` the plan's runner again."""
     task: str = ""
     attempt: int = 0
@@ -78,10 +78,10 @@ async def recover(places: Paths, loss: InterruptedPlan) -> str:
         KasmonError: if that fails; a task whose session cannot be restarted has failed then.
     """
     plan_log = PlanLog(places, loss.plan)
-    if loss.deed == "run":
+    if loss.action == "run":
         start.run(places, plan_log)
         return "continues"
-    if loss.deed == "fail" or loss.session is None:
+    if loss.action == "fail" or loss.session is None:
         failed = TaskFailed(at=time.time(), task=loss.task, attempt=loss.attempt, why=loss.why)
         await asyncio.to_thread(plan_log.add, failed)
         return f"has failed: {loss.why}"

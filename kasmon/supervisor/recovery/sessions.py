@@ -16,7 +16,7 @@ from kasmon.config.agent_address import machine_of
 from kasmon.errors import LaunchError, LogMissingError, RefusedError
 from kasmon.host.journal.session_log import wanted
 from kasmon.model.commands import Launch, Mode, ReceiptId, ReceiptState
-from kasmon.model.events import Event, MessageWritten, ReceiptMoved, TurnStarted
+from kasmon.model.events import Event, MessageWritten, ReceiptChanged, TurnStarted
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -54,7 +54,7 @@ def collect_conversation(session: Session, events: Iterable[Event]) -> LoggedCon
                 pass
             case TurnStarted(prompt=prompt):
                 by_turn.append(prompt)
-            case ReceiptMoved(receipt=receipt, prompt=prompt):
+            case ReceiptChanged(receipt=receipt, prompt=prompt):
                 if prompt:
                     by_receipt[receipt.id] = prompt
                 if receipt.state in ARRIVED and receipt.id in by_receipt:
@@ -84,7 +84,7 @@ class LostSession(msgspec.Struct, frozen=True, kw_only=True):
     """One lost session, and what recovery does about it."""
 
     session: Session
-    deed: Literal["resume", "ask", "leave"]
+    action: Literal["resume", "ask", "leave"]
     why: str
     """What proves its conversation; what is uncertain; or why it is left."""
     resume: str = ""
@@ -120,7 +120,7 @@ def choose(case: LostSession, conversation: str) -> LostSession:
         raise RefusedError(
             f"{conversation!r} does not match session {case.session.name!r}.", hint=f"Matching conversations: {ids}."
         )
-    return msgspec.structs.replace(case, deed="resume", resume=kept.id, why="chosen by you")
+    return msgspec.structs.replace(case, action="resume", resume=kept.id, why="chosen by you")
 
 
 async def bring_back(places: Paths, case: LostSession) -> str:
@@ -143,26 +143,26 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
     lost = tuple(_lost(session))
     if session.adopted:
         return LostSession(
-            session=session, deed="leave", why="it is in your own tmux: kasmon starts nothing there", lost=lost
+            session=session, action="leave", why="it is in your own tmux: kasmon starts nothing there", lost=lost
         )
     if machine_of(session.agent):
         why = f"it may still run on its machine: `kasmon restart {session.id}` reconnects"
-        return LostSession(session=session, deed="leave", why=why)
+        return LostSession(session=session, action="leave", why=why)
     try:
         finding = _finding(places, session, wanted(places, session.id), taken)
     except (LaunchError, OSError) as error:
         told = error.message if isinstance(error, LaunchError) else error.strerror
         why = f"its log cannot be read: {told}"
-        return LostSession(session=session, deed="leave", why=why, lost=lost)
+        return LostSession(session=session, action="leave", why=why, lost=lost)
     match finding:
         case RecoveryMatch(kind="proven", kept=StoredConversation(id=id_), why=why):
-            return LostSession(session=session, deed="resume", why=why, resume=id_, lost=lost)
+            return LostSession(session=session, action="resume", why=why, resume=id_, lost=lost)
         case RecoveryMatch(kind="proven", why=why):
-            return LostSession(session=session, deed="resume", why=why, resume=session.resume_id or "", lost=lost)
+            return LostSession(session=session, action="resume", why=why, resume=session.resume_id or "", lost=lost)
         case RecoveryMatch(kind="ask", why=why, candidates=candidates):
-            return LostSession(session=session, deed="ask", why=why, candidates=candidates, lost=lost)
+            return LostSession(session=session, action="ask", why=why, candidates=candidates, lost=lost)
     return LostSession(
-        session=session, deed="leave", why=f"{finding.why}; {RESTARTS}", lost=("its conversation", *lost)
+        session=session, action="leave", why=f"{finding.why}; {RESTARTS}", lost=("its conversation", *lost)
     )
 
 

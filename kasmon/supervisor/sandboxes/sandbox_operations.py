@@ -15,7 +15,7 @@ from kasmon.config import Config
 from kasmon.errors import KasmonError, SandboxError, SessionEndedError, SessionNotFoundError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Fork, Pause, Resume
-from kasmon.model.events import SandboxMoved
+from kasmon.model.events import SandboxPhaseChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Interpreter, SandboxPhase
 from kasmon.model.sandbox.snapshot import ForkOrigin
@@ -141,11 +141,11 @@ async def pause(places: Paths, session: Session, *, to_disk: bool) -> Session:
 
 def _not_paused(places: Paths, now: Session, log: EventLog, since: Cursor, to_disk: bool) -> str:
     """Return why *now* was not paused, after *since* in its *log*, with its previous state; empty if it was."""
-    housing, moves = now.housing, _moves(log, since)
+    sandbox_state, moves = now.sandbox_state, _moves(log, since)
     slept = max((at for at, move in enumerate(moves) if _shows_sleep(move, to_disk)), default=None)
-    sleeps = housing is not None and housing.phase is SandboxPhase.PAUSED
-    if slept is None and (housing is None or not sleeps or (to_disk and housing.held)):
-        return "it is not paused" if housing is None else f"it is {housing.phase.value}"
+    sleeps = sandbox_state is not None and sandbox_state.phase is SandboxPhase.PAUSED
+    if slept is None and (sandbox_state is None or not sleeps or (to_disk and sandbox_state.held)):
+        return "it is not paused" if sandbox_state is None else f"it is {sandbox_state.phase.value}"
     if lost := [move.lost for move in moves[:slept] if move.lost]:
         return f"{lost[-1]}; the paused sandbox does not have it"
     if not sleeps or not to_disk or now.sandbox != "microvm":  # a remote service is responsible for its snapshots
@@ -160,11 +160,11 @@ def _not_paused(places: Paths, now: Session, log: EventLog, since: Cursor, to_di
     return why
 
 
-def _moves(log: EventLog, since: Cursor) -> list[SandboxMoved]:
-    return [event for event, _ in log.read(since) if isinstance(event, SandboxMoved)]
+def _moves(log: EventLog, since: Cursor) -> list[SandboxPhaseChanged]:
+    return [event for event, _ in log.read(since) if isinstance(event, SandboxPhaseChanged)]
 
 
-def _shows_sleep(move: SandboxMoved, to_disk: bool) -> bool:
+def _shows_sleep(move: SandboxPhaseChanged, to_disk: bool) -> bool:
     """Whether *move* shows that the sandbox was paused: it was suspended, or began to resume."""
     is_seen = move.step == "confirmed" if move.phase is SandboxPhase.PAUSED else move.phase is SandboxPhase.RESUMING
     return is_seen and not (to_disk and move.held)
@@ -223,7 +223,7 @@ async def forwarded(places: Paths, session: Session, port: int, here: int = 0) -
     """
     await keep(places, session, Resume())
     now = (await asyncio.to_thread(read_fleet, places)).get(session.id)
-    runtime = now.housing.runtime if now is not None and now.housing is not None else None
+    runtime = now.sandbox_state.runtime if now is not None and now.sandbox_state is not None else None
     policy = await asyncio.to_thread(policy_of_session, places, session.id)
     tier = tiers.load(policy.tier, places)
     if runtime is None or not isinstance(tier, PortTier):

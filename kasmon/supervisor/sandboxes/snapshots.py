@@ -40,14 +40,14 @@ class SnapshotReader:
         """Return the snapshots of the sandbox of *session*; their content is verified only with *whole*."""
         origin = origin_of(self._places, session.id)
         tier = session.sandbox
-        if session.housing is None or tier not in REMEMBERING:
+        if session.sandbox_state is None or tier not in REMEMBERING:
             return StoredSnapshots(origin=origin)
         try:
-            verdict = self._judge(session.id, session.housing.tier, whole)
+            verdict = self._judge(session.id, session.sandbox_state.tier, whole)
         except (KasmonError, OSError) as error:
             return StoredSnapshots(missing=_why(error), origin=origin)
         if verdict is None:
-            sleeps = session.housing.is_asleep and not session.housing.held
+            sleeps = session.sandbox_state.is_asleep and not session.sandbox_state.held
             return StoredSnapshots(missing="it no longer exists" if sleeps and tier != "e2b" else "", origin=origin)
         return StoredSnapshots(snapshots=(verdict,), origin=origin)
 

@@ -96,7 +96,7 @@ async def keep(places: Paths, session: Session, command: SandboxCommand) -> str:
     """
     is_agents = bool(session.sandbox) and isinstance(command, Pause | Resume)
     async with _link_host(places, session, is_agents=is_agents) as host:
-        return (await _ask_host(host, session, command, MOVING_S)).told
+        return (await _ask_host(host, session, command, MOVING_S)).outcome
 
 
 async def start_host(places: Paths, session: Session) -> None:
@@ -120,7 +120,7 @@ async def interrupt(places: Paths, session: Session, interpreter: Interpreter | 
         KasmonError: as `run` raises.
     """
     async with _link_host(places, session) as host:
-        await host.ask(ExecuteCommand(n=0, session=session.id, wish=Interrupt(interpreter=interpreter, run=run)))
+        await host.ask(ExecuteCommand(n=0, session=session.id, command=Interrupt(interpreter=interpreter, run=run)))
 
 
 @contextlib.asynccontextmanager
@@ -138,7 +138,7 @@ async def _link_host(places: Paths, session: Session, *, is_agents: bool = False
 
 
 async def _ask_host(host: HostLink, session: Session, command: SandboxCommand, limit_s: float) -> CommandResult:
-    done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
+    done = await host.ask(ExecuteCommand(n=0, session=session.id, command=command), limit_s)
     if not isinstance(done, CommandResult):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done

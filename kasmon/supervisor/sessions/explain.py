@@ -16,7 +16,7 @@ from kasmon.backends.tmux.agent_identity import program_of
 from kasmon.backends.tmux.evidence.silent_sources import absent
 from kasmon.detection.reader import ScreenReading, read
 from kasmon.detection.rule_catalog import RuleCatalog
-from kasmon.detection.screenshot import Screenshot, captured
+from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
 from kasmon.host.journal.session_log import begun
 from kasmon.host.journal.session_log import wanted as launch_of
@@ -108,7 +108,7 @@ class ExplainedState(msgspec.Struct, frozen=True, kw_only=True):
     """The last changes, oldest first."""
     text: str = ""
     """The screen as `tmux capture-pane -e` would print it."""
-    shot: Screenshot | None = None
+    shot: TerminalScreen | None = None
 
 
 async def explain(places: Paths, session: Session, catalogue: RuleCatalog | None = None) -> ExplainedState:

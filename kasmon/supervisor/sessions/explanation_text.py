@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kasmon.detection.reader import ScreenReading, build_reading_table, format_choice
-from kasmon.detection.screenshot import Screenshot
+from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.errors import RefusedError
 from kasmon.model.evidence import Signal
 from kasmon.model.formatting import clock
@@ -60,7 +60,7 @@ def as_object(found: ExplainedState) -> dict[str, Any]:
 
 
 def save(
-    folder: Path, text: str, shot: Screenshot, found: ExplainedState, evidence: Mapping[str, Any] | None = None
+    folder: Path, text: str, shot: TerminalScreen, found: ExplainedState, evidence: Mapping[str, Any] | None = None
 ) -> None:
     """Write a golden folder: *text*, a captured screen, with its reading, and *evidence* beyond the screen, if any.
 

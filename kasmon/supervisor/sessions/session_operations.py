@@ -412,7 +412,7 @@ async def _execute(places: Paths, session: Session, command: AgentCommand | Requ
         raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
     async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
         limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
-        done = await host.ask(ExecuteCommand(n=0, session=session.id, wish=command), limit_s)
+        done = await host.ask(ExecuteCommand(n=0, session=session.id, command=command), limit_s)
     if not isinstance(done, CommandResult):
         raise HostUnreachableError(session.name, "it sent an unexpected answer")
     return done

@@ -62,7 +62,7 @@ class SandboxActions:
         """Resume its sandbox, or continue its agent if Ctrl-Z stopped that."""
         selected = self.app.main_view.table.selected_session
         if selected is not None and selected.is_stopped:
-            self.app.want(SendToAgent(session=selected.id, wish=Continue()))
+            self.app.want(SendToAgent(session=selected.id, command=Continue()))
         elif (session := self._with_live_sandbox()) is not None:
             self._wake(session)
 
@@ -92,7 +92,7 @@ class SandboxActions:
 
         def freeze_them(dialog: "ConfirmDialog") -> None:
             for each in awake:
-                app.want(SendToAgent(session=each.id, wish=Pause()))
+                app.want(SendToAgent(session=each.id, command=Pause()))
             dialog.dismiss()
 
         confirm(self.app, Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
@@ -144,14 +144,14 @@ class SandboxActions:
             f"Restore {name} to {point}? Files and saved interpreter state are restored.",
             "The current state is saved first, as a checkpoint.",
         )
-        command = SendToAgent(session=session.id, wish=Restore(checkpoint=point))
+        command = SendToAgent(session=session.id, command=Restore(checkpoint=point))
         confirm_command(self.app, "Restore", lines, "restore", command)
 
     def _allow(self, session: Session, wanted: "SandboxActionRequested") -> None:
         """Allow a network host, once the user confirms."""
         name, host = clean_line(session.name), clean_line(wanted.host)
         lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
-        command = SendToAgent(session=session.id, wish=Allow(hosts=(wanted.host,)))
+        command = SendToAgent(session=session.id, command=Allow(hosts=(wanted.host,)))
         confirm_command(self.app, "Allow", lines, "allow", command)
 
     async def _turn_diff(self, session: Session, turn: int) -> None:
@@ -236,8 +236,8 @@ class SandboxActions:
         else:
             self.app.say(lines[0], severity="warning")
 
-    def _send(self, session: Session, wish: SandboxCommand) -> None:
-        self.app.want(SendToAgent(session=session.id, wish=wish))
+    def _send(self, session: Session, command: SandboxCommand) -> None:
+        self.app.want(SendToAgent(session=session.id, command=command))
 
     def _ask_fork_name(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
         from kasmon.tui.sandbox.fork_dialog import ForkDialog
@@ -249,7 +249,7 @@ class SandboxActions:
     def _sandboxed(self) -> Session | None:
         """The selected session if it has a sandbox; notify the user if not."""
         session = self.app.main_view.table.selected_session
-        if session is not None and session.housing is None:
+        if session is not None and session.sandbox_state is None:
             self.app.say(f"{clean_line(session.name)} has no sandbox.", severity="warning")
             return None
         return session

@@ -63,7 +63,7 @@ class SessionActions:
         if session is not None and not can(session, "interrupts"):
             self.app.say(f"{clean_line(session.name)} cannot be interrupted.", severity="warning")
         elif session is not None:
-            self.app.want(SendToAgent(session=session.id, wish=Interrupt()))
+            self.app.want(SendToAgent(session=session.id, command=Interrupt()))
 
     def stop(self) -> None:
         session = self._with_live_agent()
@@ -79,7 +79,7 @@ class SessionActions:
         busy = "It is in the middle of a turn." if session.state.value in ("working", "asking") else ""
         graceful = f"Stop {session.name}? It is asked to exit, and killed if it does not."
         lines = [graceful, busy, "The log and the working directory are kept."]
-        wanted = SendToAgent(session=session.id, wish=Stop())
+        wanted = SendToAgent(session=session.id, command=Stop())
         confirm_command(self.app, "Stop", tuple(line for line in lines if line), "stop", wanted)
 
     def restart(self) -> None:

@@ -71,7 +71,7 @@ class TranscriptActions:
         if session is None:
             return
         if can(session, "interrupts"):
-            self.app.want(SendToAgent(session=session.id, wish=Interrupt()))
+            self.app.want(SendToAgent(session=session.id, command=Interrupt()))
         else:
             self.app.say("This agent cannot be interrupted.", severity="warning")
 

@@ -48,14 +48,14 @@ class ModelDialog(Dialog):
     def action_change(self) -> None:
         model = self.models[self.model.chosen] if self.models else ""
         mode = self.modes[self.mode.chosen] if self.modes else ""
-        wish = Configure(
+        command = Configure(
             model=model if model != self.session.model else None,
             permission_mode=mode if mode != self.session.permission_mode else None,
         )
-        if wish.model is None and wish.permission_mode is None:
+        if command.model is None and command.permission_mode is None:
             self.dismiss()
         else:
-            self.want(SendToAgent(session=self.session.id, wish=wish))
+            self.want(SendToAgent(session=self.session.id, command=command))
 
 
 def _with_current(now: str, offers: tuple[str, ...]) -> tuple[str, ...]:

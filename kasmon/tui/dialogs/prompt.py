@@ -92,7 +92,7 @@ class PromptDialog(Dialog):
             return
         prompt = Prompt(text=text, when=WHEN.get(self.when.value, "now"), anyway=self.when.value == ANYWAY)
         if len(self.sessions) == 1:
-            self.want(SendToAgent(session=self.sessions[0].id, wish=prompt))
+            self.want(SendToAgent(session=self.sessions[0].id, command=prompt))
             return
         question = Confirmation(f"Send to {len(self.sessions)} agents?", tuple(self._recipients(prompt)), "send to all")
         self.app.push_screen(
@@ -191,7 +191,7 @@ class BroadcastDialog(Dialog):
             before = self._before.get(session.id) or frozenset(receipt.id for receipt in session.receipts)
             self._before[session.id] = before | ({known.id} if known is not None else set())
             self.busy = False
-            self.want(SendToAgent(session=session.id, wish=self.prompt))
+            self.want(SendToAgent(session=session.id, command=self.prompt))
         self._redraw()
 
     def _find_receipt(self, session: Session) -> Receipt | None:

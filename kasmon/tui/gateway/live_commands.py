@@ -132,7 +132,7 @@ class LiveCommands:
 
     async def _send(self, wanted: SendToAgent) -> str:
         session = self._session(wanted.session)
-        match wanted.wish:
+        match wanted.command:
             case Prompt() as prompt:
                 receipt = await session_operations.send(
                     self._places, session, prompt.text, prompt.when, anyway=prompt.anyway
@@ -152,10 +152,10 @@ class LiveCommands:
                 await session_operations.configure(self._places, session, configure)
             case Requeue() as requeue:
                 await session_operations.requeue(self._places, session, requeue)
-            case wish:
+            case command:
                 from kasmon.tui.gateway import live_sandbox
 
-                return await live_sandbox.execute(self._places, session, wish)
+                return await live_sandbox.execute(self._places, session, command)
         return ""
 
     async def _forget(self, session: Session) -> str:
@@ -180,8 +180,8 @@ class LiveCommands:
         if isinstance(wanted, ApplyPlanEdit):
             decisions.take_edit(self._places, self._config(), wanted.plan, wanted.digest)
         else:
-            deed = (wanted.plan, wanted.deed, wanted.task, wanted.agent)
-            decisions.steer(self._places, self._config(), self._fleet(), *deed)
+            decision = (wanted.plan, wanted.decision, wanted.task, wanted.agent)
+            decisions.record_decision(self._places, self._config(), self._fleet(), *decision)
 
     def _session(self, session: SessionId) -> Session:
         known = self._fleet().get(session)

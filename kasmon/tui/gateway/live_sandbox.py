@@ -30,13 +30,13 @@ __all__ = ["confined", "create", "execute", "forget", "fork", "read_history", "r
 forget = sandbox_operations.remove
 
 
-async def execute(places: Paths, session: Session, wish: SandboxCommand) -> str:
-    """Execute *wish* in the session's sandbox; return a sentence for the user. A run's output is in the transcript."""
-    if isinstance(wish, Run):
-        await sandbox_operations.run(places, session, wish.interpreter, wish.code)
+async def execute(places: Paths, session: Session, command: SandboxCommand) -> str:
+    """Execute *command* in the sandbox; return a sentence for the user. A run's output is in the transcript."""
+    if isinstance(command, Run):
+        await sandbox_operations.run(places, session, command.interpreter, command.code)
         return ""
-    checkpoint = await sandbox_operations.keep(places, session, wish)
-    if isinstance(wish, Checkpoint):
+    checkpoint = await sandbox_operations.keep(places, session, command)
+    if isinstance(command, Checkpoint):
         return (
             f"{session.name}: checkpoint {checkpoint} created"
             if checkpoint

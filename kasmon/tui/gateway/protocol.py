@@ -44,7 +44,7 @@ TranscriptUpdate: TypeAlias = EventBatch | TextDelta
 
 class SendToAgent(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionId
-    wish: AgentCommand | Requeue | SandboxCommand
+    command: AgentCommand | Requeue | SandboxCommand
 
 
 class CreateSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ class DecideOnPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Apply a decision to a running plan."""
 
     plan: str
-    deed: PlanAction
+    decision: PlanAction
     task: str = ""
     agent: str = ""
     """The agent that takes the task over, for `replace`."""

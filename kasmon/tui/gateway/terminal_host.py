@@ -29,20 +29,20 @@ class TerminalHost:
         self._watched: dict[SessionId, Watch] = {}
         self._focused: dict[SessionId, Focus] = {}
 
-    def tell(self, wish: TerminalCommand, /) -> None:
-        """Send *wish*; see `TerminalLink`. Input typed while there is no host is dropped, not sent later."""
-        match wish:
+    def tell(self, command: TerminalCommand, /) -> None:
+        """Send *command*; see `TerminalLink`. Input typed while there is no host is dropped, not sent later."""
+        match command:
             case Watch():
-                self._watched[wish.session] = wish
+                self._watched[command.session] = command
             case Unwatch():
-                self._watched.pop(wish.session, None)
+                self._watched.pop(command.session, None)
             case Focus():
-                self._focused[wish.session] = wish
+                self._focused[command.session] = command
             case Blur():
-                self._focused.pop(wish.session, None)
+                self._focused.pop(command.session, None)
         if self._link is not None and self._link.is_open:
-            self._link.tell(wish)
-        elif isinstance(wish, Watch | Focus):
+            self._link.tell(command)
+        elif isinstance(command, Watch | Focus):
             self._open()
 
     def _open(self) -> None:
@@ -66,8 +66,8 @@ class TerminalHost:
             opened.on_push = self._push
             opened.on_close = self._handle_disconnect
             self._link = opened
-            for wish in (*self._watched.values(), *self._focused.values()):
-                opened.tell(wish)
+            for command in (*self._watched.values(), *self._focused.values()):
+                opened.tell(command)
             break
         self._opening = None
 

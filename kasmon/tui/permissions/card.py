@@ -376,7 +376,9 @@ class PermissionCard(Vertical):
         answers = [*self.decision.answers(decision, reason, labels, text)]
         for answer in answers:
             self.tell(CommandRequested(answer))
-        self.go(1, answered=frozenset(answer.wish.request for answer in answers if isinstance(answer.wish, Answer)))
+        self.go(
+            1, answered=frozenset(answer.command.request for answer in answers if isinstance(answer.command, Answer))
+        )
 
     # From one request to the next.
 

@@ -116,4 +116,4 @@ class CardDecision(msgspec.Struct, frozen=True):
                 text=text,
                 scope=state.scope if decision in STANDING else "session",
             )
-            yield SendToAgent(session=request.session, wish=answer)
+            yield SendToAgent(session=request.session, command=answer)

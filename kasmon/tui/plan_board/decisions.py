@@ -62,7 +62,7 @@ def resolve_action(board: PlanBoard, task: Task | None, action: str, agent: str 
     if why := _refusal(board, decision, id_):
         return PlanDecision(refusal=f"{why[0].upper()}{why[1:]}.")
     return PlanDecision(
-        DecideOnPlan(plan=board.id, deed=decision, task=id_, agent=agent), _question(board, task, decision)
+        DecideOnPlan(plan=board.id, decision=decision, task=id_, agent=agent), _question(board, task, decision)
     )
 
 

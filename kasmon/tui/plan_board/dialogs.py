@@ -114,4 +114,4 @@ class OtherAgentDialog(Dialog):
             self.wait_for("the installed agents are known")
         elif self.agent.can_start:
             plan, task = self.wanted.plan, self.wanted.task
-            self.want(DecideOnPlan(plan=plan, deed="replace", task=task, agent=self.agent.value))
+            self.want(DecideOnPlan(plan=plan, decision="replace", task=task, agent=self.agent.value))

@@ -68,8 +68,8 @@ def refused(past: SandboxHistory) -> str:
 
 def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
     """Return the header: the sandbox, its state, its usage and its permissions."""
-    housing = session.housing
-    if housing is None:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is None:
         return [DrawnLine(((f" {clean_line(session.name)}", "text.bold"), ("  no longer has a sandbox", "soft")))]
     dot, name = f" {look.mark('dot')} ", state_name(session)
     left: list[Span] = [
@@ -98,7 +98,7 @@ def head(session: Session, past: SandboxHistory | None, look: ThemeStyles, now: 
     lines += _of_memory(session, past, now) if past is not None else []
     if is_broken(session):
         lines.append(DrawnLine(((f" {look.mark('breach')} {proof_words(session)}", "bad.bold"),)))
-    if housing.lost:
+    if sandbox_state.lost:
         lines.append(DrawnLine(((" ! ", "warn.bold"), (f"lost {lost_words(session, now)}", "warn"))))
     return lines
 

@@ -209,10 +209,10 @@ class SandboxScreen(Overlay):
         self.head.say(*head(self.session, self.past, self.look, self.clock.now(), max(self.size.width, 1)))
 
     def _keys(self) -> DrawnLine:
-        housing, is_interpreter = self.session.housing, self.session.backend == "interpreter"
+        sandbox_state, is_interpreter = self.session.sandbox_state, self.session.backend == "interpreter"
         words = dict(self._offered())
-        if housing is not None and self.session.exists:
-            words |= {"box_wake": "resume"} if housing.is_asleep else {}
+        if sandbox_state is not None and self.session.exists:
+            words |= {"box_wake": "resume"} if sandbox_state.is_asleep else {}
             words |= {"box_freeze": "pause"} if can_sleep(self.session) else {}
             words |= {"box_pause": "pause to disk"} if can_pause(self.session) else {}
             words |= {"box_keep": "checkpoint", "box_fork_now": "fork now"} if is_interpreter else {}
@@ -231,8 +231,12 @@ class SandboxScreen(Overlay):
 
 def _refresh_key(session: Session) -> tuple[object, ...]:
     """Return the values whose change requires a refresh of the history."""
-    housing = session.housing
-    return (housing.checkpoints_counted, housing.phase, housing.lost, session.turn_ended) if housing else ()
+    sandbox_state = session.sandbox_state
+    return (
+        (sandbox_state.checkpoints_counted, sandbox_state.phase, sandbox_state.lost, session.turn_ended)
+        if sandbox_state
+        else ()
+    )
 
 
 def _role(token: Token) -> str:

@@ -71,27 +71,32 @@ def mode_cells(session: Session) -> int:
 
 def can_sleep(session: Session) -> bool:
     """Whether its sandbox exists and can be paused; that of an agent only while it is idle."""
-    if session.housing is None or session.housing.is_asleep or session.state not in ALIVE:
+    if session.sandbox_state is None or session.sandbox_state.is_asleep or session.state not in ALIVE:
         return False
     return session.mode is Mode.INTERPRETER or session.state is SessionState.IDLE
 
 
 def can_pause(session: Session) -> bool:
     """Whether its sandbox exists and can be paused to disk, and is not yet."""
-    housing = session.housing
-    if housing is None or session.state not in ALIVE or session.mode is not Mode.INTERPRETER:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is None or session.state not in ALIVE or session.mode is not Mode.INTERPRETER:
         return False
-    return session.sandbox in REMEMBERING and not (housing.is_asleep and not housing.held)
+    return session.sandbox in REMEMBERING and not (sandbox_state.is_asleep and not sandbox_state.held)
 
 
 def sleeps_on_disk(session: Session) -> bool:
     """Whether its memory is on disk, or at the service, and none of its processes run."""
-    housing = session.housing
-    return housing is not None and housing.is_asleep and not housing.held and session.sandbox in REMEMBERING
+    sandbox_state = session.sandbox_state
+    return (
+        sandbox_state is not None
+        and sandbox_state.is_asleep
+        and not sandbox_state.held
+        and session.sandbox in REMEMBERING
+    )
 
 
 def proof_words(session: Session) -> str:
-    seen = session.housing.confinement if session.housing is not None else None
+    seen = session.sandbox_state.confinement if session.sandbox_state is not None else None
     if session.sandbox in WALLED and (seen is None or seen.ok):
         return f"{WALLED[session.sandbox]}{', verified' if seen is not None else ''}"
     if seen is None:
@@ -101,62 +106,62 @@ def proof_words(session: Session) -> str:
 
 def is_broken(session: Session) -> bool:
     """Whether a probe inside found a failed check."""
-    seen = session.housing.confinement if session.housing is not None else None
+    seen = session.sandbox_state.confinement if session.sandbox_state is not None else None
     return seen is not None and not seen.ok
 
 
 def mismatches(session: Session) -> str:
     """Return the failed checks, in words."""
-    seen = session.housing.confinement if session.housing is not None else None
+    seen = session.sandbox_state.confinement if session.sandbox_state is not None else None
     return ", ".join(map(clean_line, seen.mismatches)) if seen is not None and seen.mismatches else "no details"
 
 
-def phase_words(housing: SandboxState, now: float) -> str:
+def phase_words(sandbox_state: SandboxState, now: float) -> str:
     """Return the phase; for a transitional one with its duration: `writing memory to disk, 3s`."""
-    if not is_moving(housing):
-        return phase_word(housing)
-    return ", ".join(part for part in (_moving(housing), _lasts(housing, now)) if part)
+    if not is_moving(sandbox_state):
+        return phase_word(sandbox_state)
+    return ", ".join(part for part in (_moving(sandbox_state), _lasts(sandbox_state, now)) if part)
 
 
 def phases(session: Session, now: float) -> list[str]:
     """Return the sandbox's phase and its next steps; none if its creation failed, which its state says."""
-    if session.housing is None or session.has_failed_to_start:
+    if session.sandbox_state is None or session.has_failed_to_start:
         return []
-    return [phase_words(session.housing, now), *to_come(session, now)]
+    return [phase_words(session.sandbox_state, now), *to_come(session, now)]
 
 
-def phase_word(housing: SandboxState) -> str:
+def phase_word(sandbox_state: SandboxState) -> str:
     """Return the phase, and where its memory is while it is paused: `paused in RAM`."""
-    if housing.phase is not SandboxPhase.PAUSED:
-        return housing.phase.value
-    if housing.held:
+    if sandbox_state.phase is not SandboxPhase.PAUSED:
+        return sandbox_state.phase.value
+    if sandbox_state.held:
         return "paused in RAM"
-    kept = "at the service" if housing.tier == "e2b" else "on disk"
-    return f"paused {kept}" if housing.tier in REMEMBERING else "paused"
+    kept = "at the service" if sandbox_state.tier == "e2b" else "on disk"
+    return f"paused {kept}" if sandbox_state.tier in REMEMBERING else "paused"
 
 
-def is_moving(housing: SandboxState) -> bool:
+def is_moving(sandbox_state: SandboxState) -> bool:
     """Whether it is in transition to another phase."""
-    return housing.phase in MOVING and (housing.is_intended or housing.phase in BEGINNING)
+    return sandbox_state.phase in MOVING and (sandbox_state.is_intended or sandbox_state.phase in BEGINNING)
 
 
 def lost_words(session: Session, now: float) -> str:
     """Return the last loss, and when it was; empty if there was none."""
-    housing = session.housing
-    if housing is None or not housing.lost:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is None or not sandbox_state.lost:
         return ""
-    when = f"{age(now - housing.lost_at)} ago: " if housing.lost_at else ""
-    return f"{when}{clean_line(housing.lost)}"
+    when = f"{age(now - sandbox_state.lost_at)} ago: " if sandbox_state.lost_at else ""
+    return f"{when}{clean_line(sandbox_state.lost)}"
 
 
-def _moving(housing: SandboxState) -> str:
-    on_disk = not housing.held and housing.tier in REMEMBERING
-    return ON_DISK.get(housing.phase, MOVING[housing.phase]) if on_disk else MOVING[housing.phase]
+def _moving(sandbox_state: SandboxState) -> str:
+    on_disk = not sandbox_state.held and sandbox_state.tier in REMEMBERING
+    return ON_DISK.get(sandbox_state.phase, MOVING[sandbox_state.phase]) if on_disk else MOVING[sandbox_state.phase]
 
 
-def _lasts(housing: SandboxState, now: float) -> str:
+def _lasts(sandbox_state: SandboxState, now: float) -> str:
     """Return how long it has been in transition; empty at first."""
-    return age(now - housing.phase_at) if housing.phase_at and now - housing.phase_at >= 1.0 else ""
+    return age(now - sandbox_state.phase_at) if sandbox_state.phase_at and now - sandbox_state.phase_at >= 1.0 else ""
 
 
 def to_come(session: Session, now: float) -> tuple[str, ...]:
@@ -164,44 +169,49 @@ def to_come(session: Session, now: float) -> tuple[str, ...]:
 
     It pauses if its memory is kept then, and expires if it ends.
     """
-    housing = session.housing
-    if housing is None or session.state not in ALIVE or session.in_turn:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is None or session.state not in ALIVE or session.in_turn:
         return ()
     if session.mode is not Mode.INTERPRETER and session.state not in RESTING:
         return ()
     told = []
-    if housing.standby_at is not None and housing.phase is SandboxPhase.RUNNING:
-        told.append(f"pauses in {age(housing.standby_at - now)}")
-    if housing.pause_at is not None and not sleeps_on_disk(session):
-        told.append(f"{'pauses' if housing.tier == 'e2b' else 'pauses to disk'} in {age(housing.pause_at - now)}")
-    elif housing.expires_at is not None:
-        told.append(f"expires in {age(housing.expires_at - now)}")
+    if sandbox_state.standby_at is not None and sandbox_state.phase is SandboxPhase.RUNNING:
+        told.append(f"pauses in {age(sandbox_state.standby_at - now)}")
+    if sandbox_state.pause_at is not None and not sleeps_on_disk(session):
+        told.append(
+            f"{'pauses' if sandbox_state.tier == 'e2b' else 'pauses to disk'} in {age(sandbox_state.pause_at - now)}"
+        )
+    elif sandbox_state.expires_at is not None:
+        told.append(f"expires in {age(sandbox_state.expires_at - now)}")
     return tuple(told)
 
 
 def row_words(session: Session, now: float) -> list[Span]:
     """Return the sandbox's part at the start of a row; empty without a problem or a near change."""
-    housing = session.housing
-    if housing is None:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is None:
         return []
     if is_broken(session) and session.state in ALIVE:
         how = "" if session.state is SessionState.ASKING else f": {mismatches(session)}"
         return [(f"not confined{how}  ", "bad.bold")]
-    if is_moving(housing) and session.state is not SessionState.ENDED:
-        return [(f"{_moving(housing)}  ", "info"), (f"{lasts}  " if (lasts := _lasts(housing, now)) else "", "faint")]
+    if is_moving(sandbox_state) and session.state is not SessionState.ENDED:
+        return [
+            (f"{_moving(sandbox_state)}  ", "info"),
+            (f"{lasts}  " if (lasts := _lasts(sandbox_state, now)) else "", "faint"),
+        ]
     coming = to_come(session, now)
-    if coming and _left(housing.expires_at, now) <= ENDS_SOON_S:
-        return [(f"expires in {age(_left(housing.expires_at, now))}  ", "warn")]
-    if coming and _left(housing.pause_at, now) <= ENDS_SOON_S:
+    if coming and _left(sandbox_state.expires_at, now) <= ENDS_SOON_S:
+        return [(f"expires in {age(_left(sandbox_state.expires_at, now))}  ", "warn")]
+    if coming and _left(sandbox_state.pause_at, now) <= ENDS_SOON_S:
         return [(f"{coming[-1]}  ", "faint")]
-    sleeps_soon = housing.phase is SandboxPhase.RUNNING and _left(housing.standby_at, now) <= SLEEPS_SOON_S
-    return [(f"{coming[0]}  ", "faint")] if coming and (sleeps_soon or housing.is_asleep) else []
+    sleeps_soon = sandbox_state.phase is SandboxPhase.RUNNING and _left(sandbox_state.standby_at, now) <= SLEEPS_SOON_S
+    return [(f"{coming[0]}  ", "faint")] if coming and (sleeps_soon or sandbox_state.is_asleep) else []
 
 
 def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
     """Return the lines about its sandbox in the session's own panel; empty if it has none."""
-    housing = session.housing
-    if housing is None:
+    sandbox_state = session.sandbox_state
+    if sandbox_state is None:
         return []
     dot = f" {look.mark('dot')} "
     about = "".join(f"{dot}{words}" for words in phases(session, now))
@@ -212,14 +222,14 @@ def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[D
         lines = [DrawnLine(tuple(left)), DrawnLine(((" ", "text"), *right))]
     if is_broken(session):
         lines.append(DrawnLine(((f" {look.mark('breach')} {BROKEN}: {mismatches(session)}", "bad.bold"),)))
-    elif housing.lost_at and now - housing.lost_at < LOST_S:
+    elif sandbox_state.lost_at and now - sandbox_state.lost_at < LOST_S:
         lines.append(DrawnLine(((" ! ", "warn.bold"), (f"lost {lost_words(session, now)}", "warn"))))
     return lines
 
 
 def meters(session: Session, look: ThemeStyles, *, bars: bool = True, processes: bool = False) -> list[Span]:
     """Return memory and disk, used and allowed; empty if they were not measured."""
-    usage = session.housing.usage if session.housing is not None else None
+    usage = session.sandbox_state.usage if session.sandbox_state is not None else None
     if usage is None:
         return []
     spans = _meter("memory", usage.memory_bytes, usage.memory_allowed, look, bars=bars)
@@ -256,7 +266,7 @@ def _meter(word: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool)
 
 
 def _proof(session: Session) -> tuple[str, str]:
-    seen = session.housing.confinement if session.housing is not None else None
+    seen = session.sandbox_state.confinement if session.sandbox_state is not None else None
     if session.sandbox in WALLED and (seen is None or seen.ok):
         return ("remote" if session.sandbox == "e2b" else "walled"), "info" if seen is None else "good"
     if seen is None:

@@ -146,7 +146,7 @@ def moments(session: Session, now: float) -> str:
     """Return the ages that a row shows, as text: the row is redrawn when this changes."""
     until = session.limited_until
     wait = "" if until is None else age(until - now)
-    lived = "" if session.housing is None else f" {to_come(session, now)} {row_words(session, now)}"
+    lived = "" if session.sandbox_state is None else f" {to_come(session, now)} {row_words(session, now)}"
     return f"{age(now - session.since)} {wait} {evidence(session, now)}{lived}"
 
 

@@ -90,8 +90,8 @@ class PromptQueueView(TextLines, can_focus=True):
     def _place(self) -> int:
         return next((number for number, each in enumerate(self.waiting) if each.id == self.chosen), 0)
 
-    def _request_change(self, wish: Requeue) -> None:
-        self.post_message(CommandRequested(SendToAgent(session=self.session.id, wish=wish)))
+    def _request_change(self, command: Requeue) -> None:
+        self.post_message(CommandRequested(SendToAgent(session=self.session.id, command=command)))
 
     def _update(self) -> None:
         if self.chosen is not None:

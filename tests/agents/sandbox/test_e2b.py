@@ -43,7 +43,7 @@ def away(stack: Stack) -> Iterator[Stack]:
 def test_at_a_service_it_is_not_paused_where_it_was_given_a_secret_variable(away: Stack) -> None:
     session = away.new("worker", "", "--yes")
     away.until_state(session, SessionState.IDLE)
-    until(lambda: away.session(session).housing, 60.0, "its sandbox")
+    until(lambda: away.session(session).sandbox_state, 60.0, "its sandbox")
     refused = away("sandbox", "pause", session)
 
     assert (4, "") == (refused.code, "" if "values of --env" in refused.err else refused.err)
@@ -64,11 +64,11 @@ def test_at_a_service_it_goes_on_in_the_same_conversation_after_a_pause_and_once
 
     assert 0 == stack("sandbox", "pause", session).code
     before = stack.session(session)
-    assert before.housing is not None
-    assert before.housing.runtime is not None
+    assert before.sandbox_state is not None
+    assert before.sandbox_state.runtime is not None
     access = calls.access(stack.variables)
     assert access is not None
-    calls.kill(access, before.housing.runtime.remote)
+    calls.kill(access, before.sandbox_state.runtime.remote)
     assert "the service no longer has it" in stack("sandbox", "resume", session).err
     stack.until_state(session, SessionState.ENDED)
     assert 0 == stack("restart", "worker").code

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kasmon.model.events import ReceiptMoved, RequestAnswered
+from kasmon.model.events import ReceiptChanged, RequestAnswered
 from kasmon.model.session_state import SessionState
 from tests.support.agents.full_stack import Stack, beside, gone, stacked
 from tests.support.agents.real_agent import BACKENDS
@@ -108,7 +108,9 @@ def test_what_is_said_into_a_running_turn_is_shown_and_its_receipt_goes_on(stack
 
     text = stack("read", "worker").out
     assert text.index("❯ go") < text.index("❯ no, this %% say this") < text.index("── done")
-    steps = [str(fact.receipt.state) for fact in stack.facts(session, ReceiptMoved) if "no, this" in fact.receipt.text]
+    steps = [
+        str(fact.receipt.state) for fact in stack.facts(session, ReceiptChanged) if "no, this" in fact.receipt.text
+    ]
     assert ["typed", "submitted", "started", "finished"] == steps
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import ReceiptState
-from kasmon.model.events import ReceiptMoved
+from kasmon.model.events import ReceiptChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import TaskClaimed, decode
 from tests.support.agents import mcp_server
@@ -180,11 +180,11 @@ def test_no_task_is_claimed_while_its_agent_shows_its_start_dialog_nor_before_it
     assert "task first reported done without a check" in ended(stack)["asks"]
 
     assert 1 == len([turn for turn in stack.stub.turns if "say I made it" in turn["user"] and "took_s" in turn])
-    moved = [fact.receipt.state for fact in stack.facts(session, ReceiptMoved)]
+    moved = [fact.receipt.state for fact in stack.facts(session, ReceiptChanged)]
     assert [ReceiptState.STARTED, ReceiptState.FINISHED] == moved[-2:]
     lines = (stack.places.plan("made") / "events.jsonl").read_bytes().splitlines()
     claims = [fact.at for fact in map(decode, lines) if isinstance(fact, TaskClaimed)]
-    finished = [fact.at for fact in stack.facts(session, ReceiptMoved) if fact.receipt.state is ReceiptState.FINISHED]
+    finished = [fact.at for fact in stack.facts(session, ReceiptChanged) if fact.receipt.state is ReceiptState.FINISHED]
     assert finished[0] <= claims[0]
 
 
@@ -202,6 +202,6 @@ def test_in_a_terminal_a_task_is_claimed_after_the_turn_that_carried_its_prompt_
     assert "task first reported done without a check" in ended(stack)["asks"]
 
     assert 1 == len([turn for turn in stack.stub.turns if "say I made it" in turn["user"] and "took_s" in turn])
-    moved = [fact.receipt.state for fact in stack.facts(session, ReceiptMoved)]
+    moved = [fact.receipt.state for fact in stack.facts(session, ReceiptChanged)]
     assert [ReceiptState.STARTED, ReceiptState.FINISHED] == moved[-2:]
     assert ReceiptState.LOST not in moved

@@ -15,7 +15,7 @@ from kasmon.errors import KasmonError, PromptBoxError, SessionBusyError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import SendKeys, StartSession
 from kasmon.model.commands import Receipt, ReceiptState, When
-from kasmon.model.events import ReceiptMoved
+from kasmon.model.events import ReceiptChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
@@ -71,7 +71,7 @@ def started(tmux: TmuxEnv, agent: RealAgent) -> None:
 
 
 def steps(tmux: TmuxEnv, receipt: str) -> list[str]:
-    return [str(moved.receipt.state) for moved in tmux.only(ReceiptMoved, ME) if moved.receipt.id == receipt]
+    return [str(moved.receipt.state) for moved in tmux.only(ReceiptChanged, ME) if moved.receipt.id == receipt]
 
 
 def screen(tmux: TmuxEnv) -> str:
@@ -82,7 +82,7 @@ async def sent(tmux: TmuxEnv, link: HostLink, text: str, when: When = "now") -> 
     try:
         return await prompted(link, ME, text, when=when)
     except KasmonError:
-        print(*(str(moved.receipt) for moved in tmux.only(ReceiptMoved, ME)), screen(tmux), sep="\n")
+        print(*(str(moved.receipt) for moved in tmux.only(ReceiptChanged, ME)), screen(tmux), sep="\n")
         raise
 
 
@@ -92,7 +92,7 @@ async def finished(tmux: TmuxEnv, receipt: str, *, or_unsure: bool = False) -> N
         await auntil(lambda: ends & {*steps(tmux, receipt)}, LIMIT_S, f"{receipt} finished")
         await auntil(lambda: tmux.session(ME).state is SessionState.IDLE, LIMIT_S, "idle")
     except TimeoutError:
-        told = [moved.receipt for moved in tmux.only(ReceiptMoved, ME)]
+        told = [moved.receipt for moved in tmux.only(ReceiptChanged, ME)]
         raise AssertionError("\n".join([*map(str, told), str(tmux.session(ME).signals), screen(tmux)])) from None
 
 
@@ -171,7 +171,7 @@ async def _tells_failures(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> N
             try:
                 await auntil(lambda sent=receipt: steps(tmux, sent.id)[-1] == "failed", LIMIT_S)  # type: ignore[misc]
             except TimeoutError:
-                told = [moved.receipt for moved in tmux.only(ReceiptMoved, ME)]
+                told = [moved.receipt for moved in tmux.only(ReceiptChanged, ME)]
                 raise AssertionError(
                     "\n".join([*map(str, told), str(tmux.session(ME).signals), screen(tmux)])
                 ) from None

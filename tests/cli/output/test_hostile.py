@@ -72,7 +72,7 @@ def hostile(kasmon: Cli) -> Iterator[Cli]:
                 at=1.0, backend=EVIL, workdir=EVIL, pid=1, pid_started=-1.0, resume_id=EVIL, model=EVIL
             ),
             events.TurnStarted(at=1.1, prompt=EVIL),
-            events.ReceiptMoved(at=1.2, receipt=receipt, prompt=EVIL),
+            events.ReceiptChanged(at=1.2, receipt=receipt, prompt=EVIL),
             events.MessageWritten(at=1.3, text=EVIL),
             events.ToolStarted(at=1.4, call="1", tool=EVIL, title=EVIL, input=json.dumps({"command": EVIL})),
             events.NoticeRaised(at=1.5, text=EVIL),

@@ -11,7 +11,7 @@ from kasmon.errors import UsageError
 from kasmon.host.journal.pending_prompts import FORGOTTEN
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
-from kasmon.model.events import ReceiptMoved, SessionEnded, SessionStarted, TurnEnded
+from kasmon.model.events import ReceiptChanged, SessionEnded, SessionStarted, TurnEnded
 from kasmon.paths import write_private
 from tests.support.agents.fake_agent import FakeAgent
 from tests.support.host.env import ME, Env, do, prompt
@@ -29,7 +29,7 @@ def left_behind(env: Env, text: str) -> Path:
     book = SessionLog(env.places, ME)
     book.append(SessionStarted(at=1.0, generation=1, resume_id="talk-1"))
     queued = Receipt(id=R1, session=ME, state=ReceiptState.QUEUED, text=text, at=1.0)
-    book.append(ReceiptMoved(at=1.0, receipt=queued, prompt=text))
+    book.append(ReceiptChanged(at=1.0, receipt=queued, prompt=text))
     return env.places.waiting(ME)
 
 
@@ -69,9 +69,9 @@ def test_its_are_kept_only_while_it_waits_and_holds_one(env: Env) -> None:
     words = left_behind(env, f"use {SECRET}")
     book = SessionLog(env.places, ME)
     [receipt] = book.session.receipts
-    book.append(ReceiptMoved(at=2.0, receipt=receipt, prompt="use nothing"))
+    book.append(ReceiptChanged(at=2.0, receipt=receipt, prompt="use nothing"))
     assert not words.exists()
-    book.append(ReceiptMoved(at=3.0, receipt=receipt, prompt=f"use {SECRET} again"))
+    book.append(ReceiptChanged(at=3.0, receipt=receipt, prompt=f"use {SECRET} again"))
     assert words.exists()
     book.append(SessionEnded(at=4.0, why="stopped"))
     assert not words.exists()

@@ -128,7 +128,7 @@ def test_what_holds_no_secret_is_the_same_fact() -> None:
 
 def test_what_a_fact_is_known_by_is_never_changed() -> None:
     receipt = Receipt(id=ReceiptId("aaaaaaaa-r1"), session=S, state=ReceiptState.SUBMITTED, text="submitted", at=1.0)
-    hidden = Redactor(["submitted", "aaaaaaaa", "receipt.moved"]).fact(events.ReceiptMoved(at=1.0, receipt=receipt))
+    hidden = Redactor(["submitted", "aaaaaaaa", "receipt.moved"]).fact(events.ReceiptChanged(at=1.0, receipt=receipt))
 
     assert (receipt.id, S, ReceiptState.SUBMITTED) == (hidden.receipt.id, hidden.receipt.session, hidden.receipt.state)
     assert "⟨hidden: 9 characters⟩" == hidden.receipt.text
@@ -232,7 +232,7 @@ def test_the_log_holds_none_and_the_host_goes_on_with_what_it_heard() -> None:
     write_private(where.environment(S), f"KEY={SECRET}\0".encode())
     book = SessionLog(where, S)
     queued = Receipt(id=ReceiptId(f"{S}-r1"), session=S, state=ReceiptState.QUEUED, text="use it", at=1.0)
-    book.append(events.ReceiptMoved(at=1.0, receipt=queued, prompt=f"use {SECRET}"))
+    book.append(events.ReceiptChanged(at=1.0, receipt=queued, prompt=f"use {SECRET}"))
 
     assert b"horse" not in where.log(S).read_bytes()
     assert f"use {SECRET}" == book.prompts[queued.id].prompt

@@ -33,9 +33,9 @@ def said(text: str) -> events.MessageWritten:
     return events.MessageWritten(at=1.0, text=text)
 
 
-def queued(n: int, state: ReceiptState = ReceiptState.QUEUED, prompt: str = "") -> events.ReceiptMoved:
+def queued(n: int, state: ReceiptState = ReceiptState.QUEUED, prompt: str = "") -> events.ReceiptChanged:
     receipt = Receipt(id=ReceiptId(f"{ME}-r{n}"), session=ME, state=state)
-    return events.ReceiptMoved(at=1.0, receipt=receipt, prompt=prompt, by="wave")
+    return events.ReceiptChanged(at=1.0, receipt=receipt, prompt=prompt, by="wave")
 
 
 @pytest.fixture
@@ -331,4 +331,4 @@ async def test_a_receipt_is_in_the_log_before_its_sender_hears_of_it(
         assert not asking.done()
         disk.free()
 
-        assert (await asking).receipt in [moved.receipt for moved in env.only(events.ReceiptMoved)]
+        assert (await asking).receipt in [moved.receipt for moved in env.only(events.ReceiptChanged)]

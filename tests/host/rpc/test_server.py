@@ -349,7 +349,7 @@ UNSENDABLE = {
 async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: command.AgentCommand, why: str) -> None:
     link = await HostLink.open(line.path)
     with pytest.raises(errors.UsageError, match=why):
-        await link.ask(frames.ExecuteCommand(n=0, session=ME, wish=wish))
+        await link.ask(frames.ExecuteCommand(n=0, session=ME, command=wish))
 
     link.tell(keys(b"x"))
     await auntil(lambda: line.heard)
@@ -376,7 +376,7 @@ async def test_an_answer_that_is_too_long_is_a_refusal(line: Line) -> None:
 
 async def test_an_edited_input_that_is_no_json_is_refused(line: Line) -> None:
     wish = command.Answer(request=RequestId("x"), digest="", decision=Decision.EDIT)
-    broken = frames.ExecuteCommand(n=5, session=ME, wish=wish, edited=b"{")
+    broken = frames.ExecuteCommand(n=5, session=ME, command=wish, edited=b"{")
     answers = await _raw_all(line.path, pack(frames.Hello(n=1)) + pack(broken), 2)
 
     assert isinstance(answers[1], frames.FailureReply)

@@ -16,7 +16,7 @@ from kasmon.model.session_state import SessionState
 
 ME = SessionId("abcdefgh")
 RUNS = SandboxState(phase=SandboxPhase.RUNNING, is_intended=False, used_at=50.0)
-IDLE = Session(id=ME, state=SessionState.IDLE, since=100.0, generation=1, housing=RUNS)
+IDLE = Session(id=ME, state=SessionState.IDLE, since=100.0, generation=1, sandbox_state=RUNS)
 ASKED = Request(id=RequestId("abcdefgh-1"), session=ME, kind=RequestKind.QUESTION)
 
 
@@ -59,7 +59,7 @@ def test_a_prompt_that_is_on_its_way_is_not_cut(state: ReceiptState, rests: floa
 def test_it_was_last_used_when_it_became_idle_or_when_its_facts_say() -> None:
     assert 100.0 == used_at(IDLE)
     assert 50.0 == used_at(but(state=SessionState.STANDBY, since=120.0))  # that it was put to sleep is no use
-    assert 130.0 == used_at(but(housing=msgspec.structs.replace(RUNS, used_at=130.0)))
+    assert 130.0 == used_at(but(sandbox_state=msgspec.structs.replace(RUNS, used_at=130.0)))
 
 
 def test_in_a_terminal_time_alone_may_end_its_work() -> None:

@@ -10,7 +10,7 @@ from kasmon.errors import RefusedError, UsageError
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.session.peer_limits import LONGEST, MOST, PREFACE, WINDOW_S, PeerMessageLimiter
 from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import ReceiptMoved, SessionStarted
+from kasmon.model.events import ReceiptChanged, SessionStarted
 from tests.support.agents.fake_agent import FakeAgent
 from tests.support.host.env import ME, Env, do, prompt
 from tests.support.host.tmux_env import TmuxEnv, prompted
@@ -19,10 +19,10 @@ from tests.support.wait import auntil
 FROM_PEER = Prompt(text="look at the parser", when="idle", by="peer")
 
 
-def moved(book: SessionLog, at: float, **more: object) -> ReceiptMoved:
+def moved(book: SessionLog, at: float, **more: object) -> ReceiptChanged:
     """A message of a peer that came at that time."""
     receipt = Receipt(id=book.session.next_receipt(), session=ME, state=ReceiptState.QUEUED, at=at)
-    return ReceiptMoved(**({"at": at, "receipt": receipt, "prompt": "hello", "by": "peer"} | more))  # type: ignore[arg-type]
+    return ReceiptChanged(**({"at": at, "receipt": receipt, "prompt": "hello", "by": "peer"} | more))  # type: ignore[arg-type]
 
 
 async def test_more_messages_than_a_minute_may_have_are_refused_by_the_host_itself(env: Env, fake: FakeAgent) -> None:

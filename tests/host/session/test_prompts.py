@@ -13,7 +13,7 @@ from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc.connect import HostLink
 from kasmon.host.session import prompts
 from kasmon.model.commands import NO_TURN, AgentCommand, Interrupt, Prompt, ReceiptId, ReceiptState, Requeue
-from kasmon.model.events import LimitReached, ReceiptMoved, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from kasmon.model.events import LimitReached, ReceiptChanged, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.session_state import SessionState
 from tests.support.agents.fake_agent import ABLE, FakeAgent
 from tests.support.host.env import ME, Env, do, prompt
@@ -26,7 +26,7 @@ def turn_ended(reason: str = "done", error: str = "") -> TurnEnded:
 
 def steps(env: Env, n: int = 1) -> list[str]:
     """The steps of the n-th receipt."""
-    return [str(m.receipt.state) for m in env.only(ReceiptMoved) if m.receipt.id.endswith(f"-r{n}")]
+    return [str(m.receipt.state) for m in env.only(ReceiptChanged) if m.receipt.id.endswith(f"-r{n}")]
 
 
 async def ready(env: Env) -> HostLink:
@@ -60,7 +60,7 @@ async def test_a_receipt_names_the_origin_of_its_prompt_to_its_end(env: Env, fak
         await auntil(lambda: len(fake.prompts) == 2)
 
     assert {("r1", "peer"), ("r2", "wave")} == {
-        (moved.receipt.id.rpartition("-")[2], moved.receipt.by) for moved in env.only(ReceiptMoved)
+        (moved.receipt.id.rpartition("-")[2], moved.receipt.by) for moved in env.only(ReceiptChanged)
     }
 
 

@@ -558,7 +558,7 @@ async def test_a_process_of_an_agents_own_may_not_answer(env: Env, fake: FakeAge
 def _commanded_by_a_child(env: Env, wish: AgentCommand | Allow, marked: bool) -> str:
     """What a process that this one starts is answered to *wish*; *marked*: with the variable of an agent."""
     variables = dict(os.environ) | ({"KASMON_SESSION": "someones"} if marked else {})
-    frame = msgspec.json.encode(ExecuteCommand(n=0, session=ME, wish=wish)).decode()
+    frame = msgspec.json.encode(ExecuteCommand(n=0, session=ME, command=wish)).decode()
     command = [sys.executable, "-P", "-c", COMMANDING, str(env.places.socket(ME)), frame]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 

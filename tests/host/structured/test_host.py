@@ -314,7 +314,7 @@ async def test_a_wish_that_the_agent_does_not_take_in_time_is_said_to_be_unknown
         await started(env)
         link = await env.linked()
         with pytest.raises(errors.TimedOutError, match=r"within 0\.05 s\. It is unknown"):
-            await link.ask(frames.ExecuteCommand(n=0, session=ME, wish=Interrupt()))
+            await link.ask(frames.ExecuteCommand(n=0, session=ME, command=Interrupt()))
 
     assert 0.05 < link.welcome.answer_s < 10
 

@@ -91,4 +91,4 @@ async def test_a_client_that_is_behind_gets_the_newest_and_how_much_it_missed() 
 
 
 async def test_every_other_wish_is_answered_by_what_it_told() -> None:
-    assert "c1" == (await execute(Coder(), Client(), 1, Resume())).told  # type: ignore[arg-type]
+    assert "c1" == (await execute(Coder(), Client(), 1, Resume())).outcome  # type: ignore[arg-type]

@@ -141,7 +141,7 @@ async def test_every_wish_that_would_end_name_or_move_it_is_refused(tmux: TmuxEn
         await adopt(tmux, link, mine)
         for grace_s in (0, 5):
             with pytest.raises(UnableError, match="where kasmon ends nothing"):
-                await link.ask(ExecuteCommand(n=0, session=ME, wish=Stop(grace_s=grace_s)))
+                await link.ask(ExecuteCommand(n=0, session=ME, command=Stop(grace_s=grace_s)))
         await link.ask(RenameWindow(n=0, session=ME, name="mine"))
         with pytest.raises(RefusedError, match="is already running"):
             await link.ask(StartSession(n=0, session=ME))
@@ -158,7 +158,7 @@ async def test_what_it_asks_is_answered_there(tmux: TmuxEnv, mine: Mine) -> None
         for text, decision in (("git push", Decision.ALLOW), ("git pull", Decision.DENY)):
             request = await auntil(lambda text=text: next((r for r in tmux.session(ME).asks if text in r.shown), None))  # type: ignore[misc]
             wish = Answer(request=request.id, digest=request.digest, decision=decision)
-            await link.ask(ExecuteCommand(n=0, session=ME, wish=wish), limit_s=20)
+            await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=20)
 
         assert [("git push", YES), ("git pull", NO)] == asker.taken()
         assert before == mine.state
@@ -168,7 +168,7 @@ async def test_an_interrupt_is_a_key(tmux: TmuxEnv, mine: Mine) -> None:
     mine.run("respawn-pane", "-k", "-t", "work", "sh -c 'trap \"echo got it\" INT; while :; do sleep 0.05; done'")
     async with tmux.serving() as link:
         await adopt(tmux, link, mine)
-        await link.ask(ExecuteCommand(n=0, session=ME, wish=Interrupt()))
+        await link.ask(ExecuteCommand(n=0, session=ME, command=Interrupt()))
         await auntil(lambda: "got it" in mine.run("capture-pane", "-p", "-t", "work"), what="the interrupt")
 
 

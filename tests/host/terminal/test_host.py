@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("in_tmux_env")
 
 
 async def do(link: HostLink, wish: Any) -> None:
-    await link.ask(frames.ExecuteCommand(n=0, session=SessionId(ME), wish=wish))
+    await link.ask(frames.ExecuteCommand(n=0, session=SessionId(ME), command=wish))
 
 
 # How a session begins
@@ -304,7 +304,7 @@ async def test_each_ending_is_told_as_it_was(tmux: TmuxEnv) -> None:
             await tmux.run(link, name, *sh(f"read x; {script}"))
             await tmux.ready(name)
         await asyncio.gather(
-            *(link.ask(frames.ExecuteCommand(n=0, session=SessionId(name), wish=Prompt(text="x"))) for name in names)
+            *(link.ask(frames.ExecuteCommand(n=0, session=SessionId(name), command=Prompt(text="x"))) for name in names)
         )
         told = {}
         for name in names:

@@ -101,7 +101,7 @@ async def test_it_stays_while_an_agent_runs(tmux: TmuxEnv, waiting: Waiting) -> 
     assert await waiting.goes_on(10 * LIMIT_S)
 
     async with tmux.client() as client:
-        await client.ask(ExecuteCommand(n=0, session=SessionId(ME), wish=Stop(grace_s=0)))
+        await client.ask(ExecuteCommand(n=0, session=SessionId(ME), command=Stop(grace_s=0)))
         await tmux.ended(ME)
     assert await waiting.goes_on(0)
     assert await waiting.goes_on(LIMIT_S - 1)

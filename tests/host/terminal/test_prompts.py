@@ -9,7 +9,7 @@ from kasmon.errors import PasteRefusedError, SessionBusyError, SessionEndedError
 from kasmon.host.rpc.frames import ExecuteCommand, Paste, SendKeys
 from kasmon.host.terminal import typed_prompts as typed
 from kasmon.model.commands import Prompt, ReceiptState
-from kasmon.model.events import ReceiptMoved, SignalSeen
+from kasmon.model.events import ReceiptChanged, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
@@ -47,7 +47,9 @@ def speaker(tmux: TmuxEnv) -> tuple[str, ...]:
 
 
 def states(tmux: TmuxEnv, receipt: str) -> list[str]:
-    return [str(moved.receipt.state) for moved in tmux.only(ReceiptMoved, SessionId(ME)) if moved.receipt.id == receipt]
+    return [
+        str(moved.receipt.state) for moved in tmux.only(ReceiptChanged, SessionId(ME)) if moved.receipt.id == receipt
+    ]
 
 
 def types(tmux: TmuxEnv, word: str) -> None:
@@ -385,7 +387,7 @@ async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_serv
         assert pid
         os.kill(pid, 9)
         results = await asyncio.gather(
-            *(link.ask(ExecuteCommand(n=0, session=session, wish=Prompt(text="y"))) for _ in range(3)),
+            *(link.ask(ExecuteCommand(n=0, session=session, command=Prompt(text="y"))) for _ in range(3)),
             return_exceptions=True,
         )
 

@@ -6,7 +6,7 @@ from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import (
     ConfinementSeen,
     Event,
-    SandboxMoved,
+    SandboxPhaseChanged,
     SessionEnded,
     SessionStarted,
     SignalSeen,
@@ -21,8 +21,8 @@ from kasmon.model.session_state import SessionState
 
 ME = SessionId("abcdefgh")
 SEEN = ConfinementSeen(at=3.0, ok=True, pid=44, pid_started=7.5, runtime=SandboxRuntime(pid=43, started=7.4, front=42))
-ASLEEP = SandboxMoved(at=9.0, phase=SandboxPhase.PAUSED, held=True, generation=0)
-AWAKE = SandboxMoved(at=11.0, phase=SandboxPhase.RUNNING, generation=0)
+ASLEEP = SandboxPhaseChanged(at=9.0, phase=SandboxPhase.PAUSED, held=True, generation=0)
+AWAKE = SandboxPhaseChanged(at=11.0, phase=SandboxPhase.RUNNING, generation=0)
 READS = SignalSeen(at=4.0, source="screen", value="idle", rule="prompt")
 PRINTS = SignalSeen(at=10.0, source="screen", value="working")
 
@@ -40,11 +40,11 @@ def test_its_process_is_its_own_inside_and_what_stands_in_front_is_kept(mode: Mo
     before, now = session(mode), session(mode, SEEN)
 
     assert (42, 44, 7.5) == (before.pid, now.pid, now.pid_started)
-    assert now.housing is not None
-    assert now.housing.runtime is not None
-    assert (42, 43) == (now.housing.runtime.front, now.housing.runtime.pid)
-    assert now.housing.confinement is not None
-    assert ("running", True) == (now.phase, now.housing.confinement.ok)
+    assert now.sandbox_state is not None
+    assert now.sandbox_state.runtime is not None
+    assert (42, 43) == (now.sandbox_state.runtime.front, now.sandbox_state.runtime.pid)
+    assert now.sandbox_state.confinement is not None
+    assert ("running", True) == (now.phase, now.sandbox_state.confinement.ok)
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
@@ -55,25 +55,25 @@ def test_it_stands_by_until_it_goes_on_whatever_its_screen_says(mode: Mode) -> N
     assert (SessionState.STANDBY, "sandbox", 9.0, "paused") == (asleep.state, asleep.source, asleep.since, asleep.phase)
     assert None is asleep.recheck_at
     assert (SessionState.IDLE, "running", 44) == (awake.state, awake.phase, awake.pid)
-    assert awake.housing is not None
-    assert awake.housing.runtime is not None
+    assert awake.sandbox_state is not None
+    assert awake.sandbox_state.runtime is not None
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
 def test_on_disk_it_is_paused_and_goes_on_where_it_then_lives(mode: Mode) -> None:
     """From memory it goes there by being awake; what stood in front of it is the same process all the while."""
-    on_disk = SandboxMoved(at=12.0, phase=SandboxPhase.PAUSED, generation=0, tier="microvm", snapshot="abc")
+    on_disk = SandboxPhaseChanged(at=12.0, phase=SandboxPhase.PAUSED, generation=0, tier="microvm", snapshot="abc")
     elsewhere = SandboxRuntime(pid=53, started=12.5, front=42)
-    woken = SandboxMoved(at=14.0, phase=SandboxPhase.RUNNING, generation=0, tier="microvm", runtime=elsewhere)
+    woken = SandboxPhaseChanged(at=14.0, phase=SandboxPhase.RUNNING, generation=0, tier="microvm", runtime=elsewhere)
     paused = session(mode, READS, SEEN, ASLEEP, AWAKE, on_disk, PRINTS)
     awake = apply(paused, woken)
 
     assert (SessionState.PAUSED, "sandbox", 12.0, "paused") == (paused.state, paused.source, paused.since, paused.phase)
     assert (SessionState.PAUSED, 12.0) == (apply(paused, on_disk).state, apply(paused, on_disk).since)
-    assert paused.housing is not None
-    assert ("abc", False, "microvm") == (paused.housing.snapshot, paused.housing.held, paused.sandbox)
-    assert awake.housing is not None
-    assert (elsewhere, "running") == (awake.housing.runtime, awake.phase)
+    assert paused.sandbox_state is not None
+    assert ("abc", False, "microvm") == (paused.sandbox_state.snapshot, paused.sandbox_state.held, paused.sandbox)
+    assert awake.sandbox_state is not None
+    assert (elsewhere, "running") == (awake.sandbox_state.runtime, awake.phase)
     assert SessionState.PAUSED is not awake.state
 
 
@@ -89,17 +89,19 @@ def test_its_end_is_its_sandboxs_and_the_next_one_is_looked_at_anew(mode: Mode) 
     again = apply(ended, SessionStarted(at=30.0, generation=2, mode=mode, pid=52))
 
     assert (SessionState.ENDED, "expired") == (ended.state, ended.phase)
-    assert ended.housing is not None
-    assert None is ended.housing.runtime
-    assert again.housing is not None
-    assert (None, None, 52) == (again.housing.confinement, again.housing.runtime, again.pid)
+    assert ended.sandbox_state is not None
+    assert None is ended.sandbox_state.runtime
+    assert again.sandbox_state is not None
+    assert (None, None, 52) == (again.sandbox_state.confinement, again.sandbox_state.runtime, again.pid)
     assert SessionState.STANDBY is not again.state
     assert SessionState.ENDED is apply(ended, ASLEEP).state
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
 def test_what_the_clock_ends_is_no_crash_and_what_ends_by_itself_may_be_one(mode: Mode) -> None:
-    to_end = SandboxMoved(at=19.0, phase=SandboxPhase.EXPIRED, step="intended", generation=0, why="not used for 30 min")
+    to_end = SandboxPhaseChanged(
+        at=19.0, phase=SandboxPhase.EXPIRED, step="intended", generation=0, why="not used for 30 min"
+    )
     killed = SessionEnded(at=20.0, signal="SIGHUP", why="not used for 30 min")
     ended, crashed = session(mode, READS, SEEN, to_end, killed), session(mode, READS, SEEN, killed)
 
@@ -110,16 +112,20 @@ def test_what_the_clock_ends_is_no_crash_and_what_ends_by_itself_may_be_one(mode
 
 @pytest.mark.parametrize("step", [SandboxPhase.PAUSING, SandboxPhase.RESUMING])
 def test_what_is_only_intended_changes_no_state(step: SandboxPhase) -> None:
-    going = SandboxMoved(at=9.0, phase=step, step="intended", held=True, generation=0)
+    going = SandboxPhaseChanged(at=9.0, phase=step, step="intended", held=True, generation=0)
 
     assert SessionState.IDLE is session(Mode.TMUX, SEEN, READS, going).state
     assert SessionState.STANDBY is session(Mode.TMUX, SEEN, READS, ASLEEP, going).state
 
 
 def test_its_life_begins_with_its_sandbox_and_use_is_counted_from_what_was_noted() -> None:
-    known = session(Mode.SDK, SEEN).housing
-    used = session(Mode.SDK, SEEN, SandboxMoved(at=9.0, phase=SandboxPhase.RUNNING, generation=0, used_at=8.0)).housing
-    again = session(Mode.SDK, SEEN, SessionEnded(at=20.0), SessionStarted(at=30.0, generation=2, mode=Mode.SDK)).housing
+    known = session(Mode.SDK, SEEN).sandbox_state
+    used = session(
+        Mode.SDK, SEEN, SandboxPhaseChanged(at=9.0, phase=SandboxPhase.RUNNING, generation=0, used_at=8.0)
+    ).sandbox_state
+    again = session(
+        Mode.SDK, SEEN, SessionEnded(at=20.0), SessionStarted(at=30.0, generation=2, mode=Mode.SDK)
+    ).sandbox_state
 
     assert known is not None
     assert used is not None

@@ -9,7 +9,7 @@ from kasmon.model.events import (
     ConfinementSeen,
     Event,
     SandboxMeasured,
-    SandboxMoved,
+    SandboxPhaseChanged,
     SessionEnded,
     SessionStarted,
     TurnEnded,
@@ -36,8 +36,8 @@ def session(*events: Event) -> Session:
     return now
 
 
-def moved(phase: SandboxPhase, at: float = 1.0, *, intended: bool = False, **more: object) -> SandboxMoved:
-    fact = SandboxMoved(at=at, phase=phase, step="intended" if intended else "confirmed")
+def moved(phase: SandboxPhase, at: float = 1.0, *, intended: bool = False, **more: object) -> SandboxPhaseChanged:
+    fact = SandboxPhaseChanged(at=at, phase=phase, step="intended" if intended else "confirmed")
     return msgspec.structs.replace(fact, **more)
 
 
@@ -51,7 +51,7 @@ MADE = (
 
 def test_a_session_that_is_to_be_confined_says_so_before_anything_happened() -> None:
     assert "jail" == session().sandbox
-    assert session().housing is None
+    assert session().sandbox_state is None
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,15 @@ def test_an_agent_that_works_in_a_sandbox_keeps_its_own_state_and_process() -> N
 def test_use_is_when_a_turn_begins_or_ends() -> None:
     now = session(*MADE, TurnStarted(at=50.0), TurnEnded(at=60.0))
 
-    assert now.housing is not None
-    assert (60.0, 1) == (now.housing.used_at, now.housing.turn)
+    assert now.sandbox_state is not None
+    assert (60.0, 1) == (now.sandbox_state.used_at, now.sandbox_state.turn)
 
 
 def test_another_sandbox_in_the_place_of_a_lost_one_has_no_longer_life() -> None:
     lost = session(*MADE, moved(SandboxPhase.CREATING, at=500.0, intended=True, generation=2))
 
-    assert lost.housing is not None
-    assert (1.0, 500.0) == (lost.housing.born_at, lost.housing.used_at)
+    assert lost.sandbox_state is not None
+    assert (1.0, 500.0) == (lost.sandbox_state.born_at, lost.sandbox_state.used_at)
 
 
 def test_one_that_is_begun_again_after_its_end_has_a_life_of_its_own() -> None:
@@ -143,24 +143,24 @@ def test_one_that_is_begun_again_after_its_end_has_a_life_of_its_own() -> None:
         *MADE, moved(SandboxPhase.EXPIRED), moved(SandboxPhase.CREATING, at=500.0, intended=True, generation=2)
     )
 
-    assert again.housing is not None
-    assert (500.0, None) == (again.housing.born_at, again.housing.runtime)
+    assert again.sandbox_state is not None
+    assert (500.0, None) == (again.sandbox_state.born_at, again.sandbox_state.runtime)
 
 
 def test_what_was_lost_once_is_still_told_later() -> None:
     now = session(*MADE, moved(SandboxPhase.RUNNING, lost="its variables are lost"), moved(SandboxPhase.RUNNING))
 
-    assert now.housing is not None
-    assert "its variables are lost" == now.housing.lost
+    assert now.sandbox_state is not None
+    assert "its variables are lost" == now.sandbox_state.lost
 
 
 def test_a_proof_and_figures_are_of_one_sandbox_and_go_with_it() -> None:
     seen = session(*MADE, ConfinementSeen(at=5.0, ok=True), SandboxMeasured(at=5.0, memory_bytes=9))
-    assert seen.housing is not None
-    assert seen.housing.confinement is not None
-    assert seen.housing.usage is not None
+    assert seen.sandbox_state is not None
+    assert seen.sandbox_state.confinement is not None
+    assert seen.sandbox_state.usage is not None
 
-    another = apply(seen, moved(SandboxPhase.CREATING, intended=True, generation=2)).housing
+    another = apply(seen, moved(SandboxPhase.CREATING, intended=True, generation=2)).sandbox_state
 
     assert another is not None
     assert (None, None) == (another.confinement, another.usage)
@@ -170,20 +170,23 @@ def test_a_sandbox_that_nobody_can_look_into_is_there_and_not_called_proven_unle
     there = session(*MADE, ConfinementSeen(at=5.0, ok=True, is_proven=False, runtime=SandboxRuntime(front=7)))
     gone = session(*MADE, ConfinementSeen(at=5.0, ok=False, is_proven=False, mismatches=("its sandbox is gone",)))
 
-    assert there.housing is not None
-    assert (None, 7) == (there.housing.confinement, there.housing.runtime.front if there.housing.runtime else 0)
-    assert gone.housing is not None
-    assert gone.housing.confinement == Confinement(ok=False, mismatches=("its sandbox is gone",), at=5.0)
+    assert there.sandbox_state is not None
+    assert (None, 7) == (
+        there.sandbox_state.confinement,
+        there.sandbox_state.runtime.front if there.sandbox_state.runtime else 0,
+    )
+    assert gone.sandbox_state is not None
+    assert gone.sandbox_state.confinement == Confinement(ok=False, mismatches=("its sandbox is gone",), at=5.0)
 
 
 def test_the_newest_checkpoints_are_named_and_all_are_counted() -> None:
     kept = session(*MADE, *(Checkpointed(at=6.0, checkpoint=f"c{n}", turn=n) for n in range(60)))
 
-    assert kept.housing is not None
+    assert kept.sandbox_state is not None
     assert (60, 50, "c59") == (
-        kept.housing.checkpoints_counted,
-        len(kept.housing.checkpoints),
-        kept.housing.checkpoints[-1].id,
+        kept.sandbox_state.checkpoints_counted,
+        len(kept.sandbox_state.checkpoints),
+        kept.sandbox_state.checkpoints[-1].id,
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.model.events import Checkpointed, ConfinementSeen, Event, SandboxMeasured, SandboxMoved
+from kasmon.model.events import Checkpointed, ConfinementSeen, Event, SandboxMeasured, SandboxPhaseChanged
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.transcript.layout import Transcript
 
@@ -17,14 +17,17 @@ def told(*events: Event) -> list[str]:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (SandboxMoved(at=1, phase=SandboxPhase.CREATING), ["▣ sandbox created"]),
-        (SandboxMoved(at=1, phase=SandboxPhase.CREATING, step="intended"), []),
-        (SandboxMoved(at=1, phase=SandboxPhase.RUNNING), []),
-        (SandboxMoved(at=1, phase=SandboxPhase.RUNNING, why="found again"), ["▣ sandbox resumed: found again"]),
-        (SandboxMoved(at=1, phase=SandboxPhase.PAUSED, held=True, why="asked for"), ["▣ sandbox paused: asked for"]),
-        (SandboxMoved(at=1, phase=SandboxPhase.PAUSED), ["▣ sandbox paused"]),
-        (SandboxMoved(at=1, phase=SandboxPhase.PERSISTING), []),
-        (SandboxMoved(at=1, phase=SandboxPhase.EXPIRED, why="stopped"), ["▣ sandbox expired: stopped"]),
+        (SandboxPhaseChanged(at=1, phase=SandboxPhase.CREATING), ["▣ sandbox created"]),
+        (SandboxPhaseChanged(at=1, phase=SandboxPhase.CREATING, step="intended"), []),
+        (SandboxPhaseChanged(at=1, phase=SandboxPhase.RUNNING), []),
+        (SandboxPhaseChanged(at=1, phase=SandboxPhase.RUNNING, why="found again"), ["▣ sandbox resumed: found again"]),
+        (
+            SandboxPhaseChanged(at=1, phase=SandboxPhase.PAUSED, held=True, why="asked for"),
+            ["▣ sandbox paused: asked for"],
+        ),
+        (SandboxPhaseChanged(at=1, phase=SandboxPhase.PAUSED), ["▣ sandbox paused"]),
+        (SandboxPhaseChanged(at=1, phase=SandboxPhase.PERSISTING), []),
+        (SandboxPhaseChanged(at=1, phase=SandboxPhase.EXPIRED, why="stopped"), ["▣ sandbox expired: stopped"]),
         (SandboxMeasured(at=1, memory_bytes=5), []),
         (ConfinementSeen(at=1, ok=True), []),
         (
@@ -42,7 +45,9 @@ def test_phases_that_were_reached_are_told_and_steps_on_the_way_are_not(event: E
 
 
 def test_what_was_lost_stands_where_it_was_lost() -> None:
-    lost = SandboxMoved(at=1, phase=SandboxPhase.RUNNING, why="the sandbox had ended", lost="its variables are lost")
+    lost = SandboxPhaseChanged(
+        at=1, phase=SandboxPhase.RUNNING, why="the sandbox had ended", lost="its variables are lost"
+    )
 
     assert ["▣ sandbox resumed: the sandbox had ended", "! its variables are lost"] == told(lost)
 

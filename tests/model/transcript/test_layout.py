@@ -21,7 +21,7 @@ from kasmon.model.events import (
     NoticeRaised,
     PlanItem,
     PlanUpdated,
-    ReceiptMoved,
+    ReceiptChanged,
     RequestAnswered,
     RequestOpened,
     RequestSetAside,
@@ -375,7 +375,9 @@ def test_every_other_event_is_a_line_or_nothing(event: Event, text: str) -> None
 def test_a_prompt_that_was_lost_is_said(state: ReceiptState, is_said: bool) -> None:
     receipt = Receipt(id=ReceiptId("r"), session=S, state=state, text="do it", reason="the agent ended")
 
-    assert ("! prompt lost: do it · the agent ended" if is_said else "") == shown(ReceiptMoved(at=AT, receipt=receipt))
+    assert ("! prompt lost: do it · the agent ended" if is_said else "") == shown(
+        ReceiptChanged(at=AT, receipt=receipt)
+    )
 
 
 def test_the_end_of_a_turn_fills_its_row_and_names_its_error() -> None:

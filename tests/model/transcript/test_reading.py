@@ -12,7 +12,7 @@ from kasmon.model.events import (
     LogOpened,
     MessageWritten,
     NoticeRaised,
-    ReceiptMoved,
+    ReceiptChanged,
     ThoughtWritten,
     ToolFinished,
     ToolStarted,
@@ -364,9 +364,9 @@ def test_one_walks_from_row_to_row_as_they_stand(kinds: list[str], data: st.Data
 
 
 def test_turns_and_prompts_are_known() -> None:
-    def moved(state: ReceiptState, prompt: str = "") -> ReceiptMoved:
+    def moved(state: ReceiptState, prompt: str = "") -> ReceiptChanged:
         receipt = Receipt(id=ReceiptId("s-r1"), session=SessionId("s"), state=state, text="first")
-        return ReceiptMoved(at=0.0, receipt=receipt, prompt=prompt)
+        return ReceiptChanged(at=0.0, receipt=receipt, prompt=prompt)
 
     whole = transcript(
         TurnStarted(at=0.0, prompt="first"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.model.events import ConnectionLost, NoticeRaised, SandboxMoved
+from kasmon.model.events import ConnectionLost, NoticeRaised, SandboxPhaseChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.process_identity import is_running, started_at
@@ -156,13 +156,13 @@ def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Cli, 
     until_state(kasmon, session, SessionState.STANDBY)
     agent = session_of(kasmon, session).pid
     assert stands_still(agent)
-    steps = [(move.phase.value, move.step) for move in facts(kasmon, session, SandboxMoved) if move.held]
+    steps = [(move.phase.value, move.step) for move in facts(kasmon, session, SandboxPhaseChanged) if move.held]
     assert [("pausing", "intended"), ("paused", "confirmed")] == steps
 
     done = kasmon("send", session, "echo aw''ake")
     assert 0 == done.code, done.err
     shows(kasmon, session, "awake")
-    assert "running" in [move.phase.value for move in facts(kasmon, session, SandboxMoved)]
+    assert "running" in [move.phase.value for move in facts(kasmon, session, SandboxPhaseChanged)]
     until(lambda: session_of(kasmon, session).receipts[-1].exit_code == 0, LIMIT_S)
 
     until_state(kasmon, session, SessionState.STANDBY)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.model.events import NoticeRaised, SandboxMoved, TurnEnded
+from kasmon.model.events import NoticeRaised, SandboxPhaseChanged, TurnEnded
 from kasmon.model.sandbox.policy import SandboxPhase, Tier
 from kasmon.model.session_state import SessionState
 from kasmon.sandbox.e2b import service as calls
@@ -155,7 +155,9 @@ def test_at_a_service_it_is_paused_once_by_the_clock_and_a_prompt_wakes_it(
     until_state(kasmon, session, SessionState.PAUSED)
     assert "inside\n" == (workdir / "mine").read_text()
     assert before + 2 == len(at_service.asked("pause"))
-    moved = [(each.phase, each.held) for each in facts(kasmon, session, SandboxMoved) if each.step == "confirmed"]
+    moved = [
+        (each.phase, each.held) for each in facts(kasmon, session, SandboxPhaseChanged) if each.step == "confirmed"
+    ]
     assert [(SandboxPhase.PAUSED, False), (SandboxPhase.RUNNING, False), (SandboxPhase.PAUSED, False)] == moved[-3:]
 
 
@@ -201,7 +203,9 @@ def test_the_clock_puts_it_to_sleep_and_then_to_disk_and_a_prompt_wakes_it(kasmo
     session = begun(kasmon, "microvm", workdir, agent="shell")
     until_state(kasmon, session, SessionState.STANDBY)
     until_state(kasmon, session, SessionState.PAUSED)
-    moved = [(each.phase, each.held) for each in facts(kasmon, session, SandboxMoved) if each.step == "confirmed"]
+    moved = [
+        (each.phase, each.held) for each in facts(kasmon, session, SandboxPhaseChanged) if each.step == "confirmed"
+    ]
     assert [(SandboxPhase.PAUSED, True), (SandboxPhase.RUNNING, False), (SandboxPhase.PAUSED, False)] == moved[-3:]
 
     assert 0 == kasmon("send", session, "echo wo''ken").code

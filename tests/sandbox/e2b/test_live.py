@@ -153,7 +153,7 @@ def test_its_time_is_prolonged_while_a_run_goes_on_and_one_that_is_gone_is_made_
     one.arrive()
     assert "done\n" == one.run("bash", "x=42; sleep 40; echo done").stdout
     one.sleep()
-    runtime = one.journal.housing.runtime
+    runtime = one.journal.sandbox_state.runtime
     assert runtime is not None
     calls.kill(brief.access(), runtime.remote)
 

@@ -80,7 +80,7 @@ class Host:
 
     @property
     def runtime(self) -> SandboxRuntime:
-        runtime = self.boxes[-1].journal.housing.runtime
+        runtime = self.boxes[-1].journal.sandbox_state.runtime
         assert runtime is not None
         return runtime
 
@@ -135,7 +135,7 @@ def test_a_turn_of_several_runs_is_paused_once_and_not_between_them(keep: Callab
 
     assert before + 1 == host.asked("pause")
     assert (SandboxPhase.PAUSED, False, host.runtime.remote) == (
-        box.phase, box.journal.housing.held, box.journal.housing.snapshot,
+        box.phase, box.journal.sandbox_state.held, box.journal.sandbox_state.snapshot,
     )  # fmt: skip
 
 
@@ -275,7 +275,7 @@ def test_while_the_service_cannot_be_reached_it_sleeps_on_with_its_memory(keep: 
 
     with pytest.raises(SandboxUnreachableError):
         box.wake()
-    assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.housing.is_intended)
+    assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.sandbox_state.is_intended)
     box.tier = host.tier
 
     assert "" == box.wake()
@@ -438,7 +438,7 @@ def test_what_the_service_answers_wrongly_is_no_end_and_no_claim(keep: Callable[
         with pytest.raises(SandboxUnreachableError):
             box.wake()
         host.served.goes_on()
-        assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.housing.is_intended)
+        assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.sandbox_state.is_intended)
     assert "" == box.wake()
 
     host.served.fails("/pause", status=500, times=9)

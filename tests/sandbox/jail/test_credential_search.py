@@ -51,12 +51,12 @@ class Kept:
 
     @property
     def first(self) -> int:
-        housing: SandboxState | None = None
+        sandbox_state: SandboxState | None = None
         for fact in self.facts:
-            housing = apply_sandbox_event(housing, fact)
-        assert housing is not None
-        assert housing.runtime is not None
-        return housing.runtime.pid
+            sandbox_state = apply_sandbox_event(sandbox_state, fact)
+        assert sandbox_state is not None
+        assert sandbox_state.runtime is not None
+        return sandbox_state.runtime.pid
 
     def told(self) -> str:
         return "\n".join(fact.text for fact in self.facts if isinstance(fact, NoticeRaised))
@@ -130,4 +130,4 @@ def test_what_is_kept_of_a_jail_holds_no_credential(kept: Kept) -> None:
 
     assert ["/run: token"] == kept.holders(), "it has its volatile file again"
     assert CANARY.encode() not in kept.keeping.spare(checkpoint)
-    assert any(name.endswith(": plain") for name in kept.box.journal.housing.checkpoints[-1].kept)
+    assert any(name.endswith(": plain") for name in kept.box.journal.sandbox_state.checkpoints[-1].kept)

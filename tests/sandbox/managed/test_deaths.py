@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from kasmon.errors import KasmonError
-from kasmon.model.events import Event, NoticeRaised, SandboxMoved, decode, encode
+from kasmon.model.events import Event, NoticeRaised, SandboxPhaseChanged, decode, encode
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
@@ -47,21 +47,23 @@ class Kept:
     def facts(self) -> list[Event]:
         return [decode(line) for line in self.log.read_bytes().splitlines()]
 
-    def housing(self) -> SandboxState | None:
+    def sandbox_state(self) -> SandboxState | None:
         known: SandboxState | None = None
         for fact in self.facts():
             known = apply_sandbox_event(known, fact)
         return known
 
     def host(self) -> tuple[ManagedSandbox, SandboxCheckpoints]:
-        journal = SandboxJournal(self.housing(), self._write, tier="jail", keeps_memory=False, terms=LifetimeTerms())
+        journal = SandboxJournal(
+            self.sandbox_state(), self._write, tier="jail", keeps_memory=False, terms=LifetimeTerms()
+        )
         box = ManagedSandbox(self.jail, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
         return box, SandboxCheckpoints(box, CheckpointStore(self.root / "points"))
 
     def told(self) -> list[str]:
         """All that people were told."""
         notices = [fact.text for fact in self.facts() if isinstance(fact, NoticeRaised)]
-        return [*notices, *(fact.lost for fact in self.facts() if isinstance(fact, SandboxMoved) and fact.lost)]
+        return [*notices, *(fact.lost for fact in self.facts() if isinstance(fact, SandboxPhaseChanged) and fact.lost)]
 
     def _write(self, event: Event) -> None:
         with self.log.open("ab") as file:
@@ -222,7 +224,7 @@ def test_a_jail_that_is_killed_anywhere_is_replaced_and_that_is_said(kept: Kept,
     calls = in_a_process(kept, act)
     for place in PLACES[1:2]:
         told = anew(kept, act)
-        first = (kept.housing() or SandboxState()).runtime
+        first = (kept.sandbox_state() or SandboxState()).runtime
         assert first is not None
         assert in_a_process(kept, act, int(calls * place), lambda pid=first.pid: pid)  # type: ignore[misc]
         assert not kept.jail.find(kept.policy, first)

@@ -37,7 +37,7 @@ class CopyingStage(SandboxProcess):
 
     def host(self) -> ManagedSandbox:
         journal = SandboxJournal(
-            self.housing(), self._write, tier="microvm", keeps_memory=True, terms=self.terms, clock=self.clock
+            self.sandbox_state(), self._write, tier="microvm", keeps_memory=True, terms=self.terms, clock=self.clock
         )
         box = ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
         self.keeping = SandboxCheckpoints(box, CheckpointStore(self.root / "points"), self.root / "inherited")
@@ -93,7 +93,7 @@ def test_one_that_holds_its_memory_sleeps_on_disk_then(stage: CopyingStage) -> N
     box.sleep()
 
     assert ForkResult() == stage.copied(box)
-    assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.housing.held)
+    assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.sandbox_state.held)
     box.wake()
     assert "42\n" == box.run("python", "print(x)").stdout
 

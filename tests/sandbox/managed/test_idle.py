@@ -17,7 +17,7 @@ from kasmon.host.rpc.connect import HostLink, link
 from kasmon.host.rpc.frames import ExecuteCommand, Focus, SendKeys, Watch
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode, Prompt, ReceiptState
-from kasmon.model.events import SandboxMoved, SessionEnded
+from kasmon.model.events import SandboxPhaseChanged, SessionEnded
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.process_identity import is_running, started_at
@@ -79,7 +79,7 @@ sys.exit(terminals.main())
 
 def steps(kasmon: Cli, session: SessionId) -> list[tuple[str, str]]:
     """What was noted of its sandbox, but for what comes when."""
-    moves = facts(kasmon, session, SandboxMoved)
+    moves = facts(kasmon, session, SandboxPhaseChanged)
     return [(move.phase.value, move.step) for move in moves if move.used_at is None]
 
 
@@ -102,17 +102,20 @@ def is_over(kasmon: Cli, session: SessionId) -> Any:
 def test_what_nobody_uses_sleeps_then_ends_and_that_is_no_crash(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 1.5, "idle_timeout_seconds = 3\n")
     session = started(kasmon, workdir)
-    until(lambda: session_of(kasmon, session).housing and session_of(kasmon, session).housing.standby_at, LIMIT_S)
+    until(
+        lambda: session_of(kasmon, session).sandbox_state and session_of(kasmon, session).sandbox_state.standby_at,
+        LIMIT_S,
+    )
     idle = session_of(kasmon, session)
-    assert abs(idle.housing.standby_at - idle.since - 1.5) < 0.5
-    assert abs(idle.housing.expires_at - idle.since - 3) < 0.5
+    assert abs(idle.sandbox_state.standby_at - idle.since - 1.5) < 0.5
+    assert abs(idle.sandbox_state.expires_at - idle.since - 3) < 0.5
     until_state(kasmon, session, SessionState.STANDBY)
     family = [(pid, started_at(pid)) for pid in tree(seen(kasmon, session).runtime.front)]  # type: ignore[union-attr]
     ended = is_over(kasmon, session)
 
     assert ("not used for 3 s", True, False) == (ended.end_why, ended.timed_out, ended.crashed)
     [end] = facts(kasmon, session, SessionEnded)
-    assert abs(end.at - idle.housing.expires_at) < 1.5
+    assert abs(end.at - idle.sandbox_state.expires_at) < 1.5
     assert [("pausing", "intended"), ("paused", "confirmed"), ("expired", "intended")] == steps(kasmon, session)
     assert not any(is_running(pid, born) for pid, born in family)
 
@@ -124,9 +127,9 @@ def test_a_break_puts_an_agent_in_a_jail_to_sleep_and_does_not_end_it_unless_the
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
 
-    housing = session_of(kasmon, session).housing
-    assert housing.pause_at is None
-    assert abs(housing.expires_at - housing.born_at - 86_400) < 1
+    sandbox_state = session_of(kasmon, session).sandbox_state
+    assert sandbox_state.pause_at is None
+    assert abs(sandbox_state.expires_at - sandbox_state.born_at - 86_400) < 1
 
 
 def test_a_structured_agent_sleeps_is_woken_by_a_prompt_and_ends_only_once_its_turn_is_over(
@@ -138,8 +141,8 @@ def test_a_structured_agent_sleeps_is_woken_by_a_prompt_and_ends_only_once_its_t
     session = started(kasmon, workdir, *more, agent="acp")
     until_state(kasmon, session, SessionState.STANDBY)
     assert stands_still(session_of(kasmon, session).pid)
-    until_at = session_of(kasmon, session).housing.expires_at
-    assert abs(until_at - session_of(kasmon, session).housing.born_at - 4) < 0.1
+    until_at = session_of(kasmon, session).sandbox_state.expires_at
+    assert abs(until_at - session_of(kasmon, session).sandbox_state.born_at - 4) < 0.1
     assert 0 == kasmon("send", session, "work").code
     until_state(kasmon, session, SessionState.WORKING)
     until(lambda: time.time() > until_at + 1, LIMIT_S)
@@ -217,7 +220,7 @@ async def hears_nothing(kasmon: Cli) -> None:
     host = await HostLink.open(kasmon.places.tmux_host_socket)
     [session] = read_fleet(kasmon.places).sessions
     with pytest.raises(HostUnreachableError):
-        await host.ask(ExecuteCommand(n=0, session=session.id, wish=Prompt(text="true")), LIMIT_S)
+        await host.ask(ExecuteCommand(n=0, session=session.id, command=Prompt(text="true")), LIMIT_S)
     await host.aclose()
 
 
@@ -264,7 +267,7 @@ def test_a_host_that_is_killed_in_the_midst_of_a_step_leaves_one_that_the_next_f
         assert 0 == kasmon("send", session, f"clear; echo {act} {when} $x").code
         shows(kasmon, session, f"{act} {when} 42")
         assert ("running", "confirmed") == steps(kasmon, session)[-1]
-        assert count == [move.why for move in facts(kasmon, session, SandboxMoved)].count("found again")
+        assert count == [move.why for move in facts(kasmon, session, SandboxPhaseChanged)].count("found again")
 
     configured(kasmon, never.replace("max_lifetime_seconds = 0", "max_lifetime_seconds = 1"))
     host_that_dies(kasmon, "end", "before")

@@ -31,9 +31,9 @@ def expected(step: DueStep | None) -> DueStep:
 
 
 def after(
-    housing: SandboxState, terms: LifetimeTerms = TERMS, *, keeps_memory: bool = False, in_turn: bool = False
+    sandbox_state: SandboxState, terms: LifetimeTerms = TERMS, *, keeps_memory: bool = False, in_turn: bool = False
 ) -> DueStep | None:
-    return due(housing, terms, keeps_memory=keeps_memory, in_turn=in_turn)
+    return due(sandbox_state, terms, keeps_memory=keeps_memory, in_turn=in_turn)
 
 
 def test_what_nobody_uses_sleeps_after_a_quarter_of_an_hour() -> None:
@@ -86,7 +86,7 @@ def test_what_is_gone_has_nothing_to_come() -> None:
 
 
 @given(
-    housing=st.builds(
+    sandbox_state=st.builds(
         SandboxState,
         phase=st.sampled_from(SandboxPhase),
         held=st.booleans(),
@@ -103,12 +103,12 @@ def test_what_is_gone_has_nothing_to_come() -> None:
     keeps_memory=st.booleans(),
 )
 def test_nothing_that_sleeps_is_put_to_sleep_and_no_tier_is_asked_for_what_it_cannot(
-    housing: SandboxState, terms: LifetimeTerms, keeps_memory: bool
+    sandbox_state: SandboxState, terms: LifetimeTerms, keeps_memory: bool
 ) -> None:
-    step = after(housing, terms, keeps_memory=keeps_memory)
+    step = after(sandbox_state, terms, keeps_memory=keeps_memory)
 
     assert step is None or keeps_memory or step.step is not LifecycleStep.PAUSE
-    assert step is None or step.step is not LifecycleStep.STANDBY or housing.phase is SandboxPhase.RUNNING
+    assert step is None or step.step is not LifecycleStep.STANDBY or sandbox_state.phase is SandboxPhase.RUNNING
 
 
 def test_the_deadlines_that_are_shown_are_those_that_are_kept() -> None:

@@ -57,7 +57,7 @@ class Scene:
             self.box.run(interpreter, HOLD[interpreter])
 
     def worker(self, interpreter: Interpreter) -> int | None:
-        runtime = self.box.journal.housing.runtime
+        runtime = self.box.journal.sandbox_state.runtime
         if runtime is None:
             return None
         found = [pid for pid in tree(runtime.pid) if WORKER[interpreter] in command_of(pid)]

@@ -82,9 +82,9 @@ def test_a_microvm_whose_memory_on_disk_is_not_what_was_written_goes_on_and_is_n
         return 0
 
     assert killed(vm, "sleep", ("SnapshotStore.confirmed", "return"), truncate)
-    housing = vm.housing()
-    assert housing is not None
-    assert SandboxPhase.RUNNING is housing.phase
+    sandbox_state = vm.sandbox_state()
+    assert sandbox_state is not None
+    assert SandboxPhase.RUNNING is sandbox_state.phase
     assert vm.told() > told
     judged(vm, told, may_be_lost=False)
 

@@ -77,7 +77,7 @@ def files(box: ManagedSandbox) -> dict[str, str]:
 
 def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_no_file(box: ManagedSandbox, project: Path) -> None:
     """It sleeps in turns as its host would let it sleep, and as nothing but its tier would."""
-    runtime = box.journal.housing.runtime
+    runtime = box.journal.sandbox_state.runtime
     assert runtime is not None
     said = shell = ""
     for number, step in enumerate(NIGHTS):
@@ -95,7 +95,7 @@ def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_no_file(box: ManagedSandb
             assert PauseResult(held=True) == slept
             box.tier.resume(box.policy, runtime, slept)
         assert before == files(box)
-        assert (runtime, 1) == (box.journal.housing.runtime, box.journal.housing.generation)
+        assert (runtime, 1) == (box.journal.sandbox_state.runtime, box.journal.sandbox_state.generation)
 
     assert ["3", "?? part3.txt", "?? part4.txt", f"4 4 /workspace/repo {shell}"] == said.splitlines()
     source = b"".join(path.read_bytes() for path in sorted((project / "src").iterdir()))

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from kasmon.errors import NotFoundError, RefusedError, SandboxError
-from kasmon.model.events import Checkpointed, NoticeRaised, SandboxMoved
+from kasmon.model.events import Checkpointed, NoticeRaised, SandboxPhaseChanged
 from kasmon.model.sandbox.policy import (
     Credential,
     SandboxPhase,
@@ -136,13 +136,13 @@ def test_a_sandbox_that_is_gone_is_made_anew_over_the_same_files_and_that_is_tol
 
     assert "the sandbox had ended: interpreter state lost; files kept" == lost
     assert "kept\n\n" == said(after, "cat file; echo $x")
-    assert 2 == after.journal.housing.generation
+    assert 2 == after.journal.sandbox_state.generation
 
 
 def test_a_sandbox_that_does_not_answer_in_time_is_not_trusted(stage: SandboxProcess) -> None:
     before = stage.arrived()
     said(before, "x=42")
-    runtime = before.journal.housing.runtime
+    runtime = before.journal.sandbox_state.runtime
     assert runtime is not None
     path = Path(runtime.socket)
     path.rename(path.with_name("away"))
@@ -227,7 +227,7 @@ def test_a_sandbox_that_cannot_be_made_leaves_nothing(stage: SandboxProcess) -> 
 
 def test_the_end_leaves_no_process_and_no_socket(stage: SandboxProcess) -> None:
     box = stage.arrived()
-    runtime = box.journal.housing.runtime
+    runtime = box.journal.sandbox_state.runtime
     said(box, "sleep 1000 & echo kept > file")
     assert runtime is not None
 
@@ -300,7 +300,7 @@ HAS = {
 
 def held_outside(stage: SandboxProcess, box: ManagedSandbox) -> list[str]:
     """Where the canary is found by whoever looks at all that the sandbox has from outside."""
-    runtime = box.journal.housing.runtime
+    runtime = box.journal.sandbox_state.runtime
     assert runtime is not None
     found = [str(path) for path in stage.root.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
     environments = stage.tier.environments(stage.policy, runtime)
@@ -540,8 +540,8 @@ def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: San
     until(lambda: f"'web' responds on port {port}" in stage.told())
 
 
-def _last_move(stage: SandboxProcess) -> SandboxMoved:
-    return next(fact for fact in reversed(stage.facts) if isinstance(fact, SandboxMoved))
+def _last_move(stage: SandboxProcess) -> SandboxPhaseChanged:
+    return next(fact for fact in reversed(stage.facts) if isinstance(fact, SandboxPhaseChanged))
 
 
 def _free_port() -> int:

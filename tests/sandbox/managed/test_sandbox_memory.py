@@ -27,7 +27,7 @@ class KeepingStage(SandboxProcess):
 
     def host(self) -> ManagedSandbox:
         journal = SandboxJournal(
-            self.housing(), self._write, tier="microvm", keeps_memory=True, terms=self.terms, clock=self.clock
+            self.sandbox_state(), self._write, tier="microvm", keeps_memory=True, terms=self.terms, clock=self.clock
         )
         self.boxes.append(ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket)))
         return self.boxes[-1]
@@ -47,10 +47,14 @@ def test_it_sleeps_on_disk_and_another_process_goes_on_with_it(stage: KeepingSta
     box.run("python", "x = 42")
     box.sleep(to_disk=True)
 
-    housing = box.journal.housing
+    sandbox_state = box.journal.sandbox_state
     snapshot = stage.tier.kept(stage.policy)
     assert snapshot is not None
-    assert (SandboxPhase.PAUSED, False, snapshot.id) == (housing.phase, housing.held, housing.snapshot)
+    assert (SandboxPhase.PAUSED, False, snapshot.id) == (
+        sandbox_state.phase,
+        sandbox_state.held,
+        sandbox_state.snapshot,
+    )
     heir = stage.host()
     assert "" == heir.arrive() == heir.wake()
     assert "42\n" == heir.run("python", "print(x)").stdout
@@ -111,7 +115,7 @@ def test_one_that_cannot_be_woken_now_sleeps_on_with_its_memory_and_wakes_the_ne
         box.wake()
 
     assert "Its memory snapshot is unchanged" in failed.value.hint
-    assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.housing.is_intended)
+    assert (SandboxPhase.PAUSED, False) == (box.phase, box.journal.sandbox_state.is_intended)
     assert before == stage.tier.kept(stage.policy)
     assert 1 == stage.living
     assert "" == stage.host().arrive() == box.wake()
@@ -126,6 +130,6 @@ def test_where_the_disk_takes_no_note_it_sleeps_on_and_wakes_once_it_does(stage:
     with full_disk(8), pytest.raises(SandboxUnreachableError, match="cannot be recorded"):
         box.wake()
 
-    assert (SandboxPhase.PAUSED, not to_disk) == (box.phase, box.journal.housing.held)
+    assert (SandboxPhase.PAUSED, not to_disk) == (box.phase, box.journal.sandbox_state.held)
     assert "" == box.wake()
     assert "42\n" == box.run("python", "print(x)").stdout

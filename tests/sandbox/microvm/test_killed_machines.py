@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.model.events import SandboxMoved
+from kasmon.model.events import SandboxPhaseChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.process_identity import is_running, started_at
@@ -80,8 +80,8 @@ def test_qemu_that_a_host_had_started_when_it_was_killed_is_ended(kasmon: Cli, w
         killed(host_of(kasmon, session))
         os.kill(qemu, signal.SIGCONT)
         assert 0 != making.wait(LIMIT_S)
-    housing = session_of(kasmon, session).housing
-    assert housing is None or SandboxPhase.CREATING is housing.phase
+    sandbox_state = session_of(kasmon, session).sandbox_state
+    assert sandbox_state is None or SandboxPhase.CREATING is sandbox_state.phase
     born = started_at(qemu)
     assert is_running(qemu, born)
 
@@ -99,7 +99,7 @@ def test_a_pause_in_which_host_and_qemu_were_killed_is_no_success_nor_is_the_nex
     qemu, host = qemu_behind(lock_of(kasmon, session)), host_of(kasmon, session)
     assert qemu
     with beside(kasmon, "sandbox", "pause", "lab") as pausing:
-        until(lambda: any(SandboxPhase.PAUSING is each.phase for each in facts(kasmon, session, SandboxMoved)))
+        until(lambda: any(SandboxPhase.PAUSING is each.phase for each in facts(kasmon, session, SandboxPhaseChanged)))
         killed(qemu)
         killed(host)
         _, said = pausing.communicate(timeout=LIMIT_S)

@@ -190,7 +190,7 @@ def test_an_agent_does_not_answer_it(kasmon: Cli, lab: SessionId, server: int) -
     async def tried() -> None:
         wish = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
         async with contextlib.aclosing(await HostLink.open(kasmon.places.socket(lab), as_agent=True)) as link:
-            await link.ask(ExecuteCommand(n=0, session=lab, wish=wish), LIMIT_S)
+            await link.ask(ExecuteCommand(n=0, session=lab, command=wish), LIMIT_S)
 
     with pytest.raises(RefusedError):
         asyncio.run(tried())

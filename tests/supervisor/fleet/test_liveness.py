@@ -116,9 +116,9 @@ def test_a_structured_session_without_host_and_agent_is_lost() -> None:
 def sandboxed(phase: SandboxPhase, *, held: bool = True) -> Session:
     runtime = SandboxRuntime(pid=41, started=7.5, boot="b1")
     return folded(
-        events.SandboxMoved(at=NOW, phase=SandboxPhase.CREATING, runtime=runtime),
+        events.SandboxPhaseChanged(at=NOW, phase=SandboxPhase.CREATING, runtime=runtime),
         started(mode=Mode.INTERPRETER),
-        events.SandboxMoved(at=NOW + 1, phase=phase, held=held),
+        events.SandboxPhaseChanged(at=NOW + 1, phase=phase, held=held),
         mode=Mode.INTERPRETER,
     )
 

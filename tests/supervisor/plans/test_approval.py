@@ -51,7 +51,7 @@ def test_an_agent_that_cannot_start_is_shown_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "id_", "facts", "why"),
+    ("decision", "id_", "facts", "why"),
     [
         ("pause", "", (steered("pause"),), "it is already paused"),
         ("accept", "a", (), "task 'a' is waiting, not reported as done"),
@@ -66,13 +66,13 @@ def test_an_agent_that_cannot_start_is_shown_with_the_reason() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(
-    deed: PlanAction, id_: str, facts: tuple[PlanFact, ...], why: str
+    decision: PlanAction, id_: str, facts: tuple[PlanFact, ...], why: str
 ) -> None:
-    assert why == refusal(WAVES, run(*facts), deed, id_)
+    assert why == refusal(WAVES, run(*facts), decision, id_)
 
 
 @pytest.mark.parametrize(
-    ("deed", "id_", "facts"),
+    ("decision", "id_", "facts"),
     [
         ("pause", "", ()),
         ("resume", "", ()),
@@ -86,8 +86,8 @@ def test_what_makes_no_sense_is_refused_with_the_reason(
         ("advance", "", (*done("a"), *done("b"))),
     ],
 )
-def test_whatever_makes_sense_is_not(deed: PlanAction, id_: str, facts: tuple[PlanFact, ...]) -> None:
-    assert "" == refusal(WAVES, run(*facts), deed, id_)
+def test_whatever_makes_sense_is_not(decision: PlanAction, id_: str, facts: tuple[PlanFact, ...]) -> None:
+    assert "" == refusal(WAVES, run(*facts), decision, id_)
 
 
 def test_what_no_worktree_will_hold_is_said_before_it_is_agreed_to(repo: Repo) -> None:

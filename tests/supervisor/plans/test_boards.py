@@ -22,7 +22,7 @@ from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import boards as module
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.boards import PlanBoard, PlanBoards
-from kasmon.supervisor.plans.decisions import steer, take_edit
+from kasmon.supervisor.plans.decisions import record_decision, take_edit
 from tests.support.sample_fleet import NOW, fleet, working
 from tests.support.supervisor.env import Env
 
@@ -213,7 +213,7 @@ async def test_the_feed_yields_at_once_and_then_only_what_changed(cli: Desk, mon
 
 def test_a_decision_is_noted_for_the_runner(cli: Desk) -> None:
     book = cli.begin()
-    steer(cli.places, cli.config, cli.fleet, book.plan, "skip", "1")
+    record_decision(cli.places, cli.config, cli.fleet, book.plan, "skip", "1")
 
     assert TaskState.SKIPPED is cli.only().run.of("1").state
 
@@ -223,17 +223,17 @@ def test_a_decision_that_makes_no_sense_is_refused_and_nothing_is_noted(cli: Des
     size = book.size()
 
     with pytest.raises(RefusedError, match="has not started"):
-        steer(cli.places, cli.config, cli.fleet, book.plan, "retry", "1")
+        record_decision(cli.places, cli.config, cli.fleet, book.plan, "retry", "1")
     book.add(began())
     size = book.size()
     with pytest.raises(UsageError, match="there is no agent 'nobody'"):
-        steer(cli.places, cli.config, cli.fleet, book.plan, "replace", "1", "nobody")
+        record_decision(cli.places, cli.config, cli.fleet, book.plan, "replace", "1", "nobody")
     assert size == book.size()
     book.add(PlanEnded(at=NOW, outcome="aborted"))
     with pytest.raises(RefusedError, match="has ended: aborted"):
-        steer(cli.places, cli.config, cli.fleet, book.plan, "pause")
+        record_decision(cli.places, cli.config, cli.fleet, book.plan, "pause")
     with pytest.raises(PlanNotFoundError):
-        steer(cli.places, cli.config, cli.fleet, "nothing", "pause")
+        record_decision(cli.places, cli.config, cli.fleet, "nothing", "pause")
 
 
 def test_an_edit_is_taken_over_exactly_as_it_was_shown(cli: Desk) -> None:

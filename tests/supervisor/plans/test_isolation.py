@@ -126,13 +126,13 @@ async def test_a_retry_fails_where_the_worktree_was_deleted_by_hand_and_says_how
         await auntil(lambda: now().of("a").state is TaskState.FAILED)
         assert "plan/tidy.1-a" == now().of("a").branch
         await off(shutil.rmtree, now().of("a").workdir)
-        await off(site.book.steer, "retry", "a")
+        await off(site.book.record_decision, "retry", "a")
         await auntil(lambda: now().of("a").state is TaskState.FAILED and now().of("a").attempt == 2)
         why = now().of("a").why
         assert "is gone, but its branch 'plan/tidy.1-a' still exists" in why
 
         await off(checkout.repo.git, *why.partition("`git ")[2].partition("`")[0].split())
-        await off(site.book.steer, "retry", "a")
+        await off(site.book.record_decision, "retry", "a")
         await auntil(lambda: now().of("a").attempt == 3 and now().of("a").session != "")
 
     assert "plan/tidy.1-a" == now().of("a").branch
@@ -140,7 +140,7 @@ async def test_a_retry_fails_where_the_worktree_was_deleted_by_hand_and_says_how
 
 async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(env: Env, checkout: Checkout) -> None:
     site = await off(site_of, env, 'id = "a"\nrun = "true"', f'id = "c"\ninherits = "a"\nrun = "{HARM}"')
-    await off(site.book.steer, "skip", "a")
+    await off(site.book.record_decision, "skip", "a")
 
     assert "claimed" == (await site.run()).outcome
 
@@ -179,7 +179,7 @@ async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_
         assert session is not None
         await session_operations.send(site.places, session, f"cd '{checkout.folder / '.git'}'")
         await off(until, lambda: not unfinished(site, session.id))
-        await off(site.book.steer, "skip", "gate")
+        await off(site.book.record_decision, "skip", "gate")
         await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
 
     assert "not in its worktree" in now().of("b").why
@@ -429,7 +429,7 @@ class Harm:
         elif what == "go on":
             self.go_on()
         elif what in DECISIONS and not approval.refusal(plan, run, what, task):  # type: ignore[arg-type]  # one of its words
-            book.steer(what, task)  # type: ignore[arg-type]  # the same
+            book.record_decision(what, task)  # type: ignore[arg-type]  # the same
             book.more()
         elif what in ENDS and run.of(task).state is TaskState.RUNNING:
             at, number = time.time(), run.of(task).attempt

@@ -11,7 +11,7 @@ from kasmon.config import Config
 from kasmon.errors import NotFoundError, RefusedError, UsageError
 from kasmon.host.session.peer_limits import LONGEST, MOST
 from kasmon.model.commands import Mode
-from kasmon.model.events import ReceiptMoved, TurnStarted
+from kasmon.model.events import ReceiptChanged, TurnStarted
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -115,7 +115,7 @@ async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(env
         "[Message from your peer lexer, task 1, another agent, not from the person you work for]\n"
         "say the tokens have\nchanged"
     ) == turns(env, working)[1]
-    facts = [event for event, _ in EventLog(env.places.log(working.id)).read() if isinstance(event, ReceiptMoved)]
+    facts = [event for event, _ in EventLog(env.places.log(working.id)).read() if isinstance(event, ReceiptChanged)]
     assert ["peer"] == [fact.by for fact in facts if fact.prompt and fact.receipt.id == receipt.id]
 
 

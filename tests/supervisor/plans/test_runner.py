@@ -23,7 +23,7 @@ from kasmon.host.rpc.spawn import spawn_runner
 from kasmon.model.commands import Mode, ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
-from kasmon.model.plan.events import PlanAction, PlanSteered, TaskBegan, decode
+from kasmon.model.plan.events import PlanAction, PlanDecisionMade, TaskBegan, decode
 from kasmon.model.plan.parser import read
 from kasmon.model.plan.plan import Plan
 from kasmon.model.plan.progress import PlanRun, TaskState
@@ -153,7 +153,7 @@ async def test_an_attempt_that_never_got_a_session_has_failed(site: Site) -> Non
 async def test_what_cannot_begin_has_failed_with_the_reason_and_a_person_decides(homeless: Site) -> None:
     async with homeless.runs() as now:
         await auntil(lambda: now().of("a").state is TaskState.FAILED)
-        await off(homeless.book.steer, "skip", "a")
+        await off(homeless.book.record_decision, "skip", "a")
         await auntil(lambda: now().state == "ended")
 
     assert "is not in a git repository" in now().of("a").failures[0]
@@ -163,7 +163,7 @@ async def test_what_cannot_begin_has_failed_with_the_reason_and_a_person_decides
 async def test_a_decision_is_heard_while_an_agent_works(hanging: Site) -> None:
     async with hanging.runs() as now:
         await auntil(lambda: now().of("a").state is TaskState.RUNNING)
-        await off(hanging.book.add, PlanSteered(at=time.time(), deed="skip", task="a"))
+        await off(hanging.book.add, PlanDecisionMade(at=time.time(), decision="skip", task="a"))
         await auntil(lambda: now().state == "ended")
 
     assert [SessionState.ENDED] == [session.state for session in (await off(hanging.fleet)).sessions]
@@ -243,13 +243,13 @@ async def test_a_check_of_a_runner_that_was_killed_is_ended_by_the_next_one_whic
     assert [] == await off(checks, checked)
 
 
-@pytest.mark.parametrize("deed", ["skip", "retry", "abort"])
-async def test_a_check_that_a_person_does_not_wait_for_is_ended(checked: Site, deed: PlanAction) -> None:
+@pytest.mark.parametrize("decision", ["skip", "retry", "abort"])
+async def test_a_check_that_a_person_does_not_wait_for_is_ended(checked: Site, decision: PlanAction) -> None:
     async with checked.runs() as now:
         await auntil((checked.folder / "began").exists)
         (before,) = [at.checking for at in now().tasks.values()]
         assert before is not None
-        await off(checked.book.steer, deed, "" if deed == "abort" else "a")
+        await off(checked.book.record_decision, decision, "" if decision == "abort" else "a")
         await off(until, lambda: not is_running(before.pid, before.pid_started))
 
 
@@ -292,9 +292,9 @@ async def test_while_the_machine_is_busy_one_task_runs_and_no_further_one_begins
     async with site.runs(busy) as now:
         await auntil(lambda: now().of("a").state is TaskState.RUNNING)
         for _ in range(3):  # it looks after each of these what it may begin
-            await off(site.book.steer, "pause")
+            await off(site.book.record_decision, "pause")
             await auntil(lambda: now().state == "paused")
-            await off(site.book.steer, "resume")
+            await off(site.book.record_decision, "resume")
             await auntil(lambda: now().state == "running")
         assert TaskState.WAITING is now().of("b").state
 
@@ -333,7 +333,7 @@ async def test_a_claim_with_nothing_changed_says_so_in_a_shared_worktree_too(env
 
         shared = Path(now().of("a").workdir)
         await off(repo.commit, "new.py", "x = 1\n", shared)
-        await off(site.book.steer, "retry", "a")
+        await off(site.book.record_decision, "retry", "a")
         await auntil(lambda: now().of("a").attempt == 2 and now().of("a").state is TaskState.CLAIMED)
         assert now().of("a").changed == 0  # that was before it began
 

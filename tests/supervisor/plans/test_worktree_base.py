@@ -356,7 +356,7 @@ async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_i
         assert "task c cannot start: 'plan/tidy.1-a' and 'plan/tidy.2-b' conflict in 'x.txt'" in asks
         await off((path / "x.txt").write_text, "both\n")
         await off(repo.git, "commit", "--quiet", "--all", "--no-edit", at=path)
-        await off(site.book.steer, "retry", "c")
+        await off(site.book.record_decision, "retry", "c")
         await auntil(lambda: now().state == "ended", 30)
 
     assert ("claimed", TaskState.DONE) == (now().outcome, now().of("c").state)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState
-from kasmon.model.events import Event, MessageWritten, ReceiptMoved, TurnStarted
+from kasmon.model.events import Event, MessageWritten, ReceiptChanged, TurnStarted
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.supervisor.recovery import claude, codex, gemini, opencode
@@ -131,7 +131,7 @@ def test_a_folder_reached_by_a_link_is_the_same_folder(tmp_path: Path) -> None:
 
 def moved(state: ReceiptState, prompt: str = "", number: int = 1) -> Event:
     receipt = Receipt(id=ReceiptId(f"r{number}"), session=SessionId("s"), state=state, at=1.0)
-    return ReceiptMoved(at=1.0, receipt=receipt, prompt=prompt)
+    return ReceiptChanged(at=1.0, receipt=receipt, prompt=prompt)
 
 
 def test_of_a_structured_session_the_log_knows_every_prompt_of_a_person() -> None:

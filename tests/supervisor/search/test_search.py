@@ -15,7 +15,7 @@ from kasmon.model.events import (
     Event,
     MessageWritten,
     PartialTextWritten,
-    ReceiptMoved,
+    ReceiptChanged,
     SessionCreated,
     SessionForgotten,
     ThoughtWritten,
@@ -218,7 +218,7 @@ def test_a_text_too_long_for_the_log_is_found_once_with_the_time_of_its_fact(her
 
 def test_prompts_of_terminals_are_found_though_no_turn_tells_them(here: Paths) -> None:
     receipt = Receipt(id=ReceiptId("r"), session=SessionId("sone"), state=ReceiptState.TYPED, at=OLD, text="tidy")
-    begun(here, "one", ReceiptMoved(at=OLD, receipt=receipt, prompt="tidy up"), mode=Mode.TMUX)
+    begun(here, "one", ReceiptChanged(at=OLD, receipt=receipt, prompt="tidy up"), mode=Mode.TMUX)
 
     assert ["tidy up"] == lines(here, "tidy")
 

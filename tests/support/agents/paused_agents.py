@@ -76,14 +76,14 @@ def begun(stack: Stack) -> SessionId:
 
 def goes_on_from_disk(stack: Stack, session: SessionId) -> None:
     """Put it on disk, where no process of it is left; a prompt wakes it, and it has the same conversation."""
-    housing = stack.session(session).housing
-    assert housing is not None
-    assert housing.runtime is not None
+    sandbox_state = stack.session(session).sandbox_state
+    assert sandbox_state is not None
+    assert sandbox_state.runtime is not None
 
     paused = stack("sandbox", "pause", session, "--disk")
     assert 0 == paused.code, paused.err
     assert SessionState.PAUSED is stack.session(session).state
-    assert not is_running(housing.runtime.pid, housing.runtime.started)
+    assert not is_running(sandbox_state.runtime.pid, sandbox_state.runtime.started)
     stack.turn(session, TWO)
 
     assert ONE in stack.heard(TWO)

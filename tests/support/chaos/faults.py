@@ -268,7 +268,7 @@ def kill_jail(ground: AgentFleet, dice: Random) -> str:
         return "no sandbox to kill"
     session = dice.choice(ground.jails)
     now = ground.session(session)
-    runtime = now.housing.runtime if now is not None and now.housing is not None else None
+    runtime = now.sandbox_state.runtime if now is not None and now.sandbox_state is not None else None
     _kill(runtime.pid if runtime is not None else None)
     return f"kill -9 of the sandbox of {_name(ground, session)!r}"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kasmon.model.commands import ReceiptId, ReceiptState
-from kasmon.model.events import Event, ReceiptMoved, RequestAnswered, SessionStarted, TurnStarted
+from kasmon.model.events import Event, ReceiptChanged, RequestAnswered, SessionStarted, TurnStarted
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 
@@ -143,7 +143,7 @@ def what_is_said_was_delivered(events: Sequence[Event], got: Sequence[str] | Non
     states: dict[ReceiptId, ReceiptState] = {}
     steps: defaultdict[ReceiptId, list[str]] = defaultdict(list)
     for event in events:
-        if isinstance(event, ReceiptMoved):
+        if isinstance(event, ReceiptChanged):
             if event.prompt:
                 texts[event.receipt.id] = event.prompt
             states[event.receipt.id] = event.receipt.state

@@ -5,7 +5,7 @@ from typing import Final
 
 from kasmon.detection.reader import ScreenReading, read, signals
 from kasmon.detection.rule_catalog import shipped
-from kasmon.detection.screenshot import Screenshot, captured
+from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.model.evidence import StateVerdict, judge
 from tests.support.detection.golden import Case
 
@@ -13,7 +13,7 @@ NOW: Final = datetime(2026, 11, 22, 6, 0, tzinfo=UTC).timestamp()
 """When all golden screens were seen."""
 
 
-def screen_of(case: Case) -> Screenshot:
+def screen_of(case: Case) -> TerminalScreen:
     facts = case.shot.facts
     cursor = facts.get("cursor")
     return captured(

@@ -204,7 +204,7 @@ class Screen:
 
 async def prompted(link: HostLink, session: str, text: str, **more: Any) -> Receipt:
     done = await link.ask(
-        frames.ExecuteCommand(n=0, session=SessionId(session), wish=Prompt(text=text, **more)), limit_s=25
+        frames.ExecuteCommand(n=0, session=SessionId(session), command=Prompt(text=text, **more)), limit_s=25
     )
     assert isinstance(done, frames.CommandResult)
     assert done.receipt is not None

@@ -117,7 +117,7 @@ def facts(session: SessionId, payload: str, pid: int | None = None, mode: Mode =
             model=payload,
         ),
         events.TurnStarted(at=now, prompt=payload),
-        events.ReceiptMoved(at=now, receipt=receipt, prompt=payload),
+        events.ReceiptChanged(at=now, receipt=receipt, prompt=payload),
         events.ThoughtWritten(at=now, text=payload),
         events.PlanUpdated(at=now, items=(events.PlanItem(text=payload, state="doing"),)),
         events.ToolStarted(at=now, call="1", tool=payload, title=payload, input=json.dumps({payload: payload})),

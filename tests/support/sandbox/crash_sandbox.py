@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from kasmon.errors import KasmonError
-from kasmon.model.events import Event, NoticeRaised, SandboxMoved, decode, encode
+from kasmon.model.events import Event, NoticeRaised, SandboxPhaseChanged, decode, encode
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
@@ -50,7 +50,7 @@ class CrashSandbox:
     def facts(self) -> list[Event]:
         return [decode(line) for line in self.log.read_bytes().splitlines()]
 
-    def housing(self) -> SandboxState | None:
+    def sandbox_state(self) -> SandboxState | None:
         known: SandboxState | None = None
         for fact in self.facts():
             known = apply_sandbox_event(known, fact)
@@ -58,14 +58,17 @@ class CrashSandbox:
 
     def host(self) -> ManagedSandbox:
         """A process that knows nothing but the facts."""
-        journal = SandboxJournal(self.housing(), self._write, tier="microvm", keeps_memory=True, terms=LifetimeTerms())
+        journal = SandboxJournal(
+            self.sandbox_state(), self._write, tier="microvm", keeps_memory=True, terms=LifetimeTerms()
+        )
         return ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
 
     def told(self) -> int:
         """How often people were told something."""
         facts = self.facts()
         return sum(
-            isinstance(fact, NoticeRaised) or (isinstance(fact, SandboxMoved) and bool(fact.lost)) for fact in facts
+            isinstance(fact, NoticeRaised) or (isinstance(fact, SandboxPhaseChanged) and bool(fact.lost))
+            for fact in facts
         )
 
     def player(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.model.events import ConfinementSeen, SandboxMoved
+from kasmon.model.events import ConfinementSeen, SandboxPhaseChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy, SandboxRuntime, Tier
 from kasmon.model.session_state import SessionState
@@ -75,12 +75,12 @@ def tier_of(kasmon: Cli, session: SessionId) -> tuple[AgentTier, SandboxPolicy]:
 def put_to_disk(kasmon: Cli, session: SessionId) -> None:
     """Pause it, once it is idle; nothing of its sandbox runs then."""
     until_state(kasmon, session, SessionState.IDLE)
-    runtime = session_of(kasmon, session).housing.runtime
+    runtime = session_of(kasmon, session).sandbox_state.runtime
     done = kasmon("sandbox", "pause", session, "--disk")
     assert 0 == done.code, done.err
     until_state(kasmon, session, SessionState.PAUSED)
     assert not is_running(runtime.pid, runtime.started)
-    moves = facts(kasmon, session, SandboxMoved)
+    moves = facts(kasmon, session, SandboxPhaseChanged)
     assert (SandboxPhase.PAUSED, False) == (moves[-1].phase, moves[-1].held)
     assert moves[-1].snapshot
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kasmon.model.events import Event, NoticeRaised, SandboxMoved
+from kasmon.model.events import Event, NoticeRaised, SandboxPhaseChanged
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
@@ -40,14 +40,14 @@ class SandboxProcess:
     def host(self) -> ManagedSandbox:
         """A process that knows nothing but the facts."""
         journal = SandboxJournal(
-            self.housing(), self._write, tier="jail", keeps_memory=False, terms=self.terms, clock=self.clock
+            self.sandbox_state(), self._write, tier="jail", keeps_memory=False, terms=self.terms, clock=self.clock
         )
         box = ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
         self.keeping = SandboxCheckpoints(box, CheckpointStore(self.root / "points"), self.root / "inherited")
         self.boxes.append(box)
         return box
 
-    def housing(self) -> SandboxState | None:
+    def sandbox_state(self) -> SandboxState | None:
         known: SandboxState | None = None
         for fact in self.facts:
             known = apply_sandbox_event(known, fact)
@@ -59,13 +59,13 @@ class SandboxProcess:
         return box
 
     def moves(self) -> list[tuple[SandboxPhase, str]]:
-        return [(fact.phase, fact.step) for fact in self.facts if isinstance(fact, SandboxMoved)]
+        return [(fact.phase, fact.step) for fact in self.facts if isinstance(fact, SandboxPhaseChanged)]
 
     def told(self) -> str:
         """All that people were told."""
         notices = [fact.text for fact in self.facts if isinstance(fact, NoticeRaised)]
         return "\n".join(
-            [*notices, *(fact.lost for fact in self.facts if isinstance(fact, SandboxMoved) and fact.lost)]
+            [*notices, *(fact.lost for fact in self.facts if isinstance(fact, SandboxPhaseChanged) and fact.lost)]
         )
 
     @property
@@ -77,7 +77,7 @@ class SandboxProcess:
         for box in self.boxes:
             if box.within is not None:
                 box.within.close()
-        runtimes = [fact.runtime for fact in self.facts if isinstance(fact, SandboxMoved) and fact.runtime]
+        runtimes = [fact.runtime for fact in self.facts if isinstance(fact, SandboxPhaseChanged) and fact.runtime]
         for runtime in (*runtimes, None):
             self.tier.destroy(self.policy, runtime)
 

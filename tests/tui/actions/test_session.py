@@ -42,7 +42,7 @@ async def test_u_continues_an_agent_that_a_stop_signal_stopped(why: str) -> None
     async with shown(stopped) as pilot:
         await pilot.press("u")
 
-        assert [SendToAgent(session=stopped.id, wish=Continue())] == await wished(pilot)
+        assert [SendToAgent(session=stopped.id, command=Continue())] == await wished(pilot)
 
 
 async def test_x_stops_an_agent_that_lost_its_host() -> None:
@@ -52,7 +52,7 @@ async def test_x_stops_an_agent_that_lost_its_host() -> None:
         cast(StillClock, cast(Kasmon, pilot.app).clock).ticked += 1.0
         await pilot.press("y")
 
-        assert [SendToAgent(session=ORPHAN.id, wish=Stop())] == await wished(pilot)
+        assert [SendToAgent(session=ORPHAN.id, command=Stop())] == await wished(pilot)
 
 
 async def test_capital_r_restarts_an_agent_that_lost_its_host() -> None:

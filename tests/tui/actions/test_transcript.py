@@ -15,7 +15,7 @@ from kasmon.model.commands import Configure, Interrupt, Prompt, Receipt, Receipt
 from kasmon.model.events import (
     Event,
     MessageWritten,
-    ReceiptMoved,
+    ReceiptChanged,
     SessionStarted,
     ToolFinished,
     ToolStarted,
@@ -327,14 +327,14 @@ async def test_a_paste_is_shown_as_it_is_and_sent_whole() -> None:
         assert pasted == it.box.text
         assert "line 499" in it.text
         await it.press("enter")
-        assert SendToAgent(session=README, wish=Prompt(text=pasted)) == it.gateway.wished[-1]
+        assert SendToAgent(session=README, command=Prompt(text=pasted)) == it.gateway.wished[-1]
 
 
 async def test_a_prompt_can_wait_for_the_end_of_the_turn() -> None:
     async with main_view() as it:
         await it.press("enter", *"later", "alt+q")
 
-        assert [SendToAgent(session=README, wish=Prompt(text="later", when="idle"))] == it.gateway.wished
+        assert [SendToAgent(session=README, command=Prompt(text="later", when="idle"))] == it.gateway.wished
 
 
 async def test_a_files_name_is_completed() -> None:
@@ -412,7 +412,7 @@ def receipts(*texts: str) -> tuple[Receipt, ...]:
 
 def queued(*texts: str) -> tuple[Session, Sequence[Event]]:
     waiting = receipts(*(text.partition("\n")[0] for text in texts))
-    moved = [ReceiptMoved(at=NOW, receipt=each, prompt=text) for each, text in zip(waiting, texts, strict=True)]
+    moved = [ReceiptChanged(at=NOW, receipt=each, prompt=text) for each, text in zip(waiting, texts, strict=True)]
     return working("readme", receipts=waiting), [SessionStarted(at=NOW), *moved]
 
 
@@ -426,9 +426,9 @@ async def test_prompts_that_wait_are_moved_and_taken_back() -> None:
 
         second = ReceiptId("readme-r2")
         assert [
-            SendToAgent(session=README, wish=Requeue(receipt=second, place=2)),
-            SendToAgent(session=README, wish=Requeue(receipt=second, place=0)),
-            SendToAgent(session=README, wish=Requeue(receipt=second, drop=True)),
+            SendToAgent(session=README, command=Requeue(receipt=second, place=2)),
+            SendToAgent(session=README, command=Requeue(receipt=second, place=0)),
+            SendToAgent(session=README, command=Requeue(receipt=second, drop=True)),
         ] == it.gateway.wished
         await it.press("escape", "x")
         assert "x" == it.box.text
@@ -443,7 +443,7 @@ async def test_a_prompt_that_waits_is_changed_in_the_box() -> None:
 
         await it.press(*"!", "enter")
         changed = Requeue(receipt=ReceiptId("readme-r2"), text="second\nin two lines!")
-        assert [SendToAgent(session=README, wish=changed)] == it.gateway.wished
+        assert [SendToAgent(session=README, command=changed)] == it.gateway.wished
         assert "draft" == it.box.text
 
 
@@ -555,7 +555,7 @@ async def test_model_and_permission_mode_are_changed_while_it_runs() -> None:
         await it.press("right", "tab", "right", "enter")
 
         wish = Configure(model="large", permission_mode="plan")
-        assert [SendToAgent(session=README, wish=wish)] == it.gateway.wished
+        assert [SendToAgent(session=README, command=wish)] == it.gateway.wished
 
 
 async def test_what_an_agent_cannot_do_is_not_offered_and_said() -> None:
@@ -575,4 +575,4 @@ async def test_what_it_can_do_is_offered() -> None:
         assert "interrupt" in it.text.splitlines()[-1]
         await it.press("ctrl+c")
 
-        assert [SendToAgent(session=README, wish=Interrupt())] == it.gateway.wished
+        assert [SendToAgent(session=README, command=Interrupt())] == it.gateway.wished

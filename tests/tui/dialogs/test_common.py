@@ -385,7 +385,7 @@ async def test_a_message_goes_to_the_selected_session() -> None:
         await pilot.press(*"Go on", "enter")
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=README, wish=Prompt(text="Go on"))] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, command=Prompt(text="Go on"))] == wished(pilot)
 
 
 async def test_a_message_can_wait_or_interrupt() -> None:
@@ -394,7 +394,7 @@ async def test_a_message_can_wait_or_interrupt() -> None:
         await pilot.press(*"Go on", "tab", "right", "shift+tab", "enter")
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=README, wish=Prompt(text="Go on", when="idle"))] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, command=Prompt(text="Go on", when="idle"))] == wished(pilot)
 
 
 async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that() -> None:
@@ -411,7 +411,7 @@ async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that
         await pilot.press("tab", "right", "right", "right", "shift+tab", "enter")
         await closed(pilot)
 
-        said = [tell.wish for tell in wished(pilot) if isinstance(tell, protocol.SendToAgent)]
+        said = [tell.command for tell in wished(pilot) if isinstance(tell, protocol.SendToAgent)]
         assert [Prompt(text="Go on"), Prompt(text="Go on", anyway=True)] == said
 
 
@@ -492,7 +492,7 @@ async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_n
         await pilot.press("!", "enter")
         await auntil(lambda: wished(pilot))
 
-        assert [protocol.SendToAgent(session=SessionId("b"), wish=Prompt(text="Go on!"))] == wished(pilot)
+        assert [protocol.SendToAgent(session=SessionId("b"), command=Prompt(text="Go on!"))] == wished(pilot)
 
 
 async def test_a_broadcast_to_several_is_confirmed_with_the_list_of_its_recipients() -> None:
@@ -559,7 +559,7 @@ async def test_y_stops() -> None:
         await pilot.press("y")
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=README, wish=Stop())] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, command=Stop())] == wished(pilot)
 
 
 async def test_interrupting_needs_no_question() -> None:
@@ -567,7 +567,7 @@ async def test_interrupting_needs_no_question() -> None:
         await pilot.press("c")
         await pilot.pause()
 
-        assert [protocol.SendToAgent(session=README, wish=Interrupt())] == wished(pilot)
+        assert [protocol.SendToAgent(session=README, command=Interrupt())] == wished(pilot)
 
 
 async def test_an_ended_session_is_forgotten_after_a_question() -> None:
@@ -748,7 +748,7 @@ async def test_a_message_can_be_sent_from_where_its_moment_is_chosen(by_mouse: b
         await (clicked(pilot, "⏎ send") if by_mouse else pilot.press("enter"))
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=SessionId("readme"), wish=Prompt(text="Go on", when="idle"))] == wished(
+        assert [protocol.SendToAgent(session=SessionId("readme"), command=Prompt(text="Go on", when="idle"))] == wished(
             pilot
         )
 

@@ -53,7 +53,7 @@ def clock_of(pilot: Pilot[None]) -> StillClock:
 
 def answers(pilot: Pilot[None]) -> list[Answer]:
     """What was answered so far."""
-    told = [wanted.wish for wanted in world_of(pilot).wished if isinstance(wanted, SendToAgent)]
+    told = [wanted.command for wanted in world_of(pilot).wished if isinstance(wanted, SendToAgent)]
     return [wish for wish in told if isinstance(wish, Answer)]
 
 

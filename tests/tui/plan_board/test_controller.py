@@ -273,10 +273,10 @@ def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> N
 
 
 def test_pause_means_go_on_where_the_plan_stands_still() -> None:
-    for shown, deed in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
+    for shown, decision in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
         wanted = resolve_action(shown, None, "plan_pause").wanted
         assert wanted is not None
-        assert deed == wanted.deed
+        assert decision == wanted.decision
 
 
 def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
@@ -398,11 +398,11 @@ async def test_a_task_without_a_session_has_nothing_to_open() -> None:
 
 
 DECIDED = (
-    (board(), ("w", "r"), DecideOnPlan(plan="parser", deed="retry", task="5")),
-    (sample_boards.claimed(), ("w", "a"), DecideOnPlan(plan="parser", deed="accept", task="2")),
-    (sample_boards.asked(), ("A",), DecideOnPlan(plan="parser", deed="advance")),
-    (board(), ("p",), DecideOnPlan(plan="parser", deed="pause")),
-    (board(state="paused"), ("p",), DecideOnPlan(plan="parser", deed="resume")),
+    (board(), ("w", "r"), DecideOnPlan(plan="parser", decision="retry", task="5")),
+    (sample_boards.claimed(), ("w", "a"), DecideOnPlan(plan="parser", decision="accept", task="2")),
+    (sample_boards.asked(), ("A",), DecideOnPlan(plan="parser", decision="advance")),
+    (board(), ("p",), DecideOnPlan(plan="parser", decision="pause")),
+    (board(state="paused"), ("p",), DecideOnPlan(plan="parser", decision="resume")),
 )
 """A board, the keys that are pressed there, and what is decided by them."""
 
@@ -428,7 +428,10 @@ async def test_what_cannot_be_undone_is_decided_by_a_yes() -> None:
         await say_yes(pilot)
         await press(pilot, "X")
         await say_yes(pilot)
-        skip, abort = DecideOnPlan(plan="parser", deed="skip", task="7"), DecideOnPlan(plan="parser", deed="abort")
+        skip, abort = (
+            DecideOnPlan(plan="parser", decision="skip", task="7"),
+            DecideOnPlan(plan="parser", decision="abort"),
+        )
         assert [skip, abort] == wished(pilot)
 
 
@@ -438,7 +441,7 @@ async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
         assert "Retry task 5" in text_of(pilot.app)
         await press(pilot, "right", "enter")
 
-        assert [DecideOnPlan(plan="parser", deed="replace", task="5", agent="shell")] == wished(pilot)
+        assert [DecideOnPlan(plan="parser", decision="replace", task="5", agent="shell")] == wished(pilot)
 
 
 async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() -> None:
@@ -450,7 +453,7 @@ async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() 
 
         world_of(pilot).knows.set()
         await auntil(lambda: wished(pilot), what="the wish")
-        assert [DecideOnPlan(plan="parser", deed="replace", task="5", agent="claude")] == wished(pilot)
+        assert [DecideOnPlan(plan="parser", decision="replace", task="5", agent="claude")] == wished(pilot)
 
 
 async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dialog() -> None:
@@ -691,10 +694,10 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: E
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", gateway.boards())
     async with asyncio.timeout(10):
         (first,) = await anext(feed)
-        await gateway.execute(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
+        await gateway.execute(DecideOnPlan(plan=book.plan, decision="skip", task="1"))
         (second,) = await anext(feed)
         with pytest.raises(RefusedError, match="is already skipped"):
-            await gateway.execute(DecideOnPlan(plan=book.plan, deed="skip", task="1"))
+            await gateway.execute(DecideOnPlan(plan=book.plan, decision="skip", task="1"))
     await feed.aclose()
     main_view.locks.pop().let_go()
 

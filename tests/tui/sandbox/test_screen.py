@@ -35,12 +35,14 @@ from kasmon.tui.transcript.code_box import CodeBox
 from tests.model.transcript.test_file_changes import DIFF
 from tests.support.dashboard_scenes import history, kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle, working
-from tests.support.sample_sandboxes import housing, interpreters, machine, machines, past, remembered, sandboxes
+from tests.support.sample_sandboxes import interpreters, machine, machines, past, remembered, sandbox_state, sandboxes
 from tests.support.tui.fake_gateway import GETS, JAILED, FakeGateway, text_of
 from tests.support.wait import auntil
 
 NUMBERS = SessionId("numbers")
-ASLEEP = interpreters("numbers", SessionState.STANDBY, housing=housing(phase=SandboxPhase.PAUSED, held=True))
+ASLEEP = interpreters(
+    "numbers", SessionState.STANDBY, sandbox_state=sandbox_state(phase=SandboxPhase.PAUSED, held=True)
+)
 
 
 @asynccontextmanager
@@ -61,7 +63,7 @@ def world_of(pilot: Pilot[None]) -> FakeGateway:
 
 
 def told(pilot: Pilot[None], *wishes: object) -> Sequence[UserCommand]:
-    return [SendToAgent(session=NUMBERS, wish=wish) for wish in wishes]  # type: ignore[arg-type]
+    return [SendToAgent(session=NUMBERS, command=wish) for wish in wishes]  # type: ignore[arg-type]
 
 
 async def wished(pilot: Pilot[None], count: int) -> list[UserCommand]:
@@ -101,7 +103,7 @@ async def test_one_that_sleeps_is_woken_and_not_frozen_again() -> None:
 
 
 async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere() -> None:
-    confined = idle("docs", sandbox="jail", housing=housing(), ago=1)
+    confined = idle("docs", sandbox="jail", sandbox_state=sandbox_state(), ago=1)
     async with shown(fleet(idle("readme"), confined)) as pilot:
         assert "z pause" not in footer(pilot)
         await pilot.press("z")
@@ -113,7 +115,7 @@ async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere(
         assert "z pause" in footer(pilot)
         await pilot.press("z")
 
-        assert [SendToAgent(session=SessionId("docs"), wish=Pause())] == await wished(pilot, 1)
+        assert [SendToAgent(session=SessionId("docs"), command=Pause())] == await wished(pilot, 1)
 
 
 async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None:
@@ -261,7 +263,9 @@ async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stay
         await pilot.press("j", "j")
         more = past().checkpoints[-1]
         world_of(pilot).pasts = {"numbers": past()}
-        moved = interpreters("numbers", housing=housing(checkpoints_counted=7, phase=SandboxPhase.PAUSED, held=True))
+        moved = interpreters(
+            "numbers", sandbox_state=sandbox_state(checkpoints_counted=7, phase=SandboxPhase.PAUSED, held=True)
+        )
         world_of(pilot).fleets.put_nowait(fleet(moved, working("docs")))
         await auntil(lambda: "paused in RAM" in text_of(pilot.app))
         await pilot.pause()

@@ -14,7 +14,7 @@ from kasmon.tui.session_list.row import RowContent, columns, moments, row
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from tests.support.sample_fleet import NOW, asking, session, working
-from tests.support.sample_sandboxes import LEAK, housing, interpreters, machine, machines, sandboxes
+from tests.support.sample_sandboxes import LEAK, interpreters, machine, machines, sandbox_state, sandboxes
 
 LOOK = ThemeStyles(shipped(DEFAULT))
 PLAIN = ThemeStyles(shipped(DEFAULT), utf8=False)
@@ -47,7 +47,7 @@ def test_a_row_with_a_sandbox_is_exactly_as_wide_as_the_list(width: int, shown: 
 def test_the_badge_is_the_tier_and_a_shape_by_the_proof(
     confinement: Confinement | None, shape: str, plain: str, role: str
 ) -> None:
-    shown = interpreters("x", housing=housing(confinement=confinement))
+    shown = interpreters("x", sandbox_state=sandbox_state(confinement=confinement))
 
     assert shape == "".join(text for text, _ in status.badge(shown, LOOK))
     assert plain == "".join(text for text, _ in status.badge(shown, PLAIN))
@@ -67,25 +67,25 @@ def test_without_a_sandbox_there_is_no_badge_and_no_panel() -> None:
 
 
 def test_a_sandbox_that_is_not_as_it_should_be_is_told_in_words_in_the_row_and_in_the_panel() -> None:
-    shown = working("x", housing=housing(confinement=LEAKS), sandbox="jail")
+    shown = working("x", sandbox_state=sandbox_state(confinement=LEAKS), sandbox="jail")
 
     assert "not confined: the network can be reached" in drawn(shown)
     assert "not confined as expected: the network can be reached, it may write to /etc" in text_of(shown)
 
 
 def test_it_is_marked_also_where_the_list_has_room_for_names_only() -> None:
-    assert "⊠" in drawn(working("x", housing=housing(confinement=LEAKS), sandbox="jail"), 44)
+    assert "⊠" in drawn(working("x", sandbox_state=sandbox_state(confinement=LEAKS), sandbox="jail"), 44)
 
 
 def test_what_it_asks_stays_in_sight_beside_that() -> None:
-    shown = asking("x", housing=housing(confinement=LEAKS), sandbox="jail")
+    shown = asking("x", sandbox_state=sandbox_state(confinement=LEAKS), sandbox="jail")
 
     assert "not confined" in drawn(shown)
     assert "rm -rf build" in drawn(shown)
 
 
 def test_once_it_has_ended_nobody_is_alarmed() -> None:
-    shown = interpreters("x", SessionState.ENDED, housing=housing(confinement=LEAKS))
+    shown = interpreters("x", SessionState.ENDED, sandbox_state=sandbox_state(confinement=LEAKS))
 
     assert status.is_broken(shown)
     assert "" == words(shown)
@@ -106,13 +106,15 @@ def text_of(shown: Session, width: int = 160) -> str:
     ],
 )
 def test_a_phase_on_the_way_is_told_in_the_row(phase: SandboxPhase, told: str) -> None:
-    assert told in words(interpreters("x", SessionState.STARTING, housing=housing(phase=phase, is_intended=True)))
+    assert told in words(
+        interpreters("x", SessionState.STARTING, sandbox_state=sandbox_state(phase=phase, is_intended=True))
+    )
 
 
 def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
-    assert "paused in RAM" == status.phase_words(housing(phase=SandboxPhase.PAUSED, held=True), NOW)
-    assert "paused" == status.phase_words(housing(phase=SandboxPhase.PAUSED), NOW)
-    assert "paused on disk" == status.phase_words(housing(phase=SandboxPhase.PAUSED, tier="microvm"), NOW)
+    assert "paused in RAM" == status.phase_words(sandbox_state(phase=SandboxPhase.PAUSED, held=True), NOW)
+    assert "paused" == status.phase_words(sandbox_state(phase=SandboxPhase.PAUSED), NOW)
+    assert "paused on disk" == status.phase_words(sandbox_state(phase=SandboxPhase.PAUSED, tier="microvm"), NOW)
     assert "running" in text_of(interpreters("x"))
 
 
@@ -128,36 +130,36 @@ def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
 def test_what_is_to_come_is_counted_in_minutes_until_it_is_near(
     standby_s: float | None, expires_s: float, told: tuple[str, ...]
 ) -> None:
-    lives = housing(standby_at=None if standby_s is None else NOW + standby_s, expires_at=NOW + expires_s)
+    lives = sandbox_state(standby_at=None if standby_s is None else NOW + standby_s, expires_at=NOW + expires_s)
 
-    assert told == status.to_come(interpreters("x", housing=lives), NOW)
+    assert told == status.to_come(interpreters("x", sandbox_state=lives), NOW)
 
 
 def test_a_sandbox_that_is_paused_to_disk_does_not_expire_and_once_it_is_paused_it_does() -> None:
-    lives = housing(tier="microvm", standby_at=NOW + 720, pause_at=NOW + 1620, expires_at=NOW + 86_400)
+    lives = sandbox_state(tier="microvm", standby_at=NOW + 720, pause_at=NOW + 1620, expires_at=NOW + 86_400)
     soon = msgspec.structs.replace(lives, standby_at=None, pause_at=NOW + 200)
     paused = msgspec.structs.replace(lives, phase=SandboxPhase.PAUSED, standby_at=None, pause_at=None)
 
     assert ("pauses in 12m", "pauses to disk in 27m") == status.to_come(
-        interpreters("x", sandbox="microvm", housing=lives), NOW
+        interpreters("x", sandbox="microvm", sandbox_state=lives), NOW
     )
-    assert "pauses to disk in 3m" in words(interpreters("x", sandbox="microvm", housing=soon))
-    asleep = interpreters("x", SessionState.PAUSED, sandbox="microvm", housing=paused)
+    assert "pauses to disk in 3m" in words(interpreters("x", sandbox="microvm", sandbox_state=soon))
+    asleep = interpreters("x", SessionState.PAUSED, sandbox="microvm", sandbox_state=paused)
     assert ("expires in 1d",) == status.to_come(asleep, NOW)
 
 
 def test_nothing_is_counted_in_a_turn_asleep_for_sleep_or_after_the_end() -> None:
-    asleep = housing(phase=SandboxPhase.PAUSED, held=True)
+    asleep = sandbox_state(phase=SandboxPhase.PAUSED, held=True)
 
     assert () == status.to_come(interpreters("x", SessionState.WORKING, in_turn=True), NOW)
-    assert ("expires in 27m",) == status.to_come(interpreters("x", SessionState.STANDBY, housing=asleep), NOW)
+    assert ("expires in 27m",) == status.to_come(interpreters("x", SessionState.STANDBY, sandbox_state=asleep), NOW)
     assert () == status.to_come(interpreters("x", SessionState.ENDED), NOW)
 
 
 @pytest.mark.parametrize("state", [SessionState.WORKING, SessionState.ASKING, SessionState.UNSURE])
 def test_nothing_is_counted_for_an_agent_inside_that_does_not_rest(state: SessionState) -> None:
     """In a terminal nobody says when a turn begins: what was counted before it holds no more."""
-    agent = session("x", SessionState.IDLE, sandbox="jail", housing=housing(standby_at=NOW + 30))
+    agent = session("x", SessionState.IDLE, sandbox="jail", sandbox_state=sandbox_state(standby_at=NOW + 30))
 
     assert "pauses in 30s" in status.to_come(agent, NOW)
     assert () == status.to_come(msgspec.structs.replace(agent, state=state), NOW)
@@ -165,8 +167,8 @@ def test_nothing_is_counted_for_an_agent_inside_that_does_not_rest(state: Sessio
 
 def test_a_row_tells_what_is_to_come_only_when_it_is_near() -> None:
     far = interpreters("x")
-    sleeps = interpreters("x", housing=housing(standby_at=NOW + 30))
-    ends = interpreters("x", housing=housing(standby_at=NOW + 30, expires_at=NOW + 200))
+    sleeps = interpreters("x", sandbox_state=sandbox_state(standby_at=NOW + 30))
+    ends = interpreters("x", sandbox_state=sandbox_state(standby_at=NOW + 30, expires_at=NOW + 200))
 
     assert "" == words(far)
     assert "pauses in 30s" in words(sleeps)
@@ -174,28 +176,31 @@ def test_a_row_tells_what_is_to_come_only_when_it_is_near() -> None:
 
 
 def test_a_row_is_drawn_anew_when_its_countdown_reads_otherwise_and_not_before() -> None:
-    calm, near = interpreters("x", ago=9000), interpreters("x", ago=9000, housing=housing(standby_at=NOW + 30))
+    calm, near = (
+        interpreters("x", ago=9000),
+        interpreters("x", ago=9000, sandbox_state=sandbox_state(standby_at=NOW + 30)),
+    )
 
     assert moments(calm, NOW) == moments(calm, NOW - 20)
     assert moments(near, NOW) != moments(near, NOW - 1)
 
 
 def test_meters_tell_what_is_used_of_what_is_allowed_and_warn_by_more_than_a_colour() -> None:
-    usage = housing().usage
+    usage = sandbox_state().usage
     assert usage is not None
-    full = housing(usage=msgspec.structs.replace(usage, memory_bytes=490 * MIB))
+    full = sandbox_state(usage=msgspec.structs.replace(usage, memory_bytes=490 * MIB))
 
     assert "memory ━━━───── 212 of 512 MiB" in text_of(interpreters("x"))
     assert "disk ━─────── 71 MiB of 1 GiB" in text_of(interpreters("x"))
-    assert ("490", "bad.bold") in status.meters(interpreters("x", housing=full), LOOK)
+    assert ("490", "bad.bold") in status.meters(interpreters("x", sandbox_state=full), LOOK)
 
 
 def test_a_meter_without_a_limit_says_what_is_used_and_promises_nothing() -> None:
-    usage = housing().usage
+    usage = sandbox_state().usage
     assert usage is not None
-    free = housing(usage=msgspec.structs.replace(usage, memory_allowed=0))
+    free = sandbox_state(usage=msgspec.structs.replace(usage, memory_allowed=0))
 
-    assert "memory 212 MiB   disk" in text_of(interpreters("x", housing=free))
+    assert "memory 212 MiB   disk" in text_of(interpreters("x", sandbox_state=free))
 
 
 @pytest.mark.parametrize("width", [38, 60, 80, 116, 120, 160])
@@ -237,7 +242,7 @@ def test_a_filter_finds_what_is_in_a_sandbox() -> None:
 
 def test_nothing_that_a_sandbox_says_acts_on_the_terminal() -> None:
     nasty = Confinement(ok=False, mismatches=("\x1b]0;x\x07\x1b[2J[red]",))
-    shown = working("x", housing=housing(confinement=nasty, lost="\x1b[31m"), sandbox="jail")
+    shown = working("x", sandbox_state=sandbox_state(confinement=nasty, lost="\x1b[31m"), sandbox="jail")
 
     assert "\x1b" not in drawn(shown) + text_of(shown)
 
@@ -263,7 +268,7 @@ def test_a_tier_with_a_kernel_of_its_own_has_a_shape_of_its_own_and_is_proven_on
     assert short == "".join(text for text, _ in status.badge(shown, LOOK, 5))
     assert words == status.proof_words(shown)
     assert "info" == status.badge(shown, LOOK)[-1][1]
-    proven = machine("x", tier=tier, housing={"confinement": Confinement(ok=True)})
+    proven = machine("x", tier=tier, sandbox_state={"confinement": Confinement(ok=True)})
     assert f"{words}, verified" == status.proof_words(proven)
     assert (whole, "good") == (
         "".join(text for text, _ in status.badge(proven, LOOK)),
@@ -291,7 +296,7 @@ def test_while_its_phase_changes_it_is_told_what_is_done_and_for_how_long(
     phase: SandboxPhase, held: bool, told: str
 ) -> None:
     lives = {"phase": phase, "held": held, "is_intended": phase is not SandboxPhase.HEALING, "phase_at": NOW - 3}
-    shown = machine("x", SessionState.STARTING, ago=9000, housing=lives)
+    shown = machine("x", SessionState.STARTING, ago=9000, sandbox_state=lives)
 
     assert f"{told}  3s  " == words(shown)
     assert f" {told}, 3s" in text_of(shown)
@@ -302,8 +307,8 @@ def test_what_was_lost_stands_in_the_panel_for_an_hour() -> None:
     shown = next(each for each in machines().sessions if each.name == "crunch")
 
     assert "! lost 4m ago: it could not be resumed" in text_of(shown, 300)
-    housing_then = msgspec.structs.replace(shown.housing, lost_at=NOW - 4000)  # type: ignore[type-var]
-    assert "lost" not in text_of(msgspec.structs.replace(shown, housing=housing_then), 300)
+    housing_then = msgspec.structs.replace(shown.sandbox_state, lost_at=NOW - 4000)  # type: ignore[type-var]
+    assert "lost" not in text_of(msgspec.structs.replace(shown, sandbox_state=housing_then), 300)
 
 
 @pytest.mark.parametrize("shown", machines().sessions, ids=lambda shown: shown.id)

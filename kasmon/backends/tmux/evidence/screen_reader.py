@@ -12,7 +12,7 @@ from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
 from kasmon.detection.reader import ScreenReading, lasting, read
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.screenshot import Screenshot, captured
+from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.model.permission import RequestKind
 from kasmon.tmux.requests import PaneScreen
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class ScreenObservation(NamedTuple):
-    shot: Screenshot
+    shot: TerminalScreen
     reading: ScreenReading
     guess: MenuGuess | None
     """What an unchanged screen probably asks, if no rule matches it."""

@@ -23,7 +23,7 @@ from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows
 from kasmon.detection.reader import find_last_activity, has_messages
 from kasmon.detection.rule_file import ScreenRules
-from kasmon.detection.screenshot import LONGEST_TITLE
+from kasmon.detection.terminal_screen import LONGEST_TITLE
 from kasmon.errors import KasmonError, SessionEndedError
 from kasmon.model.events import Event, SettingsChanged, SignalSeen
 from kasmon.model.evidence import HOOK_LAG_S, Signal, StateVerdict

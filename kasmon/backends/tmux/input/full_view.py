@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.detection.menu_choices import ScreenMenu, has_certain_lines, squeezed
 from kasmon.detection.rule_schema import MenuRule, ViewRule
-from kasmon.detection.screenshot import ScreenRow
+from kasmon.detection.terminal_screen import ScreenRow
 from kasmon.errors import KasmonError, RefusedError, ScreenChangedError
 from kasmon.tmux.screen_check import changed
 

@@ -14,7 +14,7 @@ from kasmon.backends.tmux.input import answer_delivery
 from kasmon.backends.tmux.input.answer_delivery import YOUNG_S, AnswerDelivery
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.detection.reader import read
-from kasmon.detection.screenshot import captured
+from kasmon.detection.terminal_screen import captured
 from kasmon.errors import PromptChangedError, RefusedError
 from kasmon.model.commands import Answer
 from kasmon.model.events import RequestOpened

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.detection.screenshot import PLAIN, CellStyle, captured, cells, shown
+from kasmon.detection.terminal_screen import PLAIN, CellStyle, captured, cells, shown
 
 
 def looks(row: str) -> list[CellStyle]:

@@ -75,7 +75,7 @@ class ScreenRow(NamedTuple):
         return solid == [start] and self.look_at(start).reverse and len(self.text[start:end].strip()) > 1
 
 
-class Screenshot:
+class TerminalScreen:
     """The content of one terminal at one moment."""
 
     def __init__(
@@ -124,14 +124,16 @@ def captured(
     cursor_visible: bool = True,
     alternate: bool = False,
     columns: int = 0,
-) -> Screenshot:
-    """Return the screenshot of *text*, the output of `tmux capture-pane -e`."""
+) -> TerminalScreen:
+    """Return the screen of *text*, the output of `tmux capture-pane -e`."""
     rows: list[ScreenRow] = []
     style = styles.PLAIN
     for line in text.removesuffix("\n").split("\n")[-MOST_ROWS:]:
         row, style = _row(line, style)
         rows.append(row)
-    return Screenshot(rows, title, cursor=cursor, cursor_visible=cursor_visible, alternate=alternate, columns=columns)
+    return TerminalScreen(
+        rows, title, cursor=cursor, cursor_visible=cursor_visible, alternate=alternate, columns=columns
+    )
 
 
 def shown(
@@ -142,9 +144,9 @@ def shown(
     cursor_visible: bool = True,
     alternate: bool = False,
     columns: int = 0,
-) -> Screenshot:
-    """Return the screenshot of *rows*, each of which starts with a plain style (`host/terminal/row_styles.py`)."""
-    return Screenshot(
+) -> TerminalScreen:
+    """Return the screen of *rows*, each of which starts with a plain style (`host/terminal/row_styles.py`)."""
+    return TerminalScreen(
         [_row(row, styles.PLAIN)[0] for row in rows],
         title,
         cursor=cursor,
