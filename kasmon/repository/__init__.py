@@ -1,1 +1,1 @@
-"""The git repositories of the user. `git` runs git in them without running anything that they configure."""
+"""Git: `git` reads the repositories of the user, `own_git` runs it on those of kasmon, `turn_trees` is one of these."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from kasmon.errors import GitError, SandboxError
-from kasmon.sandbox.checkpoint.git import run_git
+from kasmon.repository.own_git import run_git
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry, is_in_history
 from kasmon.sandbox.checkpoint.scan import SkippedFiles, entry, opened_file, target
 

@@ -22,7 +22,9 @@ SETTINGS: Final = {
     "core.fsmonitor": "false",
     "core.compression": "1",
     "core.bigFileThreshold": "16m",
-    "core.quotePath": "true",
+    "core.quotePath": "false",
+    "user.name": "kasmon",
+    "user.email": "kasmon",
     "commit.gpgSign": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
@@ -33,29 +35,38 @@ SETTINGS: Final = {
 
 
 @contextmanager
-def run_git(folder: Path, *arguments: str, may_be_cut: bool = False) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def run_git(
+    folder: Path, *arguments: str, may_be_cut: bool = False, work_tree: Path | None = None, of: str = "checkpoints"
+) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Run git with *arguments* on the repository at *folder*; yield its stdin and stdout.
 
-    With *may_be_cut* it may be killed before it ends.
+    Args:
+        folder: the repository's git folder.
+        arguments: a command of git with its own arguments.
+        may_be_cut: it may be killed before it ends.
+        work_tree: the top of the files that the command concerns; None for a command without files.
+        of: what the repository stores, for an error.
 
     Raises:
         GitError: if it fails, or is not installed.
         TimedOutError: if it takes longer than `GIT_S`.
     """
-    what = f"store checkpoints ({arguments[0]})"
+    what = f"store {of} ({arguments[0]})"
     settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    if work_tree is not None:
+        settings += [f"--work-tree={work_tree}", "-c", "core.bare=false"]
     try:
         git = subprocess.Popen(
             ["git", f"--git-dir={folder}", *settings, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd="/",
+            cwd=work_tree or "/",
             env=_environment(os.environ),
             umask=0o077,
         )
     except FileNotFoundError as error:
-        raise GitError(what, "it is not installed", hint="Checkpoints require git.") from error
+        raise GitError(what, "it is not installed", hint="Install git.") from error
     assert git.stdin is not None
     assert git.stdout is not None
     assert git.stderr is not None
