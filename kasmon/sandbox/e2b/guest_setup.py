@@ -27,12 +27,13 @@ PYTHON: Final = "python3 -I -S"
 VARIABLES: Final[Mapping[str, str]] = {name: BASE[name] for name in ("SHELL", "LANG", "TMPDIR")}
 """The environment of all processes inside, as in other tiers. The command that starts the guest program sets it: once
 the sandbox was paused, the service no longer applies the variables it was created with to commands."""
-FORGET_PROGRAM: Final = """
-import json, socket, sys
+FORGET_PROGRAM: Final = f"""
+import socket, sys
+sys.path.append({KASMON!r})
+from frames import pack_json
 agent = socket.socket(socket.AF_UNIX)
 agent.connect(sys.argv[1])
-asked = json.dumps({"type": "forget", "id": "", "names": sys.argv[2:], "values": []}).encode()
-agent.sendall(len(asked).to_bytes(4, "big") + asked)
+agent.sendall(pack_json({{"type": "forget", "id": "", "names": sys.argv[2:], "values": []}}))
 sys.exit(not agent.recv(1 << 16))
 """
 LINK_PYTHON: Final = '[ -x /usr/bin/python3 ] || ln -s "$(command -v python3)" /usr/bin/python3'

@@ -20,8 +20,9 @@ import msgspec
 
 from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b import guest_setup, service
-from kasmon.sandbox.e2b.guest_setup import AGENT, KASMON, PYTHON, GuestFolder
-from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError
+from kasmon.sandbox.e2b.guest_setup import AGENT, GuestFolder
+from kasmon.sandbox.e2b.ports import CommandStream
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
 
@@ -91,25 +92,20 @@ class RelayedSandbox:
 
     def _join(self, caller: socket.socket) -> None:
         sandbox = service.connect(self._access, self._identity, self._timeout_s)
-        command = f"{PYTHON} {KASMON}/stdio_join.py {AGENT}"
-        handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
+        stream = CommandStream(sandbox, AGENT)
         before, after = lambda: self._prepare_request(sandbox), lambda: self._after_answer(sandbox)
         connection = _CallerConnection(caller, before, after, lambda event: self._on_event(event, sandbox))
 
         def write() -> None:
-            connection.send(lambda data: handle.send_stdin(data, service.REQUEST_S))
+            connection.send(stream.send)
             with contextlib.suppress(Exception):  # it may be gone, with its sandbox or before
-                handle.kill()
+                stream.kill()
 
         writes = threading.Thread(target=write, daemon=True)
         writes.start()
         try:
-            partial = ""
-            for out, _, _ in handle:
-                whole, end, rest = (partial + (out or "")).rpartition("\n")
-                partial = rest
-                if end:
-                    connection.receive(b"".join(base64.b64decode(each) for each in whole.split("\n")))
+            for data in stream.receive():
+                connection.receive(data)
         finally:
             connection.leave()
             writes.join()
@@ -235,7 +231,7 @@ class _CallerConnection:
         self.works = False
         """Whether the caller has joined an agent."""
 
-    def send(self, write: Callable[[str], None]) -> None:
+    def send(self, write: Callable[[bytes], None]) -> None:
         with contextlib.suppress(Exception):  # the other direction ends too then
             is_valid = True
             while data := self._caller.recv(BLOCK_BYTES):
@@ -244,7 +240,7 @@ class _CallerConnection:
                         self._prepare(_decode(frame))
                 except FrameTooLargeError:  # the guest program refuses that itself, and disconnects
                     is_valid = False
-                write(base64.b64encode(data).decode("ascii") + "\n")
+                write(data)
         self.leave()
 
     def _prepare(self, message: _RelayMessage) -> None:
@@ -268,7 +264,7 @@ class _CallerConnection:
                 self._on_event("rests")
             elif kind == "ended":
                 self._on_event("ended")
-            self._caller.sendall(len(frame).to_bytes(4, "big") + frame)
+            self._caller.sendall(pack(frame))
 
     def leave(self) -> None:
         with contextlib.suppress(OSError):

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 
 from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
-from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, packed
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack_json
 
 BLOCK_BYTES = 1 << 18
 LIVE_BYTES = 1 << 18
@@ -35,9 +35,9 @@ class GuestConnection:
         if not self._open:
             return
         try:
-            data = packed(message)
+            data = pack_json(message)
         except FrameTooLargeError as error:
-            data = packed({"id": message.get("id"), "stdout": "", "stderr": str(error), "exit_code": 1})
+            data = pack_json({"id": message.get("id"), "stdout": "", "stderr": str(error), "exit_code": 1})
         self._out += data
         self._flush()
         if len(self._out) > MOST_BYTES:

@@ -3,6 +3,7 @@
     python3 -I -S main.py            the guest program: KASMON_LISTEN_FD is a listening socket, KASMON_READY_FD a pipe
     python3 -I -S main.py forward    the same; it also starts the forwarder to the egress proxy, on demand
     python3 main.py python           the python interpreter, as the guest program starts it
+    python3 -I -S main.py join PATH  joins stdin and stdout to a socket or port (`stdio_join`)
 
 It writes `R` to the pipe once it serves. This folder requires Python 3.11 and its standard library, and nothing else of
 kasmon. kasmon is not installed here, so the folder is registered as `kasmon.sandbox.guest`, its name on the host.
@@ -19,6 +20,10 @@ def main() -> None:
         from kasmon.sandbox.guest.python_worker import work
 
         work()
+    elif sys.argv[1:2] == ["join"]:
+        from kasmon.sandbox.guest.stdio_join import join
+
+        join(sys.argv[2])
     else:
         from kasmon.sandbox.guest.requests import serve
 

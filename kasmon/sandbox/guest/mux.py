@@ -6,64 +6,105 @@ has not acknowledged, so neither buffers more, whatever the other sends.
 """
 
 import contextlib
+import json
 import os
 import select
 import socket
+import struct
 from collections.abc import Callable
 
-from kasmon.sandbox.guest.mux_frames import CALL, DROP, ENDS, SAYS, THERE, TOOK
+from kasmon.sandbox.guest.frames import FrameReader, pack
+
+HEAD = struct.Struct(">BI")
+"""The beginning of a record, which is the content of a frame: its kind, and the number of its connection."""
+REQUEST, MESSAGE, CONTENT, CONNECT, CONNECTED, DATA, ACKNOWLEDGE, END, CLOSE = range(1, 10)
+"""JSON from the host end, JSON from the guest, content of a file; and of a connection: it is requested, is open, sends,
+has accepted so many bytes, reached EOF, is closed with a reason."""
+CONTENT_BYTES = 1 << 16
+RECORD_BYTES = 1 << 22
 
 WINDOW_BYTES = 256 * 1024
 PIECE_BYTES = 32 * 1024
 MOST = 128
 """Connections at once; a further one is closed at once."""
-WORDS_BYTES = 64
+DESTINATION_BYTES = 64
 """The longest first line of a caller, which names its destination."""
-OUT = "out"
+EGRESS = "out"
 """The destination of connections from inside: the egress on the outside."""
+AGENT = "agent"
+"""The guest program, as a destination. Any number of connections may lead there: only the host opens them."""
 INSIDE, OUTSIDE = 1, 2
 """The number of the first connection that an end opens; the next ones follow in steps of two."""
 PROXY_PORT = 3128
 
 Emit = Callable[[int, int, bytes], None]
-To = Callable[[str], socket.socket]
-Notifier = Callable[[str], None]
+Connect = Callable[[str], socket.socket]
+Report = Callable[[str], None]
+
+
+def pack_record(kind: int, channel: int = 0, content: bytes = b"") -> bytes:
+    return pack(HEAD.pack(kind, channel) + content)
+
+
+def pack_message(kind: int, message: dict[str, object]) -> bytes:
+    return pack_record(kind, 0, json.dumps(message).encode("ascii"))
+
+
+def parse_record(frame: bytes) -> tuple[int, int, bytes]:
+    """Return kind, connection and content of a record.
+
+    Raises:
+        ValueError: if *frame* is no record; nothing after it can be trusted.
+    """
+    if len(frame) < HEAD.size or not REQUEST <= frame[0] <= CLOSE:
+        raise ValueError(f"no record: {frame[:16]!r}")
+    kind, channel = HEAD.unpack_from(frame)
+    return kind, channel, frame[HEAD.size :]
 
 
 class MuxConnection:
     """One multiplexed connection, at one end."""
 
-    def __init__(self, channel: int, stream: socket.socket) -> None:
+    def __init__(self, channel: int, stream: socket.socket, destination: str) -> None:
         stream.setblocking(False)
-        self.channel, self.stream = channel, stream
+        self.channel, self.stream, self.destination = channel, stream, destination
+        self.frames = FrameReader()
+        """For a listener to what is sent here, if there is one."""
         self.waiting = bytearray()
         """Data from the other end that this stream has not accepted yet."""
-        self.room = WINDOW_BYTES
-        self.untold = 0
+        self.window = WINDOW_BYTES
+        self.unacknowledged = 0
         """How many bytes were accepted without an acknowledgement."""
-        self.says_more = self.hears_more = True
-        self.connects = False
-        self.told: Notifier | None = None
+        self.reads_more = self.writes_more = True
+        self.is_connecting = False
+        self.report: Report | None = None
         """Called once: with an empty text when it is connected, else with the reason why not."""
 
 
 class ConnectionMux:
     """One end. Its `fileno` is readable when `serve` has something to do."""
 
-    def __init__(self, emit: Emit, first: int, to: To) -> None:
+    def __init__(
+        self,
+        emit: Emit,
+        first: int,
+        connect: Connect,
+        before_data: Callable[[MuxConnection, bytes], None] = lambda connection, data: None,
+    ) -> None:
         """
         Args:
             emit: sends a record's kind, connection number and content to the other end.
             first: `INSIDE` or `OUTSIDE`.
-            to: opens the connection that the other end requests, possibly still connecting. Raises OSError if it
+            connect: opens the connection that the other end requests, possibly still connecting. Raises OSError if it
                 is not allowed.
+            before_data: called with a connection and its data before that is sent. Raises OSError to close it.
         """
-        self._emit, self._next, self._first, self._to = emit, first, first, to
+        self._emit, self._next, self._first, self._connect, self._before_data = emit, first, first, connect, before_data
         self._events = select.epoll()
         self._handlers: dict[int, Callable[[int], None]] = {}
-        self._ways: dict[int, MuxConnection] = {}
+        self._connections: dict[int, MuxConnection] = {}
         self._listeners: list[tuple[socket.socket, Callable[[int], None]]] = []
-        self._rests = False
+        self._is_suspended = False
 
     def fileno(self) -> int:
         return self._events.fileno()
@@ -90,41 +131,41 @@ class ConnectionMux:
 
     # Accepting connections.
 
-    def listen(self, listener: socket.socket, where: str) -> None:
-        """Connect each client of *listener* to *where* at the other end."""
-        self._take(listener, lambda came: self._begin(came, where, None))
+    def listen(self, listener: socket.socket, destination: str) -> None:
+        """Connect each client of *listener* to *destination* at the other end."""
+        self._accept(listener, lambda stream: self._open(stream, destination, None))
 
-    def ask(self, listener: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
+    def listen_for_destination(self, listener: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
         """Call *do* with each client of *listener* and the first line that it sends."""
-        self._take(listener, lambda came: _Caller(self, came, do))
+        self._accept(listener, lambda stream: _Caller(self, stream, do))
 
-    def call(self, stream: socket.socket, where: str) -> None:
-        """Connect *stream* to *where* at the other end; it first gets the line `ok`, or the reason why not."""
+    def connect(self, stream: socket.socket, destination: str) -> None:
+        """Connect *stream* to *destination* at the other end; it first gets the line `ok`, or the reason why not."""
 
         def report(why: str) -> None:
             with contextlib.suppress(OSError):
                 stream.sendall((why or "ok").replace("\n", " ").encode() + b"\n")
 
-        self._begin(stream, where, report)
+        self._open(stream, destination, report)
 
-    def rest(self) -> None:
-        """Close all connections, and accept none until `go_on`; new clients wait in the backlog."""
+    def suspend(self) -> None:
+        """Close all connections, and accept none until `resume`; new clients wait in the backlog."""
         self.close_all()
-        self._rests = True
+        self._is_suspended = True
         for listener, _ in self._listeners:
             self.forget(listener.fileno())
 
-    def go_on(self) -> None:
-        self._rests = False
+    def resume(self) -> None:
+        self._is_suspended = False
         for listener, accept in self._listeners:
             self.watch(listener.fileno(), accept)
 
     def close_all(self) -> None:
         """Close all connections."""
-        for way in list(self._ways.values()):
-            self._drop(way, "it was parted")
+        for connection in list(self._connections.values()):
+            self._drop(connection, "it was closed")
 
-    def _take(self, listener: socket.socket, act: Callable[[socket.socket], object]) -> None:
+    def _accept(self, listener: socket.socket, act: Callable[[socket.socket], object]) -> None:
         listener.setblocking(False)
 
         def accept(_: int) -> None:
@@ -132,162 +173,167 @@ class ConnectionMux:
                 act(listener.accept()[0])
 
         self._listeners.append((listener, accept))
-        if not self._rests:
+        if not self._is_suspended:
             self.watch(listener.fileno(), accept)
 
-    def _begin(self, stream: socket.socket, where: str, told: Notifier | None) -> None:
-        if self._rests or len(self._ways) >= MOST:
-            if told:
-                told("it is paused" if self._rests else "too many connections are already open")
+    def _open(self, stream: socket.socket, destination: str, report: Report | None) -> None:
+        if self._is_suspended or self._is_full(destination):
+            if report:
+                report("it is paused" if self._is_suspended else "too many connections are already open")
             stream.close()
             return
         channel, self._next = self._next, (self._next + 2) & 0x7FFFFFFF or self._first
-        way = self._ways[channel] = MuxConnection(channel, stream)
-        way.told = told
-        self._emit(CALL, channel, where.encode())
-        self._watch(way)
+        connection = self._connections[channel] = MuxConnection(channel, stream, destination)
+        connection.report = report
+        self._emit(CONNECT, channel, destination.encode())
+        self._watch(connection)
+
+    def _is_full(self, destination: str) -> bool:
+        return destination != AGENT and sum(each.destination != AGENT for each in self._connections.values()) >= MOST
 
     # Records from the other end.
 
     def handle_record(self, kind: int, channel: int, content: bytes) -> None:
         """Handle a record of the other end; one for a closed connection is ignored."""
-        if kind == CALL:
-            self._handle_call(channel, content)
+        if kind == CONNECT:
+            self._handle_connect(channel, content)
             return
-        way = self._ways.get(channel)
-        if way is None:
+        connection = self._connections.get(channel)
+        if connection is None:
             return
-        if kind == THERE:
-            self._tell(way, "")
-        elif kind == SAYS:
-            way.waiting += content
-            if len(way.waiting) > WINDOW_BYTES or not way.hears_more:
-                self._drop(way, "it sent more than allowed")
+        if kind == CONNECTED:
+            self._report(connection, "")
+        elif kind == DATA:
+            connection.waiting += content
+            if len(connection.waiting) > WINDOW_BYTES or not connection.writes_more:
+                self._drop(connection, "it sent more than allowed")
                 return
-            self._flush(way)
-        elif kind == TOOK:
-            way.room = min(WINDOW_BYTES, way.room + int.from_bytes(content, "big"))
-        elif kind == ENDS:
-            way.hears_more = False
-            self._flush(way)
-        elif kind == DROP:
-            self._close_connection(way, content.decode("utf-8", "replace"))
+            self._flush(connection)
+        elif kind == ACKNOWLEDGE:
+            connection.window = min(WINDOW_BYTES, connection.window + int.from_bytes(content, "big"))
+        elif kind == END:
+            connection.writes_more = False
+            self._flush(connection)
+        elif kind == CLOSE:
+            self._close_connection(connection, content.decode("utf-8", "replace"))
             return
-        self._settle(way)
+        self._update(connection)
 
-    def _handle_call(self, channel: int, content: bytes) -> None:
-        why = ""
-        if self._rests or len(self._ways) >= MOST or channel in self._ways or channel % 2 == self._first % 2:
+    def _handle_connect(self, channel: int, content: bytes) -> None:
+        why, destination = "", content.decode("ascii", "replace")
+        is_valid = channel not in self._connections and channel % 2 != self._first % 2
+        if self._is_suspended or self._is_full(destination) or not is_valid:
             why = "no new connection is accepted now"
         else:
             try:
-                stream = self._to(content.decode("ascii", "replace"))
+                stream = self._connect(destination)
             except (OSError, OverflowError, ValueError) as error:
                 why = getattr(error, "strerror", None) or str(error)
         if why:
-            self._emit(DROP, channel, why.encode())
+            self._emit(CLOSE, channel, why.encode())
             return
-        way = self._ways[channel] = MuxConnection(channel, stream)
-        way.connects = True
-        self._watch(way)
+        connection = self._connections[channel] = MuxConnection(channel, stream, destination)
+        connection.is_connecting = True
+        self._watch(connection)
 
     # One connection.
 
-    def _watch(self, way: MuxConnection) -> None:
+    def _watch(self, connection: MuxConnection) -> None:
         wanted = 0
-        if way.says_more and way.room > 0 and not way.connects and not way.told:
+        if connection.reads_more and connection.window > 0 and not connection.is_connecting and not connection.report:
             wanted |= select.EPOLLIN
-        if way.connects or way.waiting:
+        if connection.is_connecting or connection.waiting:
             wanted |= select.EPOLLOUT
-        self.watch(way.stream.fileno(), lambda events: self._handle_ready(way, events), wanted)
+        self.watch(connection.stream.fileno(), lambda events: self._handle_ready(connection, events), wanted)
 
-    def _handle_ready(self, way: MuxConnection, events: int) -> None:
-        if way.connects:
+    def _handle_ready(self, connection: MuxConnection, events: int) -> None:
+        if connection.is_connecting:
             if not events & (select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP):
                 return
-            if fault := way.stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self._drop(way, os.strerror(fault))
+            if fault := connection.stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._drop(connection, os.strerror(fault))
                 return
-            way.connects = False
-            self._emit(THERE, way.channel, b"")
-        if way.waiting:
-            self._flush(way)
-        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and way.channel in self._ways:
-            self._hear(way)
-        self._settle(way)
+            connection.is_connecting = False
+            self._emit(CONNECTED, connection.channel, b"")
+        if connection.waiting:
+            self._flush(connection)
+        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and connection.channel in self._connections:
+            self._read(connection)
+        self._update(connection)
 
-    def _hear(self, way: MuxConnection) -> None:
-        if not way.says_more or way.room <= 0:
+    def _read(self, connection: MuxConnection) -> None:
+        if not connection.reads_more or connection.window <= 0:
             return
         try:
-            data = way.stream.recv(min(PIECE_BYTES, way.room))
+            data = connection.stream.recv(min(PIECE_BYTES, connection.window))
+            self._before_data(connection, data)
         except BlockingIOError:
             return
         except OSError as error:
-            self._drop(way, error.strerror or str(error))
+            self._drop(connection, error.strerror or str(error))
             return
         if data:
-            way.room -= len(data)
-            self._emit(SAYS, way.channel, data)
+            connection.window -= len(data)
+            self._emit(DATA, connection.channel, data)
         else:
-            way.says_more = False
-            self._emit(ENDS, way.channel, b"")
+            connection.reads_more = False
+            self._emit(END, connection.channel, b"")
 
-    def _flush(self, way: MuxConnection) -> None:
+    def _flush(self, connection: MuxConnection) -> None:
         """Write pending data to the stream, and acknowledge it to the other end."""
-        if way.connects:
+        if connection.is_connecting:
             return
         try:
-            while way.waiting:
-                count = way.stream.send(memoryview(way.waiting)[:PIECE_BYTES].tobytes())
-                del way.waiting[:count]
-                way.untold += count
+            while connection.waiting:
+                count = connection.stream.send(memoryview(connection.waiting)[:PIECE_BYTES].tobytes())
+                del connection.waiting[:count]
+                connection.unacknowledged += count
         except BlockingIOError:
             pass
         except OSError as error:
-            self._drop(way, error.strerror or str(error))
+            self._drop(connection, error.strerror or str(error))
             return
-        if way.untold and (not way.waiting or way.untold >= WINDOW_BYTES // 4):
-            self._emit(TOOK, way.channel, way.untold.to_bytes(4, "big"))
-            way.untold = 0
+        if connection.unacknowledged and (not connection.waiting or connection.unacknowledged >= WINDOW_BYTES // 4):
+            self._emit(ACKNOWLEDGE, connection.channel, connection.unacknowledged.to_bytes(4, "big"))
+            connection.unacknowledged = 0
 
-    def _settle(self, way: MuxConnection) -> None:
+    def _update(self, connection: MuxConnection) -> None:
         """Forward the other end's EOF to the stream, and update what to wait for; close it once both sides ended."""
-        if way.channel not in self._ways:
+        if connection.channel not in self._connections:
             return
-        if not way.hears_more and not way.waiting and not way.connects:
+        if not connection.writes_more and not connection.waiting and not connection.is_connecting:
             with contextlib.suppress(OSError):
-                way.stream.shutdown(socket.SHUT_WR)
-            if not way.says_more:
-                self._close_connection(way, "")
+                connection.stream.shutdown(socket.SHUT_WR)
+            if not connection.reads_more:
+                self._close_connection(connection, "")
                 return
-        self._watch(way)
+        self._watch(connection)
 
-    def _drop(self, way: MuxConnection, why: str) -> None:
-        self._emit(DROP, way.channel, why.encode())
-        self._close_connection(way, why)
+    def _drop(self, connection: MuxConnection, why: str) -> None:
+        self._emit(CLOSE, connection.channel, why.encode())
+        self._close_connection(connection, why)
 
-    def _close_connection(self, way: MuxConnection, why: str) -> None:
-        self._tell(way, why or "it ended")
-        self._ways.pop(way.channel, None)
-        self.forget(way.stream.fileno())
-        way.stream.close()
+    def _close_connection(self, connection: MuxConnection, why: str) -> None:
+        self._report(connection, why or "it ended")
+        self._connections.pop(connection.channel, None)
+        self.forget(connection.stream.fileno())
+        connection.stream.close()
 
-    def _tell(self, way: MuxConnection, why: str) -> None:
-        told, way.told = way.told, None
-        if told:
-            told(why)
+    def _report(self, connection: MuxConnection, why: str) -> None:
+        report, connection.report = connection.report, None
+        if report:
+            report(why)
 
 
 class _Caller:
     """A new client until its first line is complete."""
 
-    def __init__(self, ways: ConnectionMux, stream: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
+    def __init__(self, mux: ConnectionMux, stream: socket.socket, do: Callable[[socket.socket, str], None]) -> None:
         stream.setblocking(False)
-        self._ways, self._stream, self._do, self._line = ways, stream, do, b""
-        ways.watch(stream.fileno(), lambda _: self._hear())
+        self._mux, self._stream, self._do, self._line = mux, stream, do, b""
+        mux.watch(stream.fileno(), lambda _: self._read())
 
-    def _hear(self) -> None:
+    def _read(self) -> None:
         try:
             piece = self._stream.recv(1)  # data after the line is for the other end
         except BlockingIOError:
@@ -295,37 +341,37 @@ class _Caller:
         except OSError:
             piece = b""
         if piece == b"\n":
-            self._ways.forget(self._stream.fileno())
+            self._mux.forget(self._stream.fileno())
             self._do(self._stream, self._line.decode("ascii", "replace"))
             return
         self._line += piece
-        if not piece or len(self._line) > WORDS_BYTES:
-            self._ways.forget(self._stream.fileno())
+        if not piece or len(self._line) > DESTINATION_BYTES:
+            self._mux.forget(self._stream.fileno())
             self._stream.close()
 
 
-def to_port(where: str) -> socket.socket:
-    """Open a connection to the port *where* of this end's loopback; it may still be connecting.
+def connect_port(destination: str) -> socket.socket:
+    """Open a connection to the port *destination* of this end's loopback; it may still be connecting.
 
     Raises:
         OSError, OverflowError, ValueError: if that fails.
     """
-    port = int(where)
-    return _connecting(socket.socket(socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", port))
+    port = int(destination)
+    return _start_connecting(socket.socket(socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", port))
 
 
-def to_gate(where: str, path: str) -> socket.socket:
-    """Open a connection to the egress, which listens at *path*.
+def connect_path(destination: str, only: str, path: str) -> socket.socket:
+    """Open a connection to the socket at *path*, if *destination* is *only*.
 
     Raises:
-        OSError: if that fails, or *where* is not the egress.
+        OSError: if that fails, or *destination* is another.
     """
-    if where != OUT:
+    if destination != only:
         raise OSError(1, "unknown destination")
-    return _connecting(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
+    return _start_connecting(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
 
 
-def _connecting(stream: socket.socket, address: "tuple[str, int] | str") -> socket.socket:
+def _start_connecting(stream: socket.socket, address: "tuple[str, int] | str") -> socket.socket:
     stream.setblocking(False)
     try:
         stream.connect(address)
@@ -339,7 +385,7 @@ def _connecting(stream: socket.socket, address: "tuple[str, int] | str") -> sock
     return stream
 
 
-def door(port: int = PROXY_PORT) -> socket.socket:
+def listen_for_proxy(port: int = PROXY_PORT) -> socket.socket:
     """Return a listening socket at the proxy port that programs inside use.
 
     Raises:

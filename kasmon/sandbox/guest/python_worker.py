@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from kasmon.sandbox.guest.frames import packed, received
+from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, pack_json
 from kasmon.sandbox.guest.python_secrets import holds, wipe
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100
 INTERRUPTED = 130
+BLOCK_BYTES = 1 << 18
 UNHEARD = 113
 """Its exit code when its control channel is closed."""
 
@@ -50,6 +51,7 @@ def work() -> None:
 class PythonWorker:
     def __init__(self, stream: socket.socket, main: types.ModuleType) -> None:
         self._stream, self._main = stream, main
+        self._frames = FrameReader(8 * LIMIT_BYTES)
         self._pid = _getpid()
         self._code = PythonCode(main)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,7 +78,7 @@ class PythonWorker:
                 self._streams.flush()
                 _exit(0)
             try:
-                self._stream.sendall(packed({**said, "nonce": request["nonce"]}))
+                self._stream.sendall(pack_json({**said, "nonce": request["nonce"]}))
             except OSError:
                 _exit(UNHEARD)
             frame, request, said = b"", {}, {}  # they may contain a secret
@@ -86,7 +88,12 @@ class PythonWorker:
         try:
             if self._loop and not self._loop.is_closed():
                 self._go_on(self._loop)
-            return received(self._stream)
+            frames: list[bytes] = []
+            while not frames:  # one request at a time: none follows before its answer
+                if not (data := self._stream.recv(BLOCK_BYTES)):
+                    return None
+                frames = self._frames.feed(data)
+            return frames[0]
         except OSError:
             _exit(UNHEARD)
 

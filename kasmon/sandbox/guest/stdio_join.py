@@ -1,58 +1,50 @@
-"""Connects its stdin and stdout to the guest program at a path.
+"""Joins stdin and stdout, as lines of base64, to a socket in the sandbox.
 
-    python3 -I -S stdio_join.py PATH
-    python3 -I -S stdio_join.py PORT      to a TCP port in here; an empty line reports the connection
-
-Both directions are lines of base64, since the transport carries only text. It exits when either direction ends.
+python3 -I -S main.py join PATH      the unix socket at PATH
+python3 -I -S main.py join PORT      a TCP port of this loopback; an empty line reports the connection
 """
 
-import base64
 import os
 import select
 import socket
 import sys
 
+from kasmon.sandbox.guest.frames import LineReader, encode_line
+
 BLOCK_BYTES = 1 << 18
 
 
-def main(path: str) -> None:
-    agent = _connected(path)
-    line = bytearray()
+def join(destination: str) -> None:
+    """Carry bytes in both directions until either ends."""
+    stream, lines = _connect(destination), LineReader()
     while True:
-        ready = select.select([0, agent.fileno()], [], [])[0]
-        if agent.fileno() in ready:
-            said = agent.recv(BLOCK_BYTES)
-            if not said:
-                return
-            _write(base64.b64encode(said) + b"\n")
-        if 0 in ready:
-            data = os.read(0, BLOCK_BYTES)
+        ready = select.select([0, stream.fileno()], [], [])[0]
+        if stream.fileno() in ready:
+            data = stream.recv(BLOCK_BYTES)
             if not data:
                 return
-            line += data
-            whole, _, rest = bytes(line).rpartition(b"\n")
-            line = bytearray(rest)
-            agent.sendall(b"".join(map(base64.b64decode, whole.split(b"\n"))))
+            _write(encode_line(data))
+        if 0 in ready:
+            text = os.read(0, BLOCK_BYTES)
+            if not text:
+                return
+            stream.sendall(b"".join(lines.feed(text)))
 
 
-def _connected(path: str) -> socket.socket:
-    if not path.isdigit():
-        agent = socket.socket(socket.AF_UNIX)
-        agent.connect(path)
-        return agent
+def _connect(destination: str) -> socket.socket:
+    if not destination.isdigit():
+        stream = socket.socket(socket.AF_UNIX)
+        stream.connect(destination)
+        return stream
     try:
-        agent = socket.create_connection(("127.0.0.1", int(path)))
+        stream = socket.create_connection(("127.0.0.1", int(destination)))
     except OSError as error:
         sys.exit(error.strerror or str(error))
-    _write(b"\n")
-    return agent
+    _write(encode_line(b""))
+    return stream
 
 
 def _write(data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(1, left) :]
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

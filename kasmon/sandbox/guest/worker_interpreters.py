@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from kasmon.sandbox.guest.children import numbers, spawn, surroundings
 from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
-from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, packed
+from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, pack_json
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder, program
 from kasmon.sandbox.guest.process_group import end_family
@@ -52,7 +52,7 @@ class WorkerInterpreter(Interpreter):
 
     def feed(self, turn: GuestTurn) -> None:
         words = {"do": turn.do, "nonce": turn.nonce, "turn": turn.number, **turn.words}
-        self._out += packed(words, 8 * LIMIT_BYTES)  # JSON escapes may make six bytes of one
+        self._out += pack_json(words, 8 * LIMIT_BYTES)  # JSON escapes may make six bytes of one
         self._send()
 
     def _send(self) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 
 from kasmon.errors import AgentLostError, SandboxError, UsageError
 from kasmon.model.sandbox.policy import Interpreter, RunResult, ServiceSpec
-from kasmon.sandbox.guest_client.line import AgentConnection, AgentConnectionError, packed
-from kasmon.sandbox.guest_client.line_pool import ConnectionPool
+from kasmon.sandbox.guest_client.connection import AgentConnection, AgentConnectionError, pack_request
+from kasmon.sandbox.guest_client.connection_pool import ConnectionPool
 from kasmon.sandbox.guest_client.messages import ConfinementReport, GuestReply, GuestStatus, Pong, RunReply
 from kasmon.sandbox.guest_client.protocol import InterruptResult, Output, SavedInterpreters
 
@@ -284,7 +284,7 @@ def _run_result(reply: RunReply) -> RunResult:
 
 def _frame(request: JsonObject) -> bytes:
     try:
-        return packed(request)
+        return pack_request(request)
     except (ValueError, TypeError, OverflowError) as error:
         why = "it is not Unicode text" if isinstance(error, UnicodeError) else str(error)
         raise UsageError(f"the sandbox cannot accept this request: {why}.") from error

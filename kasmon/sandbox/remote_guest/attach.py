@@ -13,7 +13,7 @@ import msgspec
 from kasmon.errors import KasmonError, SandboxError, SandboxUnreachableError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.sandbox.base import PauseResult
-from kasmon.sandbox.guest_client.line import AgentConnection, AgentConnectionError, packed
+from kasmon.sandbox.guest_client.connection import AgentConnection, AgentConnectionError, pack_request
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.launch_spec import AgentTier, RemoteLaunchSpec
 from kasmon.sandbox.remote_guest.process_stream import StreamFrame
@@ -133,7 +133,7 @@ def _start_agent(spec: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[i
 
 
 def _send_request(connection: AgentConnection, what: str, words: Mapping[str, Any]) -> StreamFrame:
-    connection.send(packed({"id": what, "type": what, **words}), ANSWER_S)
+    connection.send(pack_request({"id": what, "type": what, **words}), ANSWER_S)
     until = time.monotonic() + ANSWER_S
     try:
         return connection.receive(StreamFrame, until)

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.sandbox.guest_client.line import LIMIT_BYTES, packed
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError
+from kasmon.sandbox.guest_client.connection import pack_request
 
 PIECE_BYTES: Final = 1 << 15
 MOST_BYTES: Final = 1 << 20
@@ -59,7 +60,7 @@ class ProcessStream:
         self._is_under_way = False
         self._is_closed = self._is_close_sent = False
         self._connection: socket.socket | None = None
-        self._held = bytearray()
+        self._frames = FrameReader()
         self._is_joined = False
 
     @property
@@ -87,7 +88,7 @@ class ProcessStream:
             connection.close()
             return False
         connection.settimeout(None)
-        self._connection, self._held = connection, bytearray()
+        self._connection, self._frames = connection, FrameReader()
         self.ask("process_join", has=self.has)
         return self._connection is not None
 
@@ -102,7 +103,7 @@ class ProcessStream:
         if self._connection is None:
             return
         try:
-            self._connection.sendall(packed({"id": what, "type": what, "run": self.run, **words}))
+            self._connection.sendall(pack_request({"id": what, "type": what, "run": self.run, **words}))
         except OSError:
             self.disconnect()
 
@@ -130,16 +131,12 @@ class ProcessStream:
         if not data:
             self.disconnect()
             return
-        self._held += data
-        while len(self._held) >= 4:
-            size = int.from_bytes(self._held[:4], "big")
-            if size > LIMIT_BYTES:
-                self.disconnect()
-                return
-            if len(self._held) < 4 + size:
-                return
-            frame = bytes(self._held[4 : 4 + size])
-            del self._held[: 4 + size]
+        try:
+            frames = self._frames.feed(data)
+        except FrameTooLargeError:
+            self.disconnect()
+            return
+        for frame in frames:
             with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
                 self._handle_frame(msgspec.json.decode(frame, type=StreamFrame))
             if self.fileno() < 0:  # the frame closed the connection

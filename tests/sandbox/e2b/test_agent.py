@@ -15,7 +15,7 @@ from kasmon.model.sandbox.policy import Credential, SandboxPolicy, SandboxRuntim
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
-from kasmon.sandbox.guest_client.line import AgentConnection, packed
+from kasmon.sandbox.guest_client.connection import AgentConnection, pack_request
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.process_stream import ProcessStream
 from tests.support.e2b.local_service import Served, served
@@ -58,7 +58,9 @@ class Lodged:
         runtime = self.tier.lodge(self.policy, self.fitted)
         with contextlib.closing(AgentConnection(runtime.socket, LIMIT_S)) as line:
             words: dict[str, Any] = {"argv": self.fitted.argv, "variables": self.fitted.variables}
-            line.send(packed({"type": "process_start", "run": "one", "workdir": self.fitted.workdir, **words}), LIMIT_S)
+            line.send(
+                pack_request({"type": "process_start", "run": "one", "workdir": self.fitted.workdir, **words}), LIMIT_S
+            )
             assert line.receive(dict, time.monotonic() + LIMIT_S)["started"]
         assert self.tether.connect(runtime.socket)
         return runtime

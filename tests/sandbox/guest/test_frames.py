@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, packed
+from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, pack_json
 from kasmon.sandbox.guest.truncation import TruncatingBuffer
 from tests.support.sandbox.guest_agent import Agent, Raw
 from tests.support.sandbox.tier_agents import TierAgents
@@ -231,16 +231,16 @@ def test_a_run_too_many_is_refused_and_says_why(agent: Agent) -> None:
 
 
 def test_what_comes_is_cut_into_frames_wherever_it_was_cut_before() -> None:
-    frames, data, whole = FrameReader(), packed({"a": 1}) + packed({}) + packed({"b": "ä"}), list[bytes]()
+    frames, data, whole = FrameReader(), pack_json({"a": 1}) + pack_json({}) + pack_json({"b": "ä"}), list[bytes]()
     for at in range(0, len(data), 3):
         whole += frames.feed(data[at : at + 3])
 
     assert [b'{"a":1}', b"{}", b'{"b":"\\u00e4"}'] == whole
 
 
-def test_nothing_that_is_too_large_is_packed() -> None:
+def test_nothing_that_is_too_large_is_pack_json() -> None:
     with pytest.raises(FrameTooLargeError):
-        packed({"a": "x" * LIMIT_BYTES})
+        pack_json({"a": "x" * LIMIT_BYTES})
 
 
 @pytest.mark.parametrize("step", [1, 7, 100_000])

@@ -10,8 +10,22 @@ from pathlib import Path
 import pytest
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.guest.mux import INSIDE, MOST, OUT, OUTSIDE, WINDOW_BYTES, ConnectionMux, to_gate, to_port
-from kasmon.sandbox.guest.mux_frames import CALL, DROP, SAYS, TOOK
+from kasmon.sandbox.guest.mux import (
+    ACKNOWLEDGE,
+    AGENT,
+    CLOSE,
+    CONNECT,
+    DATA,
+    EGRESS,
+    INSIDE,
+    MOST,
+    OUTSIDE,
+    WINDOW_BYTES,
+    ConnectionMux,
+    MuxConnection,
+    connect_path,
+    connect_port,
+)
 from kasmon.sandbox.network.port_forward import ListenerConnector
 from tests.support.wait import until
 
@@ -24,10 +38,10 @@ class Ends:
     def __init__(self, folder: Path) -> None:
         self.folder, self.kept = folder, contextlib.ExitStack()
         self.said: dict[str, list[Record]] = {"inside": [], "outside": []}
-        self.inside = ConnectionMux(lambda *record: self.said["inside"].append(record), INSIDE, to_port)
+        self.inside = ConnectionMux(lambda *record: self.said["inside"].append(record), INSIDE, connect_port)
         gate = str(folder / "gate")
         self.outside = ConnectionMux(
-            lambda *record: self.said["outside"].append(record), OUTSIDE, lambda to: to_gate(to, gate)
+            lambda *record: self.said["outside"].append(record), OUTSIDE, lambda to: connect_path(to, EGRESS, gate)
         )
 
     def go(self) -> None:
@@ -59,9 +73,9 @@ class Ends:
     def outward(self) -> socket.socket:
         """A program inside that looks for its proxy."""
         listener = self.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
-        self.inside.listen(listener, OUT)
+        self.inside.listen(listener, EGRESS)
         program = socket.create_connection(listener.getsockname(), timeout=10)
-        self.until(lambda: self.inside._ways or _is_over(program))
+        self.until(lambda: self.inside._connections or _is_over(program))
         return program
 
 
@@ -96,7 +110,7 @@ def test_what_a_program_inside_says_comes_out_and_the_answer_in_and_each_end_hea
             ends.until(rest)
             assert b"ask" == heard
             came.sendall(b"answer")
-        ends.until(lambda: not ends.inside._ways and not ends.outside._ways)
+        ends.until(lambda: not ends.inside._connections and not ends.outside._connections)
         assert b"answer" == program.makefile("rb").read()
 
 
@@ -108,12 +122,12 @@ def test_no_more_is_held_than_a_window_however_much_is_said(ends: Ends) -> None:
             while True:
                 program.send(bytes(65536))
                 ends.go()
-        (way,) = ends.outside._ways.values()
+        (way,) = ends.outside._connections.values()
         assert len(way.waiting) <= WINDOW_BYTES
-        assert 0 <= next(iter(ends.inside._ways.values())).room < WINDOW_BYTES
+        assert 0 <= next(iter(ends.inside._connections.values())).window < WINDOW_BYTES
         with ends.outward() as other:
             other.sendall(b"x")
-            ends.until(lambda: len(ends.outside._ways) == 2)
+            ends.until(lambda: len(ends.outside._connections) == 2)
             with gate.accept()[0], gate.accept()[0] as second:
                 second.setblocking(False)
                 ends.until(lambda: _peeked(second))
@@ -128,12 +142,12 @@ def _peeked(stream: socket.socket) -> bool:
 
 def test_no_more_is_said_than_there_is_room_for(ends: Ends) -> None:
     with ends.gate(), ends.outward() as program:
-        (way,) = ends.inside._ways.values()
-        way.room = 10
+        (way,) = ends.inside._connections.values()
+        way.window = 10
         program.sendall(bytes(100))
-        until(lambda: _gone_on(ends.inside) and way.room <= 0)
+        until(lambda: _gone_on(ends.inside) and way.window <= 0)
 
-        assert bytes(10) == b"".join(content for kind, _, content in ends.said["inside"] if kind == SAYS)
+        assert bytes(10) == b"".join(content for kind, _, content in ends.said["inside"] if kind == DATA)
 
 
 def _gone_on(ways: ConnectionMux) -> bool:
@@ -143,77 +157,103 @@ def _gone_on(ways: ConnectionMux) -> bool:
 
 def test_whoever_says_more_than_it_may_is_cut_off(ends: Ends) -> None:
     with ends.gate():
-        ends.outside.handle_record(CALL, 1, OUT.encode())
-        (way,) = ends.outside._ways.values()
-        way.connects = True  # what is said to it waits
+        ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
+        (way,) = ends.outside._connections.values()
+        way.is_connecting = True  # what is said to it waits
 
-        ends.outside.handle_record(SAYS, 1, bytes(WINDOW_BYTES))
-        assert ends.outside._ways
-        ends.outside.handle_record(SAYS, 1, b"x")
+        ends.outside.handle_record(DATA, 1, bytes(WINDOW_BYTES))
+        assert ends.outside._connections
+        ends.outside.handle_record(DATA, 1, b"x")
 
-        assert not ends.outside._ways
-        assert DROP == ends.said["outside"][-1][0]
+        assert not ends.outside._connections
+        assert CLOSE == ends.said["outside"][-1][0]
 
 
 def test_room_that_was_not_used_cannot_be_given(ends: Ends) -> None:
     with ends.gate():
-        ends.outside.handle_record(CALL, 1, OUT.encode())
-        ends.outside.handle_record(TOOK, 1, b"\xff\xff\xff\xff")
+        ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
+        ends.outside.handle_record(ACKNOWLEDGE, 1, b"\xff\xff\xff\xff")
 
-        assert WINDOW_BYTES == ends.outside._ways[1].room
+        assert WINDOW_BYTES == ends.outside._connections[1].window
 
 
 @pytest.mark.parametrize("where", ["22", "127.0.0.1:22", "/run/x", "", "\xff"])
 def test_those_inside_are_led_to_the_way_out_and_nowhere_else(ends: Ends, where: str) -> None:
     with ends.gate():
-        ends.outside.handle_record(CALL, 1, where.encode())
+        ends.outside.handle_record(CONNECT, 1, where.encode())
 
-        assert not ends.outside._ways
-        assert (DROP, 1) == ends.said["outside"][-1][:2]
+        assert not ends.outside._connections
+        assert (CLOSE, 1) == ends.said["outside"][-1][:2]
 
 
 def test_without_a_way_out_a_connection_ends_at_once(ends: Ends) -> None:
     with ends.outward() as program:
         ends.until(lambda: _is_over(program))
-    assert not ends.inside._ways
+    assert not ends.inside._connections
 
 
 def test_a_number_that_is_taken_or_the_others_opens_nothing(ends: Ends) -> None:
     with ends.gate() as gate:
-        ends.outside.handle_record(CALL, 1, OUT.encode())
+        ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
         gate.accept()[0].close()
         for channel in (1, 2):
-            ends.outside.handle_record(CALL, channel, OUT.encode())
-            assert (DROP, channel, b"no new connection is accepted now") == ends.said["outside"][-1]
-        assert [1] == list(ends.outside._ways)
+            ends.outside.handle_record(CONNECT, channel, EGRESS.encode())
+            assert (CLOSE, channel, b"no new connection is accepted now") == ends.said["outside"][-1]
+        assert [1] == list(ends.outside._connections)
 
 
 def test_so_many_are_carried_at_once_and_no_more(ends: Ends) -> None:
     with ends.gate():
         for channel in range(1, 2 * MOST + 3, 2):
-            ends.outside.handle_record(CALL, channel, OUT.encode())
+            ends.outside.handle_record(CONNECT, channel, EGRESS.encode())
 
-        assert MOST == len(ends.outside._ways)
-        assert (DROP, 2 * MOST + 1) == ends.said["outside"][-1][:2]
+        assert MOST == len(ends.outside._connections)
+        assert (CLOSE, 2 * MOST + 1) == ends.said["outside"][-1][:2]
+
+
+def test_ports_in_use_leave_room_for_connections_to_the_guest_program(ends: Ends) -> None:
+    with ends.gate():
+        for channel in range(1, 2 * MOST + 1, 2):
+            ends.outside.handle_record(CONNECT, channel, EGRESS.encode())
+        ours, theirs = socket.socketpair()
+        with ours:
+            ends.outside._open(theirs, AGENT, None)
+
+            assert MOST + 1 == len(ends.outside._connections)
+
+
+def test_data_is_seen_before_it_is_sent_and_may_be_refused(ends: Ends) -> None:
+    seen: list[object] = []
+
+    def look(connection: MuxConnection, data: bytes) -> None:
+        seen.extend([connection.destination, data, len(ends.said["inside"])])
+        raise OSError(1, "no")
+
+    ends.inside._before_data = look
+    with ends.gate(), ends.outward() as program:
+        program.sendall(b"x")
+        ends.until(lambda: not ends.inside._connections)
+
+    assert [EGRESS, b"x", 0] == seen
 
 
 def test_who_rests_has_no_connection_and_takes_those_who_came_meanwhile_afterwards(ends: Ends) -> None:
     with ends.gate() as gate:
         listener = ends.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
-        ends.inside.listen(listener, OUT)
+        ends.inside.listen(listener, EGRESS)
         with socket.create_connection(listener.getsockname(), timeout=10) as old:
-            ends.until(lambda: ends.outside._ways)
+            ends.until(lambda: ends.outside._connections)
             gate.accept()[0].close()
-            ends.inside.rest()
+            ends.inside.suspend()
             assert b"" == old.recv(1)
             with socket.create_connection(listener.getsockname(), timeout=10) as new:
                 ends.go()
-                assert not ends.inside._ways
-                ends.inside.handle_record(CALL, 2, b"80")
-                assert (DROP, 2, b"no new connection is accepted now") == ends.said["inside"][-1]
-                ends.inside.go_on()
+                assert not ends.inside._connections
+                ends.inside.handle_record(CONNECT, 2, b"80")
+                assert (CLOSE, 2, b"no new connection is accepted now") == ends.said["inside"][-1]
+                ends.inside.resume()
                 new.sendall(b"new")
-                ends.until(lambda: ends.outside._ways)
+                ends.until(lambda: ends.outside._connections)
                 assert b"new" == _read(ends, gate.accept()[0])
 
 
@@ -232,7 +272,7 @@ class TestPorts:
         listener = ends.kept.enter_context(socket.socket(socket.AF_UNIX))
         listener.bind(str(ends.folder / "ports"))
         listener.listen(10)
-        ends.outside.ask(listener, ends.outside.call)
+        ends.outside.listen_for_destination(listener, ends.outside.connect)
 
         def ask(line: bytes) -> socket.socket:
             link = socket.socket(socket.AF_UNIX)
@@ -247,7 +287,7 @@ class TestPorts:
         self, ends: Ends, asking: Callable[[bytes], socket.socket]
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server, asking(b"%d\nmore" % server.getsockname()[1]) as link:
-            ends.until(lambda: ends.inside._ways)
+            ends.until(lambda: ends.inside._connections)
             came, _ = server.accept()
             with came:
                 came.sendall(b"hello")
@@ -262,13 +302,13 @@ class TestPorts:
         with asking(line) as link:
             ends.until(lambda: _peeked(link))
             assert not link.recv(200).startswith(b"ok")
-            assert not ends.inside._ways
-            assert not ends.outside._ways
+            assert not ends.inside._connections
+            assert not ends.outside._connections
 
     def test_who_says_no_line_is_sent_away(self, ends: Ends, asking: Callable[[bytes], socket.socket]) -> None:
         with asking(b"1" * 1000) as link:
             ends.until(lambda: _is_over(link))
-        assert not ends.outside._ways
+        assert not ends.outside._connections
 
     def test_a_way_to_ports_of_one_that_is_gone_says_so(self, tmp_path: Path) -> None:
         with pytest.raises(SandboxError, match="cannot reach port 80"):

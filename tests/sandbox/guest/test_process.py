@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kasmon.sandbox.guest.output import InputBuffer, OutputBuffer
-from kasmon.sandbox.guest_client.line import AgentConnection, packed
+from kasmon.sandbox.guest_client.connection import AgentConnection, pack_request
 from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessStream, StreamFrame
 from tests.support.sandbox.guest_agent import Agent
 
@@ -52,7 +52,7 @@ def ask(agent: Agent) -> Iterator[Callable[..., dict[str, Any]]]:
     with contextlib.closing(AgentConnection(agent.path, LIMIT_S)) as line:
 
         def ask(what: str, **words: object) -> dict[str, Any]:
-            line.send(packed({"id": "1", "type": what, **words}), LIMIT_S)
+            line.send(pack_request({"id": "1", "type": what, **words}), LIMIT_S)
             return line.receive(dict, time.monotonic() + LIMIT_S)
 
         yield ask
@@ -131,7 +131,7 @@ def test_a_line_that_comes_in_behind_the_one_in_its_place_takes_nothing_from_tha
     worked.until(lambda: worked.text() == "got one\n")
 
     with contextlib.closing(AgentConnection(agent.path, LIMIT_S)) as late:  # it was sent before, and is heard after
-        late.send(packed({"id": "process_join", "type": "process_join", "run": "late", "has": {}}), LIMIT_S)
+        late.send(pack_request({"id": "process_join", "type": "process_join", "run": "late", "has": {}}), LIMIT_S)
         assert "answer" == late.receive(dict, time.monotonic() + LIMIT_S)["type"]
         worked.tether.tell(b"two\n")
     worked.tether.close()

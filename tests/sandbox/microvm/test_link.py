@@ -10,7 +10,17 @@ import pytest
 
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import MIB, SIZES
-from kasmon.sandbox.guest.mux_frames import ASK, DATA, PIECE, SAID, MuxRecordReader, WrongRecordError, packed, told
+from kasmon.sandbox.guest.frames import FrameReader, pack
+from kasmon.sandbox.guest.mux import (
+    CONTENT,
+    DATA,
+    MESSAGE,
+    RECORD_BYTES,
+    REQUEST,
+    pack_message,
+    pack_record,
+    parse_record,
+)
 from kasmon.sandbox.microvm import image
 from kasmon.sandbox.microvm.initrd import CpioArchive
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
@@ -33,7 +43,7 @@ class Ends:
 
     def begin_outside(self, most_bytes: int = MIB) -> None:
         """Let another one be outside, which knows nothing."""
-        self.outer = FolderChanges("workspace", f"/proc/self/fd/{self.handle}", ASK, do="mirror")
+        self.outer = FolderChanges("workspace", f"/proc/self/fd/{self.handle}", REQUEST, do="mirror")
         self.mirror = FolderMirror(self.outer, self.handle, most_bytes)
 
     def close(self) -> None:
@@ -60,8 +70,8 @@ class Ends:
         sent = bytearray()
         self.tree.tell(sent.extend)
         heard = []
-        for kind, _, content in MuxRecordReader().feed(bytes(sent)):
-            if kind == PIECE:
+        for kind, _, content in map(parse_record, FrameReader(RECORD_BYTES).feed(bytes(sent))):
+            if kind == CONTENT:
                 self.mirror.append(content)
                 continue
             said = json.loads(content)
@@ -77,8 +87,8 @@ class Ends:
         sent = bytearray()
         self.left = self.outer.tell(sent.extend)
         heard = []
-        for kind, _, content in MuxRecordReader().feed(bytes(sent)):
-            if kind == PIECE:
+        for kind, _, content in map(parse_record, FrameReader(RECORD_BYTES).feed(bytes(sent))):
+            if kind == CONTENT:
                 self.taking.append(content)
                 continue
             said = json.loads(content)
@@ -359,18 +369,18 @@ def test_more_than_the_folder_may_hold_is_refused(tmp_path: Path) -> None:
 
 
 def test_records_come_whole_however_they_are_cut() -> None:
-    sent = packed(DATA, 7, b"abc") + told(SAID, {"tell": "ready"}) + packed(PIECE, 0)
-    records = MuxRecordReader()
+    sent = pack_record(DATA, 7, b"abc") + pack_message(MESSAGE, {"tell": "ready"}) + pack_record(CONTENT)
+    records = FrameReader(RECORD_BYTES)
 
-    heard = [record for at in range(len(sent)) for record in records.feed(sent[at : at + 1])]
+    heard = [parse_record(frame) for at in range(len(sent)) for frame in records.feed(sent[at : at + 1])]
 
-    assert [(DATA, 7, b"abc"), (SAID, 0, b'{"tell": "ready"}'), (PIECE, 0, b"")] == heard
+    assert [(DATA, 7, b"abc"), (MESSAGE, 0, b'{"tell": "ready"}'), (CONTENT, 0, b"")] == heard
 
 
-@pytest.mark.parametrize("data", [b"\0" * 9, b"\x0d" + b"\0" * 8, bytes([ASK]) + b"\0\0\0\0\xff\xff\xff\xff"])
+@pytest.mark.parametrize("data", [pack_record(0), pack_record(10), pack(b"\1"), b"\xff\xff\xff\xff"])
 def test_what_is_no_record_is_refused(data: bytes) -> None:
-    with pytest.raises(WrongRecordError):
-        MuxRecordReader().feed(data)
+    with pytest.raises(ValueError, match=r"no record|too large"):
+        list(map(parse_record, FrameReader(RECORD_BYTES).feed(data)))
 
 
 def test_qemu_is_told_of_a_pinned_machine_and_of_no_path() -> None:

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 
-from kasmon.sandbox.guest.mux_frames import PIECE, PIECE_BYTES, SAID, packed, told
+from kasmon.sandbox.guest.mux import CONTENT, CONTENT_BYTES, MESSAGE, pack_message, pack_record
 
 Facts = tuple[int, int, int, int, int]
 """Mode, size, mtime, ctime, inode; of a folder only its mode."""
@@ -22,7 +22,7 @@ NEW = ".kasmon-new"
 class FolderChanges:
     """One mirrored folder at *root*; initially nothing was sent."""
 
-    def __init__(self, name: str, root: str, kind: int = SAID, **more: object) -> None:
+    def __init__(self, name: str, root: str, kind: int = MESSAGE, **more: object) -> None:
         """*kind* is that of the records to send, and *more* their further fields."""
         self.name, self.root, self._kind, self._more = name, root, kind, more
         self.tells = True
@@ -106,7 +106,11 @@ class FolderChanges:
         return _facts(lambda *, follow_symlinks: os.stat(whole, follow_symlinks=follow_symlinks))  # noqa: PTH116
 
     def _say(self, send: Send, what: str, path: str, **words: object) -> None:
-        send(told(self._kind, {**self._more, "tell": what, "tree": self.name, "path": _encode_path(path), **words}))
+        send(
+            pack_message(
+                self._kind, {**self._more, "tell": what, "tree": self.name, "path": _encode_path(path), **words}
+            )
+        )
 
     def _send(self, send: Send, path: str, facts: Facts) -> str:
         """Send *path*; return why that failed, empty if it was sent or is gone."""
@@ -122,8 +126,8 @@ class FolderChanges:
                 try:
                     self._say(send, "file", path, mode=mode, at_ns=facts[2])
                     left = facts[1]
-                    while left > 0 and (content := os.read(file, min(PIECE_BYTES, left))):
-                        send(packed(PIECE, 0, content))
+                    while left > 0 and (content := os.read(file, min(CONTENT_BYTES, left))):
+                        send(pack_record(CONTENT, 0, content))
                         left -= len(content)
                 finally:
                     os.close(file)

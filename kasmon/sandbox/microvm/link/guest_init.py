@@ -21,14 +21,31 @@ import struct
 import time
 from collections.abc import Callable
 
-from kasmon.sandbox.guest.mux import INSIDE, OUT, ConnectionMux, door, to_port
-from kasmon.sandbox.guest.mux_frames import ASK, CALL, CLOSE, DATA, OPEN, PIECE, SAID, MuxRecordReader, packed, told
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack_json
+from kasmon.sandbox.guest.mux import (
+    AGENT,
+    CONNECT,
+    CONTENT,
+    EGRESS,
+    INSIDE,
+    MESSAGE,
+    RECORD_BYTES,
+    REQUEST,
+    ConnectionMux,
+    MuxConnection,
+    connect_path,
+    connect_port,
+    listen_for_proxy,
+    pack_message,
+    pack_record,
+    parse_record,
+)
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
 from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
 
 USER = 1000
 CODE = "/opt/kasmon"
-AGENT = f"{CODE}/main.py"
+PROGRAM = f"{CODE}/main.py"
 SOCKET = "/opt/agent.sock"
 READ_BYTES = 1 << 16
 AGENT_S = 10.0
@@ -57,23 +74,10 @@ CAREFUL = {name: os.environ.get(name, "") for name in ("PYTHONMALLOC", "GLIBC_TU
 """The variables by which `init` has freed memory cleared."""
 
 
-class AgentLink:
-    """One connection to the agent, for one client outside."""
-
-    def __init__(self) -> None:
-        self.stream = socket.socket(socket.AF_UNIX)
-        self.stream.connect(SOCKET)
-        self.stream.setblocking(False)
-        self.out = bytearray()
-        self.frame = bytearray()
-        self.is_held = False
-        """Whether its client does not read; then the agent's output is not read either, and it drops what it can."""
-
-
 class GuestInit:
     def __init__(self) -> None:
         self.port = os.open(glob.glob("/dev/vport*")[0], os.O_RDWR | os.O_NONBLOCK)  # noqa: PTH207
-        self.records = MuxRecordReader()
+        self.records = FrameReader(RECORD_BYTES)
         self.trees = {
             "workspace": FolderChanges("workspace", "/mnt/workspace"),
             "home": FolderChanges("home", "/mnt/home"),
@@ -82,12 +86,12 @@ class GuestInit:
         self.mirror: FolderMirror | None = None
         self.faults: list[str] = []
         self.poll = select.poll()
-        self.connections: dict[int, AgentLink] = {}
-        self.channels: dict[int, int] = {}
         self.agent = 0
-        self.frozen = False
-        self.ways = ConnectionMux(
-            lambda kind, channel, content: self.send(packed(kind, channel, content)), INSIDE, to_port
+        self.mux = ConnectionMux(
+            lambda kind, channel, content: self.send(pack_record(kind, channel, content)),
+            INSIDE,
+            lambda to: connect_path(to, AGENT, SOCKET) if to == AGENT else connect_port(to),
+            self.send_changes_before_result,
         )
         self.has_way_out = self.has_programs = False
         self.woken, wake = os.pipe()
@@ -101,18 +105,16 @@ class GuestInit:
         self.agent = begin_agent()
         self.poll.register(self.port, select.POLLIN)
         self.poll.register(self.woken, select.POLLIN)
-        self.poll.register(self.ways, select.POLLIN)
-        self.send(told(SAID, {"tell": "ready"}))
+        self.poll.register(self.mux, select.POLLIN)
+        self.send(pack_message(MESSAGE, {"tell": "ready"}))
         while True:
-            for file, events in self.poll.poll():
+            for file, _ in self.poll.poll():
                 if file == self.port:
                     self.hear()
                 elif file == self.woken:
                     self.reap()
-                elif file == self.ways.fileno():
-                    self.ways.serve()
-                elif file in self.channels:
-                    self.serve(self.channels[file], events)
+                elif file == self.mux.fileno():
+                    self.mux.serve()
 
     def send(self, data: bytes) -> None:
         """Send all of *data*; blocks until the host end reads it."""
@@ -144,20 +146,14 @@ class GuestInit:
         if not data:  # not connected yet
             time.sleep(0.001)
             return
-        for kind, channel, content in self.records.feed(data):
-            if kind == OPEN:
-                self.open(channel)
-            elif kind == DATA and channel in self.connections:
-                self.connections[channel].out += content
-                self.flush(channel)
-            elif kind == CLOSE:
-                self.close(channel)
-            elif kind == PIECE:
+        for frame in self.records.feed(data):
+            kind, channel, content = parse_record(frame)
+            if kind == CONTENT:
                 self.keep(lambda mirror, content=content: mirror.append(content))  # type: ignore[misc]
-            elif kind == ASK:
+            elif kind == REQUEST:
                 self.handle_request(json.loads(content))
-            elif kind >= CALL:
-                self.ways.handle_record(kind, channel, content)
+            elif kind >= CONNECT:
+                self.mux.handle_record(kind, channel, content)
 
     def handle_request(self, words: dict[str, object]) -> None:
         answer: dict[str, object] = {"tell": "answer", "id": words.get("id")}
@@ -167,17 +163,10 @@ class GuestInit:
             elif words["do"] == "freeze":
                 for tree in self.trees.values():
                     tree.tell(self.send)
-                self.close_all()
-                self.ways.rest()
-                self.frozen = True
+                self.mux.suspend()
                 os.sync()
                 with open("/proc/sys/vm/drop_caches", "w") as file:  # noqa: PTH123
                     file.write("1")
-            elif words["do"] in ("hold", "go"):
-                if connection := self.connections.get(int(str(words["channel"]))):
-                    connection.is_held = words["do"] == "hold"
-                    self.listen(connection)
-                return
             elif words["do"] == "mirror":
                 self.take(words)
                 return
@@ -198,7 +187,7 @@ class GuestInit:
                         self.tell_known(tree)
         except (OSError, KeyError, ValueError) as error:
             answer["why"] = repr(error)
-        self.send(told(SAID, answer))
+        self.send(pack_message(MESSAGE, answer))
 
     def see(self, name: str, at: str, *, writable: bool) -> None:
         """Mount a folder of the outside at the path *at*, read-only unless *writable*."""
@@ -258,23 +247,21 @@ class GuestInit:
         """Send what the outside has of *tree*, to a host end that was not there before."""
         entries = list(tree.manifest())
         for at in range(0, len(entries), MANY):
-            self.send(told(SAID, {"tell": "known", "tree": tree.name, "entries": entries[at : at + MANY]}))
-        self.send(told(SAID, {"tell": "level", "tree": tree.name}))
+            self.send(pack_message(MESSAGE, {"tell": "known", "tree": tree.name, "entries": entries[at : at + MANY]}))
+        self.send(pack_message(MESSAGE, {"tell": "level", "tree": tree.name}))
 
     def hello(self, words: dict[str, object]) -> dict[str, object]:
         """Handle a greeting, at first or after a pause: mounts, network access, time and entropy."""
-        if words.get("is_another") or self.frozen:
-            for channel in list(self.connections):  # earlier clients will reconnect
-                self.end_channel(channel)
-        self.frozen = False
+        if words.get("is_another"):
+            self.mux.close_all()  # earlier clients will reconnect
         folders: dict[str, dict[str, object]] = words.get("folders") or {}  # type: ignore[assignment]
         for name in folders.keys() - self.trees.keys():
             self.see(name, str(folders[name]["at"]), writable=bool(folders[name]["writable"]))
         if words.get("programs") and not self.has_programs:
             self.bring()
-        self.ways.go_on()
+        self.mux.resume()
         if words.get("way_out") and not self.has_way_out:
-            self.ways.listen(door(), OUT)
+            self.mux.listen(listen_for_proxy(), EGRESS)
             self.has_way_out = True
         now = float(str(words["now"]))
         lag_s = now - time.time()
@@ -286,87 +273,26 @@ class GuestInit:
             with contextlib.suppress(OSError):
                 fcntl.ioctl(pool, RNDRESEEDCRNG)
         if words.get("is_another"):
-            with AgentLink().stream as agent:
+            with socket.socket(socket.AF_UNIX) as agent:
                 agent.settimeout(AGENT_S)
-                content = json.dumps({"type": "renew", "id": ""}).encode()
-                agent.sendall(len(content).to_bytes(4, "big") + content)
+                agent.connect(SOCKET)
+                agent.sendall(pack_json({"type": "renew", "id": ""}))
                 agent.recv(READ_BYTES)
         return {"lag_s": lag_s}
 
-    def close_all(self) -> None:
-        """Close all connections to the agent."""
-        for channel in list(self.connections):
-            self.close(channel)
-
-    def open(self, channel: int) -> None:
-        try:
-            connection = AgentLink()
-        except OSError:
-            self.send(packed(CLOSE, channel))
-            return
-        self.connections[channel] = connection
-        self.channels[connection.stream.fileno()] = channel
-        self.poll.register(connection.stream, select.POLLIN)
-
-    def close(self, channel: int) -> None:
-        connection = self.connections.pop(channel, None)
-        if connection:
-            self.poll.unregister(connection.stream)
-            del self.channels[connection.stream.fileno()]
-            connection.stream.close()
-
     # From the agent.
 
-    def flush(self, channel: int) -> None:
-        connection = self.connections[channel]
-        try:
-            while connection.out:
-                del connection.out[: connection.stream.send(memoryview(connection.out)[:READ_BYTES].tobytes())]
-        except BlockingIOError:
-            self.listen(connection)
-            return
-        except OSError:
-            self.end_channel(channel)
-            return
-        self.listen(connection)
-
-    def listen(self, connection: AgentLink) -> None:
-        events = (0 if connection.is_held else select.POLLIN) | (select.POLLOUT if connection.out else 0)
-        self.poll.modify(connection.stream, events)
-
-    def serve(self, channel: int, events: int) -> None:
-        connection = self.connections[channel]
-        if events & select.POLLOUT:
-            self.flush(channel)
-        if channel not in self.connections or not events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+    def send_changes_before_result(self, connection: MuxConnection, data: bytes) -> None:
+        """Send the changes in the mirrored folders if *data* of the agent completes the result of a run."""
+        if connection.destination != AGENT:
             return
         try:
-            data = connection.stream.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.end_channel(channel)
-            return
-        if self.ends_a_run(connection, data):
+            frames = connection.frames.feed(data)
+        except FrameTooLargeError as error:
+            raise OSError(str(error)) from error
+        if any(not any(word in frame[:124] for word in QUIET) for frame in frames):
             for tree in self.trees.values():
                 tree.tell(self.send)
-        self.send(packed(DATA, channel, data))
-
-    def end_channel(self, channel: int) -> None:
-        self.close(channel)
-        self.send(packed(CLOSE, channel))
-
-    def ends_a_run(self, connection: AgentLink, data: bytes) -> bool:
-        """Whether *data* completes the result of a run."""
-        ended, frame = False, connection.frame
-        frame += data
-        while len(frame) >= 4 and len(frame) >= (size := 4 + int.from_bytes(frame[:4], "big")):
-            start = bytes(frame[4:128])
-            ended = ended or not any(word in start for word in QUIET)
-            del frame[:size]
-        return ended
 
 
 def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
@@ -403,7 +329,7 @@ def begin_agent() -> int:
             os.chdir("/workspace")
             files = {"KASMON_LISTEN_FD": str(listening.fileno()), "KASMON_READY_FD": str(ready)}
             program, own = "/usr/bin/python3", files | {"KASMON_DEAF_S": DEAF_S}
-            os.execve(program, [program, "-s", "-P", "-S", AGENT], VARIABLES | CAREFUL | own)
+            os.execve(program, [program, "-s", "-P", "-S", PROGRAM], VARIABLES | CAREFUL | own)
         finally:
             os._exit(1)
     os.close(ready)

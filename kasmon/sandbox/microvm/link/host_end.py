@@ -18,19 +18,21 @@ import sys
 import time
 from collections.abc import Callable
 
-from kasmon.sandbox.guest.mux import OUTSIDE, ConnectionMux, to_gate
-from kasmon.sandbox.guest.mux_frames import (
-    ASK,
-    CALL,
-    CLOSE,
-    DATA,
-    OPEN,
-    PIECE,
-    SAID,
-    MuxRecordReader,
-    WrongRecordError,
-    packed,
-    told,
+from kasmon.sandbox.guest.frames import FrameReader
+from kasmon.sandbox.guest.mux import (
+    AGENT,
+    CONNECT,
+    CONTENT,
+    EGRESS,
+    MESSAGE,
+    OUTSIDE,
+    RECORD_BYTES,
+    REQUEST,
+    ConnectionMux,
+    connect_path,
+    pack_message,
+    pack_record,
+    parse_record,
 )
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
 from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
@@ -40,10 +42,6 @@ BEHIND_BYTES = 8 * 1024 * 1024
 """With so much data unsent to the machine, clients are not read."""
 BUFFERS_BYTES = 1024 * 1024
 """More than fits in the buffers of the machine's end of the connection."""
-HOLD_BYTES = 1024 * 1024
-"""With so much unread by a client, the agent's output for it stops until all of it is read."""
-MOST_BYTES = 64 * 1024 * 1024
-"""With so much unread by a client, its connection is closed; kasmon's own guest never sends as much."""
 
 JsonObject = dict[str, object]
 
@@ -79,12 +77,12 @@ class VmHostEnd:
         theirs.close()
         for file in words["files"]:  # type: ignore[attr-defined]
             os.close(file)
-        self._listening = self._listener(words["listen"])
         self._control = self._listener(words["control"])
         most = int(str(words["most_bytes"]))
         handles: dict[str, int] = words["trees"]  # type: ignore[assignment]
         self._trees = {
-            name: FolderChanges(name, f"/proc/self/fd/{handle}", ASK, do="mirror") for name, handle in handles.items()
+            name: FolderChanges(name, f"/proc/self/fd/{handle}", REQUEST, do="mirror")
+            for name, handle in handles.items()
         }
         read_only: list[str] = words["read_only"]  # type: ignore[assignment]
         self._mirrors = {
@@ -94,27 +92,23 @@ class VmHostEnd:
         }
         self._mirror: FolderMirror | None = None
         self._faults: list[str] = []
-        self._records, self._out = MuxRecordReader(), bytearray()
+        self._records, self._out = FrameReader(RECORD_BYTES), bytearray()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
-        self._channels: dict[int, socket.socket] = {}
-        self._waiting: dict[int, bytearray] = {}
-        self._held: set[int] = set()
         self._requests: dict[str, socket.socket | None] = {}
         self._request_buffers: dict[int, bytearray] = {}
         self._leveling: set[str] = set()
         self._left: dict[str, list[str]] = {}
-        self._next = 1
         self._is_ready = False
         self._until_ready: list[socket.socket] = []
-        self._is_frozen = False
         gate = str(words["gate"])
-        self._ways = ConnectionMux(
-            lambda kind, channel, content: self._send(packed(kind, channel, content)),
+        self._mux = ConnectionMux(
+            lambda kind, channel, content: self._send(pack_record(kind, channel, content)),
             OUTSIDE,
-            lambda where: to_gate(where, gate),
+            lambda destination: connect_path(destination, EGRESS, gate),
         )
-        self._ways.ask(self._listener(words["ports"]), self._ways.call)
+        self._mux.listen(self._listener(words["listen"]), AGENT)
+        self._mux.listen_for_destination(self._listener(words["ports"]), self._mux.connect)
         self._report_ready(words, {"qemu": self._qemu})
 
     def _report_ready(self, words: JsonObject, said: JsonObject) -> None:
@@ -129,10 +123,9 @@ class VmHostEnd:
 
     def run(self) -> None:
         self._watch(self._ours, lambda events: self._serve_machine(events))
-        self._watch(self._listening, lambda _: self._accept_clients())
         self._watch(self._control, lambda _: self._accept_requests())
-        self._handlers[self._ways.fileno()] = lambda _: self._carry()
-        self._poll.register(self._ways, select.POLLIN)
+        self._handlers[self._mux.fileno()] = lambda _: self._serve_connections()
+        self._poll.register(self._mux, select.POLLIN)
         while True:
             for file, events in self._poll.poll():
                 if handler := self._handlers.get(file):
@@ -163,9 +156,9 @@ class VmHostEnd:
         if not data:
             self._shut_down()
         try:
-            for kind, channel, content in self._records.feed(data):
-                self._handle_record(kind, channel, content)
-        except (WrongRecordError, ValueError, KeyError) as error:
+            for frame in self._records.feed(data):
+                self._handle_record(*parse_record(frame))
+        except (ValueError, KeyError) as error:
             print(f"unexpected message from the machine: {error!r}", file=sys.stderr, flush=True)  # noqa: T201
             self._shut_down()
 
@@ -178,25 +171,20 @@ class VmHostEnd:
         os._exit(0)
 
     def _handle_record(self, kind: int, channel: int, content: bytes) -> None:
-        if kind == DATA and channel in self._channels:
-            self._waiting[channel] += content
-            self._write_client(channel)
-        elif kind == CLOSE:
-            self._close_client(channel)
-        elif kind == PIECE and self._mirror:
+        if kind == CONTENT and self._mirror:
             self._apply(lambda mirror: mirror.append(content))
-        elif kind == SAID:
+        elif kind == MESSAGE:
             self._handle_message(json.loads(content))
-        elif kind >= CALL:
-            self._ways.handle_record(kind, channel, content)
+        elif kind >= CONNECT:
+            self._mux.handle_record(kind, channel, content)
 
-    def _carry(self) -> None:
-        """Serve the forwarded connections, unless the machine is far behind."""
+    def _serve_connections(self) -> None:
+        """Serve the multiplexed connections, unless the machine is far behind."""
         if len(self._out) > BEHIND_BYTES:
             self._flush()
             time.sleep(0.001)
             return
-        self._ways.serve()
+        self._mux.serve()
 
     def _handle_message(self, words: JsonObject) -> None:
         what = words["tell"]
@@ -240,7 +228,7 @@ class VmHostEnd:
         """Send changes outside, after all changes inside were received."""
         self._leveling.discard(name)
         self._left[name] = [why for tree in self._trees.values() for why in tree.tell(self._send_whole)]
-        self._send(told(ASK, {"do": "taken", "id": name}))
+        self._send(pack_message(REQUEST, {"do": "taken", "id": name}))
 
     def _take_conflicts(self) -> list[str]:
         return [said for mirror in self._mirrors.values() for said in mirror.told()]
@@ -278,71 +266,6 @@ class VmHostEnd:
             for _, events in waits.poll():
                 self._serve_machine(events)
 
-    # Clients.
-
-    def _accept_clients(self) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            while True:
-                stream = self._listening.accept()[0]
-                stream.setblocking(False)
-                channel, self._next = self._next, self._next % 0x7FFFFFFF + 1
-                self._channels[channel], self._waiting[channel] = stream, bytearray()
-                self._watch(stream, lambda events, channel=channel: self._read_client(channel, events))  # type: ignore[misc]
-                self._send(packed(OPEN, channel))
-
-    def _read_client(self, channel: int, events: int) -> None:
-        stream = self._channels[channel]
-        if events & select.POLLOUT:
-            self._write_client(channel)
-        if channel not in self._channels or not events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            return
-        if len(self._out) > BEHIND_BYTES:
-            self._flush()
-            time.sleep(0.001)
-            return
-        try:
-            data = stream.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            self._send(packed(DATA, channel, data))
-        else:
-            self._close_client(channel)
-            self._send(packed(CLOSE, channel))
-
-    def _write_client(self, channel: int) -> None:
-        stream, waiting = self._channels[channel], self._waiting[channel]
-        try:
-            while waiting:
-                del waiting[: stream.send(memoryview(waiting)[:READ_BYTES].tobytes())]
-        except BlockingIOError:
-            if len(waiting) <= MOST_BYTES:
-                self._poll.modify(stream, select.POLLIN | select.POLLOUT)
-                if len(waiting) > HOLD_BYTES and channel not in self._held:
-                    self._held.add(channel)
-                    self._send(told(ASK, {"do": "hold", "channel": channel}))
-                return
-            self._close_client(channel)
-            self._send(packed(CLOSE, channel))
-            return
-        except OSError:
-            self._close_client(channel)
-            self._send(packed(CLOSE, channel))
-            return
-        self._poll.modify(stream, select.POLLIN)
-        if channel in self._held:
-            self._held.discard(channel)
-            self._send(told(ASK, {"do": "go", "channel": channel}))
-
-    def _close_client(self, channel: int) -> None:
-        self._held.discard(channel)
-        stream = self._channels.pop(channel, None)
-        if stream:
-            del self._waiting[channel]
-            self._forget(stream)
-
     # Requests from kasmon.
 
     def _accept_requests(self) -> None:
@@ -379,32 +302,26 @@ class VmHostEnd:
             else:
                 self._until_ready.append(stream)
             return
-        if words["do"] == "freeze" and not self._is_frozen:
-            self._is_frozen = True
-            self._poll.unregister(self._listening)
-            for channel in list(self._channels):
-                self._close_client(channel)
-            self._ways.rest()
-        if words["do"] == "hello" and self._is_frozen:
-            self._is_frozen = False
-            self._ways.go_on()
-            self._poll.register(self._listening, select.POLLIN)
+        if words["do"] == "freeze":
+            self._mux.suspend()
+        if words["do"] == "hello":
+            self._mux.resume()
         if words["do"] == "refresh" and all(tree.is_told() for tree in self._trees.values()):
             self._answer(stream, {"left": [], "apart": self._take_conflicts()})
             return
         if words["do"] == "freeze":  # overwrite the connection's buffers
-            self._send_whole(packed(PIECE, 0, bytes(BUFFERS_BYTES)))
+            self._send_whole(pack_record(CONTENT, 0, bytes(BUFFERS_BYTES)))
         name = secrets.token_hex(4)
         self._requests[name] = stream
         if words["do"] == "fill":
-            self._send(told(ASK, {"do": "fresh"}))
+            self._send(pack_message(REQUEST, {"do": "fresh"}))
             self._level(name)
         elif words["do"] == "refresh":
             self._leveling.add(name)
             is_new = not all(tree.is_level for tree in self._trees.values())
-            self._send(told(ASK, {"do": "tell", "id": name, "manifest": is_new}))
+            self._send(pack_message(REQUEST, {"do": "tell", "id": name, "manifest": is_new}))
         else:
-            self._send(told(ASK, {**words, "id": name}))
+            self._send(pack_message(REQUEST, {**words, "id": name}))
 
     def _answer(self, stream: socket.socket, words: JsonObject) -> None:
         with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from kasmon.errors import AgentLostError
-from kasmon.sandbox.guest_client.line import AgentConnection, AgentConnectionError, packed
+from kasmon.sandbox.guest_client.connection import AgentConnection, AgentConnectionError, pack_request
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.6)
 """Pauses between two tries."""
@@ -103,7 +103,7 @@ class ConnectionPool:
         with self._lock:
             self._used.add(connection)
         try:
-            connection.send(packed({"id": "", "type": "ping", "nonce": ""}), LIMIT_S)
+            connection.send(pack_request({"id": "", "type": "ping", "nonce": ""}), LIMIT_S)
             connection.instance = connection.receive(_Hello, time.monotonic() + LIMIT_S).instance
         except TimeoutError:
             self._discard(connection)

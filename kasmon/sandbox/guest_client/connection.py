@@ -5,11 +5,13 @@ The sandbox is not trusted: a frame that is too large, or not of the expected sh
 
 import socket
 import time
+from collections import deque
 from typing import Final, TypeVar
 
 import msgspec
 
-LIMIT_BYTES: Final = 16 * 1024 * 1024
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
+
 BLOCK_BYTES: Final = 1 << 18
 
 Shape = TypeVar("Shape")
@@ -34,7 +36,7 @@ class AgentConnection:
         Raises:
             AgentConnectionError: if no process listens at *path*.
         """
-        self._buffer = bytearray()
+        self._reader, self._frames = FrameReader(), deque[bytes]()
         self.is_sent = False
         self.instance = ""
         """The id of the guest program's process that answers; a restarted one has another."""
@@ -47,7 +49,7 @@ class AgentConnection:
             raise AgentConnectionError(error.strerror or str(error), is_sent=False) from error
 
     def send(self, frame: bytes, limit_s: float) -> None:
-        """Send *frame*, as `packed` makes it.
+        """Send *frame*, as `pack_request` makes it.
 
         Raises:
             AgentConnectionError: if it was not sent completely: the guest program ignores a partial frame.
@@ -67,35 +69,33 @@ class AgentConnection:
             TimeoutError: if it is not complete by then; the connection stays usable.
             AgentConnectionError: if the connection ended, or the frame is not of that shape.
         """
-        length = int.from_bytes(self._peek(4, deadline), "big")
-        if length > LIMIT_BYTES:
-            raise AgentConnectionError(f"it sends {length} bytes at once", is_sent=self.is_sent, is_wrong=True)
-        frame = bytes(memoryview(self._peek(4 + length, deadline))[4:])
-        del self._buffer[: 4 + length]
+        while not self._frames:
+            try:
+                self._frames.extend(self._reader.feed(self._read(deadline)))
+            except FrameTooLargeError as error:
+                raise AgentConnectionError(str(error), is_sent=self.is_sent, is_wrong=True) from error
         try:
-            return msgspec.json.decode(frame, type=shape)
+            return msgspec.json.decode(self._frames.popleft(), type=shape)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             why = f"its answer is not valid ({error})"
             raise AgentConnectionError(why, is_sent=self.is_sent, is_wrong=True) from error
 
-    def _peek(self, length: int, deadline: float) -> bytes:
-        while len(self._buffer) < length:
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
-                raise TimeoutError
-            try:
-                self._socket.settimeout(remaining_s)
-                data = self._socket.recv(BLOCK_BYTES)
-            except TimeoutError:
-                raise
-            except OSError as error:
-                raise AgentConnectionError(
-                    f"the connection broke ({error.strerror or error})", is_sent=self.is_sent
-                ) from error
-            if not data:
-                raise AgentConnectionError("the connection ended", is_sent=self.is_sent)
-            self._buffer += data
-        return bytes(self._buffer[:length])
+    def _read(self, deadline: float) -> bytes:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError
+        try:
+            self._socket.settimeout(remaining_s)
+            data = self._socket.recv(BLOCK_BYTES)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise AgentConnectionError(
+                f"the connection broke ({error.strerror or error})", is_sent=self.is_sent
+            ) from error
+        if not data:
+            raise AgentConnectionError("the connection ended", is_sent=self.is_sent)
+        return data
 
     def break_off(self) -> None:
         """End the wait of another thread on this connection."""
@@ -109,13 +109,10 @@ class AgentConnection:
         self._socket.close()
 
 
-def packed(message: object) -> bytes:
+def pack_request(message: object) -> bytes:
     """Return *message* as a frame.
 
     Raises:
         ValueError: if it is too large, or contains text that cannot be encoded.
     """
-    data = msgspec.json.encode(message)
-    if len(data) > LIMIT_BYTES:
-        raise ValueError(f"it is {len(data)} bytes long, and a request may have {LIMIT_BYTES}")
-    return len(data).to_bytes(4, "big") + data
+    return pack(msgspec.json.encode(message))
