@@ -13,7 +13,7 @@ from kasmon.boot_id import boot
 HAS_PROC: Final = Path("/proc/self/stat").exists()
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 """How many ticks /proc counts in a second."""
-EXEC_S: Final = 0.2
+EXEC_S: Final = 1.0
 """How long to wait for a process to show its environment while it executes a new program, in seconds."""
 SAME_S: Final = 0.5 / TICKS if HAS_PROC else 0.05
 """Start times that differ by less than this are equal: half a tick; without /proc they are times of day."""

@@ -200,12 +200,13 @@ class ChildProcess:
     async def wait(self) -> None:
         """Return once it has ended, its remaining descendants are killed, and its stderr is read."""
         await self._pipes.exited.wait()
-        await asyncio.wait([self._cleanup_task, self._stderr_task], timeout=REST_S)
+        await asyncio.wait([self._cleanup_task])  # takes `process_family.END_S` at most
+        await asyncio.wait([self._stderr_task], timeout=REST_S)
 
     async def end(self, grace_s: float = 0.0) -> None:
         """Close its stdin, wait up to *grace_s* seconds, then end it and its descendants. Idempotent.
 
-        Bounded: at most *grace_s* and some 8 seconds, even if the system cannot end it.
+        Bounded: at most *grace_s* and some 9 seconds, even if the system cannot end it.
         """
         async with self._ending:
             if self._ended:

@@ -21,7 +21,7 @@ import psutil
 from kasmon.launch import RUN
 from kasmon.process_identity import TICKS, epoch_of, started_at, variables_of
 
-END_S: Final = 1.0
+END_S: Final = 2.0
 """How long the processes may take to end, in seconds."""
 ROUNDS: Final = 5
 """How often to scan again for processes that started while the others were killed."""
@@ -54,6 +54,8 @@ class ProcessFamily:
         """Kill those that still run, with their new children, and wait for their end; blocks for `END_S` at most.
 
         The agent itself must have ended. psutil distinguishes the processes from later ones with the same id.
+        Members of the agent's process group are waited for too: one that its caller has killed shows no mark while it
+        ends.
         """
         until = time.monotonic() + END_S
         known = list(self.known)
@@ -62,19 +64,31 @@ class ProcessFamily:
             family = {member for process in (*known, *left) for member in (*_descendants(process), process)}
             running = [member for member in family - self._daemons if _runs(member)]
             if not running:
-                return
+                break
             for member in running:
                 with contextlib.suppress(psutil.Error):
                     member.kill()
             while any(_runs(member) for member in running) and time.monotonic() < until:
                 time.sleep(0.005)
+        while self._has_group() and time.monotonic() < until:
+            time.sleep(0.005)
 
     def _marked(self) -> Iterator[psutil.Process]:
         """Yield the processes that carry the mark, without the agent itself."""
-        for pid in psutil.pids():
+        for pid in _all_pids():
             if pid != self._pid and variables_of(pid).get(RUN) == self._mark:
                 with contextlib.suppress(psutil.Error):
                     yield psutil.Process(pid)
+
+    def _has_group(self) -> bool:
+        """Whether a process of the agent's group runs, unless the calling process is in that group."""
+        if self._pid == os.getpgrp():
+            return False
+        try:
+            os.killpg(self._pid, 0)
+        except OSError:  # usually: there is no such group
+            return False
+        return any(started_at(pid) is not None for pid in psutil.pids() if _group_of(pid) == self._pid)
 
 
 def family_of(pid: int) -> ProcessFamily:
@@ -91,7 +105,7 @@ def end_remains(session: str, since: float = 0.0) -> None:
     the epoch.
     """
     began: dict[str, float] = {}
-    for pid in psutil.pids():
+    for pid in _all_pids():
         mark = variables_of(pid).get(RUN, "")
         if mark.startswith(f"{session}.") and pid != os.getpid():
             began[mark] = min(began.get(mark, math.inf), started_at(pid) or math.inf)
@@ -100,12 +114,30 @@ def end_remains(session: str, since: float = 0.0) -> None:
             ProcessFamily(os.getpid(), mark).end()
 
 
+def _all_pids() -> Iterator[int]:
+    """Yield the id of each process once.
+
+    A process that is not read yet may start another one and end. So the list is read again until it has no new id.
+    """
+    read: set[int] = set()
+    while new := set(psutil.pids()) - read:
+        read |= new
+        yield from new
+
+
 def _descendants(process: psutil.Process) -> list[psutil.Process]:
     try:
         descendants: list[psutil.Process] = process.children(recursive=True)
     except psutil.Error:
         return []
     return descendants
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
 
 
 def _runs(process: psutil.Process) -> bool:
