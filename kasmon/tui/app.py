@@ -231,6 +231,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.hold_still()
             self.permissions.look_soon()
+            self.session_pane.leave_terminal()
             self.key_dispatcher.restore_focus()
             if self.key_dispatcher.press(event):
                 return
@@ -380,8 +381,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def on_focus_view_left(self, message: "FocusView.Left") -> None:
         message.stop()
-        if self.main_view.focused_inside:
-            self.session_pane.leave()
+        self.session_pane.leave_terminal()
 
     def on_focus_view_read_wanted(self, message: "FocusView.ReadWanted") -> None:
         message.stop()

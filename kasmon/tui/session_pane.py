@@ -246,6 +246,14 @@ class SessionPane:
         app.permissions.look_soon()
         app.permissions.tell()
 
+    def leave_terminal(self) -> None:
+        """Give the focus back to the list if the user has left the open terminal.
+
+        Call it also before each key: the terminal's own message may come after the key that was typed next.
+        """
+        if self.app.main_view.focused_inside and self.terminal is not None and self.terminal.is_left:
+            self.leave()
+
     def shows_outcome_of(self, wanted: UserCommand) -> bool:
         """Whether *wanted* is a prompt to the open session, whose own status line reports the outcome."""
         if not isinstance(wanted, SendToAgent) or not isinstance(wanted.command, Prompt):

@@ -143,6 +143,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         self._link, self._leave_keys, self._rate_hz = link, leave, rate_hz
         self._input_sender = InputSender(link, session, self._leave_key_pressed, self._read_key_pressed)
         self._tap: StdinTap | None = None
+        self._is_left = False
         self._sent_size: tuple[int, int] | None = None
         self._sent_at = 0.0
         self._resize_timer: Timer | None = None
@@ -176,11 +177,16 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         """Show that the host does not respond; the rows are old, and keys are dropped until the next `show`."""
         self.bar.lost = why or "host process died"
 
+    @property
+    def is_left(self) -> bool:
+        """Whether it was left, also by a leave key that this widget has not handled yet: keys behind it are not its."""
+        return self._is_left or (self._tap is not None and self._tap.left)
+
     def enter(self) -> None:
         """Send the keyboard to the session. Requires a mounted view; a second call does nothing."""
         if self.is_live:
             return
-        self.is_live = True
+        self.is_live, self._is_left = True, False
         self.add_class("-live")
         self._sent_size = None
         self.terminal.live = True
@@ -193,7 +199,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
         """Take the keyboard back; the session stays as a preview. A second call does nothing."""
         if not self.is_live:
             return
-        self.is_live = False
+        self.is_live, self._is_left = False, True
         self._update_tap()
         self.remove_class("-live")
         if self._resize_timer is not None:
@@ -265,7 +271,8 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
 
     def on_focus_view__leave_key_pressed(self, message: _LeaveKeyPressed) -> None:
         message.stop()
-        self.leave()
+        if self.is_left:  # not entered again meanwhile
+            self.leave()
 
     def on_descendant_blur(self) -> None:
         if self.is_live and self.app.app_focus and self.screen.is_active and not self.terminal.has_focus:

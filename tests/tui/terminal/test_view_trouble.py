@@ -55,6 +55,20 @@ def is_left_clean(dashboard: Dashboard) -> None:
     assert b"\x1b[?1049l" in dashboard.seen[-400:]
 
 
+def test_the_key_behind_a_leave_key_is_the_dashboards() -> None:
+    """Also in the same read. The first one enters the terminal again, which then gets keys."""
+    with inside("/bin/sh", "-c", "echo begun; exec cat") as (_, dashboard):
+
+        def is_echoed() -> bool:
+            dashboard.send(b"z")
+            return "zz" in dashboard.screen
+
+        dashboard.send(LEAVE + b"\r")
+        until(is_echoed, 20.0)
+        dashboard.send(LEAVE + b"q")
+        assert 0 == dashboard.ended()
+
+
 def test_a_program_that_dies_in_focus_is_said_to_be_dead() -> None:
     with inside("/bin/sh", "-c", "echo begun; read x; exit 7") as (_, dashboard):
         dashboard.send(b"\r")
