@@ -235,6 +235,6 @@ def test_a_plan_whose_runner_meets_a_newer_host_fails_no_task_and_goes_on_with_t
     recovered = kasmon("recover", **newer)
 
     assert 0 == recovered.code, recovered.err
-    until(lambda: "done" == kasmon.json("plan", "show", "p")["plan"]["outcome"], 20)
+    until(lambda: "done" == kasmon.json("plan", "show", "p")["plan"]["outcome"])
     [task] = kasmon.json("plan", "show", "p")["plan"]["tasks"]
     assert 1 == task["attempt"]

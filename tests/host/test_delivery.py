@@ -83,7 +83,7 @@ async def given(link: HostLink, tmux: TmuxEnv, session: str, text: str) -> Recei
     def now() -> Receipt:
         return next(known for known in tmux.session(SessionId(session)).receipts if known.id == receipt.id)
 
-    await auntil(lambda: now().state in TAKEN | FAILED, 20)
+    await auntil(lambda: now().state in TAKEN | FAILED)
     return now()
 
 

@@ -255,7 +255,7 @@ async def test_an_answer_on_a_screen_is_on_disk_before_it_is_confirmed(
         request = await asked_on_screen(tmux)
         wish = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
         layer.is_going.clear()
-        answered = asyncio.create_task(link.ask(ExecuteCommand(n=0, session=request.session, command=wish), limit_s=20))
+        answered = asyncio.create_task(link.ask(ExecuteCommand(n=0, session=request.session, command=wish), limit_s=40))
         try:
             await auntil(lambda: layer.has("fsync asked", LOG))
             waits.clear()

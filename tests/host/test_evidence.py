@@ -39,7 +39,7 @@ def started(tmux: TmuxEnv, *agents: GoldenAgent, **more: object) -> None:
         async with tmux.client() as link:
             for agent in agents:
                 tmux.wants(agent.session, *agent.argv, **({"agent": agent.name} | more))
-                await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
+                await link.ask(StartSession(n=0, session=agent.session), limit_s=40)
 
     asyncio.run(start())
 

@@ -108,7 +108,7 @@ async def transcribed(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     agent = GoldenAgent(tmux, "abcdefgh", *CLAUDE)
     tmux.wants(agent.session, "env", f"CLAUDE_CONFIG_DIR={tmux.root / 'claude'}", *agent.argv, agent=agent.name)
     async with tmux.serving() as link:
-        await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
+        await link.ask(StartSession(n=0, session=agent.session), limit_s=40)
         it = Transcribed(tmux, agent, link)
         await it.shows("idle")
         await it.becomes(SessionState.IDLE)
@@ -143,7 +143,7 @@ async def played(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     agent = GoldenAgent(tmux, "abcdefgh", *CLAUDE)
     tmux.wants(agent.session, *agent.argv, agent=agent.name)
     async with tmux.serving() as link:
-        await link.ask(StartSession(n=0, session=agent.session), limit_s=20)
+        await link.ask(StartSession(n=0, session=agent.session), limit_s=40)
         it = Played(tmux, agent, link)
         await it.shows("idle")
         await it.becomes(SessionState.IDLE)

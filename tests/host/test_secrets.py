@@ -137,7 +137,7 @@ async def test_an_agent_in_a_terminal_inherits_what_a_structured_one_does_from_w
     write_private(tmux.places.environment(ME), encoded({"PLANTED": "its own"}))
     passed = inherited(own_prefixes(launch.argv), CALLER)
     async with tmux.serving() as link:
-        await link.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), limit_s=20)
+        await link.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), limit_s=40)
         await auntil((tmux.root / "got").exists)
         await auntil(lambda: not list(tmux.places.folder(ME).glob("pane.*")), what="its start's files gone")
 
@@ -157,13 +157,13 @@ async def test_its_keys_are_hidden_from_its_log_also_by_the_next_host(tmux: Tmux
     host = tmux.open()
     async with tmux.client() as link:
         passed = encoded(inherited(own_prefixes(launch.argv), CALLER))
-        await link.ask(StartSession(n=0, session=launch.session, variables=passed), limit_s=20)
+        await link.ask(StartSession(n=0, session=launch.session, variables=passed), limit_s=40)
         await tmux.ready(ME)
     host.send_signal(signal.SIGKILL)
     host.wait()
     tmux.open()
     tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
-    await auntil(lambda: b"it failed with" in tmux.places.log(ME).read_bytes(), 20)
+    await auntil(lambda: b"it failed with" in tmux.places.log(ME).read_bytes())
     tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
     await tmux.ended(ME)
 

@@ -57,7 +57,7 @@ def in_a_terminal(home: Home) -> SessionId:
     claude.write_text(f"#!/bin/sh\n{SAYS}\n")
     claude.chmod(0o700)
     session = SessionId(kasmon(home, "new", "screen", "--env", "PLANTED", "--", str(claude), variables=SECRETS).strip())
-    until(lambda: "it is" in home.session(session).last_line, 20)
+    until(lambda: "it is" in home.session(session).last_line)
     return session
 
 
@@ -66,7 +66,7 @@ def planted(home: Home) -> tuple[SessionId, SessionId]:
     asks = ("--agent", "scripted", "--mode", "sdk", "--env", "PLANTED", "--prompt", "-")
     structured = kasmon(home, "new", "worker", *asks, given=SCRIPT, variables=SECRETS).strip()
     terminal = in_a_terminal(home)
-    until(lambda: home.session(SessionId(structured)).asks, 20)
+    until(lambda: home.session(SessionId(structured)).asks)
     return SessionId(structured), terminal
 
 

@@ -97,7 +97,7 @@ async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: 
             await pilot.press("j")
             await pilot.pause()
         await pilot.press("D")
-        await auntil(lambda: isinstance(app.screen, DiffScreen), limit_s=20)
+        await auntil(lambda: isinstance(app.screen, DiffScreen))
         await until_text(pilot, "+two")
         await pilot.press("escape", "f", "enter")
         await until_state(app, "lab-2", SessionState.IDLE)
@@ -137,6 +137,6 @@ async def test_a_creation_that_failed_is_removed_by_its_key(failed: None, app: K
         shown_at = app.clock.ticking()
         await auntil(lambda: app.clock.ticking() - shown_at > SILENCE_S)
         await pilot.press("y")
-        await auntil(lambda: not app.fleet.sessions, limit_s=20)
+        await auntil(lambda: not app.fleet.sessions)
 
     assert () == (await asyncio.to_thread(read_fleet, here)).sessions

@@ -93,7 +93,7 @@ async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(
     for number in range(3):
         code = f"n=$((n+1)); echo {number} >> log; while [ ! -e go{number} ]; do sleep 0.01; done; echo $n"
         running = asyncio.create_task(sandbox_operations.run(here, seen(here), "bash", code, run=f"run-{number}"))
-        await auntil(lambda: _lines(folder / "log") == number + 1, 20)  # noqa: B023 - it is awaited in its round
+        await auntil(lambda: _lines(folder / "log") == number + 1)  # noqa: B023 - it is awaited in its round
         host = lock_holder(here.host_lock(session))
         assert host
         os.kill(host, signal.SIGKILL)

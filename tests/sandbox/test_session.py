@@ -740,7 +740,7 @@ async def _lived(lab: Lab) -> None:
     write_private(lab.places.sandbox(ME), msgspec.json.encode(SandboxPolicy(session=ME)))
     parts = SandboxParts(tier=lambda _: lab.tier, reach=tiers.connect_guest, points=tiers.checkpoint_store)
     async with lab.hosting(InterpreterBackend(parts, 0.05), launch):
-        await auntil(lambda: lab.only(SessionEnded), 20)
+        await auntil(lambda: lab.only(SessionEnded))
 
 
 # Pauses, confirmed by what the log has of them

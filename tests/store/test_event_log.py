@@ -252,7 +252,7 @@ def test_a_reader_beside_a_writer_hears_everything_once(log: EventLog) -> None:
             heard.append(event.text.split()[0] if isinstance(event, MessageWritten) else repr(event))
         return len(heard) >= 150
 
-    until(all_heard, 30)
+    until(all_heard)
     writer.join(30)
 
     assert [f"7/{n}" for n in range(150)] == heard
@@ -263,7 +263,7 @@ def test_a_writer_killed_at_any_moment_leaves_only_whole_facts(log: EventLog) ->
     for round_number in range(5):
         writer = _process(_write_for_ever, log.path, round_number)
         before = log.size()
-        until(lambda before=before: log.size() > before + 20_000, 30)  # type: ignore[misc]
+        until(lambda before=before: log.size() > before + 20_000)  # type: ignore[misc]
         writer.kill()
         writer.join(30)
 

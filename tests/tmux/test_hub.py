@@ -227,7 +227,7 @@ def test_a_reader_that_hangs_stops_no_agent(listener: Listener, server: TmuxServ
     listener.hub.watch([pane])
     server.run("send-keys", "-t", pane, "Enter")
 
-    until(lambda: written.exists() and written.read_text(), limit_s=30)
+    until(lambda: written.exists() and written.read_text())
     listener.until(lambda: pane in listener.skipped)
     assert len(listener.said[pane]) < int(written.read_text()) // 10
     assert listener.hears(pane)

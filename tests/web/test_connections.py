@@ -251,7 +251,7 @@ def psutil_port(pid: int) -> int:
         found = psutil.Process(pid).net_connections("tcp")
         return [each.laddr.port for each in found if each.status == psutil.CONN_LISTEN]
 
-    return until(listening, 20)[0]
+    return until(listening)[0]
 
 
 @pytest.fixture

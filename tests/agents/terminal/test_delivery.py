@@ -99,7 +99,7 @@ async def finished(tmux: TmuxEnv, receipt: str, *, or_unsure: bool = False) -> N
 async def _delivers(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> None:
     """Each text is given once and whole; then a person's draft is left alone."""
     async with tmux.client() as link:
-        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+        await link.ask(StartSession(n=0, session=ME), limit_s=40)
         await finished(tmux, f"{ME}-r1")
         for name, text in TEXTS.items():
             receipt = await sent(tmux, link, text)
@@ -122,7 +122,7 @@ async def _delivers(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> None:
 async def _takes_in(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> None:
     """A prompt that is not to disturb a turn, one in its middle, one in its place; and one in place of a turn alone."""
     async with tmux.client() as link:
-        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+        await link.ask(StartSession(n=0, session=ME), limit_s=40)
         await finished(tmux, f"{ME}-r1")
         await sent(tmux, link, LONG)
         await auntil(lambda: tmux.session(ME).state is SessionState.WORKING, LIMIT_S)
@@ -164,7 +164,7 @@ def test_in_a_turn_a_prompt_waits_goes_in_or_takes_its_place(agent: RealAgent, s
 async def _tells_failures(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> None:
     """A turn that the provider refused is failed, with its words, and the next one is done."""
     async with tmux.client() as link:
-        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+        await link.ask(StartSession(n=0, session=ME), limit_s=40)
         await finished(tmux, f"{ME}-r1")
         for status in (400, *((529,) if agent.name in NAMING else ()), 401):
             receipt = await sent(tmux, link, f"go %% fail {status}")

@@ -169,7 +169,7 @@ def watched(
 
 async def _start(tmux: TmuxEnv) -> None:
     async with tmux.client() as link:
-        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+        await link.ask(StartSession(n=0, session=ME), limit_s=40)
 
 
 def test_claude(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:

@@ -67,7 +67,7 @@ def prompt(it: Watched, text: str) -> None:
 def wished(it: Watched, wish: AgentCommand) -> None:
     async def carry() -> None:
         async with it.tmux_env.client() as link:
-            await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=20)
+            await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=40)
 
     try:
         asyncio.run(carry())

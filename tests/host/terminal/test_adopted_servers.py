@@ -158,7 +158,7 @@ async def test_what_it_asks_is_answered_there(tmux: TmuxEnv, mine: Mine) -> None
         for text, decision in (("git push", Decision.ALLOW), ("git pull", Decision.DENY)):
             request = await auntil(lambda text=text: next((r for r in tmux.session(ME).asks if text in r.shown), None))  # type: ignore[misc]
             wish = Answer(request=request.id, digest=request.digest, decision=decision)
-            await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=20)
+            await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=40)
 
         assert [("git push", YES), ("git pull", NO)] == asker.taken()
         assert before == mine.state

@@ -163,7 +163,7 @@ async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(
     monkeypatch.setattr("sys.executable", hasty(tmux, 1.0))
     launch = tmux.wants(ME, *sh("echo all of it; exit 3"))
     async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
-        await client.ask(StartSession(n=0, session=launch.session), limit_s=20)
+        await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
         await tmux.ended(ME)
     await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, 20, "the host's end")
 
@@ -181,7 +181,7 @@ async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(
     for number in range(4):
         launch = tmux.wants(f"aaaaaaa{chr(97 + number)}", "true")
         async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
-            await client.ask(StartSession(n=0, session=launch.session), limit_s=20)
+            await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
             await tmux.ended(launch.session)
             hosts.append(client.welcome.pid)
         await auntil(lambda: not tmux.places.tmux_host_socket.exists(), 20, "the end of its socket")

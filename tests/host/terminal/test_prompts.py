@@ -104,7 +104,7 @@ async def test_a_megabyte_arrives_whole(tmux: TmuxEnv) -> None:
         await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         await prompted(link, ME, text)
 
-        await auntil(lambda: tmux.recorded("typed").endswith(b"\r"), 20)
+        await auntil(lambda: tmux.recorded("typed").endswith(b"\r"))
         assert b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == tmux.recorded("typed")
 
 
@@ -342,7 +342,7 @@ async def test_nor_is_one_that_a_person_may_have_begun_in_an_attached_terminal(
         with attached(tmux.server, ME) as keys:
             await auntil(lambda: (facts := tmux.facts(ME)) is not None and facts.attached)
             receipt = await prompted(link, ME, "nothing comes of this", when="idle")
-            await auntil(lambda: "submitted" == states(tmux, receipt.id)[-1], 10)
+            await auntil(lambda: "submitted" == states(tmux, receipt.id)[-1])
             os.write(keys, b"working\r")
             await tmux.until_state(ME, SessionState.WORKING)
             os.write(keys, b"idle\r")

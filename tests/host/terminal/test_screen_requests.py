@@ -55,7 +55,7 @@ async def asked(tmux: TmuxEnv, text: str = "") -> Request:
 
 async def answer(link: HostLink, request: Request, decision: Decision, **more: Any) -> None:
     wish = Answer(request=request.id, digest=more.pop("digest", request.digest), decision=decision, **more)
-    await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=20)
+    await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=40)
 
 
 async def test_of_two_dashboards_one_answers_and_the_other_is_told_who() -> None:
@@ -139,9 +139,9 @@ async def test_kasmons_own_scripted_agent_is_answered_on_its_screen(decision: De
         await tmux.run(link, other, sys.executable, "-P", "-m", "kasmon.scripted", "--speed", "0", agent="scripted")
         await tmux.until_state(other, SessionState.IDLE)
         await prompted(link, other, "ask git push")
-        request = await auntil(lambda: next(iter(tmux.session(other).asks), None), 20)
+        request = await auntil(lambda: next(iter(tmux.session(other).asks), None))
         wish = Answer(request=request.id, digest=request.digest, decision=decision)
-        await link.ask(ExecuteCommand(n=0, session=other, command=wish), limit_s=20)
+        await link.ask(ExecuteCommand(n=0, session=other, command=wish), limit_s=40)
 
         await tmux.until_state(other, SessionState.IDLE)
         assert [decision] == [fact.decision for fact in tmux.only(RequestAnswered, other)]

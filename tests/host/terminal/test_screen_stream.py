@@ -441,7 +441,7 @@ async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows
         def frame_of(rows: list[str]) -> int:
             return max((int(row[1]) for row in map(re.compile(r"frame (\d+) x").match, rows) if row), default=0)
 
-        await auntil(lambda: frame_of(quick.rows) > 400, 30)
+        await auntil(lambda: frame_of(quick.rows) > 400)
         seen = frame_of(quick.rows)
         slow.setblocking(False)
         unpacker, rows, pushes = Unpacker(), [""] * 40, 0
@@ -466,7 +466,7 @@ async def test_a_flood_that_somebody_watches_is_seen_as_it_goes_on(tmux: TmuxEnv
         def at() -> int:
             return max((int(row[6:]) for row in screen.rows if re.fullmatch(r"flood \d+", row)), default=0)
 
-        await auntil(lambda: at() > 1000, 20)
+        await auntil(lambda: at() > 1000)
         seen = len(screen.pushes)
         await auntil(lambda: len(screen.pushes) >= seen + 80, 10, "so many pushes; a pane that nobody sees has pauses")
 

@@ -247,7 +247,7 @@ async def test_after_that_a_session_is_started_again_in_a_new_server(tmux: TmuxE
         await tmux.ready(ME)
         kill_server(tmux)
         await tmux.until_state(ME, S.LOST)
-        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+        await link.ask(StartSession(n=0, session=ME), limit_s=40)
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("here")
@@ -375,7 +375,7 @@ async def test_a_queue_waits_for_the_restart_of_an_agent_that_was_lost(tmux: Tmu
         await tmux.until_state(ME, S.LOST)
         with pytest.raises(SessionEndedError):
             await prompted(link, ME, "now")
-        await link.ask(StartSession(n=0, session=ME), limit_s=20)
+        await link.ask(StartSession(n=0, session=ME), limit_s=40)
 
         await auntil(lambda: 2 == len(tmux.only(SessionStarted, ME)), what="the restart")
         await tmux.until_state(ME, S.IDLE)

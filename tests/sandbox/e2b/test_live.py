@@ -127,7 +127,7 @@ def test_it_reaches_whom_it_may_and_its_ports_are_reached_from_here_alone(
             return ports.connect(8123)
         return None
 
-    with until(connected, 20) as link:
+    with until(connected) as link:
         link.sendall(b"GET / HTTP/1.0\r\n\r\n")
         link.settimeout(20)
         assert link.recv(99).startswith(b"HTTP/1.0 200")

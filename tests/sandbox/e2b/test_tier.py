@@ -512,7 +512,7 @@ def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_
         box = host.next()
         box.arrive()
         going = others.submit(box.run, "bash", "touch begun; sleep 60")
-        until(lambda: b"sleep 60" in _commands(dying), 20)
+        until(lambda: b"sleep 60" in _commands(dying))
         dying.end()
 
         with pytest.raises(AgentLostError) as lost:
@@ -541,7 +541,7 @@ def test_one_that_nobody_uses_any_more_sleeps_without_credentials_before_the_ser
         inside.write_volatile("/run/token", CANARY.encode(), 0o600)
     before = host.asked("pause")
 
-    until(lambda: host.asked("pause") > before, 20)
+    until(lambda: host.asked("pause") > before)
 
     assert "paused" == calls.state(host.served.access, runtime.remote)
     again = host.tier.resume(host.policy, runtime, PauseResult(held=False))

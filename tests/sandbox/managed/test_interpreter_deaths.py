@@ -30,7 +30,7 @@ from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
 OURS: Final = f"{os.sep}kasmon{os.sep}sandbox{os.sep}"
-LIMIT_S: Final = 30.0
+LIMIT_S: Final = 40.0
 PLACES: Final = (0.0, 0.35, 0.6, 0.9)
 """How far it has come when the kill comes, as a share of all the calls that it makes; 0 is before the first."""
 WORKER: Final = {"python": b"main.py\0python\0", "bash": b"\0--rcfile\0", "node": b"nodeworker.js\0"}

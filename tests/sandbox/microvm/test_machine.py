@@ -585,7 +585,7 @@ def test_whoever_kills_all_inside_ends_the_machine_and_no_other(vm: MicroVm, mak
     with pytest.raises(AgentLostError):
         ran(runtime, "bash", "kill -9 -1")
 
-    until(lambda: not vm.find(policy, runtime), 30)
+    until(lambda: not vm.find(policy, runtime))
 
 
 def test_a_secret_that_was_taken_out_is_not_in_the_memory_on_disk(vm: MicroVm, make: Make) -> None:

@@ -156,7 +156,7 @@ async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_le
     site = await off(site_of, env, f'id = "a"\nrun = "{cd}"', f'id = "b"\ninherits = "a"\nrun = "{HARM}"')
 
     async with site.runs() as now:
-        await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
+        await auntil(lambda: now().of("b").state is TaskState.FAILED)
 
     where = f"the terminal of task 'a' is in {str(checkout.folder)!r}, not in its worktree"
     assert now().of("b").why.startswith(where)
@@ -174,13 +174,13 @@ async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_
     )
 
     async with site.runs() as now:
-        await auntil(lambda: now().of("a").state is TaskState.DONE, 30)
+        await auntil(lambda: now().of("a").state is TaskState.DONE)
         session = (await off(site.fleet)).get(SessionId(now().of("a").session))
         assert session is not None
         await session_operations.send(site.places, session, f"cd '{checkout.folder / '.git'}'")
         await off(until, lambda: not unfinished(site, session.id))
         await off(site.book.record_decision, "skip", "gate")
-        await auntil(lambda: now().of("b").state is TaskState.FAILED, 30)
+        await auntil(lambda: now().of("b").state is TaskState.FAILED)
 
     assert "not in its worktree" in now().of("b").why
 

@@ -349,7 +349,7 @@ async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_i
     site = await off(Site, env, text)
 
     async with site.runs() as now, asyncio.timeout(60):
-        await auntil(lambda: now().of("c").state is TaskState.FAILED, 30)
+        await auntil(lambda: now().of("c").state is TaskState.FAILED)
         assert (("x.txt",), 1) == (now().of("c").conflicts, now().of("c").attempt)
         path = site.book.folder / "trees" / "tidy.3-c"
         asks = (await off(lambda: read_view(site.book, site.fleet(), CONFIG))).ahead.asks
@@ -357,7 +357,7 @@ async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_i
         await off((path / "x.txt").write_text, "both\n")
         await off(repo.git, "commit", "--quiet", "--all", "--no-edit", at=path)
         await off(site.book.record_decision, "retry", "c")
-        await auntil(lambda: now().state == "ended", 30)
+        await auntil(lambda: now().state == "ended")
 
     assert ("claimed", TaskState.DONE) == (now().outcome, now().of("c").state)
     assert [] == list(now().of("c").failures)
@@ -369,7 +369,7 @@ async def test_a_claim_tells_what_those_that_need_it_will_not_have(env: Env) -> 
     site = await off(Site, env, tasks(("a", "", f"{commits('x.txt')} && touch y.txt"), ("b", "a", "test -e x.txt")))
 
     async with site.runs() as now:
-        await auntil(lambda: now().state == "ended", 30)
+        await auntil(lambda: now().state == "ended")
 
     lines = (site.book.folder / "events.jsonl").read_bytes().splitlines()
     said = {fact.task: fact.text for fact in map(decode, lines) if isinstance(fact, TaskClaimed)}

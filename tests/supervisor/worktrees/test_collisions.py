@@ -12,7 +12,7 @@ from kasmon.model.session import Session
 from kasmon.supervisor.worktrees.collision_watch import sweeps
 from kasmon.supervisor.worktrees.collisions import CollisionDetector, CollisionSweep
 
-LIMIT_S = 20.0
+LIMIT_S = 40.0
 """A net under a watch that never tells, no expectation."""
 
 

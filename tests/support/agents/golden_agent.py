@@ -94,7 +94,7 @@ class GoldenAgent:
         """The session as its log says, judged now."""
         return apply_verdict(self.tmux_env.session(self.session), time.time())
 
-    def is_judged(self, state: SessionState, limit_s: float = 20.0) -> Session:
+    def is_judged(self, state: SessionState, limit_s: float = 40.0) -> Session:
         """Wait until it is in *state*; the session then."""
         with contextlib.suppress(TimeoutError):
             until(lambda: self.now().state is state, limit_s)

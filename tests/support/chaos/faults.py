@@ -36,7 +36,7 @@ FATAL: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, s
 JUMPS_S: Final = (0.0, 3600.0, -3600.0, 8 * 3600.0, -86400.0)
 PATIENCE_S: Final = 2.0
 """So long somebody waits for a prompt to one whose log cannot be written."""
-LIMIT_S: Final = 30.0
+LIMIT_S: Final = 40.0
 """A net, no expectation."""
 
 

@@ -104,7 +104,7 @@ class Terminal:
         wanted = re.compile(pattern, re.MULTILINE)
         until(lambda: not wanted.search(self.plain()), limit_s, f"no {pattern!r}")
 
-    def still(self, limit_s: float = 20.0) -> None:
+    def still(self, limit_s: float = 40.0) -> None:
         """Wait until the screen does not change for a moment."""
         seen: list[Any] = []
 
@@ -114,7 +114,7 @@ class Terminal:
 
         until(is_still, limit_s, "a screen that stands still")
 
-    def still_but_for(self, pattern: str, limit_s: float = 20.0) -> None:
+    def still_but_for(self, pattern: str, limit_s: float = 40.0) -> None:
         """Wait until nothing changes for a moment but rows in which *pattern* is found."""
         moving = re.compile(pattern)
         seen: list[tuple[str, ...]] = []

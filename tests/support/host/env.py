@@ -144,7 +144,7 @@ class Env:
 
 
 async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:
-    answer = await link.ask(ExecuteCommand(n=0, session=session, command=wish), limit_s=25)
+    answer = await link.ask(ExecuteCommand(n=0, session=session, command=wish), limit_s=40)
     assert isinstance(answer, CommandResult)
     return answer
 

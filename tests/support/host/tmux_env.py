@@ -110,7 +110,7 @@ class TmuxEnv(Env):
     async def run(self, link: HostLink, session: str, *argv: str, **more: Any) -> SessionId:
         """Start *argv* as *session*."""
         launch = self.wants(session, *argv, **more)
-        await link.ask(frames.StartSession(n=0, session=launch.session), limit_s=20)
+        await link.ask(frames.StartSession(n=0, session=launch.session), limit_s=40)
         return launch.session
 
     async def ready(self, session: str) -> None:

@@ -34,7 +34,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
 """A program of the standard library that speaks as much of the Agent Client Protocol as a turn needs."""
-LIMIT_S = 20.0
+LIMIT_S = 40.0
 
 
 def forked() -> Iterator[ForkServer]:

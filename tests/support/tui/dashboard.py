@@ -30,7 +30,7 @@ from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import until
 
 KASMON = (sys.executable, "-P", "-m", "kasmon")
-LIMIT_S = 20.0
+LIMIT_S = 40.0
 UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;:]*\$?[a-zA-Z]|\x1b\[[0-9;]* q|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 """What a newer terminal takes and pyte would print: modes, the cursor's and the pointer's shape."""
 LONGEST_BYTES = 64

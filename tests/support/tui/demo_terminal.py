@@ -73,7 +73,7 @@ class DemoTerminal:
     def press(self, *keys: str) -> None:
         self.tmux("send-keys", "-t", "t", *keys)
 
-    def shows(self, *texts: str, limit_s: float = 20.0) -> None:
+    def shows(self, *texts: str, limit_s: float = 40.0) -> None:
         """Wait until all *texts* are on the screen."""
 
         def all_there() -> bool:

@@ -17,7 +17,7 @@ from unicodedata import category, east_asian_width
 from tests.support.tui.dashboard import KASMON, Home
 from tests.support.wait import until
 
-LIMIT_S = 20.0
+LIMIT_S = 40.0
 LINE_DRAWING = dict(zip("`afgijklmnopqrstuvwxyz{|}~", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·", strict=False)) | {"h": "▒"}
 ATTRIBUTES = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 5: "blink", 7: "reverse", 8: "conceal", 9: "strike"}
 ATTRIBUTES |= {53: "overline"}

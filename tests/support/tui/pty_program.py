@@ -75,7 +75,7 @@ class OnTerminal:
     def resize(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def until(self, wanted: bytes, limit_s: float = 20.0) -> None:
+    def until(self, wanted: bytes, limit_s: float = 40.0) -> None:
         """Wait until the program wrote *wanted*."""
         until(lambda: wanted in self.seen, limit_s, f"{wanted!r} in {self.seen[-2000:]!r}")
 
@@ -94,7 +94,7 @@ class OnTerminal:
         os.close(self.terminal)
         os.close(self.master)
 
-    def ended(self, limit_s: float = 20.0) -> int:
+    def ended(self, limit_s: float = 40.0) -> int:
         """The program's exit code, once it has ended; minus the signal that ended it."""
         codes: list[int] = []
 

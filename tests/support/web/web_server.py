@@ -16,7 +16,7 @@ import pytest
 from kasmon.web.access import AccessRequest, Refusal
 from kasmon.web.server import WebView
 
-LIMIT_S: Final = 20.0
+LIMIT_S: Final = 40.0
 UPGRADE: Final = {
     "Connection": "Upgrade",
     "Upgrade": "websocket",

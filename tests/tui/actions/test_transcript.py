@@ -274,7 +274,7 @@ async def test_a_search_in_a_long_story_freezes_nothing_and_gets_there() -> None
     async with main_view(*long_talk(20_000)) as it:
         await it.press("v", "slash", *"step 17 ")
         assert KeyContext.FIND is it.view.place
-        await auntil(lambda: "Step 17 is done." == it.under_cursor, what="the place", limit_s=30)
+        await auntil(lambda: "Step 17 is done." == it.under_cursor, what="the place")
 
 
 # Copying.

@@ -16,7 +16,7 @@ BAR = b"F12 list"
 LEFT, TOP = 1, 2
 """Where a session's screen begins in the dashboard, counted from 0."""
 MARK = b"|"
-LIMIT_S = 20.0
+LIMIT_S = 40.0
 
 
 class Recorded:

@@ -43,7 +43,7 @@ def inside(*argv: str, columns: int = 100, says: str = "begun") -> Iterator[tupl
             dashboard.send(b"\r")
             dashboard.shows("F12 list")
             tmux = TmuxServer(home.places.tmux_socket)
-            until(lambda: panes_of(tmux)[0].width == columns - 1, 20.0)  # the host knows who is inside
+            until(lambda: panes_of(tmux)[0].width == columns - 1)  # the host knows who is inside
             yield home, dashboard
 
 
@@ -64,7 +64,7 @@ def test_the_key_behind_a_leave_key_is_the_dashboards() -> None:
             return "zz" in dashboard.screen
 
         dashboard.send(LEAVE + b"\r")
-        until(is_echoed, 20.0)
+        until(is_echoed)
         dashboard.send(LEAVE + b"q")
         assert 0 == dashboard.ended()
 
@@ -96,7 +96,7 @@ def test_a_tmux_that_is_killed_in_focus_is_said_and_the_keyboard_comes_back() ->
         assert tmux is not None
         os.kill(tmux.pid, signal.SIGKILL)
         said = ("the tmux server ended", "its pane no longer exists")  # whichever is noticed first
-        until(lambda: "1 lost" in dashboard.screen and any(why in dashboard.screen for why in said), 20.0)
+        until(lambda: "1 lost" in dashboard.screen and any(why in dashboard.screen for why in said))
         dashboard.send(b"nobody reads this")
         is_left_clean(dashboard)
 
@@ -106,7 +106,7 @@ def test_a_flood_of_everything_hostile_leaves_the_keyboard_and_the_terminal_alon
     with inside(sys.executable, "-c", FLOOD, str(tmp_path / "ran"), columns=columns) as (_, dashboard):
         begun = len(dashboard.seen)
         dashboard.send(b"\r")
-        until(lambda: len(dashboard.seen) > begun + 20_000, 20.0)
+        until(lambda: len(dashboard.seen) > begun + 20_000)
         is_left_clean(dashboard)
 
         assert not (tmp_path / "ran").exists()
