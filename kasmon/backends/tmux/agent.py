@@ -220,6 +220,11 @@ class TmuxAgent(PaneListener):
         return self._pane_output.output_monitor.reports_state or self.state_monitor.can_tell
 
     @property
+    def is_starting(self) -> bool:
+        """Whether a source reports that it starts: what is typed now may be lost."""
+        return self.reports_state and self.state_monitor.verdict.state is SessionState.STARTING
+
+    @property
     def printed_at(self) -> float:
         """When it last printed, by the loop's clock; minus infinity before that."""
         return self._pane_output.output_monitor.printed_at

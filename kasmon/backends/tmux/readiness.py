@@ -30,6 +30,11 @@ class StartingAgent(Protocol):
         ...
 
     @property
+    def is_starting(self) -> bool:
+        """Whether a source reports that it starts: what is typed now may be lost."""
+        ...
+
+    @property
     def printed_at(self) -> float:
         """When it last printed, by the loop's clock; minus infinity before that."""
         ...
@@ -90,11 +95,13 @@ def _settle(seen: asyncio.Future[PaneFacts | None], facts: PaneFacts | None) -> 
 
 
 async def wait_until_settled(agent: StartingAgent) -> None:
-    """Return when *agent* reports its state, or else seems to read."""
+    """Return when *agent* reports a state other than starting, or else seems to read; in `RESTLESS_S` at most."""
     loop = asyncio.get_running_loop()
     began_at = loop.time()
-    while not agent.reports_state and (silent_s := loop.time() - began_at) < RESTLESS_S:
-        if agent.printed_at == -math.inf:
+    while (agent.is_starting or not agent.reports_state) and (silent_s := loop.time() - began_at) < RESTLESS_S:
+        if agent.is_starting:
+            pass
+        elif agent.printed_at == -math.inf:
             if silent_s >= SILENT_S:
                 break
         elif loop.time() - agent.printed_at >= SETTLED_S:

@@ -100,7 +100,8 @@ class Prompts:
         if prompt.when == "refuse" and not self._is_free():
             state = self.state if self.state is not SessionState.IDLE else SessionState.WORKING
             raise SessionBusyError(self._log_writer.session.name or self._log_writer.session.id, state)
-        if not self.is_ready or (prompt.when == "idle" and not self._is_free()):
+        is_starting = not self.is_ready or (self.state is SessionState.STARTING and not prompt.anyway)
+        if is_starting or (prompt.when == "idle" and not self._is_free()):
             return self.queue(prompt)
         if prompt.when == "now" and not self._steers and not self._is_open():
             return self.queue(prompt, NOT_STEERED)

@@ -22,10 +22,6 @@ from tests.support.wait import until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(150)]
 stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
-TYPED_TOO_EARLY = pytest.mark.xfail(
-    reason="codex shows an empty input box for 0.2 s before this dialog; a prompt that is typed then blocks its input",
-    strict=False,
-)
 BOTH = pytest.mark.parametrize("name", ["claude", "codex"])
 PLAN = """
 name = "made"
@@ -165,7 +161,7 @@ def trust_nothing(agent: RealAgent) -> None:
         path.write_text(path.read_text().replace('trust_level = "trusted"', ""))
 
 
-@pytest.mark.parametrize("name", ["claude", pytest.param("codex", marks=TYPED_TOO_EARLY)])
+@BOTH
 def test_no_task_is_claimed_while_its_agent_shows_its_start_dialog_nor_before_its_turn(stack: Stack) -> None:
     """The turn of its prompt comes after the dialog, and is one."""
     trust_nothing(stack.agent)
@@ -195,7 +191,7 @@ def test_in_a_terminal_a_task_is_claimed_after_the_turn_that_carried_its_prompt_
     stack.configure(*slow_start())
     run(stack, one(stack))
     session = SessionId(until(lambda: task(stack, "first")["session"], LIMIT_S))
-    stack.shows(session, "Waiting for startup")
+    stack.shows(session, "Queued follow-up inputs")
     assert ("running", None) == (task(stack, "first")["state"], task(stack, "first")["why"])
     assert [] == [turn for turn in stack.stub.turns if "say I made it" in turn["user"]]
 

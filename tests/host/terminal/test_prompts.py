@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 
 import pytest
 
+from kasmon.backends.tmux import readiness
+from kasmon.backends.tmux.input import prompt_delivery
 from kasmon.errors import PasteRefusedError, SessionBusyError, SessionEndedError, UsageError
 from kasmon.host.rpc.frames import ExecuteCommand, Paste, SendKeys
 from kasmon.host.terminal import typed_prompts as typed
@@ -13,6 +16,7 @@ from kasmon.model.events import ReceiptChanged, SignalSeen
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
+from tests.support.agents.golden_agent import GoldenAgent
 from tests.support.host.tmux_env import TmuxEnv, prompted, python, sh
 from tests.support.tmux.attached_terminal import attached
 from tests.support.wait import auntil
@@ -159,6 +163,49 @@ async def test_a_first_prompt_waits_until_the_program_reads(tmux: TmuxEnv) -> No
 
         await auntil(lambda: b"hello\r" == tmux.recorded("typed"))
         await auntil(lambda: ["queued", "typed", "submitted"] == states(tmux, f"{ME}-r1"))
+
+
+@pytest.fixture
+async def codex(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GoldenAgent]:
+    """Codex, whose first prompt is due, on the screen before its session: it loses what is typed there."""
+    monkeypatch.setattr(typed, "BEGINS_S", 0.0)
+    agent = GoldenAgent(tmux, ME, "codex", "0.169.0")
+    async with tmux.serving() as link:
+        await tmux.run(link, ME, *agent.argv, agent="codex", prompt="the first")
+        yield agent
+
+
+async def judged(agent: GoldenAgent, case: str, state: SessionState, version: str = "") -> None:
+    """Have *agent* show the screen *case*, and wait until it is judged to be in *state*."""
+    await asyncio.to_thread(agent.shows, case, version)
+    await asyncio.to_thread(agent.is_judged, state)
+
+
+async def test_no_prompt_is_typed_before_the_session_of_its_agent_has_begun(tmux: TmuxEnv, codex: GoldenAgent) -> None:
+    await judged(codex, "start-box", SessionState.STARTING)
+    async with tmux.client() as link:
+        second = await prompted(link, ME, "the second")
+    await judged(codex, "trust", SessionState.ASKING, "0.169")
+
+    assert (R.QUEUED, b"") == (second.state, codex.typed)
+    assert ["queued"] == states(tmux, f"{ME}-r1")
+
+    await judged(codex, "idle", SessionState.IDLE)
+    await auntil(lambda: b"the first" in codex.typed)
+
+
+async def test_nor_if_it_was_due_before_there_was_anything_to_see(
+    tmux: TmuxEnv, codex: GoldenAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that is silent for a moment counts as one that reads; its input box is awaited then."""
+    monkeypatch.setattr(prompt_delivery, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(readiness, "SETTLED_S", 0.0)
+    await asyncio.to_thread(codex.do, print="loading")
+    await judged(codex, "start-box", SessionState.STARTING)
+    await judged(codex, "trust", SessionState.ASKING, "0.169")
+    await auntil(lambda: "asking" in tmux.session(SessionId(ME)).receipts[0].reason)
+
+    assert (["queued", "queued"], b"") == (states(tmux, f"{ME}-r1"), codex.typed)
 
 
 RECORD = """

@@ -3,7 +3,7 @@
 | where a detection file describes the input box | |
 |---|---|
 | a request is open, history is shown, the program has ended | refused at once; `interrupt` leaves the history |
-| the box is absent, or contains a user's draft | checked again for `PATIENCE_S`, then refused |
+| the agent is starting; the box is absent, or contains a user's draft | checked again for `PATIENCE_S`, then refused |
 | a user typed in the last seconds, here or attached | likewise |
 | it is still absent, and the prompt is to be typed anyway | as below, unless a request is open; a draft is not seen |
 | empty | the text is pasted; Enter follows once all of it is visible, `ENTER_S` later at the earliest |
@@ -49,6 +49,7 @@ PATIENCE_S: Final = 3.0
 """How long to wait for a box that is absent or not empty."""
 SECOND_S: Final = 1.0
 """The resolution of tmux's time of the last key."""
+STARTING: Final = "its session has not begun"
 NO_BOX_SEEN: Final = "its screen shows no input box"
 NO_BOX_HINT: Final = "Type in its terminal, or send anyway (`kasmon send --anyway`) without verification."
 NO_FILE: Final = "unverified: kasmon does not know the input box of this program"
@@ -139,6 +140,8 @@ class PromptDelivery:
             return EntryMethod(None, UNSEEN, newline, is_whole)
         if box is not None and box.draft:
             return _draft_error(pane.name, box)
+        if "starting" in seen.reading.state and not (prompt.anyway and is_late):
+            return PromptBoxError(pane.name, STARTING, hint=NO_BOX_HINT)
         is_seen = rule.shows_all and bool(inked(text))
         cursor = seen.shot.cursor
         unless = "" if cursor is None or is_late else cursor_moved(cursor[0], cursor[1] + seen.above)

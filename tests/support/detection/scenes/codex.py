@@ -66,13 +66,20 @@ def _news(studio: Studio) -> None:
 
 
 def _startup(studio: Studio) -> None:
-    """A prompt that it took before its session began: a server that it needs takes its time."""
+    """Before its session began, and a prompt that it took before that: a server that it needs takes its time."""
     server = json.dumps(["-c", f"sleep 15; exec {sys.executable} {mcp_server.__file__}"])
     slow = ("-c", 'mcp_servers.slow.command="sh"', "-c", f"mcp_servers.slow.args={server}")
     with studio.stage(*ASKING, *slow, "-c", "mcp_servers.slow.required=true") as stage:
-        stage.until("Ask Codex")
+        studio.keep(stage, "start-box", "starting", holds=r"Ask Codex[^$]*\? for shortcuts")
         stage.say("go %% say I began")
         studio.keep(stage, "start-waiting", "starting", holds="Waiting for startup")
+    with studio.stage(*ASKING, *slow, "-c", "mcp_servers.slow.required=true") as stage:
+        stage.until(READY)
+        stage.say("go %% say I began")
+        studio.keep(stage, "start-queued", "starting", holds="Queued follow-up inputs")
+    with studio.stage(*ASKING, "-c", "tui.status_line=[]") as stage:
+        stage.until("context left")
+        studio.keep(stage, "idle-without-status", "idle")
 
 
 def _talk(studio: Studio) -> None:
@@ -227,7 +234,7 @@ def _long(studio: Studio) -> None:
 def _narrow(studio: Studio) -> None:
     for columns, name in ((60, "narrow"), (200, "wide")):
         with studio.stage(*ASKING, cells=(columns, 40)) as stage:
-            stage.until("Ask Codex")
+            stage.until(READY)
             studio.keep(stage, f"idle-{name}", "idle")
             command = {"cmd": "touch ../a-file-with-a-rather-long-name-that-goes-on-in-the-next-row", **OUTSIDE}
             stage.say(f"go %% tool exec_command {json.dumps(command)} %% say done")
