@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import MutableMapping, Sequence
+from importlib import import_module
 
 from kasmon import __version__
 
@@ -25,11 +26,25 @@ def main() -> int:
         with contextlib.suppress(OSError):  # `run` reports it
             os.write(sys.stdout.fileno(), f"kasmon {__version__}\n".encode())
             return 0
+    import_msgspec()
     if arguments[:1] == ["host"]:
         return host(arguments[1:])
     from kasmon.cli.commands import run
 
     return run(arguments)
+
+
+def import_msgspec() -> None:
+    """Import msgspec without typing_extensions, which it uses where present and whose import takes as long as Python.
+
+    msgspec 0.22 prefers its `get_type_hints`, `Required` and `NotRequired` to those of `typing`, which 3.11 has too.
+    """
+    if "typing_extensions" not in sys.modules:
+        sys.modules["typing_extensions"] = None  # type: ignore[assignment] # None makes an import fail
+        try:
+            import_module("msgspec")
+        finally:
+            del sys.modules["typing_extensions"]
 
 
 def open_standard_streams() -> None:
@@ -54,10 +69,10 @@ def host(arguments: Sequence[str]) -> int:
         from kasmon.supervisor.plans import process as runner
 
         return runner.main(list(arguments[1:]))
-    if list(arguments) == ["--tmux"]:
+    if arguments[:1] == ["--tmux"]:
         from kasmon.host.terminal import host as terminals
 
-        return terminals.main() or 0
+        return terminals.main(*map(int, arguments[1:]))
     if arguments[:1] == ["--fork-server"]:
         from kasmon.host.rpc import fork_server
 

@@ -2,21 +2,19 @@
 
 import json
 import sys
-import termios
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import print_json, say, say_block
+from kasmon.cli.output.console import print_json, say, say_block, typed
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.output.json_objects import request_object
 from kasmon.cli.show import option_lines
 from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError, UnableError, UsageError
 from kasmon.host.journal.secrets import secrets_of
-from kasmon.host.rpc import blocking_client
-from kasmon.host.rpc.frames import ExecuteCommand
+from kasmon.host.rpc import event_loop
 from kasmon.host.session.rules import project_of
 from kasmon.model.answer import must_be_complete, must_be_whole, must_take, with_text_as_label
 from kasmon.model.commands import Answer, Mode
@@ -28,6 +26,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.sanitize import has_hidden, redact, visible
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions import session_operations
 
 STANDING: Final = frozenset({Decision.ALWAYS, Decision.NEVER})
 ALLOWING: Final = frozenset({Decision.ALLOW, Decision.ALWAYS, Decision.EDIT})
@@ -100,12 +99,7 @@ def answer(
         chosen = with_text_as_label(given).labels
         seen = shown(where, request, decision, edited=tool_input, labels=chosen, reach=reach)
         given = msgspec.structs.replace(given, digest=ask(request, decision, seen, wants_json=wants_json))
-    if blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, command=given)) is None:
-        import asyncio  # only where the host has to be started or replaced
-
-        from kasmon.supervisor.sessions import session_operations
-
-        asyncio.run(session_operations.answer(where, session, given))
+    event_loop.run(session_operations.answer(where, session, given))
     if wants_json:
         print_json(answered(request=request_object(request), decision=decision.value))
     else:
@@ -150,14 +144,6 @@ def ask(request: Request, decision: Decision, seen: Sequence[str], *, wants_json
     if typed(f"{why}Type {visible(word)} to answer {decision.value!r}") != word:
         raise RefusedError(f"request {request.id!r} was not answered.", hint="Nothing was sent.")
     return request.digest
-
-
-def typed(question: str) -> str:
-    """Return what the user types in reply to *question*."""
-    # Earlier input was not meant for it.
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    print(f"{question}, anything else to cancel:", end=" ", flush=True)
-    return sys.stdin.readline().strip()
 
 
 def shown(

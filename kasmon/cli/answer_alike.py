@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from kasmon.cli.answer import decision_of, meant, shown, typed
+from kasmon.cli.answer import decision_of, meant, shown
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say, say_block
+from kasmon.cli.output.console import note, print_json, say, say_block, typed
 from kasmon.cli.output.json_objects import answer, error_object, request_object, rule_object
 from kasmon.cli.output.json_objects import answer as answered
 from kasmon.cli.show import on_one_row

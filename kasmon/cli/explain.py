@@ -4,7 +4,6 @@ A screen can be exported as a golden folder: screen, title, and expected result.
 test; in a bug report it shows the problem. It contains the whole text of the screen.
 """
 
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from kasmon.detection.reader import read, signals
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import NotFoundError, UnavailableError, UsageError
+from kasmon.host.rpc import event_loop
 from kasmon.model.evidence import judge
 from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
@@ -76,7 +76,7 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
     """
     where = places()
     session = find(read_fleet(where), wanted)
-    found = asyncio.run(explained(where, session, catalogue(where)))
+    found = event_loop.run(explained(where, session, catalogue(where)))
     if export is not None:
         if found.shot is None:
             raise UnavailableError(f"cannot export a screen of {session.name!r}: {found.unseen}.")

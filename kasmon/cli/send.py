@@ -6,32 +6,31 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from kasmon.cli.answer import typed
-from kasmon.cli.arguments import Arg, Json, Text, Timeout
+from kasmon.cli.arguments import Arg, Json, Timeout
 from kasmon.cli.ls import chosen, states_in
-from kasmon.cli.output.console import print_json, say
-from kasmon.cli.output.json_objects import answer, receipt_object, session_object
+from kasmon.cli.output.console import note, print_json, say, typed
+from kasmon.cli.output.json_objects import answer, error_object, receipt_object, session_object
 from kasmon.cli.output.table import aligned
+from kasmon.cli.session_selection import Everything, InStates, OfPlan, find_all, run_side_by_side
 from kasmon.config.parser import load_or_default
 from kasmon.config.profile import programs
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, SessionNotFoundError, TimedOutError, UsageError
-from kasmon.host.rpc import blocking_client
-from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.model.agent_program import is_agent
-from kasmon.model.commands import Prompt, Receipt, ReceiptId, ReceiptState, When
+from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, When
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.model.transcript.text import cells
 from kasmon.paths import Paths, places
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions import session_operations
 
 CODES: Final = {ReceiptState.REFUSED: 4, ReceiptState.LOST: 1, ReceiptState.FAILED: 1, ReceiptState.UNSURE: 1}
 """The exit codes for prompts that are not known to be done."""
 ON_ITS_WAY: Final = frozenset({ReceiptState.QUEUED, ReceiptState.TYPED})
 """Receipts of prompts that the agent does not have yet."""
+NONE_RUNS: Final = "no session runs."
 SUBMIT_S: Final = 30.0
 """How long the delivery of a prompt that is not to be queued may take, in seconds."""
 
@@ -48,19 +47,25 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def send(
-    session: Annotated[
-        str | None, Arg("Session id, exact name or id prefix; omit with --to.", completer="sessions", hyphen=True)
-    ] = None,
-    text: Text = None,
-    /,
-    *,
+    *words: Annotated[
+        str,
+        Arg(
+            "Sessions (id, exact name or id prefix), unless a filter selects them; then the prompt (`-`: from stdin).",
+            ("SESSION... TEXT",),
+            completer="sessions",
+            hyphen=True,
+        ),
+    ],
     to: Annotated[str | None, Arg("Send to all matching agents, for example state=idle,wave=2,agent=claude.")] = None,
+    state: InStates = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
     include: Annotated[
         Literal["shells"] | None,
-        Arg("With --to: also send to shells, interpreters and plain commands, which execute the prompt."),
+        Arg("With a filter: also send to shells, interpreters and plain commands, which execute the prompt."),
     ] = None,
-    dry_run: Annotated[bool, Arg("With --to: list the recipients without sending.")] = False,
-    yes: Annotated[bool, Arg("With --to: send to several without confirmation.")] = False,
+    dry_run: Annotated[bool, Arg("With a filter: list the recipients without sending.")] = False,
+    yes: Annotated[bool, Arg("With a filter: send to several without confirmation.")] = False,
     when: Annotated[When, Arg("What to do if busy: queue (idle), send anyway (now), interrupt, or refuse.")] = "now",
     anyway: Annotated[bool, Arg("Send even if the input box is not visible, unless a request is pending.")] = False,
     wait: Annotated[str | None, Arg("After sending, wait until the session is in one of these states.")] = None,
@@ -68,17 +73,19 @@ def send(
     wants_json: Json = False,
 ) -> int:
     """Send a prompt, and print its receipt."""
-    if to is not None and text is None:
-        session, text = None, session
-    if text is None:
+    filters = [*([to] if to is not None else []), *(f"state={each}" for each in (state or "").split(",") if each)]
+    filters += [f"plan={plan}"] if plan is not None else []
+    is_filter = bool(filters) or everything
+    if not words or (len(words) == 1 and not is_filter):
         raise UsageError("missing prompt.", hint="Usage: `kasmon send SESSION TEXT`, or `-` to read it from stdin.")
-    if to is None and (include or dry_run):
+    if not is_filter and (include or dry_run):
         raise UsageError(
             "--include and --dry-run require --to.", hint="A prompt for one SESSION is sent whatever program it runs."
         )
-    if (session is None) == (to is None):
+    *names, text = words
+    if names and is_filter:
         raise UsageError(
-            "the recipient is ambiguous.", hint="Name one SESSION, or several with --to state=idle,wave=2."
+            "the recipient is ambiguous.", hint="Name sessions, or select them with --to state=idle,wave=2."
         )
     prompt = sys.stdin.read() if text == "-" else text
     if not prompt.strip():
@@ -91,16 +98,14 @@ def send(
     sending = SendOptions(prompt=prompt, when=when, anyway=anyway, states=None if wait is None else states_in(wait))
     where = places()
     fleet = read_fleet(where)
-    if session is not None:
-        receipt = _to_one(where, find(fleet, session), sending, timeout)
-        if wants_json:
-            print_json(answer(receipt=receipt_object(receipt)))
-        else:
-            say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
-        return CODES.get(receipt.state, 0)
-    sessions, left_out = recipients(
-        fleet, to or "", programs(load_or_default(where)), include_shells=include is not None
-    )
+    errors: list[KasmonError] = []
+    if names:
+        sessions, errors = find_all(fleet, names)
+        if errors and len(names) == 1:
+            raise errors[0]
+    else:
+        profiles = programs(load_or_default(where))
+        sessions, left_out = recipients(fleet, ",".join(filters), profiles, include_shells=include is not None)
     if dry_run:
         if wants_json:
             listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
@@ -108,16 +113,39 @@ def send(
         else:
             say(*_listed(sessions, left_out))
         return 0
-    if len(sessions) > 1 and not yes:
+    if is_filter and len(sessions) > 1 and not yes:
         _confirm(sessions, left_out, wants_json=wants_json)
-    import asyncio  # for one session that is not busy, neither it nor what uses it is loaded
-
-    outcomes = asyncio.run(_to_all(where, sessions, sending, timeout))
+    outcomes = _to_all(where, sessions, sending, timeout)
+    if len(names) != 1:
+        return _report(where, sessions, outcomes, errors, wants_json=wants_json)
+    receipt = outcomes[0]
+    if isinstance(receipt, KasmonError):
+        raise receipt
     if wants_json:
-        print_json(answer(receipts=[receipt_object(receipt) for receipt, _ in outcomes]))
+        print_json(answer(receipt=receipt_object(receipt)))
     else:
-        say(*table(sessions, [receipt for receipt, _ in outcomes]))
-    return max(code for _, code in outcomes)
+        say(f"{receipt.id}: {receipt.state}{_reason(receipt)}")
+    return CODES.get(receipt.state, 0)
+
+
+def _report(
+    where: Paths,
+    sessions: Sequence[Session],
+    outcomes: Sequence[Receipt | KasmonError],
+    errors: Sequence[KasmonError],
+    *,
+    wants_json: bool,
+) -> int:
+    """Print what came of a prompt to several *sessions*, and the *errors* of other names; return the exit code."""
+    results = [_result(where, session, outcome) for session, outcome in zip(sessions, outcomes, strict=True)]
+    for error in errors:
+        note(f"{error.message} {error.hint}".strip())
+    if wants_json:
+        failed = {"errors": [error_object(error)["error"] for error in errors]} if errors else {}
+        print_json(answer(receipts=[receipt_object(receipt) for receipt, _ in results], **failed))
+    elif sessions:
+        say(*table(sessions, [receipt for receipt, _ in results]))
+    return max([code for _, code in results] + [error.exit_code for error in errors])
 
 
 def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]:
@@ -145,13 +173,13 @@ def recipients(
         UsageError: if the filter is invalid.
         RefusedError: if no session is left.
     """
-    said: dict[str, list[str]] = {"state": [], "wave": [], "agent": []}
-    for part in to.split(","):
+    said: dict[str, list[str]] = {"state": [], "wave": [], "agent": [], "plan": []}
+    for part in to.split(",") if to else ():
         name, _, value = part.strip().partition("=")
         if name not in said or not value:
             raise UsageError(
                 f"{part!r} is not a valid selector.",
-                hint="--to accepts state=STATE, wave=N and agent=NAME, separated by commas.",
+                hint="--to accepts state=STATE, wave=N, agent=NAME and plan=ID, separated by commas.",
             )
         said[name].append(value)
     states = states_in(",".join(said["state"]) or None)
@@ -161,13 +189,14 @@ def recipients(
         if session.exists
         and (not said["wave"] or str(session.wave) in said["wave"])
         and (not said["agent"] or session.agent in said["agent"])
+        and (not said["plan"] or session.plan in said["plan"])
     ]
     if not found:
-        raise RefusedError(f"no running session matches {to!r}.", hint="See `kasmon ls`.")
+        raise RefusedError(f"no running session matches {to!r}." if to else NONE_RUNS, hint="See `kasmon ls`.")
     agents = found if include_shells else [session for session in found if is_agent(session, profiles)]
     if not agents:
         raise RefusedError(
-            f"{to!r} matches no agent, only {', '.join(session.name for session in found)}.",
+            f"{to or '--all'!r} matches no agent, only {', '.join(session.name for session in found)}.",
             hint="--include shells also sends to shells, interpreters and commands, which execute the prompt.",
         )
     return agents, [session for session in found if session not in agents]
@@ -197,43 +226,47 @@ def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_
         raise RefusedError("nothing was sent.", hint="Narrow the recipients with --to, or name one session.")
 
 
-def _to_one(where: Paths, session: Session, sending: SendOptions, timeout_s: float | None) -> Receipt:
-    prompt = Prompt(text=sending.prompt, when=sending.when, by="user", anyway=sending.anyway)
-    receipt: Receipt | None = None
-    if timeout_s is None:
-        done = blocking_client.ask(where, session, ExecuteCommand(n=0, session=session.id, command=prompt))
-        receipt = done.receipt if isinstance(done, CommandResult) else None
-    if receipt is not None and _is_enough(receipt, sending):
-        return receipt
-    import asyncio  # only where the host has to be started or replaced, or the prompt is to be followed
-
-    return asyncio.run(_in_time(where, session, sending, timeout_s, receipt))
-
-
 def _is_enough(receipt: Receipt, sending: SendOptions) -> bool:
     return sending.states is None and (receipt.state not in ON_ITS_WAY or sending.when == "idle")
 
 
-async def _to_all(
+def _to_all(
     where: Paths, sessions: Sequence[Session], sending: SendOptions, timeout_s: float | None
-) -> list[tuple[Receipt, int]]:
-    """Return the receipts of all *sessions*, each with its exit code; an error of one is in its receipt and does not
-    affect the others."""
+) -> list[Receipt | KasmonError]:
+    """Return the receipts of all *sessions*, or the error of each; it does not affect the others."""
 
-    import asyncio
+    async def to(session: Session) -> Receipt | None:
+        if timeout_s is not None or session.state is SessionState.PAUSED:
+            return None  # it may take longer than that
+        return await session_operations.send(where, session, sending.prompt, sending.when, anyway=sending.anyway)
 
-    async def to(session: Session) -> tuple[Receipt, int]:
+    sent = run_side_by_side(sessions, to)
+    if all(isinstance(each, KasmonError) or (each and _is_enough(each, sending)) for each in sent):
+        return [each for each in sent if each is not None]
+    import asyncio  # only where a prompt is to be followed
+
+    async def follow(session: Session, outcome: Receipt | KasmonError | None) -> Receipt | KasmonError:
+        if isinstance(outcome, KasmonError):
+            return outcome
         try:
-            receipt = await _in_time(where, session, sending, timeout_s)
+            return await _in_time(where, session, sending, timeout_s, outcome)
         except KasmonError as error:
-            state = ReceiptState.REFUSED if error.exit_code == RefusedError.exit_code else ReceiptState.LOST
-            failed_receipt = Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
-            if isinstance(error, TimedOutError) and (known := await asyncio.to_thread(_newest, where, session)):
-                failed_receipt = msgspec.structs.replace(known, reason=known.reason or error.message)
-            return failed_receipt, CODES.get(state, 0) if failed_receipt.id == "" else error.exit_code
-        return receipt, CODES.get(receipt.state, 0)
+            return error
 
-    return list(await asyncio.gather(*map(to, sessions)))
+    async def follow_all() -> list[Receipt | KasmonError]:
+        return list(await asyncio.gather(*map(follow, sessions, sent)))
+
+    return asyncio.run(follow_all())
+
+
+def _result(where: Paths, session: Session, outcome: Receipt | KasmonError) -> tuple[Receipt, int]:
+    """Return the receipt of one of several sessions, and its exit code; for an error one with that as its reason."""
+    if isinstance(outcome, Receipt):
+        return outcome, CODES.get(outcome.state, 0)
+    state = ReceiptState.REFUSED if outcome.exit_code == RefusedError.exit_code else ReceiptState.LOST
+    if isinstance(outcome, TimedOutError) and (known := _newest(where, session)):
+        return msgspec.structs.replace(known, reason=known.reason or outcome.message), outcome.exit_code
+    return Receipt(id=ReceiptId(""), session=session.id, state=state, reason=outcome.message), CODES.get(state, 0)
 
 
 def _newest(where: Paths, before: Session) -> Receipt | None:
@@ -247,8 +280,6 @@ async def _in_time(
 ) -> Receipt:
     """Send the prompt, unless *receipt* is its receipt already, and follow it."""
     import asyncio
-
-    from kasmon.supervisor.sessions import session_operations
 
     waits_on_purpose = sending.states is not None or sending.when == "idle"
     limit_s = timeout_s if timeout_s is not None or waits_on_purpose else SUBMIT_S

@@ -1,19 +1,18 @@
 """The sessions that a command acts on: names, names from stdin, or a filter; all of them side by side."""
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from functools import partial
+import threading
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from kasmon.cli.answer import typed
 from kasmon.cli.arguments import NAMED, Arg
 from kasmon.cli.ls import chosen, states_in
-from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.console import note, print_json, say, typed
 from kasmon.cli.output.json_objects import answer, error_object, session_object
 from kasmon.errors import KasmonError, RefusedError, UsageError
+from kasmon.host.rpc import event_loop
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -35,11 +34,17 @@ Sessions = Annotated[
     ),
 ]
 InStates = Annotated[str | None, Arg("All sessions in these states, separated by commas.", ("--state",))]
+Sandboxes = Annotated[
+    str,
+    Arg(
+        f"{NAMED} Several may be named; `-` reads names from stdin, one a line.", ("SESSION",), "sandboxes", hyphen=True
+    ),
+]
 OfPlan = Annotated[str | None, Arg("All sessions of this plan.", ("--plan",), completer="plans")]
 Everything = Annotated[bool, Arg("All sessions that the command can act on.", ("--all",))]
 Yes = Annotated[bool, Arg("Act on several without confirmation.", ("--yes",))]
 
-Act = Callable[[Paths, Session], Awaitable[object]]
+Act = Callable[[Paths, Session], Coroutine[Any, Any, object]]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +52,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     fields: dict[str, Any] = {}
     """Added to its JSON."""
+    text: str = ""
+    """Printed instead of what was done."""
     notice: str = ""
     """A line on stderr."""
     code: int = 0
@@ -60,6 +67,8 @@ class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
     plan: str | None = None
     everything: bool = False
     yes: bool = False
+    only_sandboxed: bool = False
+    """Whether a filter selects only sessions in a sandbox."""
 
     @property
     def is_filter(self) -> bool:
@@ -80,24 +89,38 @@ class SessionSelection(msgspec.Struct, frozen=True, kw_only=True):
                 hint="Name sessions, or select them by --state, --plan or --all.",
             )
         if self.names:
-            names = [line.strip() for line in sys.stdin if line.strip()] if self.names == ("-",) else self.names
-            if not names:
-                raise UsageError("stdin has no session's name.", hint="Write one name a line.")
-            sessions: dict[SessionId, Session] = {}
-            errors: list[KasmonError] = []
-            for name in names:
-                try:
-                    session = find(fleet, name)
-                except KasmonError as error:
-                    errors.append(error)
-                else:
-                    sessions[session.id] = session
-            return list(sessions.values()), errors
+            return find_all(fleet, names_from_stdin() if self.names == ("-",) else self.names)
         states = states_in(self.states) & frozenset(fitting)
         matching = [each for each in chosen(fleet, states, None) if self.plan in (None, each.plan)]
+        matching = [each for each in matching if each.sandbox or not self.only_sandboxed]
         if not matching:
             raise RefusedError("no session that this command can act on matches the filter.", hint="See `kasmon ls`.")
         return matching, []
+
+
+def names_from_stdin() -> list[str]:
+    """Return the lines on stdin.
+
+    Raises:
+        UsageError: if there are none.
+    """
+    if names := [line.strip() for line in sys.stdin if line.strip()]:
+        return names
+    raise UsageError("stdin has no session's name.", hint="Write one name a line.")
+
+
+def find_all(fleet: Fleet, names: Sequence[str]) -> tuple[list[Session], list[KasmonError]]:
+    """Return the sessions with *names*, each once, and an error for each name that no session has."""
+    sessions: dict[SessionId, Session] = {}
+    errors: list[KasmonError] = []
+    for name in names:
+        try:
+            session = find(fleet, name)
+        except KasmonError as error:
+            errors.append(error)
+        else:
+            sessions[session.id] = session
+    return list(sessions.values()), errors
 
 
 def run_on_each(
@@ -131,7 +154,7 @@ def run_on_each(
         raise errors[0]
     if selection.is_filter and len(sessions) > 1 and not selection.yes:
         _confirm(sessions, verb, wants_json=wants_json)
-    outcomes = asyncio.run(run_side_by_side(sessions, partial(act, where)))
+    outcomes = run_side_by_side(sessions, lambda session: act(where, session))
     if is_one and isinstance(outcomes[0], KasmonError):
         raise outcomes[0]
     now = read_fleet(where)
@@ -149,7 +172,8 @@ def run_on_each(
                 code=outcome.exit_code,
             )
         elif not wants_json:
-            say(f"{name}: {outcome if isinstance(outcome, str) else verb}")
+            text = outcome.text if isinstance(outcome, Outcome) else outcome
+            say(f"{name}: {text if isinstance(text, str) and text else verb}")
         more = outcome if isinstance(outcome, Outcome) else Outcome()
         if more.notice:
             note(more.notice)
@@ -164,20 +188,42 @@ def _error(error: KasmonError) -> object:
     return error_object(error)["error"]
 
 
-async def run_side_by_side(
-    items: Iterable[Item], act: Callable[[Item], Awaitable[Result]]
+def run_side_by_side(
+    items: Sequence[Item], act: Callable[[Item], Coroutine[Any, Any, Result]]
 ) -> list[Result | KasmonError]:
-    """Return what *act* returns or raises for each of *items*, in their order."""
-    free = asyncio.Semaphore(SIDE_BY_SIDE)
+    """Return what *act* returns or raises for each of *items*, in their order; each runs in a thread, without a loop.
 
-    async def run(item: Item) -> Result | KasmonError:
-        async with free:
+    Raises:
+        Exception: the first error that is no `KasmonError`.
+    """
+    outcomes: dict[int, Result | KasmonError] = {}
+    failures: list[Exception] = []
+    left = iter(enumerate(items))
+    taking = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                n, item = next(left, (None, None))
+            if n is None or item is None:
+                return
             try:
-                return await act(item)
+                outcomes[n] = event_loop.run(act(item))
             except KasmonError as error:
-                return error
+                outcomes[n] = error
+            except Exception as error:  # noqa: BLE001 - raised below, in the thread that waits
+                failures.append(error)
 
-    return list(await asyncio.gather(*map(run, items)))
+    # Ctrl+C ends the command without waiting for them.
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(SIDE_BY_SIDE, len(items)) - 1)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return [outcomes[n] for n in range(len(items))]
 
 
 def _confirm(sessions: Sequence[Session], verb: str, *, wants_json: bool) -> None:

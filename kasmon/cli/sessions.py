@@ -1,13 +1,12 @@
 """Commands for sessions: `new`, `adopt`, `attach`, `move`, `interrupt`, `stop`, `restart`, `rename`, `rm`."""
 
-import asyncio
 import contextlib
 import os
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
@@ -27,6 +26,7 @@ from kasmon.cli.session_selection import (
     Sessions,
     SessionSelection,
     Yes,
+    names_from_stdin,
     run_on_each,
     run_side_by_side,
 )
@@ -42,6 +42,8 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.journal.session_log import advanced, begun
+from kasmon.host.rpc import event_loop
+from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.model.commands import Mode
 from kasmon.model.evidence import AT_ONCE
 from kasmon.model.pane_candidate import AdoptablePane
@@ -49,12 +51,12 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, expanded, places
+from kasmon.process_identity import HAS_PROC, fields
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
-from kasmon.supervisor.sessions.adopt import adopt as adopted
-from kasmon.supervisor.sessions.adopt import foreign_panes
+from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
 
 NOTICED: Final = (
@@ -72,6 +74,7 @@ REST_S: Final = 0.1
 """A program that waits for this long counts as running, in seconds."""
 LOOK_S: Final = 0.02
 UP: Final = frozenset({SessionState.IDLE, SessionState.ASKING, SessionState.LIMITED})
+_LAUNCHER: Final = os.fsencode(launch.__file__)
 RESTING: Final = frozenset({"sleeping", "stopped", "idle"})
 
 
@@ -81,6 +84,10 @@ def ls_tmux(socket: str, *, wants_json: bool) -> None:
     Raises:
         NotFoundError, TmuxError: if there is none.
     """
+    import asyncio
+
+    from kasmon.supervisor.sessions.adopt import foreign_panes
+
     panes = asyncio.run(foreign_panes(places(), socket))
     if wants_json:
         print_json(answer(panes=[msgspec.to_builtins(pane) | {"target": pane.target} for pane in panes]))
@@ -97,6 +104,10 @@ def adopt(
     wants_json: Json = False,
 ) -> None:
     """Adopt a pane of your own tmux (`kasmon ls --tmux` lists them); kasmon never resizes, renames or ends it."""
+    import asyncio
+
+    from kasmon.supervisor.sessions.adopt import adopt as adopted
+
     where = places()
     launch = asyncio.run(adopted(where, target, name, socket))
     session = read_fleet(where).get(launch.session)
@@ -123,6 +134,8 @@ def move(
     wants_json: Json = False,
 ) -> None:
     """Move a conversation between terminal and structured mode."""
+    import asyncio
+
     from kasmon.supervisor.sessions.move import move as moved  # it inspects processes
 
     where = places()
@@ -154,7 +167,7 @@ def _is_agreed(error: PermissionModeError) -> bool:
 
 
 def new(
-    name: str,
+    name: Annotated[str, Arg("Session name (`-`: names from stdin, one a line).", hyphen=True)],
     /,
     *argv: Annotated[str, Arg("Program and arguments to run in tmux (after `--`).")],
     agent: Annotated[
@@ -196,12 +209,16 @@ def new(
     wants_json: Json = False,
 ) -> int:
     """Start a session and print its id; exit code 1 if its program exits immediately with an error."""
+    is_one = count is None and name != "-"
+    if name == "-" and (prompt == "-" or count is not None):
+        raise UsageError("names from stdin cannot be combined with --count or --prompt -.", hint="Give one of them.")
+    names = names_from_stdin() if name == "-" else [name] if count is None else numbered(name, count)
     where = places()
     here = for_session(where, load(where), folder, agent)
     if here.notice:
         note(here.notice)
     resolved = resolve(here.config, agent, mode, argv, sandbox=sandbox)
-    wanted = session_operations.NewSession(
+    wanted = NewSession(
         name=name,
         agent=agent,
         mode=mode_of(mode),
@@ -217,15 +234,14 @@ def new(
         peers=peers,
         sandbox=sandbox,
     )
-    names = [name] if count is None else numbered(name, count)
 
     async def start(name: str) -> tuple[SessionId, Session | None]:
         wanted_here = msgspec.structs.replace(wanted, name=name)
         session = await session_operations.create(where, here.config, wanted_here)
         return session, await find_early_exit(where, session)
 
-    outcomes = asyncio.run(run_side_by_side(names, start))
-    if count is None and isinstance(outcomes[0], KasmonError):
+    outcomes = run_side_by_side(names, start)
+    if is_one and isinstance(outcomes[0], KasmonError):
         raise outcomes[0]
     fleet = read_fleet(where)
     results: list[dict[str, Any]] = []
@@ -245,7 +261,7 @@ def new(
             say(session)
         code = max(code, _report_exit(early))
     if wants_json:
-        print_json(answer(**results[0]) if count is None else answer(results=results))
+        print_json(answer(**results[0]) if is_one else answer(results=results))
     return code
 
 
@@ -260,24 +276,31 @@ async def find_early_exit(places: Paths, session: SessionId) -> Session | None:
 
     A structured agent has already completed its handshake, so this does not wait.
     """
-    before = await asyncio.to_thread(begun, places, session)
+    before = await in_thread(begun, places, session)
     deadline = time.monotonic() + LIMIT_S
     resting_since: float | None = None
     while True:
-        now, _ = await asyncio.to_thread(advanced, places, before)
+        now, _ = await in_thread(advanced, places, before)
         if now.state is SessionState.ENDED:
             return now
         at = time.monotonic()
-        resting_since = (resting_since or at) if await asyncio.to_thread(_is_resting, now.pid) else None
+        resting_since = (resting_since or at) if await in_thread(_is_resting, now.pid) else None
         is_up = now.state in UP or (resting_since is not None and at - resting_since >= REST_S)
         if is_up or now.mode is not Mode.TMUX or at > deadline:
             return None
-        await asyncio.sleep(LOOK_S)
+        await sleep(LOOK_S)
 
 
 def _is_resting(pid: int | None) -> bool:
     """Whether a pane's program is waiting, and is no longer kasmon's launcher."""
-    import psutil  # only for a program in a terminal
+    if HAS_PROC:
+        found = fields(pid) if pid else None
+        with contextlib.suppress(OSError):
+            return (
+                found is not None and found[0] in b"STI" and _LAUNCHER not in Path(f"/proc/{pid}/cmdline").read_bytes()
+            )
+        return False
+    import psutil  # only where there is no /proc
 
     try:
         process = psutil.Process(pid) if pid else None
@@ -429,7 +452,7 @@ def rm(
     return run_on_each(places(), selection, NOT_ALIVE, act, "removed", wants_json=wants_json)
 
 
-def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], done: str, *, wants_json: bool) -> None:
+def _execute(wanted: str, act: Act, done: str, *, wants_json: bool) -> None:
     """Call *act* on the session *wanted*, and print the text that it returns, else *done*.
 
     Raises:
@@ -438,11 +461,7 @@ def _execute(wanted: str, act: Callable[[Paths, Session], Awaitable[object]], do
     """
     where = places()
     session = find(read_fleet(where), wanted)
-
-    async def run() -> object:
-        return await act(where, session)
-
-    outcome = asyncio.run(run())
+    outcome = event_loop.run(act(where, session))
     now = _current(where, session.id, session)
     if wants_json:
         print_json(answer(session=session_object(now)))
@@ -468,12 +487,12 @@ def attach(wanted: SessionArgument, /) -> NoReturn:
             f"`kasmon send {session.id}` sends a prompt; `kasmon move {session.id} --to tmux` moves it to a terminal."
         )
         raise error
-    argv = asyncio.run(session_operations.attach_argv(where, session))
+    argv = event_loop.run(session_operations.attach_argv(where, session))
     if why := no_screen(os.environ):
         raise UsageError(f"cannot attach to {session.name!r}: {why}.", hint=f"In a terminal: {shlex.join(argv)}")
     if os.environ.get("TMUX"):
         note("this is a tmux inside your tmux; Ctrl+] or F12 detaches.")
     with contextlib.suppress(UnavailableError):  # a full disk must not prevent attaching
-        asyncio.run(session_operations.mark_viewed(where, session))
+        event_loop.run(session_operations.mark_viewed(where, session))
     sys.stdout.flush()
     os.execvp(argv[0], argv)

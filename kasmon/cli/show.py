@@ -1,5 +1,6 @@
 """`kasmon show`, `inbox`, `read` and `export`: commands that print one session or its requests."""
 
+import contextlib
 import re
 import shlex
 from collections import deque
@@ -15,8 +16,9 @@ from kasmon.cli.output.json_objects import answer, request_object, session_objec
 from kasmon.cli.output.table import age, state_words, wave_words
 from kasmon.errors import KasmonError, LogMissingError, UsageError
 from kasmon.host.journal.secrets import secrets_of
-from kasmon.host.rpc import blocking_client
-from kasmon.host.rpc.frames import DescribePane
+from kasmon.host.rpc import event_loop
+from kasmon.host.rpc.blocking_client import BlockingLink
+from kasmon.host.rpc.frames import DescribePane, FromHost
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event
 from kasmon.model.fleet import peers_of, requests
@@ -276,11 +278,15 @@ def seen_pane(where: Paths, session: Session) -> dict[str, Any] | None:
     if session.mode is not Mode.TMUX or session.host is None or not session.host.alive:
         return None
     try:
-        pane = blocking_client.ask(where, session, DescribePane(n=0, session=session.id))
+        pane = event_loop.run(_describe_pane(where, session.id))
     except KasmonError:
-        return None
-    if pane is None:  # it has just exited, or is of another version: this only looks, and starts and replaces none
         return None
     seen: dict[str, Any] = msgspec.to_builtins(pane)
     names = ("width", "height", "cursor", "title", "cwd", "window", "clients", "attach")
     return {name: seen[name] for name in names}
+
+
+async def _describe_pane(where: Paths, session: SessionId) -> FromHost:
+    """Ask the running tmux host, which is neither started nor replaced for this."""
+    async with contextlib.aclosing(await BlockingLink.open(where.tmux_host_socket)) as host:
+        return await host.ask(DescribePane(n=0, session=session))

@@ -33,7 +33,7 @@ from kasmon.paths import Paths, places
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.fleet.wait import fleets
+from kasmon.supervisor.fleet.wait import fleets, wait_for
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.embedded_terminal import EmbeddedTerminal
@@ -307,7 +307,7 @@ class ExecutionSession:
         """
         wanted = states_of(states)
         session = await self._now()
-        (there,) = await session_operations.wait_for(self._places, [session.id], wanted, timeout_s=timeout_s)
+        (there,) = await wait_for(self._places, [session.id], wanted, timeout_s=timeout_s)
         return there
 
     async def events(self, since: int = 0) -> AsyncIterator[tuple[Event, int]]:

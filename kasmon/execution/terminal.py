@@ -14,7 +14,8 @@ from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import ComposerRule
 from kasmon.detection.terminal_screen import shown
 from kasmon.errors import RequestNotFoundError, SessionEndedError, StaleRequestError, TimedOutError, UnableError
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import Blur, Focus, SendKeys
 from kasmon.model.permission import Request
 from kasmon.model.session import Session

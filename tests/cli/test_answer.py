@@ -193,7 +193,7 @@ def test_what_may_be_cut_on_a_terminal_is_said_to_be_and_allowed_by_no_command(k
 
 ASKS = """
 import fcntl, termios, time
-from kasmon.cli.answer import typed
+from kasmon.cli.output.console import typed
 print("waits", flush=True)
 while not int.from_bytes(fcntl.ioctl(0, termios.FIONREAD, b"0000"), "little"):
     time.sleep(0.01)

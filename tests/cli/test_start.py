@@ -20,7 +20,9 @@ HEAVY = ["textual", "rich", "libtmux", "psutil", "watchfiles", "asyncio", "cyclo
 QUICK = (
     *("--version", "--help", "ls", "ls --json", "ls --state asking,idle --wave=2", "grep --json --max 5 word", "inbox"),
     *("show fix-auth", "read fix-auth", "send fix-auth more", "wait fix-auth --for idle,working", "__complete show f"),
-    *("answer nobody-1 allow --digest 0", "__complete config ui.th"),
+    *("answer nobody-1 allow --digest 0", "__complete config ui.th", "__complete new --agent cl"),
+    *("explain fix-auth", "new more -- cat", "interrupt fix-auth", "stop fix-auth", "restart ended", "rm ended"),
+    *("stop --all --yes", "send --to state=idle more"),
 )
 """Commands that people and scripts wait for many times a day."""
 
@@ -28,8 +30,11 @@ QUICK = (
 @pytest.mark.parametrize("words", QUICK)
 def test_a_quick_command_loads_nothing_heavy(kasmon: Cli, words: str) -> None:
     """A status bar asks every second; and half of the time of the others would be the libraries'."""
-    if "fix-auth" in words:
+    if "fix-auth" in words or "more" in words:
         kasmon.new("fix-auth", "say hello")
+    if "ended" in words:
+        kasmon.new("ended", "say hello")
+        kasmon("stop", "ended")
     code = (
         f"import sys; sys.argv = ['kasmon', *{words.split()!r}]; from kasmon.__main__ import main; main();"
         f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
@@ -120,7 +125,7 @@ PLAIN = {
         "timeout": 5.0,
         "any_": True,
     },
-    "send a - --when idle": {"session": "a", "text": "-", "when": "idle"},
+    "send a - --when idle": {"words": ("a", "-"), "when": "idle"},
     "plan clean p --ignored x": {"wanted": "p", "ignored": ["x"]},
 }
 """Commands as they are mostly written, and the arguments that their function gets."""

@@ -11,7 +11,8 @@ import pytest
 from kasmon import __version__
 from kasmon.errors import ProtocolVersionError, RefusedError
 from kasmon.host.rpc import control
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.control import ControlKind
 from kasmon.host.rpc.frames import VERSION, Hello
 from kasmon.host.rpc.host_lock import lock_holder

@@ -29,7 +29,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.approval import describe_plan as shown_plan
 from kasmon.supervisor.plans.start import store_approved_plan
 from kasmon.supervisor.sessions import session_operations
-from kasmon.supervisor.sessions.session_operations import NewSession
+from kasmon.supervisor.sessions.create import NewSession
 from tests.support.host.sshd import Sshd, is_gone
 from tests.support.supervisor.env import Env, end
 from tests.support.wait import until

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kasmon.errors import RequestClosedError
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.structured.host import main
 from kasmon.model.commands import Answer, Mode, Stop
 from kasmon.model.events import MessageWritten, RequestAnswered, RequestOpened, SessionEnded, SessionStarted, TurnEnded

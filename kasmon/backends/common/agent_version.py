@@ -1,12 +1,10 @@
 """Find an agent's version and explain it, for errors of agents that do not speak their protocol as expected."""
 
-import asyncio
 import contextlib
 import os
 import re
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -71,6 +69,8 @@ async def find_version(
     if os.path.basename(words[0]) in RUNNERS:  # noqa: PTH119 - any text may stand there
         words += [word for word in argv[1:2] if not word.startswith("-")]
     try:
+        import asyncio
+
         output = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
     except (OSError, ValueError):
         return ""
@@ -87,6 +87,8 @@ def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limi
         OSError: if it cannot be run there.
     """
     deadline, output = time.monotonic() + limit_s, b""
+    import subprocess  # `kasmon explain` runs no agent
+
     process = subprocess.Popen(
         [*GUARD, *argv],
         stdin=subprocess.PIPE,

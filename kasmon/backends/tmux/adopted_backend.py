@@ -9,9 +9,9 @@ import msgspec
 
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.agent_identity import program_of
-from kasmon.backends.tmux.backend import TmuxBackend
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Tmux
 from kasmon.errors import LaunchError, NotFoundError, TmuxServerGoneError
 from kasmon.model.commands import Launch

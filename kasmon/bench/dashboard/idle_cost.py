@@ -18,7 +18,8 @@ from kasmon.config import Config
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode
 from kasmon.paths import Paths
-from kasmon.supervisor.sessions.session_operations import NewSession, create
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.session_operations import create
 
 IDLE = ("cat",)
 SETTLE_S = 65.0

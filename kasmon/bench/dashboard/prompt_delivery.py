@@ -19,7 +19,8 @@ from kasmon.model.commands import Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions.session_operations import NewSession, create, send
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.session_operations import create, send
 
 AGENT: Final = "promptbox"
 LARGEST: Final = 64 * 1024

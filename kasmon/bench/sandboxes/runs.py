@@ -11,7 +11,8 @@ from kasmon.bench.support.figure import Figure, percentile
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.config import Config
 from kasmon.errors import SandboxError, SessionNotFoundError
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.model.commands import Mode, Pause, Run, SandboxCommand
 from kasmon.model.permission import SessionId

@@ -12,7 +12,8 @@ from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths
-from kasmon.supervisor.sessions.session_operations import NewSession, create
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.session_operations import create
 from kasmon.tmux.server import TmuxServer
 
 AT_ONCE = 8

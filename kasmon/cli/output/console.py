@@ -42,6 +42,16 @@ def note(text: str) -> None:
         print(f"kasmon: {clean_line(text)}", file=sys.stderr, flush=True)
 
 
+def typed(question: str) -> str:
+    """Return what the user types in reply to *question*."""
+    import termios  # few commands ask
+
+    # Earlier input was not meant for it.
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print(f"{question}, anything else to cancel:", end=" ", flush=True)
+    return sys.stdin.readline().strip()
+
+
 def guarded(call: Callable[[], int | None], *, wants_json: bool) -> int:
     """Run *call* and return its exit code; print an error as one line on stderr and return its exit code."""
     for stream in (sys.stdout, sys.stderr):

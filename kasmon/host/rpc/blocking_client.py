@@ -1,81 +1,92 @@
-"""One request to a running host, without asyncio, whose import takes as long as the rest of `kasmon answer`."""
+"""One open connection to a host without an event loop: its coroutines block."""
 
 import contextlib
+import itertools
 import socket
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
-from kasmon.errors import HostUnreachableError, TimedOutError
+from kasmon.errors import HostUnreachableError, KasmonError
+from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack
 from kasmon.host.rpc.errors import rebuilt
-from kasmon.host.rpc.frames import ANSWER_S, FailureReply, FromHost, Hello, NumberedFrame, Welcome
-from kasmon.model.commands import Mode
-from kasmon.model.session import Session
-from kasmon.model.session_state import SessionState
-from kasmon.paths import Paths
+from kasmon.host.rpc.frames import ANSWER_S, FailureReply, Frame, FromHost, Hello, NumberedFrame, Welcome
 
 READ_BYTES = 256 * 1024
-GONE = "it exited; it is unknown whether this was done"
-APART = frozenset({SessionState.ENDED, SessionState.LOST, SessionState.PAUSED})
 
 
-def ask(places: Paths, session: Session, frame: NumberedFrame) -> FromHost | None:
-    """Return the answer of *session*'s host to *frame*, as `HostLink.ask`.
+class BlockingLink:
+    """As `HostLink`, for code that asks one thing after another."""
 
-    None if no host of this version runs, or the session needs more than that: nothing was sent, and
-    `connect.link` does what is needed.
+    def __init__(self, connected: socket.socket, name: str) -> None:
+        self.welcome = Welcome(n=0, pid=0)
+        self._socket = connected
+        self._name = name
+        self._numbers = itertools.count(1)
+        self._unpacker = Unpacker()
 
-    Raises:
-        KasmonError: the host's own error, rebuilt.
-        UsageError: if *frame* contains what cannot be sent; nothing was sent.
-        TimedOutError: if no answer came within the time that the host asks for; it may still have been executed.
-        HostUnreachableError: if the host exited meanwhile; likewise.
-    """
-    is_apart = session.mode is Mode.INTERPRETER or session.handed_over or session.is_orphaned or session.state in APART
-    if is_apart or (places.has_runtime and places.runtime.is_symlink()):
-        return None
-    path = places.tmux_host_socket if session.mode is Mode.TMUX else places.socket(session.id)
-    data = pack(msgspec.structs.replace(frame, n=2))
-    with socket.socket(socket.AF_UNIX) as connected:
+    @classmethod
+    async def open(cls, socket_path: Path, limit_s: float = ANSWER_S) -> "BlockingLink":
+        """Connect to the host that listens at *socket_path* and greet it; raises as `HostLink.open`."""
+        connected = socket.socket(socket.AF_UNIX)
         try:
-            connected.settimeout(ANSWER_S)
-            connected.connect(str(path))
-            welcome = _exchange(connected, pack(Hello(n=1)), 1, ANSWER_S)
-        except (OSError, EOFError, WireError):
-            return None
-        if not isinstance(welcome, Welcome):
-            return None
-        try:
-            answer = _exchange(connected, data, 2, welcome.answer_s)
+            connected.settimeout(limit_s)
+            connected.connect(str(socket_path))
+            link = cls(connected, socket_path.stem)
+            welcome = await link.ask(Hello(n=0), limit_s)
+            if isinstance(welcome, Welcome):
+                link.welcome = welcome
         except TimeoutError as error:
-            raise TimedOutError(
-                f"the host {path.stem!r} did not respond within {round(welcome.answer_s, 2):g} s.",
-                hint="It is unknown whether it was done.",
-            ) from error
+            connected.close()
+            raise control.not_accepted(socket_path, limit_s) from error
+        except OSError as error:
+            connected.close()
+            raise HostUnreachableError(socket_path.stem, f"{error.strerror or error}") from error
+        except KasmonError as error:
+            pid = control.peer_pid(connected)
+            connected.close()
+            raise control.explain_error(socket_path, pid, error) from error
+        except BaseException:
+            connected.close()
+            raise
+        return link
+
+    async def ask(self, frame: NumberedFrame, limit_s: float | None = None) -> FromHost:
+        """Send *frame* under a number of its own and return the answer; raises as `HostLink.ask`."""
+        limit_s = self.welcome.answer_s if limit_s is None else limit_s
+        n = next(self._numbers)
+        data = pack(msgspec.structs.replace(frame, n=n))
+        answer = self._exchange(data, lambda reply: isinstance(reply, NumberedFrame) and reply.n == n, limit_s)
+        if isinstance(answer, FailureReply):
+            raise rebuilt(answer)
+        return answer
+
+    async def watch(self, frame: Frame, is_wanted: Callable[[FromHost], bool], limit_s: float) -> FromHost:
+        """Send *frame*, and return the first frame after it that *is_wanted*; raises as `HostLink.watch`."""
+        return self._exchange(pack(frame), is_wanted, limit_s)
+
+    async def aclose(self) -> None:
+        """Close the link; idempotent."""
+        self._socket.close()
+
+    def _exchange(self, data: bytes, is_wanted: Callable[[FromHost], bool], limit_s: float) -> FromHost:
+        deadline = time.monotonic() + limit_s
+        try:
+            self._socket.settimeout(limit_s)
+            self._socket.sendall(data)
+            received = b""
+            while True:
+                for body in self._unpacker.feed(received):
+                    with contextlib.suppress(msgspec.DecodeError):  # a newer host's frame, unknown to this version
+                        if is_wanted(frame := from_host.decode(body)):
+                            return frame
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                if not (received := self._socket.recv(READ_BYTES)):
+                    raise EOFError
+        except TimeoutError as error:
+            raise control.not_answered(self._name, limit_s) from error
         except (OSError, EOFError, WireError) as error:
-            raise HostUnreachableError(path.stem, GONE) from error
-    if isinstance(answer, FailureReply):
-        raise rebuilt(answer)
-    return answer
-
-
-def _exchange(connected: socket.socket, data: bytes, n: int, limit_s: float) -> FromHost:
-    """Send *data*, and return the answer with the number *n*.
-
-    Raises:
-        TimeoutError: if it did not come within *limit_s* seconds.
-        EOFError, OSError, WireError: if the connection ended, or cannot be used.
-    """
-    deadline, unpacker = time.monotonic() + limit_s, Unpacker()
-    connected.settimeout(limit_s)
-    connected.sendall(data)
-    while True:
-        connected.settimeout(max(0.001, deadline - time.monotonic()))
-        if not (more := connected.recv(READ_BYTES)):
-            raise EOFError
-        for body in unpacker.feed(more):
-            with contextlib.suppress(msgspec.DecodeError):  # a newer host's frame, unknown to this version
-                frame = from_host.decode(body)
-                if isinstance(frame, NumberedFrame) and frame.n == n:
-                    return frame
+            raise HostUnreachableError(self._name, control.GONE) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.errors import HostUnreachableError, KasmonError, TimedOutError, UsageError
+from kasmon.errors import HostUnreachableError, KasmonError, UsageError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack
 from kasmon.host.rpc.errors import rebuilt
@@ -20,7 +20,6 @@ from kasmon.host.rpc.frames import ANSWER_S, FailureReply, Frame, FromHost, Hell
 GOODBYE_S = 1.0
 """How long a closing link waits for unsent data."""
 READ_BYTES = 256 * 1024
-GONE = "it exited; it is unknown whether this was done"
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ class HostLink:
         try:
             connected = await _connect(socket_path, limit_s)
         except TimeoutError as error:
-            raise TimedOutError(f"the host {name!r} did not accept the connection within {limit_s:g} s.") from error
+            raise control.not_accepted(socket_path, limit_s) from error
         except OSError as error:
             raise HostUnreachableError(name, f"{error.strerror or error}") from error
         pid = control.peer_pid(connected)
@@ -79,12 +78,9 @@ class HostLink:
             welcome = await link.ask(Hello(n=0, as_agent=as_agent), limit_s)
             if isinstance(welcome, Welcome):
                 link.welcome = welcome
-        except TimedOutError:
-            await link.aclose()
-            raise
         except KasmonError as error:
             await link.aclose()
-            raise await _explain_error(socket_path, pid, error) from error
+            raise await asyncio.to_thread(control.explain_error, socket_path, pid, error) from error
         except BaseException:
             await link.aclose()
             raise
@@ -112,15 +108,30 @@ class HostLink:
             async with asyncio.timeout(limit_s):
                 answered = await answer
         except TimeoutError as error:
-            raise TimedOutError(
-                f"the host {self._name!r} did not respond within {round(limit_s, 2):g} s.",
-                hint="It is unknown whether it was done.",
-            ) from error
+            raise control.not_answered(self._name, limit_s) from error
         finally:
             self._asked.pop(n, None)
         if isinstance(answered, FailureReply):
             raise rebuilt(answered)
         return answered
+
+    async def watch(self, frame: Frame, is_wanted: Callable[[FromHost], bool], limit_s: float) -> FromHost:
+        """Send *frame*, and return the first pushed frame after it that *is_wanted*. Replaces `on_push`.
+
+        Raises:
+            TimedOutError: if none came within *limit_s* seconds.
+        """
+        wanted: asyncio.Future[FromHost] = self._loop.create_future()
+        self.on_push = lambda push: wanted.set_result(push) if is_wanted(push) and not wanted.done() else None
+        self._asked[-1] = wanted  # ends with the link
+        try:
+            self._send(pack(frame))
+            async with asyncio.timeout(limit_s):
+                return await wanted
+        except TimeoutError as error:
+            raise control.not_answered(self._name, limit_s) from error
+        finally:
+            self._asked.pop(-1)
 
     def tell(self, frame: Frame) -> None:
         """Send *frame* at once, from any thread; never blocks. Does nothing on a closed link.
@@ -226,25 +237,8 @@ class HostLink:
             self._socket.close()
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(HostUnreachableError(self._name, GONE))
+                answer.set_exception(HostUnreachableError(self._name, control.GONE))
         self._on_close()
-
-
-async def _explain_error(path: Path, pid: int, error: KasmonError) -> KasmonError:
-    """Return the error to raise instead of *error*, with which the host at *path* refused the connection.
-
-    That is a `ProtocolVersionError` if the host's control status shows another version, or if it refused without
-    knowing control frames. A host that only closed the connection may be exiting.
-    """
-    try:
-        other = await asyncio.to_thread(control.version_error, path, pid)
-    except HostUnreachableError as gone:
-        return gone
-    except TimedOutError:
-        return error
-    if other is None or (other.host_version is None and isinstance(error, HostUnreachableError)):
-        return error
-    return other
 
 
 async def _connect(path: Path, limit_s: float) -> socket.socket:

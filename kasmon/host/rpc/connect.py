@@ -1,16 +1,18 @@
 """Connects to the host of a session, and starts the host if requested."""
 
-import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from kasmon.errors import HostUnreachableError, LaunchError, ProtocolVersionError, SessionEndedError, TimedOutError
 from kasmon.host.journal.session_log import advanced, begun, wanted
 from kasmon.host.rpc import control
-from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.blocking_client import BlockingLink
+from kasmon.host.rpc.event_loop import in_thread, is_running, sleep
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.host_lock import lock_holder
-from kasmon.host.rpc.spawn import Host, last_words, spawn
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
@@ -18,7 +20,9 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, private_folder
 from kasmon.store.event_log import START, Cursor
 
-__all__ = ["HostLink", "link", "link_running_tmux_host", "spawn"]
+if TYPE_CHECKING:
+    from kasmon.host.rpc.client import HostLink
+    from kasmon.host.rpc.spawn import Host
 
 REACH_S = 10.0
 """How long a host may take from its start to its first answer."""
@@ -35,7 +39,7 @@ async def link(
     start: bool = False,
     only_looks: bool = False,
     limit_s: float = REACH_S,
-) -> HostLink:
+) -> "HostLink":
     """Return an open link to the host that runs *session*'s agent.
 
     The shared tmux host is started if it does not run. A structured session's host is started only where that cannot
@@ -56,6 +60,50 @@ async def link(
         TimedOutError: if it did not answer within *limit_s* seconds.
         ProtocolVersionError: if it speaks another version, and is not replaced.
     """
+    return cast("HostLink", await _find(places, session, mode, start, only_looks, limit_s))
+
+
+@contextlib.asynccontextmanager
+async def reach(
+    places: Paths, session: SessionId, mode: Mode, *, start: bool = False
+) -> AsyncIterator["HostLink | BlockingLink"]:
+    """Yield a link as `link` returns it, without an event loop a blocking one, and close it."""
+    found = await _find(places, session, mode, start)
+    async with contextlib.aclosing(found):
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def reach_running_tmux_host(places: Paths) -> AsyncIterator["HostLink | BlockingLink"]:
+    """Yield a link to the running shared tmux host; none is started, except to replace one of an older version.
+
+    Raises:
+        KasmonError: as `link` does.
+    """
+    try:
+        found = await _open(places.tmux_host_socket)
+    except ProtocolVersionError:
+        found = await _find(places, SessionId("tmux"), Mode.TMUX)
+    async with contextlib.aclosing(found):
+        yield found
+
+
+async def _open(path: Path, *limit_s: float) -> "HostLink | BlockingLink":
+    if not is_running():
+        return await BlockingLink.open(path, *limit_s)
+    from kasmon.host.rpc.client import HostLink  # it loads asyncio
+
+    return await HostLink.open(path, *limit_s)
+
+
+async def _find(
+    places: Paths,
+    session: SessionId,
+    mode: Mode,
+    start: bool = False,
+    only_looks: bool = False,
+    limit_s: float = REACH_S,
+) -> "HostLink | BlockingLink":
     deadline = time.monotonic() + limit_s
     finds = mode is Mode.INTERPRETER
     search = _Search(places, "tmux") if mode is Mode.TMUX else _SessionSearch(places, session, start, only_looks, finds)
@@ -63,18 +111,6 @@ async def link(
         return await search.run(deadline)
     except OSError as error:
         raise HostUnreachableError(search.name, _describe_error(error)) from error
-
-
-async def link_running_tmux_host(places: Paths) -> HostLink:
-    """Return a link to the running shared tmux host; none is started, except to replace one of an older version.
-
-    Raises:
-        KasmonError: as `link` does.
-    """
-    try:
-        return await HostLink.open(places.tmux_host_socket)
-    except ProtocolVersionError:
-        return await link(places, SessionId("tmux"), Mode.TMUX)
 
 
 class _Search:
@@ -96,7 +132,7 @@ class _Search:
         self.cursor: Cursor | None = None
         """The position to which the session's log was read."""
 
-    async def run(self, deadline: float) -> HostLink:
+    async def run(self, deadline: float) -> "HostLink | BlockingLink":
         """Return a link to the host, starting or replacing it where that is allowed.
 
         Raises:
@@ -104,23 +140,23 @@ class _Search:
             OSError: if the system denies access.
         """
         pause_s = 0.005
-        await asyncio.to_thread(_refuse_link, self.places)
+        await in_thread(_refuse_link, self.places)
         while True:
             try:
-                return await HostLink.open(self.socket, max(0.1, deadline - time.monotonic()))
+                return await _open(self.socket, max(0.1, deadline - time.monotonic()))
             except HostUnreachableError as unreachable:
                 why = unreachable.why
             except ProtocolVersionError as other:
                 why = "the host of another version has not exited yet"
                 if await self._request_hand_over(other):
                     deadline = max(deadline, time.monotonic() + control.HAND_OVER_S + REACH_S)
-            if await asyncio.to_thread(lock_holder, self.lock) is None:
+            if await in_thread(lock_holder, self.lock) is None:
                 await self._start()
             if time.monotonic() > deadline:
                 raise TimedOutError(
                     f"the host {self.name!r} did not start in time: {why}.", hint=f"Its output is in {str(self.log)!r}."
                 )
-            await asyncio.sleep(pause_s)
+            await sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     async def _request_hand_over(self, other: ProtocolVersionError) -> bool:
@@ -135,22 +171,28 @@ class _Search:
             return False
         self.handing_over = other.pid
         with contextlib.suppress(HostUnreachableError):  # it has exited already
-            await asyncio.to_thread(control.request, self.socket, control.ControlKind.HAND_OVER)
+            await in_thread(control.request, self.socket, control.ControlKind.HAND_OVER)
         return True
 
     async def _start(self) -> None:
         """Start the host, unless one started here is still coming up."""
+        from kasmon.host.rpc.spawn import last_words, spawn, spawn_tmux_host  # few commands start a host
+
         if self.child is not None and self.child.poll() is None:
             return
         await self._check_start()
         if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
-            last_output = await asyncio.to_thread(last_words, self.log)
+            last_output = await in_thread(last_words, self.log)
             raise HostUnreachableError(self.name, last_output or f"it ended with exit code {self.child.returncode}")
-        self.started += 1
         try:
-            self.child = await asyncio.to_thread(spawn, self.places, self.session, self.cursor)
+            if self.session is None:
+                child = await in_thread(spawn_tmux_host, self.places)
+            else:
+                child = await in_thread(spawn, self.places, self.session, self.cursor)
         except OSError as error:
             raise HostUnreachableError(self.name, f"it cannot be started: {_describe_error(error)}") from error
+        if child is not None:
+            self.child, self.started = child, self.started + 1
 
     async def _check_start(self) -> None:
         """Raise the reason against starting the host; the tmux host starts no agent, so there is none."""
@@ -172,7 +214,7 @@ class _SessionSearch(_Search):
         self.log = places.host_log(session)
         self.now: Session | None = None
 
-    async def run(self, deadline: float) -> HostLink:
+    async def run(self, deadline: float) -> "HostLink | BlockingLink":
         if self.start:
             await self._await_last_host(deadline)
         return await super().run(deadline)
@@ -180,15 +222,15 @@ class _SessionSearch(_Search):
     async def _await_last_host(self, deadline: float) -> None:
         """Wait while the host of an agent that has ended exits; it accepts no commands any more."""
         while (await self._read_session()).state is SessionState.ENDED and time.monotonic() < deadline:
-            if await asyncio.to_thread(lock_holder, self.lock) is None:
+            if await in_thread(lock_holder, self.lock) is None:
                 return
-            await asyncio.sleep(LONGEST_PAUSE_S / 10)
+            await sleep(LONGEST_PAUSE_S / 10)
 
     async def _read_session(self) -> Session:
         if self.now is None:
-            self.now = await asyncio.to_thread(begun, self.places, SessionId(self.name))
+            self.now = await in_thread(begun, self.places, SessionId(self.name))
         now: Session = self.now
-        now, self.cursor = await asyncio.to_thread(advanced, self.places, now, self.cursor or START)
+        now, self.cursor = await in_thread(advanced, self.places, now, self.cursor or START)
         self.now = now
         return now
 
@@ -206,7 +248,7 @@ class _SessionSearch(_Search):
             if now.generation == before.generation and now.end_why:
                 raise LaunchError(now.end_why)
             raise SessionEndedError(session)
-        launch, wanted_at = await asyncio.to_thread(_load_launch, self.places, session)
+        launch, wanted_at = await in_thread(_load_launch, self.places, session)
         was_tried = now.state is SessionState.ENDED and now.since >= wanted_at
         if self.start or (launch.generation > now.generation and not was_tried and not self.only_looks):
             return

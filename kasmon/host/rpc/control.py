@@ -34,7 +34,7 @@ from typing import Final
 import msgspec
 
 from kasmon import __version__
-from kasmon.errors import HostUnreachableError, ProtocolVersionError, RefusedError, TimedOutError
+from kasmon.errors import HostUnreachableError, KasmonError, ProtocolVersionError, RefusedError, TimedOutError
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.peer import peer_of
 from kasmon.paths import TMUX_HOST_SOCKET
@@ -45,6 +45,7 @@ ANSWER_S: Final = 5.0
 """How long an answer may take, in seconds."""
 HAND_OVER_S: Final = 40.0
 """How long a host that has only typed prompts to finish may take to exit, in seconds."""
+GONE: Final = "it exited; it is unknown whether this was done"
 TRIES: Final = 3
 RETRY_S: Final = 0.05
 """A host that closes the connection may be exiting: it is asked again after this time, `TRIES` times in all."""
@@ -128,6 +129,36 @@ def version_error(path: Path, pid: int) -> ProtocolVersionError | None:
     if status.protocol == VERSION:
         return None
     return ProtocolVersionError(host_name(path), status.pid, status.protocol, status.kasmon, VERSION, __version__)
+
+
+def explain_error(path: Path, pid: int, error: KasmonError) -> KasmonError:
+    """Return the error to raise instead of *error*, with which the host at *path* refused the connection. Blocks.
+
+    That is a `ProtocolVersionError` if the host's control status shows another version, or if it refused without
+    knowing control frames. A host that only closed the connection may be exiting, and one that is silent is only slow.
+    """
+    if isinstance(error, TimedOutError):
+        return error
+    try:
+        other = version_error(path, pid)
+    except HostUnreachableError as gone:
+        return gone
+    except TimedOutError:
+        return error
+    if other is None or (other.host_version is None and isinstance(error, HostUnreachableError)):
+        return error
+    return other
+
+
+def not_accepted(path: Path, limit_s: float) -> TimedOutError:
+    return TimedOutError(f"the host {path.stem!r} did not accept the connection within {limit_s:g} s.")
+
+
+def not_answered(name: str, limit_s: float) -> TimedOutError:
+    """Return the error for the host *name*, which did not answer a request."""
+    return TimedOutError(
+        f"the host {name!r} did not respond within {round(limit_s, 2):g} s.", hint="It is unknown whether it was done."
+    )
 
 
 def host_name(path: Path) -> str:

@@ -13,11 +13,17 @@ PROBE_S = 0.2
 
 
 class HostLock:
-    """The lock that a host holds until it exits. Closing it, or exiting, releases it."""
+    """The lock that a host holds until it exits. Closing it, or exiting, releases it.
 
-    def __init__(self, path: Path) -> None:
+    A starter may take it for the host that it starts, so that no second one is started: it passes `handle` on.
+    """
+
+    def __init__(self, path: Path, handle: int | None = None) -> None:
+        """*handle*: the file handle by which this process's starter has taken it."""
         self.path = path
-        self._handle: int | None = None
+        self.handle = handle
+        if handle is not None:
+            os.set_inheritable(handle, False)
 
     def take(self, wait_s: float = PROBE_S) -> bool:
         """Acquire it; False if another process holds it. This process's pid is written into it, for people.
@@ -25,6 +31,8 @@ class HostLock:
         A probe (`lock_holder`) holds it for a moment, so the attempt is repeated for *wait_s* seconds before that
         counts as held.
         """
+        if self.handle is not None:
+            return True
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         until = time.monotonic() + wait_s
         while True:
@@ -36,16 +44,21 @@ class HostLock:
                     os.close(handle)
                     return False
                 time.sleep(0.002)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        self._handle = handle
+        self.handle = handle
+        self.write_pid(os.getpid())
         return True
+
+    def write_pid(self, pid: int) -> None:
+        """Write the *pid* of who holds the lock, or is about to, into it."""
+        if self.handle is not None:
+            os.ftruncate(self.handle, 0)
+            os.pwrite(self.handle, f"{pid}\n".encode(), 0)
 
     def let_go(self) -> None:
         """Release it; idempotent."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
 
 
 def lock_holder(path: Path) -> int | None:

@@ -1,6 +1,5 @@
 """The process at the other end of a local socket, as the system reports it."""
 
-import asyncio
 import os
 import socket
 import struct
@@ -52,6 +51,8 @@ async def must_be_a_person(
     Raises:
         RefusedError: if it does; the hint contains the evidence.
     """
+    import asyncio  # a host has loaded it
+
     agents = {agent} if agent and agent != os.getpid() else set()
     shown = "it says so itself" if is_agents else await asyncio.to_thread(evidence, pid, agents)
     if shown:

@@ -32,11 +32,11 @@ SERVICES = ("E2B_",)
 Host = subprocess.Popen[bytes] | fork_server.ForkedHost
 
 
-def spawn(places: Paths, session: SessionId | None, since: Cursor | None = None) -> Host:
-    """Start the host of *session*, or the shared tmux host for None, detached; do not wait for its socket.
+def spawn(places: Paths, session: SessionId, since: Cursor | None = None) -> Host:
+    """Start the host of *session*, detached; do not wait for its socket. Its output goes to its host log.
 
-    On Linux the fork server starts the host of a session, except for an agent. Its output goes to its host log.
-    Several at once do no harm: one gets the lock, the others exit.
+    On Linux the fork server starts it, except for an agent. Several at once do no harm: one gets the lock, the others
+    exit.
 
     Args:
         places: the folders of its session.
@@ -47,14 +47,31 @@ def spawn(places: Paths, session: SessionId | None, since: Cursor | None = None)
     Raises:
         OSError: if no process could be started.
     """
-    log = places.host_log(session) if session else places.tmux_host_log
-    what = [session, *([] if since is None else ["--since", str(since)])] if session else ["--tmux"]
-    with _streams(places, log, keeps=bool(session)) as (environment, given, output):
-        if session and sys.platform == "linux" and SESSION not in os.environ and RUN not in os.environ:
+    what = [session, *([] if since is None else ["--since", str(since)])]
+    with _streams(places, places.host_log(session), keeps=True) as (environment, given, output):
+        if sys.platform == "linux" and SESSION not in os.environ and RUN not in os.environ:
             with contextlib.suppress(OSError):  # without the fork server, a host starts in a new Python
                 if (host := _fork(places, what, environment, given, output)) is not None:
                     return host
         return _start(what, environment, given, output)
+
+
+def spawn_tmux_host(places: Paths) -> Host | None:
+    """Start the shared tmux host, detached, with its lock; None if there is one, or another process starts one.
+
+    Raises:
+        OSError: if no process could be started.
+    """
+    with _streams(places, places.tmux_host_log, keeps=False) as (environment, given, output):
+        lock = HostLock(places.tmux_host_lock)
+        if not lock.take(wait_s=0) or lock.handle is None:
+            return None
+        try:
+            host = _start(["--tmux", str(lock.handle)], environment, given, output, (lock.handle,))
+            lock.write_pid(host.pid)
+            return host
+        finally:
+            lock.let_go()
 
 
 def spawn_runner(places: Paths, plan: str) -> subprocess.Popen[bytes]:

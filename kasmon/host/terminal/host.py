@@ -284,14 +284,17 @@ class TmuxHost:
             terminal.leave(connection)
 
 
-def main() -> int:
-    """Run the shared tmux host until it is ended; return 0 at once if there is one already."""
+def main(handle: int | None = None) -> int:
+    """Run the shared tmux host until it is ended; return 0 at once if there is one already.
+
+    *handle*: of its lock, if its starter has taken that.
+    """
     os.umask(0o077)
     process_log.keep()
     secret_stdin.take()
     here = places()
     here.make()
-    lock = HostLock(here.tmux_host_lock)
+    lock = HostLock(here.tmux_host_lock, handle)
     if not lock.take():
         return 0
     try:

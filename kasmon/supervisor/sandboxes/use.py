@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, FromHost, RunOutputChunk
 from kasmon.model.commands import Interrupt, Mode, Pause, Resume, Run, SandboxCommand
 from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult

@@ -4,7 +4,8 @@ import asyncio
 from typing import Final
 
 from kasmon.errors import HostUnreachableError, TimedOutError
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import Blur, Cursor, Focus, FromHost, Paste, Scroll, SendKeys, SubscriptionEnd, TerminalRows
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId

@@ -3,8 +3,6 @@
 Signals and transitions come from its log. The screen is captured if its host runs; no host is started for that.
 """
 
-import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -20,7 +18,8 @@ from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
 from kasmon.host.journal.session_log import begun
 from kasmon.host.journal.session_log import wanted as launch_of
-from kasmon.host.rpc.connect import link_running_tmux_host
+from kasmon.host.rpc.connect import reach_running_tmux_host
+from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch
 from kasmon.model.commands import Mode
 from kasmon.model.events import Event, SignalSeen
@@ -125,18 +124,18 @@ async def explain(places: Paths, session: Session, catalogue: RuleCatalog | None
             lost=verdict.lost if verdict is not None else (),
         ),
         signals=session.signals,
-        transitions=await asyncio.to_thread(_changes, places, session, now),
+        transitions=await in_thread(_changes, places, session, now),
     )
     if session.mode is not Mode.TMUX:
         return msgspec.structs.replace(found, unseen=NO_SCREEN)
-    found = msgspec.structs.replace(found, absent=await asyncio.to_thread(_absent, places, session))
+    found = msgspec.structs.replace(found, absent=await in_thread(_absent, places, session))
     if session.host is None or not session.host.alive:
         return msgspec.structs.replace(found, unseen=NO_HOST)
     try:
         pane, rows = await _capture(places, session)
     except KasmonError as error:
         return msgspec.structs.replace(found, unseen=error.message)
-    return await asyncio.to_thread(_read, places, session, found, pane, rows, catalogue)
+    return await in_thread(_read, places, session, found, pane, rows, catalogue)
 
 
 def program_in(places: Paths, session: Session) -> str:
@@ -171,22 +170,17 @@ async def _capture(places: Paths, session: Session) -> tuple[PaneDescription, Te
     Raises:
         KasmonError: if it cannot be captured.
     """
-    shown: asyncio.Future[TerminalRows | SubscriptionEnd] = asyncio.get_running_loop().create_future()
 
-    def take(push: FromHost) -> None:
-        if isinstance(push, TerminalRows | SubscriptionEnd) and push.session == session.id and not shown.done():
-            shown.set_result(push)
+    def is_screen(push: FromHost) -> bool:
+        return isinstance(push, TerminalRows | SubscriptionEnd) and push.session == session.id
 
-    async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
-        host.on_push = take
-        host.tell(Watch(session=session.id, rate_hz=1.0))
+    async with reach_running_tmux_host(places) as host:
         pane = await host.ask(DescribePane(n=0, session=session.id))
         try:
-            async with asyncio.timeout(LOOK_S):
-                rows = await shown
-        except TimeoutError as error:
+            rows = await host.watch(Watch(session=session.id, rate_hz=1.0), is_screen, LOOK_S)
+        except TimedOutError as error:
             raise TimedOutError(f"its screen was not captured within {LOOK_S:g} s.") from error
-    if isinstance(rows, SubscriptionEnd) or not isinstance(pane, PaneDescription):
+    if not isinstance(rows, TerminalRows) or not isinstance(pane, PaneDescription):
         raise UnavailableError(rows.why if isinstance(rows, SubscriptionEnd) else "its host did not describe its pane.")
     return pane, rows
 

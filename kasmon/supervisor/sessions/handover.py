@@ -3,7 +3,6 @@
 Only a process that matches the one in the log, by id, start time and boot, is ever signalled.
 """
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +12,7 @@ from typing import Final
 from kasmon.errors import HostUnreachableError, RefusedError, TimedOutError
 from kasmon.host.rpc.control import HAND_OVER_S, ControlKind, HostStatus
 from kasmon.host.rpc.control import request as request_host
+from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session import Session
@@ -75,7 +75,7 @@ async def request(places: Paths, session: Session, kind: ControlKind) -> HostSta
     Raises:
         KasmonError: as `control.request` does.
     """
-    return await asyncio.to_thread(request_host, places.socket(session.id), kind)
+    return await in_thread(request_host, places.socket(session.id), kind)
 
 
 async def speaks_other_version(places: Paths, session: Session) -> bool:
@@ -96,7 +96,7 @@ async def hand_over(places: Paths, session: Session, limit_s: float = HAND_OVER_
     """
     lock, deadline = places.host_lock(session.id), time.monotonic() + limit_s
     status = await request(places, session, ControlKind.HAND_OVER)
-    while await asyncio.to_thread(lock_holder, lock) is not None:
+    while await in_thread(lock_holder, lock) is not None:
         with contextlib.suppress(HostUnreachableError, TimedOutError):
             status = await request(places, session, ControlKind.STATUS) or status
         if status is None:
@@ -113,4 +113,4 @@ async def hand_over(places: Paths, session: Session, limit_s: float = HAND_OVER_
                 "which hands over when the turn ends.",
                 hint=f"Try again after the turn; `kasmon stop {session.id}` ends it now.",
             )
-        await asyncio.sleep(LOOK_S)
+        await sleep(LOOK_S)

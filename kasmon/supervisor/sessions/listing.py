@@ -1,12 +1,12 @@
 """Rename a session, mark it as viewed, or remove it from the list."""
 
-import asyncio
 import contextlib
 import shlex
 import time
 
 from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError
-from kasmon.host.rpc.connect import link_running_tmux_host
+from kasmon.host.rpc.connect import reach_running_tmux_host
+from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import NumberedFrame, ReleasePane, RenameWindow
 from kasmon.model.commands import Mode
 from kasmon.model.events import SessionForgotten, SessionRenamed, SessionViewed
@@ -29,7 +29,7 @@ async def rename(places: Paths, session: Session, name: str) -> str:
     """
     clean = check_name(name)
     fact = SessionRenamed(at=time.time(), session=session.id, name=clean)
-    await asyncio.to_thread(announce, places, fact)
+    await in_thread(announce, places, fact)
     if session.mode is Mode.TMUX:
         with contextlib.suppress(KasmonError):  # a title is a courtesy: the host takes the new name when it starts
             await _ask_running_host(places, RenameWindow(n=0, session=session.id, name=clean))
@@ -43,7 +43,7 @@ async def mark_viewed(places: Paths, session: Session) -> None:
         UnavailableError: if it cannot be written.
     """
     if session.is_unviewed:
-        await asyncio.to_thread(note, places, SessionViewed(at=time.time(), session=session.id))
+        await in_thread(note, places, SessionViewed(at=time.time(), session=session.id))
 
 
 async def forget(places: Paths, session: Session) -> str:
@@ -68,12 +68,12 @@ async def forget(places: Paths, session: Session) -> str:
         from kasmon.sandbox.agent import launch  # only imported if there was a sandbox
 
         with contextlib.suppress(KasmonError):
-            kept = await asyncio.to_thread(launch.forget, places, session.id)
+            kept = await in_thread(launch.forget, places, session.id)
     elif session.mode is Mode.INTERPRETER:
         from kasmon.supervisor.sandboxes.create import remove_sandbox  # likewise
 
-        kept = await asyncio.to_thread(remove_sandbox, places, session.id)
-    await asyncio.to_thread(_remove_from_list, places, session.id)
+        kept = await in_thread(remove_sandbox, places, session.id)
+    await in_thread(_remove_from_list, places, session.id)
     return kept
 
 
@@ -84,7 +84,7 @@ def copy_stays(path: str) -> str:
 
 async def _ask_running_host(places: Paths, frame: NumberedFrame) -> None:
     """Send *frame* to the shared tmux host, if it runs; it is not started for this."""
-    async with contextlib.aclosing(await link_running_tmux_host(places)) as host:
+    async with reach_running_tmux_host(places) as host:
         await host.ask(frame)
 
 

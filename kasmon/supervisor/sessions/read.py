@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from kasmon.errors import HostUnreachableError, LogMissingError
-from kasmon.host.rpc import blocking_client
+from kasmon.host.rpc import event_loop
+from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.frames import FromHost, ReadTerminal, TerminalText
 from kasmon.model.commands import Mode
 from kasmon.model.session import Session
@@ -49,23 +50,15 @@ def read_lines(
         ansi=ansi,
         screen_and=ABOVE if is_whole and lines is None else None,
     )
-    text = blocking_client.ask(places, session, frame) or _ask(places, session, frame)
+    text = event_loop.run(_ask(places, session, frame))
     if not isinstance(text, TerminalText):
         raise HostUnreachableError(session.name, "it did not send its screen")
     return list(text.lines)
 
 
-def _ask(places: Paths, session: Session, frame: ReadTerminal) -> FromHost:
-    """Ask the host that `connect.link` finds, starts or replaces."""
-    import asyncio
-
-    from kasmon.host.rpc.connect import link
-
-    async def ask() -> FromHost:
-        async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
-            return await host.ask(frame)
-
-    return asyncio.run(ask())
+async def _ask(places: Paths, session: Session, frame: ReadTerminal) -> FromHost:
+    async with reach(places, session.id, session.mode) as host:
+        return await host.ask(frame)
 
 
 async def read(

@@ -3,16 +3,14 @@
 A `Session` argument is the state that the caller saw; where that matters, the host decides by the current state.
 """
 
-import asyncio
 import contextlib
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kasmon.backends.common.environment import program_of
-from kasmon.config import Config
 from kasmon.config.agent_address import machine_of
 from kasmon.config.permission_bypass import is_bypassing
 from kasmon.errors import (
@@ -26,8 +24,9 @@ from kasmon.errors import (
 )
 from kasmon.host.journal.session_log import advanced, begun
 from kasmon.host.journal.session_log import wanted as launch_of
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.control import ControlKind
+from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.host.rpc.frames import CommandResult, DescribePane, ExecuteCommand, PaneDescription, ReportContext
 from kasmon.model.commands import (
     AgentCommand,
@@ -52,9 +51,6 @@ from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.fleet.new_events import NewEvents
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.fleet.wait import wait_for
-from kasmon.supervisor.plans.task_folder import check_session
-from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.folder_config import check_brought
 from kasmon.supervisor.sessions.handover import end_orphan, hand_over, request, speaks_other_version
 from kasmon.supervisor.sessions.listing import copy_stays, forget, mark_viewed, rename
@@ -69,8 +65,11 @@ from kasmon.supervisor.sessions.start import (
     wait_for_host_exit,
 )
 
+if TYPE_CHECKING:
+    from kasmon.config import Config
+    from kasmon.supervisor.sessions.create import NewSession
+
 __all__ = [
-    "NewSession",
     "answer",
     "attach_argv",
     "configure",
@@ -87,7 +86,6 @@ __all__ = [
     "restart",
     "send",
     "stop",
-    "wait_for",
 ]
 
 WAKING_S: Final = 180.0
@@ -100,18 +98,20 @@ ENDING_S: Final = 20.0
 """How long a stop may take in addition to its grace until the log has the end of the agent, in seconds."""
 
 
-async def create(places: Paths, config: Config, new_session: NewSession) -> SessionId:
+async def create(places: Paths, config: "Config", new_session: "NewSession") -> SessionId:
     """Start the requested session and return its id; its agent runs then.
 
     Raises:
         KasmonError: as `prepare` and `begin` raise. If the agent could not be started, its session has ended.
     """
-    launch = await asyncio.to_thread(prepare, places, config, new_session, time.time())
+    from kasmon.supervisor.sessions.create import prepare  # most commands create none
+
+    launch = await in_thread(prepare, places, config, new_session, time.time())
     try:
         await begin(places, launch)
     except ProtocolVersionError as error:
         end = SessionEnded(at=time.time(), why=error.message, never_began=True)
-        await asyncio.to_thread(leave_ended, places, launch.session, end)
+        await in_thread(leave_ended, places, launch.session, end)
         raise
     return launch.session
 
@@ -175,7 +175,7 @@ async def declare(places: Paths, session: Session, *, waiting: str | None = None
     """
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
-    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+    async with reach(places, session.id, session.mode) as host:
         await host.ask(ReportContext(n=0, session=session.id, waiting=waiting, done=done))
 
 
@@ -187,8 +187,8 @@ async def interrupt(places: Paths, session: Session) -> str:
         SessionEndedError, HostUnreachableError: if no host can take it.
         TimedOutError: if the agent's turn continues.
     """
-    facts = await asyncio.to_thread(NewEvents, places, session.id)
-    now = (await asyncio.to_thread(read_fleet, places)).get(session.id) or session
+    facts = await in_thread(NewEvents, places, session.id)
+    now = (await in_thread(read_fleet, places)).get(session.id) or session
     await _execute(places, session, Interrupt())
     if now.state is SessionState.UNSURE:
         return END_UNKNOWN
@@ -196,13 +196,13 @@ async def interrupt(places: Paths, session: Session) -> str:
         return "no turn was running"
     deadline = time.monotonic() + INTERRUPT_S
     while time.monotonic() < deadline:
-        for event in await asyncio.to_thread(facts.more):
+        for event in await in_thread(facts.more):
             now = apply(now, event)
             if isinstance(event, TurnEnded) and event.reason != "interrupted":
                 return "the turn had already ended"
             if isinstance(event, TurnEnded) or now.state not in {*IN_TURN, SessionState.UNSURE}:
                 return "interrupted"
-        await asyncio.sleep(0.02)
+        await sleep(0.02)
     if now.state is SessionState.UNSURE:
         return END_UNKNOWN
     raise TimedOutError(
@@ -242,9 +242,9 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
     if session.is_orphaned:
         await _end_orphan(session)
         end = SessionEnded(at=time.time(), why="stopped")
-        await asyncio.to_thread(leave_ended, places, session.id, end)
+        await in_thread(leave_ended, places, session.id, end)
         return
-    facts = await asyncio.to_thread(NewEvents, places, session.id)
+    facts = await in_thread(NewEvents, places, session.id)
     try:
         await _execute(places, session, Stop(grace_s=grace_s))
     except ProtocolVersionError as other:
@@ -252,10 +252,10 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
             raise
         await request(places, session, ControlKind.STOP)
     deadline = time.monotonic() + grace_s + ENDING_S
-    while not any(isinstance(event, SessionEnded) for event in await asyncio.to_thread(facts.more)):
+    while not any(isinstance(event, SessionEnded) for event in await in_thread(facts.more)):
         if time.monotonic() > deadline:
             raise TimedOutError(f"session {session.name!r} was asked to stop but has not ended yet.")
-        await asyncio.sleep(0.02)
+        await sleep(0.02)
 
 
 async def restart(places: Paths, session: Session, *, force: bool = False) -> None:
@@ -276,8 +276,11 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
             f"session {session.name!r} is in your own tmux: kasmon starts nothing there.",
             hint=f"Start it there, then run `kasmon adopt {session.adopted}`.",
         )
-    await asyncio.to_thread(check_session, places, session)
-    await asyncio.to_thread(lambda: check_brought(places, launch_of(places, session.id)))
+    if session.plan:
+        from kasmon.supervisor.plans.task_folder import check_session  # it loads plans and git
+
+        await in_thread(check_session, places, session)
+    await in_thread(lambda: check_brought(places, launch_of(places, session.id)))
     if session.is_orphaned or session.state is SessionState.LOST:
         await _end_orphan(session)
     elif session.state in ALIVE:
@@ -291,11 +294,11 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
         else:
             with contextlib.suppress(SessionEndedError):
                 await stop(places, session)
-    launch = await asyncio.to_thread(launch_of, places, session.id)
+    launch = await in_thread(launch_of, places, session.id)
     conversation = session.resume_id or launch.resume
     if launch.generation > session.generation:  # a host was started, and its agent's start was not logged
-        await _end_remains(session, since=(await asyncio.to_thread(places.launch(session.id).stat)).st_mtime)
-    launch, problem = await asyncio.to_thread(_keep_permission_mode, places, launch, conversation)
+        await _end_remains(session, since=(await in_thread(places.launch(session.id).stat)).st_mtime)
+    launch, problem = await in_thread(_keep_permission_mode, places, launch, conversation)
     launch = msgspec.structs.replace(
         launch,
         name=session.name,
@@ -306,8 +309,8 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
     if problem:
         await wait_for_host_exit(places, session.id)
         notice = f"After the restart the agent may ask more or less than before: {problem}."
-        await asyncio.to_thread(leave_notice, places, session.id, notice)
-    await asyncio.to_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
+        await in_thread(leave_notice, places, session.id, notice)
+    await in_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
 
 
@@ -317,7 +320,7 @@ async def _end_orphan(session: Session) -> None:
     Raises:
         RefusedError: if it still runs afterwards.
     """
-    if not await asyncio.to_thread(end_orphan, session.pid, session.pid_started, session.pid_boot):
+    if not await in_thread(end_orphan, session.pid, session.pid_started, session.pid_boot):
         raise RefusedError(
             f"cannot stop the agent of session {session.name!r} (pid {session.pid}): it has lost its host.",
             hint=f"End process {session.pid} yourself, then try again.",
@@ -330,7 +333,7 @@ async def _end_remains(session: Session, since: float = 0.0) -> None:
     if session.mode is Mode.SDK:
         from kasmon.backends.common.process_family import end_remains  # loads psutil, and is rarely needed
 
-        await asyncio.to_thread(end_remains, session.id, since)
+        await in_thread(end_remains, session.id, since)
 
 
 def _keep_permission_mode(places: Paths, launch: Launch, conversation: str | None) -> tuple[Launch, str]:
@@ -377,7 +380,7 @@ async def pane(places: Paths, session: Session, *, attaching: bool = False) -> P
     """
     if session.mode is not Mode.TMUX:
         raise InteractiveOnlyError(session.name)
-    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+    async with reach(places, session.id, session.mode) as host:
         seen = await host.ask(DescribePane(n=0, session=session.id, attaching=attaching))
     if not isinstance(seen, PaneDescription):
         raise HostUnreachableError(session.name, "it did not describe its pane")
@@ -410,7 +413,7 @@ async def _execute(places: Paths, session: Session, command: AgentCommand | Requ
     if session.is_orphaned:
         ways = f"`kasmon stop {session.id}` stops it, `kasmon restart {session.id}` restarts it"
         raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
-    async with contextlib.aclosing(await link(places, session.id, session.mode)) as host:
+    async with reach(places, session.id, session.mode) as host:
         limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
         done = await host.ask(ExecuteCommand(n=0, session=session.id, command=command), limit_s)
     if not isinstance(done, CommandResult):

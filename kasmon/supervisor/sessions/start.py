@@ -1,6 +1,5 @@
 """Start an agent, for the first time or again: reach its host, and wait until the log shows that it runs."""
 
-import asyncio
 import contextlib
 import os
 import time
@@ -22,10 +21,10 @@ from kasmon.errors import (
     UnavailableError,
 )
 from kasmon.host.journal.session_log import SessionLog, advanced, begun, wanted
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import reach
+from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.host.rpc.frames import StartSession
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
-from kasmon.host.rpc.spawn import SERVICES, last_words
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import ConnectionRestored, NoticeRaised, SessionEnded, SessionStarted
 from kasmon.model.permission import SessionId
@@ -58,15 +57,15 @@ async def begin(places: Paths, launch: Launch, *, again: bool = False) -> None:
         ProtocolVersionError: if the host has another version; nothing is logged.
     """
     try:
-        facts = await asyncio.to_thread(NewEvents, places, launch.session)
-        now, _ = await asyncio.to_thread(lambda: advanced(places, begun(places, launch.session)))
+        facts = await in_thread(NewEvents, places, launch.session)
+        now, _ = await in_thread(lambda: advanced(places, begun(places, launch.session)))
         if now.generation < launch.generation:
             await _start(places, launch, facts, again)
-        await asyncio.to_thread(forget_prompt, places, launch.session)
+        await in_thread(forget_prompt, places, launch.session)
     except (TimedOutError, ProtocolVersionError):
         raise
     except KasmonError as error:
-        await asyncio.to_thread(_log_failed_start, places, launch, error.message)
+        await in_thread(_log_failed_start, places, launch, error.message)
         raise
     except OSError as error:
         raise UnavailableError(f"cannot read the state of {launch.name!r}: {error.strerror or error}.") from error
@@ -88,15 +87,12 @@ async def _start(places: Paths, launch: Launch, facts: NewEvents, again: bool) -
     unreachable: KasmonError | None = None
     passed = inherited_by(launch, os.environ)
     if launch.sandbox is not None and launch.mode is not Mode.INTERPRETER:
-        await asyncio.to_thread(_note_secrets, places, launch, passed)
+        await in_thread(_note_secrets, places, launch, passed)
     try:
-        host = await link(places, launch.session, launch.mode, start=again)
-        try:
+        async with reach(places, launch.session, launch.mode, start=again) as host:
             if launch.mode is Mode.TMUX:
-                passed |= await asyncio.to_thread(_credentials, places, launch)
+                passed |= await in_thread(_credentials, places, launch)
                 await host.ask(StartSession(n=0, session=launch.session, variables=encoded(passed)), START_S)
-        finally:
-            await host.aclose()
     except (SessionEndedError, HostUnreachableError) as error:  # it may have ended already: the log shows that
         unreachable = error
     await _wait_until_running(places, launch, facts, unreachable)
@@ -106,19 +102,21 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
     """Wait until *facts* show that the agent runs, or never will."""
     is_tmux = launch.mode is Mode.TMUX
     lock = places.tmux_host_lock if is_tmux else places.host_lock(launch.session)
-    limit_s = START_S + ((await asyncio.to_thread(load_or_default, places)).limits.handshake_s or 0.0)
+    limit_s = START_S + ((await in_thread(load_or_default, places)).limits.handshake_s or 0.0)
     limit_s += 0.0 if launch.sandbox in (None, "jail") else LODGED_S
     deadline, pause_s = time.monotonic() + limit_s, 0.01
     while True:
-        is_hosted = unreachable is None and await asyncio.to_thread(lock_holder, lock) is not None
-        for event in await asyncio.to_thread(facts.more):
+        is_hosted = unreachable is None and await in_thread(lock_holder, lock) is not None
+        for event in await in_thread(facts.more):
             if isinstance(event, SessionStarted | ConnectionRestored):
                 return
             if isinstance(event, SessionEnded):
                 why = (event.why or "it exited immediately").rstrip(".")
                 raise LaunchError(f"session {launch.name!r} could not be started: {why}.")
         if not is_hosted:
-            last_message = await asyncio.to_thread(
+            from kasmon.host.rpc.spawn import last_words  # it starts processes, and is rarely needed
+
+            last_message = await in_thread(
                 last_words, places.tmux_host_log if is_tmux else places.host_log(launch.session)
             )
             raise unreachable or HostUnreachableError(launch.name, last_message or "it ended without a message")
@@ -126,7 +124,7 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
             raise TimedOutError(
                 f"session {launch.name!r} did not start within {limit_s:g} s.", hint="`kasmon show` shows its state."
             )
-        await asyncio.sleep(pause_s)
+        await sleep(pause_s)
         pause_s = min(pause_s * 2, 0.2)
 
 
@@ -160,6 +158,8 @@ def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
 
     wanted = [credential.variable for credential in policy_of(places, launch.session).credentials]
     if launch.sandbox == "e2b":
+        from kasmon.host.rpc.spawn import SERVICES  # likewise
+
         wanted += [name for name in os.environ if name.startswith(SERVICES)]
     return {name: os.environ[name] for name in wanted if name in os.environ}
 
@@ -191,10 +191,10 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
 async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
     """Wait at most `LEAVE_S` until the host of an ended agent has cleaned up; the next host waits no longer."""
     deadline = time.monotonic() + LEAVE_S
-    while await asyncio.to_thread(lock_holder, places.host_lock(session)) is not None:
+    while await in_thread(lock_holder, places.host_lock(session)) is not None:
         if time.monotonic() > deadline:
             return
-        await asyncio.sleep(0.01)
+        await sleep(0.01)
 
 
 def leave_notice(places: Paths, session: SessionId, text: str) -> None:

@@ -19,6 +19,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths, write_private
 from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
 from kasmon.tmux.user_client import COPY_STDIN
 from kasmon.tui.gateway.browser import open_address
@@ -69,7 +70,7 @@ class LiveCommands:
 
                 await live_sandbox.create(places, self._config(), wanted)
             case CreateSession():
-                new = session_operations.NewSession(
+                new = NewSession(
                     name=wanted.name,
                     agent=wanted.agent,
                     mode=wanted.mode,

@@ -12,7 +12,7 @@ from kasmon.paths import Paths
 from kasmon.tui.terminal.link import TerminalCommand
 
 if TYPE_CHECKING:
-    from kasmon.host.rpc.connect import HostLink
+    from kasmon.host.rpc.client import HostLink
 
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 5.0

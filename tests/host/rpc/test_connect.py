@@ -18,7 +18,8 @@ import pytest
 from kasmon import errors
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import spawn
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import VERSION, Hello
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.model.commands import Mode, Stop
@@ -72,13 +73,26 @@ async def test_a_host_that_was_started_is_a_process_of_its_own(env: Env, reach: 
     assert Path("/") == Path(f"/proc/{pid}/cwd").readlink()
 
 
+def test_only_one_of_many_starters_starts_the_tmux_host_which_gets_its_lock(env: Env) -> None:
+    """Fifty commands at once started fifty of them, and each took a third of a second."""
+    host = spawn.spawn_tmux_host(env.places)
+
+    assert host is not None
+    assert (host.pid, None) == (lock_holder(env.places.tmux_host_lock), spawn.spawn_tmux_host(env.places))
+    until(env.places.tmux_host_socket.exists)
+    assert host.pid == lock_holder(env.places.tmux_host_lock)
+    os.kill(host.pid, signal.SIGKILL)
+    until(lambda: lock_holder(env.places.tmux_host_lock) is None)
+
+
 STARTS = """
 import os, signal, sys
-from kasmon.host.rpc.spawn import spawn
+from kasmon.host.rpc.spawn import spawn, spawn_tmux_host
 from kasmon.paths import places
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-print("host", spawn(places(), sys.argv[1] if len(sys.argv) > 1 else None).pid, flush=True)
+host = spawn(places(), sys.argv[1]) if len(sys.argv) > 1 else spawn_tmux_host(places())
+print("host", host.pid, flush=True)
 signal.pause()
 """
 """A terminal program that starts the host of a session, or the tmux host.

@@ -10,7 +10,7 @@ import pytest
 from kasmon.config import Limits
 from kasmon.errors import NotFoundError, RefusedError, SessionBusyError, TimedOutError, UsageError
 from kasmon.host.journal.session_log import SessionLog
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.session import prompts
 from kasmon.model.commands import NO_TURN, AgentCommand, Interrupt, Prompt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.events import LimitReached, ReceiptChanged, SessionEnded, SessionStarted, TurnEnded, TurnStarted

@@ -12,7 +12,7 @@ import pytest
 from kasmon import errors
 from kasmon.backends.base import Abilities
 from kasmon.config import Limits
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import ExecuteCommand
 from kasmon.model import events
 from kasmon.model.commands import AgentCommand, Allow, Answer, Configure, Prompt

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kasmon.errors import KasmonError, RefusedError, UnableError
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.session.rules import project_of
 from kasmon.model.commands import AgentCommand, Answer
 from kasmon.model.events import NoticeRaised, RequestAnswered, RequestOpened

@@ -11,7 +11,7 @@ from kasmon import errors
 from kasmon.backends.base import Abilities, Chunk
 from kasmon.config import Limits
 from kasmon.host.rpc import frames
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.structured import agent_runner
 from kasmon.host.structured.host import StructuredHost
 from kasmon.model import events

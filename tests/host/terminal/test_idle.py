@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kasmon.errors import HostUnreachableError
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, Quit, StartSession
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.rpc.server import HostServer
@@ -151,7 +152,7 @@ def hasty(tmux: TmuxEnv, idle_s: float) -> str:
         f"#!{sys.executable} -P\n"
         "from kasmon.host.terminal import host as terminals\n"
         f"terminals.TmuxHost.__init__.__kwdefaults__['idle_s'] = {idle_s}\n"
-        "terminals.main()\n"
+        "import sys; terminals.main(int(sys.argv[-1]))\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return str(program)

@@ -15,7 +15,7 @@ import pytest
 
 from kasmon.backends.tmux.input import answer_delivery
 from kasmon.errors import PromptChangedError, RefusedError, RequestClosedError, UnableError
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import ExecuteCommand
 from kasmon.model.commands import Answer
 from kasmon.model.events import RequestAnswered, RequestOpened, RequestWithdrawn

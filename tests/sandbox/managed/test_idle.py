@@ -13,7 +13,8 @@ from typing import Any, Final
 import pytest
 
 from kasmon.errors import HostUnreachableError
-from kasmon.host.rpc.connect import HostLink, link
+from kasmon.host.rpc.client import HostLink
+from kasmon.host.rpc.connect import link
 from kasmon.host.rpc.frames import ExecuteCommand, Focus, SendKeys, Watch
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode, Prompt, ReceiptState

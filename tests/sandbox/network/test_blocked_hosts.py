@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from kasmon.errors import RefusedError
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import ExecuteCommand
 from kasmon.host.sandboxed.egress_requests import ONCE_S, EgressRequests
 from kasmon.model.commands import Answer

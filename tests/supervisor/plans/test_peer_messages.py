@@ -20,7 +20,7 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.peer_messages import NOTES_BYTES, find_peers, mark_sender, tell, write_note
 from kasmon.supervisor.sessions import session_operations
-from kasmon.supervisor.sessions.session_operations import NewSession
+from kasmon.supervisor.sessions.create import NewSession
 from tests.support.sample_fleet import session
 from tests.support.supervisor.env import Env
 from tests.support.wait import until

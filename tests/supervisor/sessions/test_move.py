@@ -21,8 +21,9 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.sessions.conversation import TerminalConversation, conversation_of
+from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.move import move
-from kasmon.supervisor.sessions.session_operations import NewSession, create, restart, stop
+from kasmon.supervisor.sessions.session_operations import create, restart, stop
 from tests.support.tui.dashboard import Home
 from tests.support.wait import until
 

@@ -26,11 +26,11 @@ from kasmon.paths import write_private
 from kasmon.process_identity import epoch_of, started_at
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.sessions import session_operations
-from kasmon.supervisor.sessions.create import prepare
+from kasmon.supervisor.sessions.create import NewSession, prepare
 from kasmon.supervisor.sessions.handover import end_orphan
 from kasmon.supervisor.sessions.read import within
-from kasmon.supervisor.sessions.session_operations import NewSession
 from kasmon.supervisor.sessions.start import begin
 from tests.support.supervisor.env import NOW, Env, ended, launch, started
 from tests.support.wait import until
@@ -409,9 +409,9 @@ async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(env: Env)
     idle = await runs(env, "two")
     goal = [SessionState.IDLE]
 
-    there = await session_operations.wait_for(env.places, [working.id, idle.id], goal, any=True, timeout_s=20)
+    there = await wait_for(env.places, [working.id, idle.id], goal, any=True, timeout_s=20)
     assert [idle.id] == [session.id for session in there]
-    both = asyncio.ensure_future(session_operations.wait_for(env.places, [working.id, idle.id], goal, timeout_s=20))
+    both = asyncio.ensure_future(wait_for(env.places, [working.id, idle.id], goal, timeout_s=20))
     await session_operations.interrupt(env.places, working)
     assert [working.id, idle.id] == [session.id for session in await both]
 
@@ -421,10 +421,10 @@ async def test_waiting_for_what_cannot_come_true_any_more_ends(env: Env) -> None
     gone = SessionId("aaaaaaaa")
 
     with pytest.raises(errors.SessionEndedError):
-        await session_operations.wait_for(env.places, [gone], [SessionState.IDLE], timeout_s=20)
-    assert await session_operations.wait_for(env.places, [gone], [SessionState.ENDED], timeout_s=20)
+        await wait_for(env.places, [gone], [SessionState.IDLE], timeout_s=20)
+    assert await wait_for(env.places, [gone], [SessionState.ENDED], timeout_s=20)
     with pytest.raises(errors.SessionNotFoundError):
-        await session_operations.wait_for(env.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
+        await wait_for(env.places, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
 
 
 async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None:
@@ -432,12 +432,9 @@ async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None
     lost = SessionId("aaaaaaaa")
 
     with pytest.raises(errors.RefusedError, match="'aaaaaaaa' is lost, so it will not be idle") as refusal:
-        await session_operations.wait_for(env.places, [lost], [SessionState.IDLE], timeout_s=20)
+        await wait_for(env.places, [lost], [SessionState.IDLE], timeout_s=20)
     assert not isinstance(refusal.value, errors.SessionEndedError)
-    assert [lost] == [
-        session.id
-        for session in await session_operations.wait_for(env.places, [lost], [SessionState.LOST], timeout_s=20)
-    ]
+    assert [lost] == [session.id for session in await wait_for(env.places, [lost], [SessionState.LOST], timeout_s=20)]
 
 
 async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_not_for_any(env: Env) -> None:
@@ -446,8 +443,8 @@ async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_
     both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
 
     with pytest.raises(errors.SessionEndedError):
-        await session_operations.wait_for(env.places, both, goal, timeout_s=20)
-    either = asyncio.ensure_future(session_operations.wait_for(env.places, both, goal, any=True, timeout_s=20))
+        await wait_for(env.places, both, goal, timeout_s=20)
+    either = asyncio.ensure_future(wait_for(env.places, both, goal, any=True, timeout_s=20))
     await session_operations.interrupt(env.places, working)
     assert [working.id] == [session.id for session in await either]
 
@@ -455,14 +452,14 @@ async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_
 async def test_what_is_so_already_needs_no_time(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
 
-    assert await session_operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
+    assert await wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
 
 
 async def test_waiting_has_an_end(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa")
     await asyncio.to_thread(env.hosts, "aaaaaaaa")
     with pytest.raises(errors.TimedOutError):
-        await session_operations.wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
+        await wait_for(env.places, [SessionId("aaaaaaaa")], [SessionState.IDLE], timeout_s=0.01)
 
 
 # Agents that outlive their host.

@@ -18,7 +18,7 @@ from kasmon.supervisor.fleet.liveness import AGENT_ALIVE
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import wait_for
 from kasmon.supervisor.sessions import session_operations
-from kasmon.supervisor.sessions.session_operations import NewSession
+from kasmon.supervisor.sessions.create import NewSession
 from tests.support.supervisor.env import Env, end
 from tests.support.wait import until
 

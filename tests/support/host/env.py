@@ -18,7 +18,7 @@ from kasmon.backends.base import Backend
 from kasmon.config import Limits
 from kasmon.errors import HostUnreachableError
 from kasmon.host.journal.process_log import opened
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.structured.host import StructuredHost

@@ -13,7 +13,7 @@ from typing import Any
 
 from kasmon.config import Config
 from kasmon.host.rpc import frames
-from kasmon.host.rpc.connect import HostLink
+from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.terminal.host import TmuxHost
 from kasmon.model.commands import Launch, Mode, Prompt, Receipt

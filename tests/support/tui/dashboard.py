@@ -25,7 +25,8 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths, places
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.sessions.session_operations import NewSession, create, send
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.session_operations import create, send
 from tests.support.tui.pty_program import OnTerminal
 from tests.support.wait import until
 
