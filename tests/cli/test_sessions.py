@@ -303,6 +303,26 @@ def test_names_come_from_stdin(three: Cli) -> None:
     assert 2 == three("stop", "-", given="\n").code
 
 
+def test_sessions_with_names_from_stdin_start_by_one_command(kasmon: Cli) -> None:
+    done = kasmon("new", "-", "--agent", "scripted", "--mode", "sdk", given="a\nb\na\n")
+
+    assert (4, 2, True) == (done.code, len(done.out.split()), "'a'" in done.err)
+    assert {"a", "b"} == states(kasmon).keys()
+    assert 2 == kasmon("new", "-", "--prompt", "-", given="c\n").code
+
+
+def test_a_prompt_goes_to_each_named_session_and_a_name_of_none_is_reported(three: Cli) -> None:
+    done = three("send", "w-1", "nix", "w-2", "say more", "--json")
+
+    assert (3, True, "not-found") == (done.code, "'nix'" in done.err, done.json["errors"][0]["code"])
+    assert ["w-1", "w-2"] == [three.json("show", each["session"])["session"]["name"] for each in done.json["receipts"]]
+    assert 2 == three("send", "w-1", "w-2", "say more", "--all").code
+    assert 4 == three("send", "--plan", "p-none", "say more").code
+    three("stop", "w-1")
+    assert 2 == len(three("send", "--all", "--yes", "say more").out.splitlines())
+    assert 4 == three("send", "w-1", "w-3", "say more").code
+
+
 def test_a_filter_selects_only_sessions_that_the_command_can_act_on(three: Cli) -> None:
     three("stop", "w-1")
 

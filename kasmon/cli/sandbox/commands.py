@@ -13,6 +13,7 @@ from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import point_row, sandbox_object, works_in_words
 from kasmon.cli.sandbox.run_output import RunOutput
 from kasmon.cli.sandbox.snapshots import sandboxed, seen
+from kasmon.cli.session_selection import Everything, OfPlan, Outcome, Sandboxes, SessionSelection, Yes, run_on_each
 from kasmon.config import load
 from kasmon.errors import KasmonError, UsageError
 from kasmon.model.commands import Allow, Checkpoint, Restore, Resume, SandboxCommand
@@ -20,6 +21,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.state import CheckpointSummary
 from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.sandbox.network.port_forward import HERE
 from kasmon.supervisor.fleet.lookup import find
@@ -67,9 +69,22 @@ def create(
         note(words)
 
 
-def resume(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
-    """Resume a sandbox and verify its state."""
-    _execute(name, Resume(), "runs", wants_json=wants_json)
+def resume(
+    *names: Sandboxes,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
+    wants_json: Json = False,
+) -> int:
+    """Resume sandboxes and verify their state."""
+
+    async def act(where: Paths, session: Session) -> Outcome:
+        lost = asyncio.run(sandbox_operations.keep(where, session, Resume()))
+        fields = {"session": sandbox_object(seen(where, session.id)), "lost": lost or None}
+        return Outcome(fields=fields, notice=_sentence(lost))
+
+    selection = SessionSelection(names=names, plan=plan, everything=everything, yes=yes, only_sandboxed=True)
+    return run_on_each(places(), selection, {SessionState.PAUSED}, act, "runs", wants_json=wants_json)
 
 
 def restore(
@@ -259,7 +274,11 @@ def _execute(name: str, command: SandboxCommand, done: str, *, wants_json: bool)
         return
     say(f"{session.name} ({session.id}): {done}")
     if lost:
-        note(f"{lost[:1].upper()}{lost[1:].rstrip('.')}.")
+        note(_sentence(lost))
+
+
+def _sentence(lost: str) -> str:
+    return f"{lost[:1].upper()}{lost[1:].rstrip('.')}." if lost else ""
 
 
 def _points(where: Paths, session: SessionId) -> tuple[CheckpointSummary, ...]:

@@ -11,19 +11,30 @@ from kasmon.cli.arguments import Arg, Json, SandboxArgument
 from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.sandbox.report import about, row, sandbox_object, snapshot_words
+from kasmon.cli.session_selection import (
+    Everything,
+    InStates,
+    OfPlan,
+    Outcome,
+    Sandboxes,
+    SessionSelection,
+    Yes,
+    run_on_each,
+)
 from kasmon.errors import KasmonError, SandboxError, SessionNotFoundError, UsageError
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import REMEMBERING, SandboxPhase
 from kasmon.model.sandbox.snapshot import origin_words
 from kasmon.model.session import Session
+from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.sandbox_adoption import end_unfinished, find_unfinished
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations
 from kasmon.supervisor.sandboxes.create import policy_of_session
-from kasmon.supervisor.sandboxes.snapshots import SnapshotReader
+from kasmon.supervisor.sandboxes.snapshots import SnapshotReader, StoredSnapshots
 
 
 def list_all(*, wants_json: Json = False) -> None:
@@ -66,34 +77,45 @@ def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
 
 
 def pause(
-    name: SandboxArgument,
-    /,
-    *,
+    *names: Sandboxes,
     disk: Annotated[bool, Arg("Save memory to disk and stop the processes; fail if that is not possible.")] = False,
     hold: Annotated[bool, Arg("Keep memory in RAM: fast, but lost if the processes end.")] = False,
+    state: InStates = None,
+    plan: OfPlan = None,
+    everything: Everything = False,
+    yes: Yes = False,
     wants_json: Json = False,
-) -> None:
-    """Pause a sandbox after its turn; the next use resumes it.
+) -> int:
+    """Pause sandboxes after their turn; the next use resumes them.
 
     Memory is saved to disk where the tier can (microvm; e2b at the service), else kept in RAM (jail).
     """
     if disk and hold:
         raise UsageError("--disk and --hold cannot be combined.", hint="Pass either --disk or --hold.")
-    where = places()
-    session = find(read_fleet(where), name)
-    to_disk = disk or (not hold and session.sandbox in REMEMBERING)
-    now = asyncio.run(sandbox_operations.pause(where, session, to_disk=to_disk))
-    remembered = SnapshotReader(where).of(now)
-    if wants_json:
-        print_json(answer(session=sandbox_object(now, remembered), lost=None))
-        return
-    held = now.sandbox_state is not None and now.sandbox_state.held
-    where_words = ["memory kept in RAM"] if held else []
+
+    async def act(where: Paths, session: Session) -> Outcome:
+        to_disk = disk or (not hold and session.sandbox in REMEMBERING)
+        now = asyncio.run(sandbox_operations.pause(where, session, to_disk=to_disk))
+        remembered = SnapshotReader(where).of(now)
+        return Outcome(
+            fields={"session": sandbox_object(now, remembered), "lost": None},
+            text=", ".join(["paused", *_where_words(now, remembered)]),
+        )
+
+    selection = SessionSelection(
+        names=names, states=state, plan=plan, everything=everything, yes=yes, only_sandboxed=True
+    )
+    return run_on_each(places(), selection, ALIVE - {SessionState.PAUSED}, act, "paused", wants_json=wants_json)
+
+
+def _where_words(session: Session, remembered: StoredSnapshots) -> list[str]:
+    """Return where the memory of a sandbox is that was paused."""
+    if session.sandbox_state is not None and session.sandbox_state.phase is not SandboxPhase.PAUSED:
+        return ["and resumed since by another command"]
+    held = session.sandbox_state is not None and session.sandbox_state.held
     kept = "at the service" if session.sandbox == "e2b" else "on disk"
-    where_words += [f"memory snapshot {kept} ({snapshot_words(each, time.time())})" for each in remembered.snapshots]
-    if now.sandbox_state is not None and now.sandbox_state.phase is not SandboxPhase.PAUSED:
-        where_words = ["and resumed since by another command"]
-    say(f"{session.name} ({session.id}): {', '.join(['paused', *where_words])}")
+    snapshots = [f"memory snapshot {kept} ({snapshot_words(each, time.time())})" for each in remembered.snapshots]
+    return [*(["memory kept in RAM"] if held else []), *snapshots]
 
 
 def fork(
