@@ -59,10 +59,10 @@ class CannotLaunchError(Exception):
         super().__init__(sentence)
 
 
-def base_environment(surroundings: dict[str, str]) -> dict[str, str]:
-    """Return the variables of *surroundings* that every agent may have: no tmux, no kasmon, no other agent's."""
+def base_environment(inherited: dict[str, str]) -> dict[str, str]:
+    """Return the variables of *inherited* that every agent may have: no tmux, no kasmon, no other agent's."""
     return {
-        name: value for name, value in surroundings.items() if name in BASE_VARIABLES or name.startswith(BASE_PREFIXES)
+        name: value for name, value in inherited.items() if name in BASE_VARIABLES or name.startswith(BASE_PREFIXES)
     }
 
 
@@ -88,9 +88,9 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
     return pairs  # type: ignore[return-value]
 
 
-def environment(surroundings: dict[str, str], own: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the agent's environment: the base of *surroundings*, true colour, overridden by its *own* pairs."""
-    everything = {"PATH": DEFAULT_PATH, **base_environment(surroundings), "COLORTERM": "truecolor", **dict(own)}
+def environment(inherited: dict[str, str], own: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the agent's environment: the base of *inherited*, true colour, overridden by its *own* pairs."""
+    everything = {"PATH": DEFAULT_PATH, **base_environment(inherited), "COLORTERM": "truecolor", **dict(own)}
     return {name: value for name, value in everything.items() if name not in HIDDEN_VARIABLES}
 
 

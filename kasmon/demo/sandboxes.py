@@ -84,7 +84,7 @@ def end(inside: Paths) -> None:
             policy = msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
             tiers.load(policy.tier, inside).forget(policy)
     with contextlib.suppress(OSError):
-        Jail(inside).ground.base.rmdir()
+        Jail(inside).host_folders.base.rmdir()
 
 
 def _remembering() -> Tier | None:

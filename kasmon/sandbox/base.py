@@ -40,26 +40,24 @@ class PauseResult(msgspec.Struct, frozen=True, kw_only=True):
     """The id of its snapshot on disk (`model.sandbox.snapshot.Snapshot.id`, or a service's)."""
 
 
-class UsageReport(Protocol):
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a sandbox uses, and its limits."""
 
-    @property
-    def memory_bytes(self) -> int: ...
-    @property
-    def disk_bytes(self) -> int: ...
-    @property
-    def processes(self) -> int: ...
-    @property
-    def allowed(self) -> SandboxSize: ...
+    memory_bytes: int
+    """Memory of its control group; without a group, the memory of its processes that is not shared."""
+    disk_bytes: int
+    """Size of its workspace and home; a lower bound if there are too many files to count."""
+    processes: int
+    allowed: SandboxSize
+    """Its memory limit is for all processes together if a control group holds it; otherwise for each process."""
 
 
-class ConfinementProof(Protocol):
-    """Result of a check of how a process is confined."""
+class ConfinementProof(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a process is confined as expected."""
 
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def mismatches(self) -> Sequence[str]: ...
+    ok: bool
+    mismatches: tuple[str, ...] = ()
+    """Each difference, as text for the user."""
 
 
 @runtime_checkable
@@ -176,7 +174,7 @@ class HostedTier(Protocol):
     @property
     def is_elsewhere(self) -> Literal[True]: ...
 
-    def learn(self, variables: Mapping[str, str], /) -> None:
+    def take_access(self, variables: Mapping[str, str], /) -> None:
         """Take from *variables*, a caller's environment, what this process needs to reach the service, if present."""
         ...
 

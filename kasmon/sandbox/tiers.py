@@ -2,14 +2,17 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kasmon.errors import UnableError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPolicy, SandboxRuntime, Tier
 from kasmon.paths import Paths, private_folder
 from kasmon.sandbox.base import SandboxTier
-from kasmon.sandbox.guest_client.protocol import CheckpointPoints, GuestClient
+
+if TYPE_CHECKING:
+    from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+    from kasmon.sandbox.guest_client.channel import GuestChannel
 
 TIERS: Final[dict[Tier, str]] = {
     "jail": "kasmon.sandbox.jail.jail:Jail",
@@ -45,7 +48,7 @@ def load(tier: LoggedTier, paths: Paths | None = None) -> SandboxTier:
 
 def create_workspace(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
     """Create the workspace of a new sandbox of *policy*, with the right owner, and return its path."""
-    host_folders = getattr(sandbox, "ground", None)
+    host_folders = getattr(sandbox, "host_folders", None)
     if host_folders is not None and not policy.workspace:
         host_folders.make(policy.session)
         host_folders.own_workspace(policy.session)
@@ -54,14 +57,14 @@ def create_workspace(sandbox: SandboxTier, policy: SandboxPolicy) -> str:
     return sandbox.workspace(policy)
 
 
-def connect_guest(runtime: SandboxRuntime, name: str = "") -> GuestClient:
+def connect_guest(runtime: SandboxRuntime, name: str = "") -> "GuestChannel":
     """Return a client of the guest program of the sandbox at *runtime*; *name*: its session."""
     from kasmon.sandbox.guest_client.channel import GuestChannel
 
     return GuestChannel(runtime.socket, name=name)
 
 
-def checkpoint_store(places: Paths, session: SessionId) -> CheckpointPoints:
+def checkpoint_store(places: Paths, session: SessionId) -> "CheckpointStore":
     from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 
     return CheckpointStore(places.checkpoints(session))

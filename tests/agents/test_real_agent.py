@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.backends.common.environment import surroundings
+from kasmon.backends.common.environment import build_environment
 from tests.support.agents.real_agent import (
     PACKAGES,
     RealAgent,
@@ -75,7 +75,7 @@ def test_kasmon_gives_an_agent_what_makes_it_call_the_stub(name: str, scratch: P
     own = settled(name, home, workdir, "http://127.0.0.1:1")
     agent = RealAgent(name, Path("/x"), (), home, workdir, own)
 
-    variables = surroundings(agent.launch(variables={"MORE": "1"}), ()).variables
+    variables = build_environment(agent.launch(variables={"MORE": "1"}), ()).variables
     assert own.items() <= variables.items()
     assert (str(home), "1") == (variables["HOME"], variables["MORE"])
     files = [file.read_text() for file in home.rglob("*") if file.is_file()]

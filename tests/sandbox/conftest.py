@@ -17,7 +17,7 @@ from kasmon.paths import places
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.shared.host_folders import OF_ROOT
 from kasmon.sandbox.shared.processes import holder, tree
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.support.sandbox.guest_agent import Agent
 from tests.support.sandbox.requirements import need_jail, nothing_is_left
 from tests.support.sandbox.tier_agents import ALONE, KINDS, TierAgents, of_kind
@@ -124,7 +124,7 @@ def shared() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
-    raze(folder)
+    remove_tree(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -147,14 +147,14 @@ def jail(can_jail: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[J
     for program in (TINY / "main.py", *(OURS / name for name in ("proxy_forwarder.py", "nodeproxy.js"))):
         shutil.copy(program, inside)
     made = Jail(inside=inside)
-    assert made.ground.owner[0] != 0
+    assert made.host_folders.owner[0] != 0
     yield made
     for name in reversed(NAMES):
-        if name == NAMES[0] or made.ground.of(SessionId(name * 8)).exists():
+        if name == NAMES[0] or made.host_folders.of(SessionId(name * 8)).exists():
             made.forget(policy(name))
-            assert holder(made.ground.of(SessionId(name * 8)) / "lock") is None
+            assert holder(made.host_folders.of(SessionId(name * 8)) / "lock") is None
     assert not any(path.suffix == ".box" for path in made.places.runtime.glob("*"))
-    assert made.ground.base.parent != OF_ROOT or not made.ground.base.exists()
+    assert made.host_folders.base.parent != OF_ROOT or not made.host_folders.base.exists()
 
 
 @pytest.fixture

@@ -373,7 +373,7 @@ def test_an_ended_sandbox_is_forgotten_like_every_session_and_leaves_no_files(ka
 
     assert 0 == kasmon("rm", "lab").code
 
-    assert not Jail(kasmon.places).ground.base.exists()
+    assert not Jail(kasmon.places).host_folders.base.exists()
 
 
 def test_rm_all_leaves_no_process_and_no_socket(kasmon: Cli) -> None:
@@ -396,7 +396,7 @@ def test_rm_all_leaves_no_process_and_no_socket(kasmon: Cli) -> None:
     assert not [pid for pid in pids if is_running(pid, born[pid])]
     assert until(lambda: all(lock_holder(kasmon.places.host_lock(session)) is None for session in sessions))
     until(lambda: not any(kasmon.places.runtime.iterdir()), what="the fork server's end")
-    assert not Jail(kasmon.places).ground.base.exists()
+    assert not Jail(kasmon.places).host_folders.base.exists()
 
 
 def test_create_says_that_it_works_in_the_folder_itself(kasmon: Cli, shared: Path) -> None:
@@ -412,7 +412,7 @@ def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Cli, tmp_path: Pa
     (tmp_path / "work").mkdir(mode=0o700)
     done = kasmon("sandbox", "create", "lab", "--dir", str(tmp_path / "work"))
     session = SessionId(done.out.strip())
-    copied = str(Jail(kasmon.places).ground.of(session) / "workspace")
+    copied = str(Jail(kasmon.places).host_folders.of(session) / "workspace")
 
     assert f"It works on a copy of {str(tmp_path / 'work')!r}: {copied!r}. The original is not changed." in done.err
     where = kasmon.json("sandbox", "show", "lab")["session"]["works_in"]
@@ -455,7 +455,7 @@ def test_rm_names_the_copy_of_a_folder_that_stays_and_how_it_goes(kasmon: Cli, t
     (tmp_path / "work").mkdir(mode=0o700)
     session = made(kasmon, "lab", "--dir", str(tmp_path / "work"))
     kasmon("sandbox", "run", "lab", "--lang", "bash", "echo mine > made")
-    copied = Jail(kasmon.places).ground.of(session) / "workspace"
+    copied = Jail(kasmon.places).host_folders.of(session) / "workspace"
     done = kasmon("sandbox", "rm", "lab")
 
     assert (0, "mine\n") == (done.code, (copied / "made").read_text())

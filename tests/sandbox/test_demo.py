@@ -82,7 +82,7 @@ def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_g
         return [event.output for event, _ in log.read() if isinstance(event, ToolFinished)]
 
     assert ["('feb', 2084)"] == until(outputs)  # what came of a run is told before it is in the log
-    ground = MicroVm(inside).ground.base
+    ground = MicroVm(inside).host_folders.base
     clear(folder)
 
     assert [] == jailed({str(session.id) for session in fleet.values()})

@@ -193,7 +193,7 @@ async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon:
             await auntil(lambda: not names(kasmon))
     assert [] == names(kasmon)
     assert [] == [path for path in kasmon.places.mcp.iterdir() if lock_holder(path)]
-    assert not Jail(kasmon.places).ground.base.exists()
+    assert not Jail(kasmon.places).host_folders.base.exists()
 
 
 async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_end_it(kasmon: Cli) -> None:

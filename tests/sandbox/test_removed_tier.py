@@ -12,7 +12,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.paths import write_private
 from kasmon.sandbox.shared.host_folders import HostFolders
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.support.cli.cli_runner import Cli
 
 ID = SessionId("gvis0001")
@@ -68,7 +68,7 @@ def session(kasmon: Cli, request: pytest.FixtureRequest) -> Iterator[SessionId]:
         (files(kasmon) / name).mkdir(parents=True)
     write_private(files(kasmon) / "memory" / "checkpoint.img", b"what its programs held")
     yield ID
-    raze(files(kasmon).parent)
+    remove_tree(files(kasmon).parent)
 
 
 def test_it_is_listed_and_shown_with_its_tier_and_phase(kasmon: Cli, session: SessionId) -> None:

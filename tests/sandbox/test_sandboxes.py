@@ -82,7 +82,7 @@ async def test_one_for_once_is_gone_afterwards_also_where_something_fails(here: 
         await fails()
 
     assert () == read_fleet(here).sessions
-    assert not Jail(here).ground.base.exists()
+    assert not Jail(here).host_folders.base.exists()
 
 
 async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(here: Paths) -> None:

@@ -55,8 +55,8 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from kasmon.sandbox import tiers
 from kasmon.sandbox.agent.context_files import AgentContextFiles
-from kasmon.sandbox.guest_client.protocol import GuestClient
-from kasmon.sandbox.jail.usage import JailUsage
+from kasmon.sandbox.base import UsageReport
+from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.store.event_log import Cursor, EventLog
 from kasmon.supervisor.sandboxes.sandbox_operations import _not_paused
 from tests.support.agents.fake_agent import FakeAgent
@@ -402,11 +402,11 @@ async def test_a_failed_pause_is_a_warning_and_no_failed_turn(lab: Lab) -> None:
 class Weighed(UnconfinedTier):
     """Its files may take 1000 bytes."""
 
-    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> JailUsage:
+    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> UsageReport:
         files = [path for path in Path(self.workspace(policy)).iterdir() if path.is_file()]
         size = SandboxSize(time_s=30, cpus=1, memory_bytes=1, disk_bytes=1000)
         weight = sum(path.stat().st_size for path in files)
-        return JailUsage(memory_bytes=0, disk_bytes=weight, processes=1, allowed=size)
+        return UsageReport(memory_bytes=0, disk_bytes=weight, processes=1, allowed=size)
 
 
 async def test_what_fills_the_disk_is_interrupted_and_what_makes_room_is_not(
@@ -608,7 +608,7 @@ async def test_an_interrupt_waits_for_the_next_host_to_reach_the_sandbox(lab: La
         await begun(lab)
     asked, reached = threading.Event(), threading.Event()
 
-    def late(runtime: SandboxRuntime, name: str = "") -> GuestClient:
+    def late(runtime: SandboxRuntime, name: str = "") -> GuestChannel:
         asked.set()
         assert reached.wait(20)
         return tiers.connect_guest(runtime, name)

@@ -11,7 +11,7 @@ from kasmon.backends.codex.cli_flags import parse_flags
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.environment import AgentEnvironment, surroundings
+from kasmon.backends.common.environment import AgentEnvironment, build_environment
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.commands import Launch
@@ -90,7 +90,7 @@ async def _begin_agent(agent: CodexAgent, thread: Table, launch: Launch, path: s
 
 def _surroundings(launch: Launch) -> AgentEnvironment:
     here = {name: value for name, value in os.environ.items() if name not in WITHIN}
-    return surroundings(launch, OWN, here)
+    return build_environment(launch, OWN, here)
 
 
 def _not_opened(path: str, why: str, child: ChildProcess) -> LaunchError:

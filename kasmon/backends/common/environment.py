@@ -80,7 +80,9 @@ class AgentEnvironment(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...]
 
 
-def surroundings(launch: Launch, own: Sequence[str], variables: Mapping[str, str] | None = None) -> AgentEnvironment:
+def build_environment(
+    launch: Launch, own: Sequence[str], variables: Mapping[str, str] | None = None
+) -> AgentEnvironment:
     """Return the environment for the agent of *launch*.
 
     Args:

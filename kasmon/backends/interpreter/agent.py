@@ -39,7 +39,7 @@ from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPhase, SandboxPolicy
 from kasmon.paths import Paths
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
-from kasmon.sandbox.managed.fork import copied
+from kasmon.sandbox.managed.fork import fork_sandbox
 from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.origin import keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
@@ -81,7 +81,7 @@ class DiskLimit:
                     f"The disk of the sandbox is full, {of}: the run was interrupted. Bash still works, to remove "
                     "files."
                 )
-                self._sandbox.journal.tell(why)
+                self._sandbox.journal.add_notice(why)
                 await self._interrupt(why)
 
 
@@ -216,7 +216,7 @@ class InterpreterAgent:
         """Copy the sandbox and record the complete copy for the new session; return what this session lost."""
         known = origin_of(self._places, command.session) if command.session else None
         other = policy_of(self._places, command.session) if known is not None else None
-        got = copied(self._sandbox, self._checkpoints, command, other)
+        got = fork_sandbox(self._sandbox, self._checkpoints, command, other)
         if known is not None:
             whole = msgspec.structs.replace(
                 known, is_whole=True, with_memory=not got.why, checkpoint=got.checkpoint, why=got.why

@@ -19,7 +19,8 @@ from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths, places, write_private
 from kasmon.sandbox import tiers
 from kasmon.sandbox.base import SandboxTier
-from kasmon.sandbox.guest_client.protocol import CheckpointPoints, GuestClient
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
 from kasmon.sandbox.managed.idle_policy import terms_of
 from kasmon.sandbox.managed.journal import SandboxJournal
@@ -29,8 +30,8 @@ from kasmon.store.event_log import EventLog
 
 class SandboxParts(msgspec.Struct, frozen=True, kw_only=True):
     tier: Callable[[SandboxPolicy], SandboxTier] = tiers.tier_of
-    reach: Callable[[SandboxRuntime, str], GuestClient] = tiers.connect_guest
-    points: Callable[[Paths, SessionId], CheckpointPoints] = tiers.checkpoint_store
+    reach: Callable[[SandboxRuntime, str], GuestChannel] = tiers.connect_guest
+    points: Callable[[Paths, SessionId], CheckpointStore] = tiers.checkpoint_store
 
 
 class InterpreterBackend:

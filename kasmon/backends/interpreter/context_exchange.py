@@ -57,9 +57,9 @@ class ContextExchange:
 
     def _exchange_once(self) -> Sequence[ContextNote]:
         sandbox_state = self._sandbox.journal.sandbox_state
-        if sandbox_state.runtime is None or not sandbox_state.runtime.ground:
+        if sandbox_state.runtime is None or not sandbox_state.runtime.session_folder:
             return ()
-        own = AgentContextFiles(Path(sandbox_state.runtime.ground))
+        own = AgentContextFiles(Path(sandbox_state.runtime.session_folder))
         if not own.folder.is_dir():
             return ()
         if self._generation != sandbox_state.generation:

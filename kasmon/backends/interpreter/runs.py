@@ -232,7 +232,7 @@ class InterpreterRuns:
             return {}
         looked = await self._threads.work(self._sandbox.credentials)
         self._event_queue.show(SecretsLearned(looked.secrets))
-        self._sandbox.journal.tell_once(*looked.missing)
+        self._sandbox.journal.add_notice_once(*looked.missing)
         return looked.values
 
     async def _run_with_retry(self, command: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
@@ -269,7 +269,7 @@ class InterpreterRuns:
         )
 
     def _interrupted(self, interpreter: Interpreter, run: str = "") -> InterruptResult:
-        within = self._sandbox.within
+        within = self._sandbox.guest
         return InterruptResult.NOTHING if within is None else within.interrupt(interpreter, run)
 
     @contextlib.contextmanager
@@ -314,7 +314,7 @@ class InterpreterRuns:
         return NEVER_RAN if ran is None else msgspec.structs.replace(ran, hint=f"{WENT_ON} {ran.hint}".strip())
 
     def _recall(self, call: str, take: Output | None) -> RunResult | None:
-        if (within := self._sandbox.within) is None:
+        if (within := self._sandbox.guest) is None:
             raise AgentLostError("it is closed", may_have_run=True)
         return within.recall(call, timeout_s=SIZES[self._sandbox.policy.size].time_s, on_output=take)
 

@@ -129,7 +129,7 @@ class InterpreterLifecycle:
             if not self.is_ending:
                 await self.move(self._checkpoints.keep, "after", self._turn_title)
         except KasmonError as error:
-            self._sandbox.journal.tell(f"The sandbox's state has changed: {error.message}")
+            self._sandbox.journal.add_notice(f"The sandbox's state has changed: {error.message}")
         self._sandbox.journal.note(TurnEnded(at=time.time(), reason=reason))
         self._changed.set()
 

@@ -126,7 +126,7 @@ def _build_copier(vm: MicroVm) -> Callable[[SandboxPolicy], SandboxRuntime]:
     if lack := qemu_program.lacking(vm.provisioning.program):
         raise SandboxError("no machine can be made", lack.why, lack.hint)
     none, hint = "there is no warm microVM to be copied", "`kasmon sandbox image build` makes a warm one."
-    origin = vm.provisioning.stock("default").origin(vm.provisioning.made_by)
+    origin = vm.provisioning.warm_pool("default").origin(vm.provisioning.made_by)
     if origin.memory is None:
         raise SandboxError(none, origin.why or "none was put away", hint)
 

@@ -57,8 +57,8 @@ def _warm(vm: MicroVm, size: ImageSize) -> tuple[int, str]:
     note(f"Starting a machine of size {size}; new machines will be copies of it.")
     policy = SandboxPolicy(session=SessionId(f"warm-{os.getpid()}"), tier="microvm", size=size)
     try:
-        note(f"Machines are played {vm.provisioning.carried()}.")
-        return vm.provisioning.warm(policy, warm_up.warm_up).size_bytes, ""
+        note(f"Machines are played {vm.provisioning.describe_accelerator()}.")
+        return vm.provisioning.make_warm(policy, warm_up.warm_up).size_bytes, ""
     except KasmonError as error:
         return 0, error.message
 

@@ -90,7 +90,7 @@ def spawn_runner(places: Paths, plan: str) -> subprocess.Popen[bytes]:
 def _streams(places: Paths, log: Path, *, keeps: bool) -> Iterator[tuple[dict[str, str], IO[bytes], IO[bytes]]]:
     """Yield the environment, stdin and output of a host; with *keeps* it has all variables, most in memory only."""
     places.make()
-    shown, kept = surroundings(places, os.environ)
+    shown, kept = build_host_environment(places, os.environ)
     kept = kept if keeps else {name: value for name, value in kept.items() if name.startswith(SERVICES)}
     with opened(log) as output, handed(places, kept) as given:
         yield shown | {MACHINERY: "host"}, given, output
@@ -155,7 +155,7 @@ def _start(
     return child
 
 
-def surroundings(places: Paths, variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def build_host_environment(places: Paths, variables: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the part of *variables* that a host is started with, and the part kept in its memory, for its agent.
 
     Neither has those that describe where the starter itself runs. A shared host needs none for its agents: they come

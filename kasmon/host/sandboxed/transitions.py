@@ -56,7 +56,7 @@ class SandboxTransitions:
 
     def warn(self, text: str) -> None:
         """Note *text* for the user."""
-        self._journal.tell(text)
+        self._journal.add_notice(text)
 
     async def pause(self, why: str, *, to_disk: bool = False) -> None:
         """Pause it, its memory held; or *to_disk*, without any process left.

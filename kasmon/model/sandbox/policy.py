@@ -145,7 +145,7 @@ class SandboxRuntime(msgspec.Struct, frozen=True, kw_only=True):
     boot: str = ""
     socket: str = ""
     """The socket of the guest agent."""
-    ground: str = ""
+    session_folder: str = msgspec.field(default="", name="ground")
     """The folder of its files on this machine."""
     remote: str = ""
     """The service's id of it, if a service runs it."""

@@ -23,7 +23,13 @@ from kasmon.sandbox.base import HostedTier
 from kasmon.sandbox.jail.bwrap_arguments import INSIDE
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.remote_guest import proof
-from kasmon.sandbox.remote_guest.launch_spec import AgentTier, RemoteAgentStatus, lodging, stay, waits
+from kasmon.sandbox.remote_guest.launch_spec import (
+    AgentTier,
+    RemoteAgentStatus,
+    is_waiting,
+    load_agent_tier,
+    load_status,
+)
 from kasmon.sandbox.shared.processes import children, is_inside, lives, name_inside, tree
 
 AGENT_START_S: Final = 10.0
@@ -55,7 +61,9 @@ def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen
     first = _find_init(front)
     if agent is None or first is None:
         return ConfinementSeen(at=time.time(), ok=False, mismatches=("no sandbox was seen around it",))
-    for report in jail.ground.of(launch.session).glob("enter-*.json"):  # already read; they hold the agent's variables
+    for report in jail.host_folders.of(launch.session).glob(
+        "enter-*.json"
+    ):  # already read; they hold the agent's variables
         report.unlink(missing_ok=True)
     with contextlib.suppress(KasmonError):
         if policy.hosts:
@@ -76,8 +84,8 @@ def identify_agent(places: Paths, launch: Launch, front: int) -> ConfinementSeen
             started=started_at(first) or 0.0,
             boot=boot(),
             front=front,
-            ground=str(jail.ground.of(launch.session)),
-            notices=_notices(jail.ground.of(launch.session)),
+            session_folder=str(jail.host_folders.of(launch.session)),
+            notices=_notices(jail.host_folders.of(launch.session)),
         ),
     )
 
@@ -86,13 +94,13 @@ def wait_for_agent(places: Paths, session: SessionId, front: int) -> None:
     """Return once the agent behind *front* runs in its sandbox, or *front* ended; at once for a jail. Blocks."""
     policy = policy_of(places, session)
     if policy.tier != "jail":
-        _wait_for_status(lodging(places, policy).ground.of(session), front)
+        _wait_for_status(load_agent_tier(places, policy).host_folders.of(session), front)
 
 
 def _wait_for_status(session_folder: Path, front: int) -> RemoteAgentStatus | None:
     """Return the status that *front* wrote once its agent ran; None where it ended, or after `REMOTE_START_S`."""
     front_started, deadline = started_at(front), time.monotonic() + REMOTE_START_S
-    while (status := stay(session_folder)) is None or status.front != front:
+    while (status := load_status(session_folder)) is None or status.front != front:
         if front_started is None or not lives(front, front_started, boot()) or time.monotonic() > deadline:
             return None
         time.sleep(REMOTE_POLL_S)
@@ -101,14 +109,14 @@ def _wait_for_status(session_folder: Path, front: int) -> RemoteAgentStatus | No
 
 def _identify_remote(places: Paths, policy: SandboxPolicy, front: int) -> ConfinementSeen | None:
     """As `identify_agent`, for an agent that its front reaches over a connection: it is no process of this machine."""
-    tier = lodging(places, policy)
-    session_folder = tier.ground.of(policy.session)
+    tier = load_agent_tier(places, policy)
+    session_folder = tier.host_folders.of(policy.session)
     status = _wait_for_status(session_folder, front)
     if status is None and started_at(front) is None:
         return None
     if status is None:
         return ConfinementSeen(at=time.time(), tier=policy.tier, ok=False, mismatches=("it did not start in time",))
-    ok, mismatches = _check_confinement(tier, policy, status.runtime, is_asleep=waits(session_folder))
+    ok, mismatches = _check_confinement(tier, policy, status.runtime, is_asleep=is_waiting(session_folder))
     return ConfinementSeen(
         at=time.time(),
         tier=policy.tier,

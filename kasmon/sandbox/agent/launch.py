@@ -19,11 +19,12 @@ from kasmon.model.sandbox.policy import LoggedTier, Mount, SandboxPolicy, Sandbo
 from kasmon.paths import Paths, write_private
 from kasmon.sandbox.agent import credential_files, credential_renewal, remote_launch
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context, emit_command
+from kasmon.sandbox.agent.remote_launch import AgentLaunch
 from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.remote_guest import launch_spec
-from kasmon.sandbox.remote_guest.launch_spec import FOLDER, lodging, stay
+from kasmon.sandbox.remote_guest.launch_spec import FOLDER, load_agent_tier, load_status
 from kasmon.sandbox.remote_guest.scripted_agent import KASMON, SCRIPTED
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
@@ -39,19 +40,6 @@ LOCATIONS: Final = (
 """Variables that name a file or folder of this machine, which is usually absent inside."""
 SHARED_PATHS: Final = ("/usr/", "/etc/ssl/")
 IDLE_HINT: Final = "It ends after a long time without use; `kasmon restart {}` starts it again with its conversation."
-
-
-class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that is to be started in a sandbox."""
-
-    command: tuple[str, ...]
-    """The command that is started instead of the agent's own."""
-    home: Path
-    """The folder of this machine that is its home inside."""
-    notes: Path
-    """The file to which its hooks and its `kasmon ctx` write."""
-    secrets: tuple[str, ...] = ()
-    """The values of its credentials."""
 
 
 _secrets: dict[SessionId, tuple[str, ...]] = {}
@@ -100,7 +88,7 @@ def sync_folders(places: Paths, session: SessionId) -> None:
         SandboxError: if the sandbox does not answer.
     """
     policy = policy_of(places, session)
-    status = None if policy.tier == "jail" else stay(lodging(places, policy).ground.of(session))
+    status = None if policy.tier == "jail" else load_status(load_agent_tier(places, policy).host_folders.of(session))
     if status is not None:
         with contextlib.closing(GuestChannel(status.runtime.socket)) as guest:
             guest.level()
@@ -113,7 +101,7 @@ def notes_of(places: Paths, session: SessionId) -> Path:
 
 def describe_differences(places: Paths, session: SessionId) -> tuple[str, ...]:
     """Return a sentence for each difference between its folders and the sandbox's copies of them; each once."""
-    return launch_spec.apart(_host_folders(places, session).of(session))
+    return launch_spec.take_differences(_host_folders(places, session).of(session))
 
 
 def build_emit_command(places: Paths, session: SessionId) -> tuple[str, ...]:
@@ -144,25 +132,29 @@ def prepare_launch(
         policy, jail = policy_of(places, launch.session), Jail(places)
         if policy.tier != "jail":
             variables = filter_variables(policy, launch.workdir, variables)
-            return _prepare_remote(places, launch, policy, argv, variables, environment)
+            prepared = remote_launch.prepare_launch(places, launch, policy, argv, variables, environment)
+            _secrets[launch.session] = prepared.secrets
+            return prepared
         if SCRIPTED in argv:  # the scripted agent is part of kasmon
             policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
-        digests = credential_renewal.load_digests(jail.ground.of(launch.session))  # its last host may have been killed
+        digests = credential_renewal.load_digests(
+            jail.host_folders.of(launch.session)
+        )  # its last host may have been killed
         jail.destroy(policy, None)
-        session_folder = jail.ground.make(launch.session)
-        home = jail.ground.home(launch.session)
-        found_credentials = credentials.looked_up(policy.credentials, environment)
+        session_folder = jail.host_folders.make(launch.session)
+        home = jail.host_folders.home(launch.session)
+        found_credentials = credentials.look_up(policy.credentials, environment)
         renewal_notices = credential_renewal.copy_back(policy.files, home, digests)
         credential_renewal.record_digests(policy.files, session_folder)
-        credential_files.copy_in(policy.files, home, jail.ground.owner)
+        credential_files.copy_in(policy.files, home, jail.host_folders.owner)
         context_files = AgentContextFiles(session_folder)
-        context_files.make(jail.ground.owner, context(places, launch))
-        jail_command = jail.outfit(
+        context_files.make(jail.host_folders.owner, context(places, launch))
+        jail_command = jail.wrap_agent(
             policy,
             argv,
             launch.workdir,
             filter_variables(policy, launch.workdir, variables) | found_credentials.values,
-            belongings=context_files.binds,
+            context_binds=context_files.binds,
             path=(BIN,),
         )
         jail_notices = [each for each in jail_command.notices if "control group" not in each]  # reported at creation
@@ -254,9 +246,9 @@ def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) 
     if policy.tier != "jail":
         return remote_launch.clean_up(places, policy, spares_memory=spares_memory)
     jail = Jail(places)
-    digests = credential_renewal.load_digests(jail.ground.of(session))
+    digests = credential_renewal.load_digests(jail.host_folders.of(session))
     jail.destroy(policy, None)
-    return remote_launch.reclaim_files(policy, jail.ground.home(session), digests)
+    return remote_launch.reclaim_files(policy, jail.host_folders.home(session), digests)
 
 
 def forget(places: Paths, session: SessionId) -> str:
@@ -277,19 +269,6 @@ def forget(places: Paths, session: SessionId) -> str:
     return Jail(places).forget(policy, workdir)
 
 
-def _prepare_remote(
-    places: Paths,
-    launch: Launch,
-    policy: SandboxPolicy,
-    argv: Sequence[str],
-    variables: Mapping[str, str],
-    environment: Mapping[str, str],
-) -> AgentLaunch:
-    remote = remote_launch.prepare_launch(places, launch, policy, argv, variables, environment)
-    _secrets[launch.session] = remote.secrets
-    return AgentLaunch(command=remote.command, home=remote.home, notes=remote.notes, secrets=remote.secrets)
-
-
 def _tier(places: Paths, session: SessionId) -> LoggedTier:
     with contextlib.suppress(SandboxError):
         return policy_of(places, session).tier
@@ -301,8 +280,8 @@ def _host_folders(places: Paths, session: SessionId) -> HostFolders:
     with contextlib.suppress(KasmonError):
         policy = policy_of(places, session)
         if policy.tier != "jail":
-            return lodging(places, policy).ground
-    return Jail(places).ground
+            return load_agent_tier(places, policy).host_folders
+    return Jail(places).host_folders
 
 
 def filter_variables(policy: SandboxPolicy, workdir: str, variables: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,6 @@ import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -28,19 +27,22 @@ from kasmon.sandbox.remote_guest.launch_spec import (
     LaunchFile,
     RemoteAgentStatus,
     RemoteLaunchSpec,
-    lodging,
+    load_agent_tier,
 )
 from kasmon.sandbox.shared import credentials
 
 
-class RemoteAgentLaunch(NamedTuple):
+class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """An agent that is to be started in a sandbox."""
 
     command: tuple[str, ...]
     """The command that is started instead of the agent's own."""
     home: Path
+    """The folder of this machine that is its home inside."""
     notes: Path
-    secrets: tuple[str, ...]
+    """The file to which its hooks and its `kasmon ctx` write."""
+    secrets: tuple[str, ...] = ()
+    """The values of its credentials."""
 
 
 def explain_no_memory(tier: SandboxTier) -> str:
@@ -60,7 +62,7 @@ def prepare_launch(
     argv: Sequence[str],
     variables: Mapping[str, str],
     environment: Mapping[str, str],
-) -> RemoteAgentLaunch:
+) -> AgentLaunch:
     """Return the launch that runs *argv* inside. An agent paused on disk is resumed; any other that is left is ended.
 
     Args:
@@ -75,35 +77,35 @@ def prepare_launch(
         KasmonError: if it cannot be started there.
         OSError: likewise.
     """
-    tier = lodging(places, policy)
-    session_folder = tier.ground.of(launch.session)
+    tier = load_agent_tier(places, policy)
+    session_folder = tier.host_folders.of(launch.session)
     if isinstance(tier, HostedTier):
-        tier.learn(environment)
+        tier.take_access(environment)
     adapted_argv, adapted_variables = scripted_agent.adapted(argv, variables)
-    fitted = tier.fitted(policy, adapted_argv, launch.workdir, adapted_variables)
-    found_credentials = credentials.looked_up(policy.credentials, environment)
+    program_launch = tier.prepare_program(policy, adapted_argv, launch.workdir, adapted_variables)
+    found_credentials = credentials.look_up(policy.credentials, environment)
     status = _find_resumable(tier, policy, session_folder) if launch.mode is Mode.TMUX else None
-    home, renewal_notices = tier.ground.home(launch.session), tuple[str, ...]()
+    home, renewal_notices = tier.host_folders.home(launch.session), tuple[str, ...]()
     if status is None:
         digests = credential_renewal.load_digests(session_folder)  # the host before may have been killed
-        launch_spec.wait_no_more(session_folder)
+        launch_spec.end_wait(session_folder)
         tier.destroy(policy, None)
-        session_folder = tier.ground.make(launch.session)
+        session_folder = tier.host_folders.make(launch.session)
         renewal_notices = credential_renewal.copy_back(policy.files, home, digests)
         credential_renewal.record_digests(policy.files, session_folder)
-        credential_files.copy_in(policy.files, home, tier.ground.owner)
+        credential_files.copy_in(policy.files, home, tier.host_folders.owner)
         if scripted_agent.SCRIPTED in argv:
-            scripted_agent.put(home, tier.ground.owner)
+            scripted_agent.put(home, tier.host_folders.owner)
     context_files = AgentContextFiles(session_folder)
-    context_files.make(tier.ground.owner, context(places, launch))
-    agent_variables = {**fitted.variables, **found_credentials.values, "KASMON_CONTEXT": CONTEXT}
+    context_files.make(tier.host_folders.owner, context(places, launch))
+    agent_variables = {**program_launch.variables, **found_credentials.values, "KASMON_CONTEXT": CONTEXT}
     why_not = () if credential_files.keeps_memory(policy) else (explain_no_memory(tier),)
-    notices = (*renewal_notices, *fitted.notices, *found_credentials.missing, *why_not)
+    notices = (*renewal_notices, *program_launch.notices, *found_credentials.missing, *why_not)
     spec = RemoteLaunchSpec(
         policy=policy,
-        fitted=msgspec.structs.replace(fitted, variables=agent_variables, notices=notices),
+        program_launch=msgspec.structs.replace(program_launch, variables=agent_variables, notices=notices),
         run=status.run if status else secrets.token_hex(8),
-        ground=str(session_folder),
+        session_folder=str(session_folder),
         joins=status is not None,
         gifts=(
             LaunchFile(path=f"{FOLDER}/emit.py", content=EMIT_PROGRAM.read_bytes()),
@@ -112,9 +114,14 @@ def prepare_launch(
         notes=str(context_files.notes),
         context=str(context_files.context),
         marks=(variables.get("KASMON_GENERATION", ""), variables.get("KASMON_NONCE", "")),
-        environment=launch_spec.environment() | fitted.front,
+        environment=launch_spec.environment() | program_launch.front,
     )
-    return RemoteAgentLaunch(tuple(launch_spec.command(spec)), home, context_files.notes, found_credentials.secrets)
+    return AgentLaunch(
+        command=tuple(launch_spec.store_command(spec)),
+        home=home,
+        notes=context_files.notes,
+        secrets=found_credentials.secrets,
+    )
 
 
 def pause(
@@ -127,15 +134,15 @@ def pause(
         SandboxError: if it is gone, or its memory cannot be stored; it can be resumed then.
         OSError: likewise.
     """
-    tier = lodging(places, policy)
-    session_folder = tier.ground.of(policy.session)
+    tier = load_agent_tier(places, policy)
+    session_folder = tier.host_folders.of(policy.session)
     if not to_disk and not isinstance(tier, HostedTier):
         return tier.pause(policy, runtime)
-    launch_spec.let_wait(session_folder)
+    launch_spec.require_wait(session_folder)
     try:
         return tier.pause(policy, runtime, to_disk=True, turn=turn)
     except BaseException:
-        launch_spec.wait_no_more(session_folder)
+        launch_spec.end_wait(session_folder)
         raise
 
 
@@ -146,8 +153,8 @@ def resume(places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, paused
         SnapshotRefusedError: if its snapshot on disk may not be resumed.
         SandboxError: if it is gone, or cannot be resumed.
     """
-    tier = lodging(places, policy)
-    session_folder = tier.ground.of(policy.session)
+    tier = load_agent_tier(places, policy)
+    session_folder = tier.host_folders.of(policy.session)
     if paused is None and (running := tier.adopt(policy)) is not None:
         runtime, paused = running, PauseResult(held=True)
     elif paused is None:
@@ -158,9 +165,9 @@ def resume(places: Paths, policy: SandboxPolicy, runtime: SandboxRuntime, paused
             )
         paused = PauseResult(held=False, snapshot=snapshot.id)
     resumed = tier.resume(policy, runtime, paused)
-    launch_spec.wait_no_more(session_folder)
-    if (status := launch_spec.stay(session_folder)) is not None:
-        launch_spec.note(session_folder, msgspec.structs.replace(status, runtime=resumed))
+    launch_spec.end_wait(session_folder)
+    if (status := launch_spec.load_status(session_folder)) is not None:
+        launch_spec.store_status(session_folder, msgspec.structs.replace(status, runtime=resumed))
     return resumed
 
 
@@ -172,16 +179,16 @@ def clean_up(places: Paths, policy: SandboxPolicy, *, spares_memory: bool) -> tu
     Raises:
         SandboxError: if a part of the sandbox is left.
     """
-    tier = lodging(places, policy)
+    tier = load_agent_tier(places, policy)
     if spares_memory and tier.adopt(policy) is None and tier.kept(policy) is not None:
         return ()
-    digests = credential_renewal.load_digests(tier.ground.of(policy.session))
-    launch_spec.wait_no_more(tier.ground.of(policy.session))
+    digests = credential_renewal.load_digests(tier.host_folders.of(policy.session))
+    launch_spec.end_wait(tier.host_folders.of(policy.session))
     if isinstance(tier, HostedTier):
         with contextlib.suppress(KasmonError):  # it may be gone; what it sent before is here
             tier.fetch(policy)
     tier.destroy(policy, None)
-    return reclaim_files(policy, tier.ground.home(policy.session), digests)
+    return reclaim_files(policy, tier.host_folders.home(policy.session), digests)
 
 
 def reclaim_files(policy: SandboxPolicy, home: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
@@ -200,7 +207,7 @@ def forget(places: Paths, policy: SandboxPolicy) -> str:
         SandboxError: if a part of the sandbox is left.
     """
     clean_up(places, policy, spares_memory=False)
-    return lodging(places, policy).forget(policy)
+    return load_agent_tier(places, policy).forget(policy)
 
 
 def _find_resumable(tier: AgentTier, policy: SandboxPolicy, session_folder: Path) -> RemoteAgentStatus | None:
@@ -209,7 +216,7 @@ def _find_resumable(tier: AgentTier, policy: SandboxPolicy, session_folder: Path
     Raises:
         SandboxUnreachableError: if that cannot be determined now.
     """
-    status = launch_spec.stay(session_folder)
+    status = launch_spec.load_status(session_folder)
     if status is None:
         return None
     try:

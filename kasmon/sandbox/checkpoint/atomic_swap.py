@@ -5,9 +5,7 @@ third folder. A note file records the progress. The next process continues from 
 complete before the first old entry was moved.
 """
 
-import contextlib
 import os
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -15,7 +13,6 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.scan import opened
-from kasmon.sandbox.checkpoint.unpack import apply_mode
 
 
 class FolderSwap(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,27 +93,6 @@ def resume(swap: FolderSwap, note: Path) -> None:
     if not swap.emptied and Path(swap.old).is_dir():  # the new content was removed
         _move_entries(swap.old, swap.folder)
     note.unlink()
-
-
-def remove_tree(folder: str) -> None:
-    """Remove *folder* with all its content, subfolders without permissions for their owner included."""
-    with contextlib.suppress(SandboxError), opened(folder) as top:
-        _grant_owner(top)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _grant_owner(handle: int) -> None:
-    """Give the owner permission to remove the content of the folder open at *handle*."""
-    apply_mode(handle, 0o700, None)
-    with os.scandir(handle) as names:
-        folders = [name.name for name in names if name.is_dir(follow_symlinks=False)]
-    for name in folders:
-        with contextlib.suppress(OSError):
-            lower = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-            try:
-                _grant_owner(lower)
-            finally:
-                os.close(lower)
 
 
 def _move_entries(source: str, target: str) -> None:

@@ -19,13 +19,14 @@ import msgspec
 from kasmon.errors import GitError, NotFoundError, RefusedError, SandboxError, TimedOutError
 from kasmon.paths import private_folder
 from kasmon.sandbox.checkpoint import manifest as manifests
-from kasmon.sandbox.checkpoint.atomic_swap import FolderSwap, exchange, load_unfinished, remove_tree, resume
+from kasmon.sandbox.checkpoint.atomic_swap import FolderSwap, exchange, load_unfinished, resume
 from kasmon.sandbox.checkpoint.manifest import Manifest
 from kasmon.sandbox.checkpoint.object_store import ObjectStore
 from kasmon.sandbox.checkpoint.records import CheckpointList, CheckpointRecord, CheckpointRecords
 from kasmon.sandbox.checkpoint.scan import ScanBounds, describe_skipped, opened, scan
 from kasmon.sandbox.checkpoint.unpack import apply_top_modes, unpack
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
+from kasmon.sandbox.shared.safe_tree import remove_tree
 
 TIDY_AFTER: Final = 20
 """After so many dropped checkpoints their disk space is freed together."""
@@ -198,8 +199,7 @@ class CheckpointStore:
             raise SandboxError(what, why, "Nothing was changed.") from error
         finally:
             if load_unfinished(self._note) is None:
-                for folder in filter(None, (new, old)):
-                    remove_tree(folder)
+                _remove(*filter(None, (new, old)))
         apply_top_modes(manifest, workspace)
         return RestoreResult(checkpoint=point, undo=undo, why_not=why_not)
 
@@ -212,8 +212,7 @@ class CheckpointStore:
         swap = load_unfinished(self._note)
         if swap is not None:
             resume(swap, self._note)
-            for folder in (swap.new, swap.old):
-                remove_tree(folder)
+            _remove(swap.new, swap.old)
 
     def fork(self, checkpoint: str, folder: str, /) -> CheckpointRecord:
         """Copy the files of *checkpoint* into *folder*, which is empty or does not exist yet.
@@ -277,7 +276,7 @@ class CheckpointStore:
     def purge(self) -> None:
         """Remove everything. Idempotent."""
         self.finish()
-        remove_tree(str(self.folder))
+        _remove(str(self.folder))
 
     def _find_newest(self, records: CheckpointList) -> tuple[CheckpointRecord, Manifest] | None:
         """Return the newest checkpoint with its manifest; None where there is none that can be read."""
@@ -321,3 +320,10 @@ def select_dropped(
     asked = [each.id for each in checkpoints if each.when == "asked"][-keep.asked or len(checkpoints) :]
     retained = {each.id for each in (*checkpoints[:1], *checkpoints[-newest:])} | (set() if too_much else set(asked))
     return {each.id for each in checkpoints} - retained
+
+
+def _remove(*folders: str) -> None:
+    """Remove *folders*, as far as that is possible."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            remove_tree(Path(folder))

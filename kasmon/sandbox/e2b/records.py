@@ -33,23 +33,23 @@ class E2bRecords:
     def make(self, policy: SandboxPolicy) -> None:
         """Create a session's folders, and a workspace where its policy names none."""
         private_folder(self._places.state)
-        private_folder(self.ground(policy).parent)
-        private_folder(self.ground(policy))
+        private_folder(self.session_folder(policy).parent)
+        private_folder(self.session_folder(policy))
         if not policy.workspace:
             private_folder(Path(self.workspace(policy)))
         self._places.make()
 
-    def ground(self, policy: SandboxPolicy) -> Path:
+    def session_folder(self, policy: SandboxPolicy) -> Path:
         """The folder of all files of a session's sandbox here."""
         return self._places.state / "e2b" / policy.session
 
     def workspace(self, policy: SandboxPolicy) -> str:
         """The folder of this machine that is synchronized with `/workspace` inside."""
-        return policy.workspace or str(self.ground(policy) / "workspace")
+        return policy.workspace or str(self.session_folder(policy) / "workspace")
 
     def note(self, policy: SandboxPolicy) -> Path:
         """The file that records which state of the workspace the sandbox has."""
-        return self.ground(policy) / "outside.json"
+        return self.session_folder(policy) / "outside.json"
 
     def of(self, policy: SandboxPolicy) -> E2bRecord | None:
         """
@@ -91,7 +91,7 @@ class E2bRecords:
         self._path(policy).unlink(missing_ok=True)
 
     def _path(self, policy: SandboxPolicy) -> Path:
-        return self.ground(policy) / "record.json"
+        return self.session_folder(policy) / "record.json"
 
 
 def check_policy(policy: SandboxPolicy) -> None:

@@ -60,7 +60,7 @@ class RelayedSandbox:
         self._folders = tuple(
             GuestFolder(name, path, FolderSync(folder, Path(note))) for name, path, folder, note in settings["folders"]
         )
-        self._keeps, self._ground = bool(settings["keeps"]), Path(settings["ground"])
+        self._keeps, self._session_folder = bool(settings["keeps"]), Path(settings["session_folder"])
         self._reported: set[str] = set()
         self._timeout_s, self._prolong_s = int(settings["timeout_s"]), float(settings["prolong_s"])
         self._path, self._volatile, self._names = settings["path"], list(settings["volatile"]), list(settings["names"])
@@ -189,7 +189,7 @@ class RelayedSandbox:
         fresh = [each for each in sentences if each not in self._reported][: MOST_REPORTED - len(self._reported)]
         self._reported |= {*fresh}
         if fresh:
-            launch_spec.tell_apart(self._ground, fresh)
+            launch_spec.add_differences(self._session_folder, fresh)
 
     def _fetch_when_idle(self) -> None:
         """Fetch an agent's folders whenever it is idle."""

@@ -62,7 +62,7 @@ def require_access() -> ServiceAccess:
     return found
 
 
-def learn(variables: Mapping[str, str]) -> None:
+def take_access(variables: Mapping[str, str]) -> None:
     """Remember the access in a caller's *variables*, if they have a key: the host may have been started without one."""
     if (found := _from_variables(variables)) is not None:
         _learned[:] = [found]

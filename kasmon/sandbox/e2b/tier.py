@@ -30,11 +30,11 @@ from kasmon.sandbox.e2b.records import hosts as hosts_of
 from kasmon.sandbox.jail.bwrap_arguments import HOME, PATH, WORKSPACE
 from kasmon.sandbox.remote_guest import relay
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
-from kasmon.sandbox.remote_guest.launch_spec import BIN, FittedProgram, wrapped
+from kasmon.sandbox.remote_guest.launch_spec import BIN, ProgramLaunch, wrap_program
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing
 from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
 from kasmon.sandbox.shared.host_folders import HostFolders
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 
 WAY: Final = "kasmon.sandbox.e2b.relay"
 TIMEOUT_S: Final = 1200
@@ -71,10 +71,10 @@ class E2b:
             prolong_s: interval at which the timeout is extended during a run, in seconds.
         """
         self.places = of or places()
-        self.ground = HostFolders(self.places)
+        self.host_folders = HostFolders(self.places)
         """The folders of each session's sandbox on this machine."""
-        self.ground.base = self.places.state / "e2b"
-        self.ground.owner = (os.geteuid(), os.getegid())
+        self.host_folders.base = self.places.state / "e2b"
+        self.host_folders.owner = (os.geteuid(), os.getegid())
         self._records = E2bRecords(self.places)
         self._access, self._timeout_s, self._prolong_s = access, timeout_s, prolong_s
 
@@ -82,9 +82,9 @@ class E2b:
     def is_elsewhere(self) -> Literal[True]:
         return True
 
-    def learn(self, variables: Mapping[str, str], /) -> None:
+    def take_access(self, variables: Mapping[str, str], /) -> None:
         """Take the service's key from *variables*, if they have one; the environment's own key has precedence."""
-        service.learn(variables)
+        service.take_access(variables)
 
     def probe(self) -> TierProbe:
         """Ask the service for a list; no sandbox is created for that, since they cost money."""
@@ -127,7 +127,7 @@ class E2b:
         """
         return self._create(policy, E2bRecord(attempt=secrets.token_hex(16)))
 
-    def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
+    def create_for_agent(self, policy: SandboxPolicy, program_launch: ProgramLaunch, /) -> SandboxRuntime:
         """As `create`, for an agent: its home is synchronized too. Its memory is stored nowhere if it got secrets
         that must not be there.
 
@@ -202,13 +202,13 @@ class E2b:
         """Return the command that runs *argv* in a sandbox of its own; *workdir* has the same path there.
 
         Raises:
-            SandboxError, RefusedError: as `fitted`.
+            SandboxError, RefusedError: as `prepare_program`.
         """
-        return wrapped(self, policy, argv, workdir, variables)
+        return wrap_program(self, policy, argv, workdir, variables)
 
-    def fitted(
+    def prepare_program(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
-    ) -> FittedProgram:
+    ) -> ProgramLaunch:
         """Return how *argv* is run there: with its template's programs, in a copy of *workdir* at the same path.
 
         Raises:
@@ -218,7 +218,7 @@ class E2b:
         check_policy(policy)
         hosts_of(policy)
         own = {name: value for name, value in own_variables(variables).items() if not name.startswith(DROPPED_PREFIXES)}
-        return FittedProgram(
+        return ProgramLaunch(
             argv=argv,
             workdir=workdir,
             variables={**BASE, **own, "PATH": f"{BIN}:{PATH}"},
@@ -364,7 +364,7 @@ class E2b:
         """
         self.destroy(policy, None)
         with clearing(f"the sandbox of {policy.session!r}"):
-            raze(self._records.ground(policy))
+            remove_tree(self._records.session_folder(policy))
         return ""
 
     def access(self) -> service.ServiceAccess:
@@ -382,7 +382,7 @@ class E2b:
         outside = FolderSync(self.workspace(policy), self._records.note(policy))
         if not record.has_home:
             return (GuestFolder("workspace", WORKSPACE, outside),)
-        home = self.ground.home(policy.session)
+        home = self.host_folders.home(policy.session)
         return (
             GuestFolder("workspace", self.workspace(policy), outside),  # agents find their conversations by its path
             GuestFolder("home", HOME, FolderSync(str(home), home.with_name("home.json"))),
@@ -397,7 +397,7 @@ class E2b:
             "remote": identity,
             "folders": [(name, path, *outside.where) for name, path, outside in self._folders(policy, record)],
             "keeps": record.keeps,
-            "ground": str(self._records.ground(policy)),
+            "session_folder": str(self._records.session_folder(policy)),
             "volatile": [each.path for each in policy.volatile],
             "names": [name for each in policy.credentials for name in (each.name, *each.aliases)],
             "timeout_s": self._timeout_s,
@@ -409,7 +409,7 @@ class E2b:
         return msgspec.structs.replace(
             runtime,
             remote=identity,
-            ground=str(self._records.ground(policy)),
+            session_folder=str(self._records.session_folder(policy)),
             workspace=self.workspace(policy),
             notices=(SIZED, COPIED, *_widened_notices(policy)),
         )

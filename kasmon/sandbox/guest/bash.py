@@ -13,7 +13,7 @@ import signal
 import termios
 from collections.abc import Mapping
 
-from kasmon.sandbox.guest.children import numbers, spawn, surroundings
+from kasmon.sandbox.guest.children import build_environment, numbers, spawn
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder, program
@@ -60,7 +60,7 @@ class BashInterpreter(Interpreter):
         files = {out: self.output("stdout"), err: self.output("stderr"), answers: control}
         argv = [shell, "--noprofile", "--rcfile", f"{HERE}/bashrc", "--noediting", "-i"]
         try:
-            pid = spawn(argv, surroundings(more), files, terminal=os.ttyname(self._slave))
+            pid = spawn(argv, build_environment(more), files, terminal=os.ttyname(self._slave))
         except OSError:
             self.close()
             raise
@@ -95,7 +95,7 @@ class BashInterpreter(Interpreter):
     def signal_interrupt(self, is_second: bool) -> None:
         fcntl.ioctl(self._master, TIOCSIG, signal.SIGINT)
 
-    def plead(self) -> bool:
+    def ask_to_exit(self) -> bool:
         """Send SIGHUP, at which the shell saves its state; kill the processes that it waits for."""
         os.kill(self.pid, signal.SIGHUP)
         for pid in members(self.pid):
@@ -118,7 +118,7 @@ class BashInterpreter(Interpreter):
 
     def feed(self, turn: GuestTurn) -> None:
         lines = {"run": self._run, "save": self._save, "load": self._load, "forget": self._forget}.get(turn.do)
-        lines = self._surround if turn.do == "surround" else lines
+        lines = self._set_variables if turn.do == "surround" else lines
         act = lines(turn) if lines else ""
         self._turn_off_echo()
         self._type(f" PROMPT_COMMAND='__k_say $?' __k_turn={turn.nonce}; {act}\n __k_say $?\n")
@@ -148,7 +148,7 @@ class BashInterpreter(Interpreter):
         lines = [f"unset -v {name}" for name in names] + [f"__k_purge {quoted(value)}" for value in values]
         return f"source {self._file('bash.forgotten', chr(10).join(lines))}"
 
-    def _surround(self, turn: GuestTurn) -> str:
+    def _set_variables(self, turn: GuestTurn) -> str:
         variables = turn.words.get("variables")
         assert isinstance(variables, Mapping)
         lines = [f"export {name}={quoted(str(value))}" for name, value in variables.items()]

@@ -33,7 +33,7 @@ def is_open(number: int) -> bool:
     return True
 
 
-def surroundings(more: Mapping[str, str]) -> dict[str, str]:
+def build_environment(more: Mapping[str, str]) -> dict[str, str]:
     """Return the guest program's environment without the variables in `OURS`, and with *more*."""
     return {name: value for name, value in os.environ.items() if name not in OURS} | dict(more)
 

@@ -54,11 +54,11 @@ class Interpreter:
         self.turn: GuestTurn | None = None
         self.queue: deque[GuestTurn] = deque()
         self.last_code = 0
-        self.ears = OutputReader(loop, self._handle_output)
+        self.output_reader = OutputReader(loop, self._handle_output)
         self._loose = {stream: TruncatingBuffer(LOOSE_BYTES) for stream in STREAMS}
-        self._epitaph = ""
+        self._exit_reason = ""
         self._carried = False
-        self._asking = InterruptAttempt(loop)
+        self._interrupts = InterruptAttempt(loop)
 
     # For subclasses to override.
 
@@ -74,7 +74,7 @@ class Interpreter:
         """Send it its equivalent of Ctrl-C, the first or the second time."""
         os.kill(self.pid, signal.SIGINT)
 
-    def plead(self) -> bool:
+    def ask_to_exit(self) -> bool:
         """Ask it to save its state and exit; return False where it cannot."""
         return False
 
@@ -111,7 +111,7 @@ class Interpreter:
             answer({"state": "nothing runs"})
             return
         turn.interrupted = True
-        self._asking.add(answer, lambda: turn is self.turn)
+        self._interrupts.add(answer, lambda: turn is self.turn)
         self._interrupt(turn)
 
     def _withdrawn(self, word: str) -> bool:
@@ -158,13 +158,13 @@ class Interpreter:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(self.pid, 0)
                 self._forget_process()
-        self._epitaph, self._carried = "", False
+        self._exit_reason, self._carried = "", False
         self.forget_carried()
 
     def forget_carried(self) -> None:
         """Delete the saved state of an earlier process."""
 
-    def forget_said(self) -> None:
+    def forget_output(self) -> None:
         """Delete output of background jobs that no run has returned yet."""
         self._take_loose()
 
@@ -197,19 +197,19 @@ class Interpreter:
 
     def _begin(self, turn: GuestTurn) -> None:
         if not self.pid:
-            self.ears.open()
-            turn.restarted = turn.do == "run" and bool(self._epitaph)
+            self.output_reader.open()
+            turn.restarted = turn.do == "run" and bool(self._exit_reason)
             if turn.restarted:
-                turn.lost_before = lost_before(self.name, self._epitaph, self._carried)
+                turn.lost_before = lost_before(self.name, self._exit_reason, self._carried)
                 turn.carried = self._carried
-                self._epitaph, self._carried = "", False
+                self._exit_reason, self._carried = "", False
             self.pid = self.start()
             self.starts += 1
             prefer_oom_kill(self.pid)
         if turn.do == "run":
             self.turns += 1
             turn.number = self.turns
-            self.ears.hear_all()
+            self.output_reader.read_all()
             turn.earlier = self._take_loose()
         turn.begin()
         turn.timer = self.loop.after(turn.timeout_s, self._interrupt_overdue)
@@ -241,7 +241,7 @@ class Interpreter:
             return
         turn.killed = True
         turn.timer = self.loop.after(LAST_S, self._kill)
-        if not self.plead():
+        if not self.ask_to_exit():
             self._kill()
 
     def _kill(self) -> None:
@@ -256,7 +256,7 @@ class Interpreter:
         turn = self.turn
         if turn is None or nonce != turn.nonce:
             return  # not the interpreter's: code wrote it
-        self.ears.hear_all()
+        self.output_reader.read_all()
         self._end_turn(turn)
         if turn.do == "run":
             words = outcome(self.name, turn, said=said, died=None, carried=False)
@@ -264,7 +264,7 @@ class Interpreter:
         else:
             words = said
         turn.answer(words)
-        self._asking.tell("interrupted")
+        self._interrupts.tell("interrupted")
         self._begin_next()
 
     def _end_turn(self, turn: GuestTurn) -> None:
@@ -282,12 +282,12 @@ class Interpreter:
 
     def _handle_death(self, code: int) -> None:
         turn = self.turn
-        self.ears.hear_all()
+        self.output_reader.read_all()
         self._forget_process()
         carried = self.carries()
         wanted = turn is not None and turn.killed and not turn.overdue
         how = "its time limit expired" if turn and turn.overdue else ended(code)
-        self._epitaph, self._carried = ("", False) if wanted else (how, carried)
+        self._exit_reason, self._carried = ("", False) if wanted else (how, carried)
         if turn:
             self._end_turn(turn)
             if turn.do == "run":
@@ -295,7 +295,7 @@ class Interpreter:
             else:
                 words = {"lost": f"{self.name} ended ({ended(code)})"}
             turn.answer(words)
-        self._asking.tell("ended")
+        self._interrupts.tell("ended")
         self._begin_next()
 
     def _forget_process(self) -> None:
@@ -305,7 +305,7 @@ class Interpreter:
 
     def output(self, stream: str) -> int:
         """Return the file that its process gets as *stream*."""
-        return self.ears.theirs(stream)
+        return self.output_reader.theirs(stream)
 
     def _handle_output(self, stream: str, data: bytes) -> None:
         if self.turn:
@@ -370,7 +370,7 @@ class OutputReader:
         """Return the write end of *stream*."""
         return self._ends[stream][1]
 
-    def hear_all(self) -> None:
+    def read_all(self) -> None:
         """Read all data that is in the pipes now, but not what arrives meanwhile."""
         for stream, (ours, _) in self._ends.items():
             left = struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, b"\0\0\0\0"))[0]

@@ -23,7 +23,7 @@ import os
 import time
 from collections.abc import Callable
 
-from kasmon.sandbox.guest.children import surroundings
+from kasmon.sandbox.guest.children import build_environment
 from kasmon.sandbox.guest.client import GuestConnection
 from kasmon.sandbox.guest.event_loop import EventLoop, Timer
 from kasmon.sandbox.guest.interpreter_state import unpacked
@@ -68,7 +68,7 @@ class ProcessRun:
     def begin(self, argv: list[str], variables: dict[str, str], workdir: str, size: Size | None, notes: str) -> None:
         if notes:
             self._open_notes(notes)
-        self.process = GuestProcess(self._loop, argv, surroundings(variables), workdir, size, self._handle_message)
+        self.process = GuestProcess(self._loop, argv, build_environment(variables), workdir, size, self._handle_message)
 
     def _open_notes(self, path: str) -> None:
         """Create *path* as a FIFO, so that notes are read at once."""

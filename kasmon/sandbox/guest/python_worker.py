@@ -64,7 +64,7 @@ class PythonWorker:
             "run": self._run,
             "nothing": lambda _: {},
             "forget": self._forget,
-            "surround": self._surround,
+            "surround": self._set_variables,
             "save": self._save,
             "load": self._load,
         }
@@ -116,7 +116,7 @@ class PythonWorker:
     # A turn.
 
     def _run(self, request: JsonObject) -> JsonObject:
-        self._mend()
+        self._restore_process()
         variables = request["variables"]
         assert isinstance(variables, dict)
         before = {name: _environ.get(name) for name in variables}
@@ -207,12 +207,12 @@ class PythonWorker:
                     f"{kind.__name__ if kind else ''}: {error!s:.2000}\n".encode(errors="replace")
                 )
 
-    def _mend(self) -> None:
+    def _restore_process(self) -> None:
         """Restore stdin, stdout and stderr if the turn before closed them, and the SIGINT handler."""
         if signal.getsignal(signal.SIGINT) != self._handle_interrupt:
             signal.signal(signal.SIGINT, self._handle_interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        self._streams.mend()
+        self._streams.restore()
 
     def _folder(self) -> str:
         try:
@@ -220,7 +220,7 @@ class PythonWorker:
         except OSError:
             return ""
 
-    def _surround(self, request: JsonObject) -> JsonObject:
+    def _set_variables(self, request: JsonObject) -> JsonObject:
         variables = request["variables"]
         assert isinstance(variables, dict)
         for known in (_environ, self._begun_with[0]):
@@ -338,7 +338,7 @@ class PythonStreams:
         for out in (sys.stdout, sys.stderr):
             out.reconfigure(errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Reopen streams that are closed or replaced; an open object that code assigned to `sys.stdout` stays."""
         if getattr(sys.stdin, "closed", True):  # `exit()` closes it
             if (nothing := os.open("/dev/null", os.O_RDONLY)) != 0:

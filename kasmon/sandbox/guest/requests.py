@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kasmon.sandbox.guest.bash import BashInterpreter
-from kasmon.sandbox.guest.children import is_open, spawn, surroundings
+from kasmon.sandbox.guest.children import build_environment, is_open, spawn
 from kasmon.sandbox.guest.client import GuestConnection
 from kasmon.sandbox.guest.environment import GuestEnvironment, report_confinement
 from kasmon.sandbox.guest.event_loop import EventLoop
@@ -45,16 +45,16 @@ def serve(*, forwards: bool = False) -> None:
     ready = os.environ.pop("KASMON_READY_FD", "")
     if ready:
         os.set_inheritable(int(ready), False)
-    desk = RequestRouter(listening)
+    router = RequestRouter(listening)
     if forwards:
-        desk.forward_on_demand()
-    signal.signal(signal.SIGTERM, lambda *_: desk.shut())
+        router.forward_on_demand()
+    signal.signal(signal.SIGTERM, lambda *_: router.shut())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if ready:
         os.write(int(ready), b"R")
         os.close(int(ready))
-    desk.loop.run()
+    router.loop.run()
 
 
 class RequestRouter:
@@ -70,7 +70,7 @@ class RequestRouter:
                 node_interpreter(self.loop, self._place),
             )
         }
-        self._upkeep = GuestEnvironment(self.loop)
+        self._environment = GuestEnvironment(self.loop)
         self._runs = GuestRuns(self._interpreter)
         self._processes = Processes(self.loop)
         self._clients: set[GuestConnection] = set()
@@ -85,7 +85,7 @@ class RequestRouter:
             "look": self._look,
             "level": self._level,
             "renew": self._renew,
-            "surround": self._surround,
+            "surround": self._set_variables,
             "interrupt": self._runs.interrupt,
             "reset": self._reset,
             "prewarm": self._prewarm,
@@ -93,10 +93,10 @@ class RequestRouter:
             "save_state": self._save_state,
             "load_part": self._load_part,
             "load_state": self._load_state,
-            "set_clock": self._upkeep.set_clock,
-            "write_volatile": self._upkeep.write_volatile,
-            "spawn": self._upkeep.spawn,
-            "probe": self._upkeep.probe,
+            "set_clock": self._environment.set_clock,
+            "write_volatile": self._environment.write_volatile,
+            "spawn": self._environment.spawn,
+            "probe": self._environment.probe,
             "shutdown": self._shutdown,
             **self._processes.acts,
         }
@@ -114,14 +114,14 @@ class RequestRouter:
             self.loop.forget(listener.fileno())
             with listener:
                 argv = [sys.executable, "-I", "-S", program, str(LISTENER)]
-                spawn(argv, surroundings({}), {LISTENER: listener.fileno()})
+                spawn(argv, build_environment({}), {LISTENER: listener.fileno()})
 
         self.loop.watch(listener.fileno(), start)
 
     def shut(self) -> None:
         """End all processes started in here, and this one."""
         self._processes.end()
-        for service in self._upkeep.services.values():
+        for service in self._environment.services.values():
             service.end()
         for interpreter in self._interpreters.values():
             interpreter.reset()
@@ -145,7 +145,7 @@ class RequestRouter:
     def _reap(self) -> None:
         living: list[Interpreter | GuestService | GuestProcess] = [
             *self._interpreters.values(),
-            *self._upkeep.services.values(),
+            *self._environment.services.values(),
         ]
         for each in [*living, *self._processes.living]:
             if each.pid:
@@ -215,12 +215,12 @@ class RequestRouter:
         names, values = texts(message, "names"), [value for value in texts(message, "values") if value]
         if not all(VARIABLE.fullmatch(name) for name in names) or any("\0" in value for value in values):
             raise InvalidRequestError("'names' are names of variables, 'values' texts without NUL")
-        self._runs.forget_said()
-        for service in self._upkeep.services.values():
-            service.forget_said()
+        self._runs.forget_output()
+        for service in self._environment.services.values():
+            service.forget_output()
         living = [each for each in self._interpreters.values() if each.is_to_keep()]
         for each in living:
-            each.forget_said()
+            each.forget_output()
         return self._ask_all(client, message, living, "forget", {"names": names, "values": values})
 
     def _save_state(self, client: GuestConnection, message: JsonObject) -> None:
@@ -251,7 +251,7 @@ class RequestRouter:
             "up_s": time.monotonic() - self._since,
             "now": time.time(),
             "workers": {name: each.state() for name, each in self._interpreters.items()},
-            "services": {name: each.state() for name, each in self._upkeep.services.items()},
+            "services": {name: each.state() for name, each in self._environment.services.items()},
         }
 
     def _look(self, client: GuestConnection, message: JsonObject) -> JsonObject:
@@ -266,7 +266,7 @@ class RequestRouter:
         self._instance = os.urandom(8).hex()
         return {}
 
-    def _surround(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
+    def _set_variables(self, client: GuestConnection, message: JsonObject) -> JsonObject | None:
         """Set these variables in the running interpreters, and for all processes started from now on."""
         variables = variables_of(message)
         os.environ.update(variables)

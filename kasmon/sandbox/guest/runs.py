@@ -18,7 +18,7 @@ class GuestRuns:
         self._interpreter = interpreter
         self._remembered = RunResultCache()
 
-    def forget_said(self) -> None:
+    def forget_output(self) -> None:
         """Delete all stored results; only that they were given stays known."""
         self._remembered.forget()
 

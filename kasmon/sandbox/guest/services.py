@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Mapping
 
-from kasmon.sandbox.guest.children import spawn, surroundings
+from kasmon.sandbox.guest.children import build_environment, spawn
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.outcome import ended
 from kasmon.sandbox.guest.private_folder import program
@@ -25,7 +25,7 @@ class GuestService:
         os.set_blocking(self._ours, False)
         try:
             argv = [program("bash"), "--noprofile", "--norc", "-c", start]
-            self.pid = spawn(argv, surroundings(variables), {1: theirs, 2: theirs})
+            self.pid = spawn(argv, build_environment(variables), {1: theirs, 2: theirs})
         except OSError:
             os.close(self._ours)
             raise
@@ -54,7 +54,7 @@ class GuestService:
     def state(self) -> dict[str, object]:
         return {"pid": self.pid, "ended": self.how, "said": self._said.text()[0]}
 
-    def forget_said(self) -> None:
+    def forget_output(self) -> None:
         """Delete its output so far."""
         self._said = TruncatingBuffer(WORDS_BYTES)
 

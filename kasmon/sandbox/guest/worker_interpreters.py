@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 
-from kasmon.sandbox.guest.children import numbers, spawn, surroundings
+from kasmon.sandbox.guest.children import build_environment, numbers, spawn
 from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
 from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, pack_json
 from kasmon.sandbox.guest.interpreter import Interpreter
@@ -35,7 +35,7 @@ class WorkerInterpreter(Interpreter):
         (number,) = numbers(1)
         files = {1: self.output("stdout"), 2: self.output("stderr"), number: theirs.fileno()}
         try:
-            pid = spawn(argv, surroundings({"KASMON_CONTROL": str(number)}), files, deaf=True)
+            pid = spawn(argv, build_environment({"KASMON_CONTROL": str(number)}), files, deaf=True)
         except OSError:
             ours.close()
             raise

@@ -154,7 +154,7 @@ class GuestChannel:
         reply = self._ask({"type": "prewarm", "interpreters": list(interpreters)}, limit_s=40.0)
         return {name: str(part.lost) for name, part in reply.interpreters.items() if part.lost}
 
-    def surround(self, variables: Mapping[str, str]) -> None:
+    def set_variables(self, variables: Mapping[str, str]) -> None:
         """Set *variables* in the running interpreters, and in all processes started inside from now on.
 
         Raises:

@@ -23,15 +23,15 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SIZES, SandboxPolicy, SandboxRuntime, Tier
 from kasmon.paths import Paths, places, write_private
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, NOTES, AgentContextFiles, load_context
-from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
+from kasmon.sandbox.base import ConfinementProof, PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.jail import freeze, outside_view, proof, seccomp
 from kasmon.sandbox.jail.bwrap_arguments import HOME, INSIDE, PATH, PROJECT, USER, WORKSPACE, BindMount, FilesystemView
 from kasmon.sandbox.jail.limits import AGENT_BYTES, build_limit_prefix
 from kasmon.sandbox.jail.probe import lacking
-from kasmon.sandbox.jail.proof import ExpectedConfinement, JailProof
+from kasmon.sandbox.jail.proof import ExpectedConfinement
 from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.jail.start import start
-from kasmon.sandbox.jail.usage import JailUsage, measure_usage
+from kasmon.sandbox.jail.usage import measure_usage
 from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry, build_jail_view, run_entry
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.denials import Denial
@@ -59,20 +59,20 @@ class Jail:
         self,
         of: Paths | None = None,
         *,
-        doors: Mapping[str, str] | None = None,
+        sockets: Mapping[str, str] | None = None,
         inside: Path | None = None,
         program: str = "bwrap",
     ) -> None:
         """
         Args:
             of: paths of the kasmon that owns the jails; by default those that the environment names.
-            doors: path inside -> socket, or folder of sockets, of this machine; mounted there read-only.
+            sockets: path inside -> socket, or folder of sockets, of this machine; mounted there read-only.
             inside: the folder of the programs that run inside; by default kasmon's own.
             program: bubblewrap, by path or name.
         """
         self.places = of or places()
-        self.ground = HostFolders(self.places, inside)
-        self.doors = dict(doors or {})
+        self.host_folders = HostFolders(self.places, inside)
+        self.sockets = dict(sockets or {})
         self.program = program
 
     # The `SandboxTier` protocol.
@@ -103,7 +103,7 @@ class Jail:
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
         """Return the folder of this machine that is `/workspace` inside."""
-        return str(self.ground.workspace(policy))
+        return str(self.host_folders.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         """Create the jail; the guest agent answers when this returns.
@@ -118,8 +118,8 @@ class Jail:
         self._require_available()
         program = shutil.which(self.program) or self.program
         with self._undo_on_error(policy):
-            view, notices = build_jail_view(self.ground, self.doors, policy, WORKSPACE)
-            view = _add_context_files(self.ground, self.places, view, session)
+            view, notices = build_jail_view(self.host_folders, self.sockets, policy, WORKSPACE)
+            view = _add_context_files(self.host_folders, self.places, view, session)
             group, held = self._session_files(policy).make_group(view.size)
             data_bytes = 0 if held.memory else view.size.memory_bytes
             agent = [PYTHON, "-I", "-S", f"{INSIDE}/main.py", "forward"]
@@ -128,17 +128,17 @@ class Jail:
                 view,
                 [*build_limit_prefix(view.size, data_bytes=data_bytes), *agent],
                 filter_=seccomp.build_filter(platform.machine()),
-                owner=self.ground.owner,
-                sockets={"KASMON_LISTEN_FD": self.ground.socket(session)},
+                owner=self.host_folders.owner,
+                sockets={"KASMON_LISTEN_FD": self.host_folders.socket(session)},
                 take_in=group.take_in if group is not None else lambda _: None,
             )
             runtime = SandboxRuntime(
                 pid=init,
                 started=started_at(init) or 0.0,
                 boot=boot(),
-                socket=str(self.ground.socket(session)),
-                ground=str(self.ground.of(session)),
-                workspace=str(self.ground.workspace(policy)),
+                socket=str(self.host_folders.socket(session)),
+                session_folder=str(self.host_folders.of(session)),
+                workspace=str(self.host_folders.workspace(policy)),
                 notices=notices,
             )
             if policy.hosts:
@@ -172,16 +172,16 @@ class Jail:
             RefusedError: if the policy or the agent needs a folder that is not allowed in a jail.
             NotFoundError: if the program does not exist.
         """
-        return self.outfit(policy, argv, workdir, variables).command
+        return self.wrap_agent(policy, argv, workdir, variables).command
 
-    def outfit(
+    def wrap_agent(
         self,
         policy: SandboxPolicy,
         argv: Sequence[str],
         workdir: str,
         variables: Mapping[str, str],
         *,
-        belongings: Sequence[BindMount] = (),
+        context_binds: Sequence[BindMount] = (),
         path: Sequence[str] = (),
     ) -> WrappedCommand:
         """Do as `wrap`, and return notices for the user as well.
@@ -191,15 +191,15 @@ class Jail:
             argv: as for `wrap`.
             workdir: as for `wrap`.
             variables: as for `wrap`.
-            belongings: kasmon's own files that are mounted inside as well.
+            context_binds: kasmon's own files that are mounted inside as well.
             path: folders inside that are searched for programs first.
         """
         self._require_available()
         need = needed(argv[0], variables.get("PATH"))
         with self._undo_on_error(policy, keeps_alive=True):
             own = {**own_variables(variables), "PATH": ":".join([*path, *need.path, PATH])}
-            view, notices = build_jail_view(self.ground, self.doors, policy, workdir, own, need.folders)
-            view = msgspec.structs.replace(view, binds=[*view.binds, *belongings])
+            view, notices = build_jail_view(self.host_folders, self.sockets, policy, workdir, own, need.folders)
+            view = msgspec.structs.replace(view, binds=[*view.binds, *context_binds])
             group, held = self._session_files(policy).make_group(view.size)
             most = max(view.size.memory_bytes, AGENT_BYTES)
             command = [
@@ -208,7 +208,7 @@ class Jail:
                 need.program,
                 *argv[1:],
             ]
-            whole = build_entry(self.ground, policy, view, command, self.program, group)
+            whole = build_entry(self.host_folders, policy, view, command, self.program, group)
         real = next(bind.source for bind in view.binds if bind.target == workdir)
         if not held.memory:
             notices = (
@@ -280,17 +280,17 @@ class Jail:
             SandboxError: if something is left.
         """
         self.destroy(policy, None)
-        return remove_session_files(self.ground, policy.session, workdir or policy.workspace, _label(policy))
+        return remove_session_files(self.host_folders, policy.session, workdir or policy.workspace, _label(policy))
 
-    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> JailUsage:
+    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> UsageReport:
         """Return what it uses, and its limits."""
-        folders = (self.ground.workspace(policy), self.ground.home(policy.session))
+        folders = (self.host_folders.workspace(policy), self.host_folders.home(policy.session))
         group = self._session_files(policy).group
         return measure_usage(runtime.pid, folders, SIZES[policy.size], group if group and group.is_there else None)
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Mapping[str, Path]:
         """Return its in-memory folders and its home: path inside -> path on this machine."""
-        return {**outside_view.find_memory_folders(runtime.pid), HOME: self.ground.home(policy.session)}
+        return {**outside_view.find_memory_folders(runtime.pid), HOME: self.host_folders.home(policy.session)}
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Iterator[tuple[str, bytes]]:
         """Yield each process inside, as text, with its initial environment."""
@@ -342,7 +342,7 @@ class Jail:
         """
         return NetworkConnector(runtime.pid, runtime.started, runtime.boot)
 
-    def prove(self, policy: SandboxPolicy, pid: int, *, workdir: str = WORKSPACE) -> JailProof:
+    def prove(self, policy: SandboxPolicy, pid: int, *, workdir: str = WORKSPACE) -> ConfinementProof:
         """Check from outside, with the kernel, whether the jail of *pid* is confined as *policy* requires.
 
         *pid* is the pane's program, a jail's first process, or any process inside, in this machine's numbering.
@@ -350,19 +350,19 @@ class Jail:
         Raises:
             SandboxError: if the process has ended or cannot be read.
         """
-        expected = ExpectedConfinement(writable=[*_writable(policy, workdir), NOTES], user=self.ground.owner[0])
+        expected = ExpectedConfinement(writable=[*_writable(policy, workdir), NOTES], user=self.host_folders.owner[0])
         return proof.verify(pid, expected)
 
-    def prove_inside(self, policy: SandboxPolicy, *, workdir: str = WORKSPACE) -> JailProof:
+    def prove_inside(self, policy: SandboxPolicy, *, workdir: str = WORKSPACE) -> ConfinementProof:
         """Run a program in a jail of *policy* that checks its own confinement, and return the result.
 
         Raises:
             SandboxError: if no jail can be created, or the program does not answer.
         """
         with self._undo_on_error(policy, keeps_alive=True):
-            view, _ = build_jail_view(self.ground, self.doors, policy, workdir)
+            view, _ = build_jail_view(self.host_folders, self.sockets, policy, workdir)
             command = [*build_limit_prefix(view.size, data_bytes=view.size.memory_bytes), *proof.probe_command()]
-            whole = build_entry(self.ground, policy, view, command, self.program, None)
+            whole = build_entry(self.host_folders, policy, view, command, self.program, None)
         said = proof.parse_report(run_entry(whole, LIMIT_S))
         expected = ExpectedConfinement(writable=_writable(policy, workdir), user=USER)
         return proof.compare(said, expected, proof.read_own_namespaces())
@@ -384,7 +384,7 @@ class Jail:
         return or_nothing(clear, "cannot create a jail")
 
     def _session_files(self, policy: SandboxPolicy) -> JailFiles:
-        return JailFiles(self.ground, policy.session)
+        return JailFiles(self.host_folders, policy.session)
 
     def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from kasmon.errors import SandboxError
+from kasmon.sandbox.base import ConfinementProof
 from kasmon.sandbox.shared.processes import LOOK_S, is_inside, tree
 
 SETTLE_S: Final = 0.5
@@ -30,14 +31,6 @@ print(json.dumps({
 }))
 """
 """A program for `python3 -I -S -c` that prints a `ProcessConfinement` as JSON."""
-
-
-class JailProof(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a process is confined as expected."""
-
-    ok: bool
-    mismatches: tuple[str, ...] = ()
-    """Each difference, as text for the user."""
 
 
 class ProcessConfinement(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +91,7 @@ def read_own_namespaces() -> dict[str, str]:
     return {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
 
 
-def verify(pid: int, expected: ExpectedConfinement) -> JailProof:
+def verify(pid: int, expected: ExpectedConfinement) -> ConfinementProof:
     """Compare the jail that *pid* is in, or started, with *expected*, for up to `SETTLE_S` until it matches.
 
     Raises:
@@ -116,7 +109,7 @@ def verify(pid: int, expected: ExpectedConfinement) -> JailProof:
         time.sleep(LOOK_S)  # a starting jail applies the filter last, before it runs anything
 
 
-def compare(report: ProcessConfinement, expected: ExpectedConfinement, outside: dict[str, str]) -> JailProof:
+def compare(report: ProcessConfinement, expected: ExpectedConfinement, outside: dict[str, str]) -> ConfinementProof:
     """Compare what the kernel *report* with *expected*, and check that no namespace is in *outside*. Pure."""
     fields = _fields(report.status)
     faults = [
@@ -139,7 +132,7 @@ def compare(report: ProcessConfinement, expected: ExpectedConfinement, outside: 
     if devices - {"lo"}:
         faults.append(f"it has network devices: {', '.join(sorted(devices - {'lo'}))}")
     faults += _find_mount_faults(report.mountinfo, expected.writable)
-    return JailProof(ok=not faults, mismatches=tuple(faults))
+    return ConfinementProof(ok=not faults, mismatches=tuple(faults))
 
 
 def _fields(status: str) -> dict[str, str]:

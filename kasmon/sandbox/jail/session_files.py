@@ -21,7 +21,7 @@ class JailFiles:
     """The files of *session*. Constructing a `JailFiles` has no side effects."""
 
     def __init__(self, host_folders: HostFolders, session: SessionId) -> None:
-        self.ground, self.session = host_folders, session
+        self.host_folders, self.session = host_folders, session
         self.folder = host_folders.of(session)
 
     @property
@@ -37,12 +37,12 @@ class JailFiles:
     @property
     def gate(self) -> Path:
         """The folder of its egress proxy. It contains sockets, so its path is short."""
-        return self.folder / "gate" if os.geteuid() == 0 else self.ground.socket(self.session, "gate")
+        return self.folder / "gate" if os.geteuid() == 0 else self.host_folders.socket(self.session, "gate")
 
     @property
     def group(self) -> cgroup.Cgroup | None:
         """Its control group, which may not exist; None if kasmon may not create any. Its name is unique per kasmon."""
-        whose = hashlib.sha256(os.fsencode(self.ground.places.state)).hexdigest()[:8]
+        whose = hashlib.sha256(os.fsencode(self.host_folders.places.state)).hexdigest()[:8]
         return cgroup.find_group(f"{whose}-{self.session}")
 
     def first_process(self) -> int | None:
@@ -83,7 +83,7 @@ class JailFiles:
             UsageError: if the policy's hosts are not a valid list.
             SandboxError: if no proxy could be started.
         """
-        owner = self.ground.owner
+        owner = self.host_folders.owner
         if policy.hosts:
             return gate.open_proxy(self.gate, self.session, policy.hosts, owner=owner).inside
         gate.open_on_demand(self.gate, self.session, owner=owner, find_sandbox=self.first_process)
@@ -95,8 +95,8 @@ class JailFiles:
         Raises:
             OSError: if something cannot be removed.
         """
-        self.ground.socket(self.session).unlink(missing_ok=True)
+        self.host_folders.socket(self.session).unlink(missing_ok=True)
         gate.close_proxy(self.gate)
         if (group := self.group) is not None:
             group.remove()
-        self.ground.clear(self.session)
+        self.host_folders.clear(self.session)

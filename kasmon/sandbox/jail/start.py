@@ -1,12 +1,10 @@
 """Start a jail that outlives kasmon's process: its guest agent answers on a socket that is created here."""
 
 import contextlib
-import fcntl
 import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +16,11 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments, encode_arguments
 from kasmon.sandbox.jail.probe import explain_failure
+from kasmon.sandbox.shared.descriptors import LOG_BYTES, listen, open_log, open_memory_file
 
 ENVIRONMENT: Final[Mapping[str, str]] = {}
 """Bubblewrap's own environment: one of its processes stays, and programs inside can read its variables."""
 READY_S: Final = 10.0
-LOG_BYTES: Final = 64 * 1024
-"""The limit of what the guest agent may print; more fails to write."""
 
 
 def start(
@@ -58,18 +55,18 @@ def start(
     until = time.monotonic() + READY_S
     init = 0
     with _Handles() as made, contextlib.ExitStack() as on_failure:
-        log = _open_log(made)
+        log = made.add(open_log())
         info, tells_info = _open_pipe(made)
         gate, opens_gate = _open_pipe(made)
         ready, tells_ready = _open_pipe(made)
         listening = {name: _listen(path, made, on_failure) for name, path in sockets.items()}
-        seccomp = _open_memory_file(filter_, made)
+        seccomp = made.add(open_memory_file(filter_))
         handles = {**listening, "KASMON_READY_FD": tells_ready}
         variables = {**view.variables, **{name: str(handle) for name, handle in handles.items()}}
         whole = msgspec.structs.replace(
             view, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
         )
-        words = _open_memory_file(encode_arguments(build_arguments(whole)), made)
+        words = made.add(open_memory_file(encode_arguments(build_arguments(whole))))
         theirs = (words, seccomp, tells_info, gate, *handles.values())
         child = _popen([program, "--args", str(words), "--", *command], theirs, log, owner)
         on_failure.callback(_kill_child, child)
@@ -148,29 +145,9 @@ def _open_pipe(made: _Handles) -> tuple[int, int]:
     return made.add(reads), made.add(writes)
 
 
-def _open_memory_file(content: bytes, made: _Handles) -> int:
-    handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC))
-    os.write(handle, content)
-    os.lseek(handle, 0, os.SEEK_SET)
-    return handle
-
-
-def _open_log(made: _Handles) -> int:
-    """Return a file in memory that takes at most `LOG_BYTES`."""
-    handle = made.add(os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
-    os.ftruncate(handle, LOG_BYTES)
-    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return handle
-
-
 def _listen(path: Path, made: _Handles, on_failure: contextlib.ExitStack) -> int:
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    handle = made.add(os.dup(listener.fileno()))
-    with listener:
-        listener.bind(os.fspath(path))
-        on_failure.callback(path.unlink, missing_ok=True)
-        listener.listen(64)
+    handle = made.add(listen(path).detach())
+    on_failure.callback(path.unlink, missing_ok=True)
     return handle
 
 

@@ -17,7 +17,7 @@ from kasmon.paths import Paths
 from kasmon.sandbox.jail import cgroup
 from kasmon.sandbox.shared.host_folders import OF, OF_ROOT, HostFolders
 from kasmon.sandbox.shared.processes import holder
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 
 YOUNG_S: Final = 600.0
 """A folder changed more recently than this may belong to a session that is starting."""
@@ -61,9 +61,9 @@ def remove(stray: JailLeftover) -> None:
         OSError: if something cannot be removed.
     """
     base = stray.folder.parent
-    raze(stray.folder)
+    remove_tree(stray.folder)
     if not stray.is_ours and base.parent == OF_ROOT and not any(_list_session_folders(base)):
-        raze(base)
+        remove_tree(base)
 
 
 def empty_groups() -> tuple[Path, ...]:

@@ -4,35 +4,22 @@ import os
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from kasmon.model.sandbox.policy import SandboxSize
+from kasmon.sandbox.base import UsageReport
 from kasmon.sandbox.jail.cgroup import Cgroup
 from kasmon.sandbox.shared.processes import PROC, tree
-from kasmon.sandbox.shared.safe_tree import weigh
+from kasmon.sandbox.shared.safe_tree import measure_tree
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-class JailUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources that a jail uses."""
-
-    memory_bytes: int
-    """Memory of its control group; without a group, the memory of its processes that is not shared."""
-    disk_bytes: int
-    """Size of its workspace and home; a lower bound if there are too many files to count."""
-    processes: int
-    allowed: SandboxSize
-    """Its memory limit is for all processes together if a control group holds it; otherwise for each process."""
-
-
-def measure_usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> JailUsage:
+def measure_usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> UsageReport:
     """Return the usage of the jail whose first process is *init* and whose files are in *folders*."""
     processes = tree(init)
     together = group.number("memory.current") if group is not None else None
-    return JailUsage(
+    return UsageReport(
         memory_bytes=sum(map(_own_memory, processes)) if together is None else together,
-        disk_bytes=weigh(*folders).bytes,
+        disk_bytes=measure_tree(*folders).bytes,
         processes=len(processes),
         allowed=size,
     )

@@ -42,18 +42,18 @@ class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 def build_jail_view(
     host_folders: HostFolders,
-    doors: Mapping[str, str],
+    sockets: Mapping[str, str],
     policy: SandboxPolicy,
     workdir: str,
     variables: Mapping[str, str] | None = None,
     programs: Sequence[Path] = (),
 ) -> tuple[FilesystemView, tuple[str, ...]]:
     """Return the view of the jail of *policy*, and notices; opens its egress proxy."""
-    doors, known = dict(doors), dict(variables or {})
+    sockets, known = dict(sockets), dict(variables or {})
     host_folders.make(policy.session)
-    doors[proxy_control.MOUNTED] = str(JailFiles(host_folders, policy.session).open_gate(policy))
+    sockets[proxy_control.MOUNTED] = str(JailFiles(host_folders, policy.session).open_gate(policy))
     known = proxy_control.add_proxy_variables(known, policy.hosts)
-    return build_view(host_folders, policy, workdir, doors=doors, variables=known, programs=programs)
+    return build_view(host_folders, policy, workdir, sockets=sockets, variables=known, programs=programs)
 
 
 def build_entry(

@@ -12,7 +12,8 @@ from kasmon.errors import KasmonError, NotFoundError, SandboxError
 from kasmon.model.events import Checkpointed
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.paths import write_private
-from kasmon.sandbox.guest_client.protocol import CheckpointPoints, SavedInterpreters, When
+from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
+from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
 from kasmon.sandbox.managed.sandbox import FILES_KEPT, MEMORY_LOST, ManagedSandbox
 from kasmon.sandbox.shared import credential_leaks, credentials
 from kasmon.sandbox.shared.credential_leaks import CredentialLeaks
@@ -22,14 +23,14 @@ from kasmon.sandbox.shared.credentials import CredentialFindings
 class SandboxCheckpoints:
     """The checkpoints of one sandbox. Calls block, and run one at a time, like those that move the sandbox."""
 
-    def __init__(self, sandbox: ManagedSandbox, points: CheckpointPoints, inherited: Path | None = None) -> None:
+    def __init__(self, sandbox: ManagedSandbox, points: CheckpointStore, inherited: Path | None = None) -> None:
         """
         Args:
             sandbox: the sandbox.
             points: the store of its checkpoints.
             inherited: the file with the initial interpreter state, if it exists.
         """
-        self._box = sandbox
+        self._sandbox = sandbox
         self._points = points
         self._inherited = inherited
         self._journal = sandbox.journal
@@ -39,7 +40,7 @@ class SandboxCheckpoints:
     @property
     def wants_before(self) -> bool:
         """Whether the files need a checkpoint before the next turn: none exists, or others may have changed them."""
-        return not self._journal.sandbox_state.checkpoints_counted or bool(self._box.policy.workspace)
+        return not self._journal.sandbox_state.checkpoints_counted or bool(self._sandbox.policy.workspace)
 
     def keep(self, when: When, what: str = "") -> str:
         """Create a checkpoint and return its id; empty if that failed, which is recorded.
@@ -51,11 +52,11 @@ class SandboxCheckpoints:
         """
         journal, state = self._journal, self._journal.sandbox_state
         if state.is_asleep:
-            self._box.wake()
+            self._sandbox.wake()
             try:
                 return self.keep(when, what)
             finally:
-                self._box.sleep(why=state.why)
+                self._sandbox.sleep(why=state.why)
         turn = state.turn + (1 if when == "before" else 0)
         journal.move(
             SandboxPhase.PERSISTING, intended=True, held=True, why=f"creating a checkpoint ({when} turn {turn})"
@@ -64,8 +65,8 @@ class SandboxCheckpoints:
         try:
             checkpoint = self._create_checkpoint(when, turn, what)
         except (KasmonError, OSError) as error:
-            journal.tell(f"No checkpoint was created: {_message_of(error)}.")
-        self._box.refill()
+            journal.add_notice(f"No checkpoint was created: {_message_of(error)}.")
+        self._sandbox.refill()
         journal.move(state.phase, held=state.held, snapshot=state.snapshot, is_used=when != "asked")
         return checkpoint
 
@@ -76,11 +77,11 @@ class SandboxCheckpoints:
             NotFoundError: if the checkpoint does not exist; nothing changed then.
             SandboxError: if it could not be restored, or there is no sandbox after that.
         """
-        sandbox, journal = self._box, self._journal
+        sandbox, journal = self._sandbox, self._journal
         content = self._points.state(checkpoint)
         workspace = sandbox.workspace
         journal.move(SandboxPhase.PERSISTING, intended=True, why=f"restoring checkpoint {checkpoint}")
-        sandbox.quieten()
+        sandbox.stop_processes()
         try:
             self._points.restore(checkpoint, workspace)
             sandbox.stop()
@@ -137,9 +138,9 @@ class SandboxCheckpoints:
         return b""
 
     def _create_checkpoint(self, when: When, turn: int, what: str) -> str:
-        findings = self._box.clean()
+        findings = self._sandbox.clean()
         saved = self._save_interpreters(findings)
-        point = self._points.take(self._box.workspace, turn, when, saved, self._mapped())
+        point = self._points.take(self._sandbox.workspace, turn, when, saved, self._mapped())
         self._journal.note(
             Checkpointed(
                 at=self._journal.clock(),
@@ -158,9 +159,9 @@ class SandboxCheckpoints:
 
     def _save_interpreters(self, findings: CredentialFindings) -> SavedInterpreters:
         """Return the interpreter state that can be stored, without the values of credentials."""
-        if self._box.within is None:
+        if self._sandbox.guest is None:
             return SavedInterpreters(lost=("all interpreter state: the guest program does not respond",))
-        saved = self._box.within.save_state(findings.secrets)
+        saved = self._sandbox.guest.save_state(findings.secrets)
         if holders := credentials.holders(saved.content, findings):
             return SavedInterpreters(
                 lost=(*saved.lost, f"all interpreter state: it contains the value of {holders[0]}")
@@ -169,14 +170,14 @@ class SandboxCheckpoints:
 
     def _report_leaks(self, findings: CredentialFindings) -> None:
         """Record which files contain the value of a credential; the code in the sandbox wrote it there, not kasmon."""
-        if files := self._leaks.in_files(self._box.workspace, findings, self._mapped()):
-            self._journal.tell(
+        if files := self._leaks.in_files(self._sandbox.workspace, findings, self._mapped()):
+            self._journal.add_notice(
                 f"The value of a credential is in {credential_leaks.format_places(files)}, and checkpoints store it."
             )
 
     def _mapped(self) -> Callable[[], Container[int]]:
         return credential_leaks.find_mapped_inodes(
-            self._box.tier, self._box.policy, self._journal.sandbox_state.runtime
+            self._sandbox.tier, self._sandbox.policy, self._journal.sandbox_state.runtime
         )
 
 

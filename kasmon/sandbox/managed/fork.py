@@ -28,7 +28,7 @@ class ForkResult(NamedTuple):
     """What the source sandbox lost by being copied; empty if nothing."""
 
 
-def copied(
+def fork_sandbox(
     sandbox: ManagedSandbox, checkpoints: SandboxCheckpoints, command: Fork, other: SandboxPolicy | None
 ) -> ForkResult:
     """Copy the sandbox of *sandbox*, as *command* asks, for the sandbox of *other*, which must not exist yet.

@@ -15,7 +15,8 @@ import msgspec
 
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.sandbox.policy import Interpreter, SandboxPolicy, ServiceSpec, VolatileFile
-from kasmon.sandbox.guest_client.protocol import GuestClient, InterpretersState
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.guest_client.protocol import InterpretersState
 from kasmon.sandbox.shared.credentials import CredentialFindings
 
 PROBE_S: Final = 1.0
@@ -43,7 +44,7 @@ class HealResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def heal(
-    guest: GuestClient,
+    guest: GuestChannel,
     policy: SandboxPolicy,
     counters: Mapping[str, int],
     values: Mapping[str, str],
@@ -75,7 +76,7 @@ def heal(
     return HealResult(why=why, drift=tuple(drift), lost=lost, down=down)
 
 
-def rewrite(guest: GuestClient, volatile: Sequence[VolatileFile], values: Mapping[str, str]) -> list[str]:
+def rewrite(guest: GuestChannel, volatile: Sequence[VolatileFile], values: Mapping[str, str]) -> list[str]:
     """Write each of *volatile* again; return the failures, each as one sentence."""
     missing: list[str] = []
     for file in volatile:
@@ -91,7 +92,7 @@ def rewrite(guest: GuestClient, volatile: Sequence[VolatileFile], values: Mappin
 
 
 def remove_credentials(
-    guest: GuestClient, volatile: Sequence[VolatileFile], findings: CredentialFindings
+    guest: GuestChannel, volatile: Sequence[VolatileFile], findings: CredentialFindings
 ) -> dict[str, tuple[str, ...]]:
     """Remove the values of credentials from *volatile* and from interpreters, before anything of the sandbox is stored.
 
@@ -111,7 +112,7 @@ def remove_credentials(
     return {interpreter: tuple(names) for interpreter, names in gone.items() if names}
 
 
-def prewarm(guest: GuestClient, interpreters: Sequence[Interpreter]) -> threading.Thread:
+def prewarm(guest: GuestChannel, interpreters: Sequence[Interpreter]) -> threading.Thread:
     """Start *interpreters* in a thread; a failure is reported by the first run that needs the interpreter."""
 
     def work() -> None:
@@ -130,7 +131,7 @@ class ServiceReport(Protocol):
 
 
 def start_services(
-    guest: GuestClient, services: Sequence[ServiceSpec], report: ServiceReport
+    guest: GuestChannel, services: Sequence[ServiceSpec], report: ServiceReport
 ) -> threading.Thread | None:
     """Start *services* in a thread and pass a sentence on each to *report*; None if there are none."""
     if not services:
@@ -140,7 +141,7 @@ def start_services(
     return thread
 
 
-def _run_services(guest: GuestClient, services: Sequence[ServiceSpec], report: ServiceReport) -> None:
+def _run_services(guest: GuestChannel, services: Sequence[ServiceSpec], report: ServiceReport) -> None:
     for service in services:
         try:
             guest.spawn(service)
@@ -151,7 +152,7 @@ def _run_services(guest: GuestClient, services: Sequence[ServiceSpec], report: S
         report(problem or f"The service {service.name!r} responds on port {service.port}.", is_warning=bool(problem))
 
 
-def _wait_for_service(guest: GuestClient, service: ServiceSpec, deadline: float) -> str:
+def _wait_for_service(guest: GuestChannel, service: ServiceSpec, deadline: float) -> str:
     """Return why *service* does not respond until *deadline*; empty once it does."""
     while True:
         try:
@@ -164,7 +165,7 @@ def _wait_for_service(guest: GuestClient, service: ServiceSpec, deadline: float)
         time.sleep(BETWEEN_S)
 
 
-def _correct_clock(guest: GuestClient) -> list[str]:
+def _correct_clock(guest: GuestChannel) -> list[str]:
     lag_s = guest.set_clock(time.time())
     return [f"Its clock was {abs(lag_s):.1f} s {'behind' if lag_s > 0 else 'ahead'}."] if abs(lag_s) > LAG_S else []
 
@@ -181,7 +182,7 @@ def _find_counter_drift(state: InterpretersState, counters: Mapping[str, int], w
     return moved
 
 
-def _check_health(guest: GuestClient) -> tuple[str, str]:
+def _check_health(guest: GuestChannel) -> tuple[str, str]:
     """Return why it runs nothing (empty if it does), and what its shell lost before, which is reported only once."""
     ran = guest.run("bash", "echo ok", timeout_s=HEALTH_S)
     lost = "" if ran.session_preserved else "bash had ended: its variables are lost"

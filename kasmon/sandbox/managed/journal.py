@@ -102,13 +102,13 @@ class SandboxJournal:
             )
         )
 
-    def tell(self, text: str, *, is_warning: bool = True) -> None:
+    def add_notice(self, text: str, *, is_warning: bool = True) -> None:
         """Record *text* as a notice for the user."""
         self.note(NoticeRaised(at=self.clock(), text=text, level="warning" if is_warning else "info"))
 
-    def tell_once(self, *texts: str) -> None:
+    def add_notice_once(self, *texts: str) -> None:
         """Record each of *texts* as a notice, unless this journal recorded it before."""
         for text in texts:
             if text not in self._told:
                 self._told.add(text)
-                self.tell(text)
+                self.add_notice(text)

@@ -16,7 +16,8 @@ from kasmon.errors import KasmonError, RefusedError, SandboxError, SandboxUnreac
 from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult, SandboxPhase, SandboxPolicy, SandboxRuntime
 from kasmon.model.sandbox.state import SandboxState
 from kasmon.sandbox.base import EgressTier, HostedTier, MirrorTier, PauseResult, SandboxTier
-from kasmon.sandbox.guest_client.protocol import GuestClient, Output
+from kasmon.sandbox.guest_client.channel import GuestChannel
+from kasmon.sandbox.guest_client.protocol import Output
 from kasmon.sandbox.managed import heal, tier_events
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.network.allowlist import allowlist
@@ -44,7 +45,7 @@ class ManagedSandbox:
         tier: SandboxTier,
         policy: SandboxPolicy,
         journal: SandboxJournal,
-        reach: Callable[[SandboxRuntime], GuestClient],
+        reach: Callable[[SandboxRuntime], GuestChannel],
     ) -> None:
         """
         Args:
@@ -56,7 +57,7 @@ class ManagedSandbox:
         self.tier = tier
         self.policy = policy
         self.journal = journal
-        self.within: GuestClient | None = None
+        self.guest: GuestChannel | None = None
         self.spare: Callable[[str], bytes] = lambda _: b""
         """Returns the interpreter state of a checkpoint, with "" of the last that has any; empty if none."""
         self.settle: Callable[[], None] = lambda: None
@@ -71,7 +72,7 @@ class ManagedSandbox:
     @property
     def runs(self) -> bool:
         """Whether code can run in it at once."""
-        return self.within is not None and self.phase is SandboxPhase.RUNNING
+        return self.guest is not None and self.phase is SandboxPhase.RUNNING
 
     @property
     def workspace(self) -> str:
@@ -81,7 +82,7 @@ class ManagedSandbox:
 
     def credentials(self) -> CredentialFindings:
         """Return the current values of its credentials."""
-        return credential.looked_up(self.policy.credentials)
+        return credential.look_up(self.policy.credentials)
 
     def run(
         self,
@@ -100,7 +101,7 @@ class ManagedSandbox:
             RefusedError: if it is paused.
             SandboxError: if its guest is gone; whether the code ran is unknown then.
         """
-        guest = self.within
+        guest = self.guest
         if guest is None or not self.runs:
             raise RefusedError(f"the sandbox of {self.policy.session!r} is {self.phase}: it cannot run anything.")
         self._refresh()
@@ -132,7 +133,7 @@ class ManagedSandbox:
             except KasmonError as error:
                 told = (f"Changes on this machine were not copied into the sandbox: {error.message}",)
             for sentence in told:
-                self.journal.tell(sentence)
+                self.journal.add_notice(sentence)
 
     def allow(self, hosts: Sequence[str]) -> str:
         """Allow *hosts* too, from now on; return why that only applies to the next sandbox, or "".
@@ -159,19 +160,21 @@ class ManagedSandbox:
             SandboxError: if they may not all be removed; nothing may be stored then.
         """
         findings = self.credentials()
-        if self.within is not None:
-            for interpreter, names in heal.remove_credentials(self.within, self.policy.volatile, findings).items():
-                self.journal.tell(
+        if self.guest is not None:
+            for interpreter, names in heal.remove_credentials(self.guest, self.policy.volatile, findings).items():
+                self.journal.add_notice(
                     f"{interpreter} no longer has {', '.join(names)}, which contained the value of a credential."
                 )
         return findings
 
     def refill(self) -> None:
         """Write the volatile files again; failures are recorded."""
-        if self.within is None or not self.policy.volatile:
+        if self.guest is None or not self.policy.volatile:
             return
         findings = self.credentials()
-        self.journal.tell_once(*findings.missing, *heal.rewrite(self.within, self.policy.volatile, findings.values))
+        self.journal.add_notice_once(
+            *findings.missing, *heal.rewrite(self.guest, self.policy.volatile, findings.values)
+        )
 
     def measure(self) -> None:
         """Record its usage, if its tier can report it and it changed enough.
@@ -216,7 +219,7 @@ class ManagedSandbox:
                 journal.move(SandboxPhase.PAUSED, held=True)
             return ""
         if known.phase is SandboxPhase.PERSISTING:
-            journal.tell(f"It is unknown whether this was done: {known.why}.")
+            journal.add_notice(f"It is unknown whether this was done: {known.why}.")
             if not known.held:  # its files were restored: processes that saw others must end
                 self.stop()
                 return self.make(lost=f"its host ended while {known.why}: {MEMORY_LOST}", why=known.why)
@@ -255,7 +258,7 @@ class ManagedSandbox:
             return ""
         if to_disk and not self.tier.keeps_memory:
             failed = f"a {self.policy.tier} cannot save its memory to disk"
-            self.journal.tell(f"The sandbox was not paused to disk: {failed}.")
+            self.journal.add_notice(f"The sandbox was not paused to disk: {failed}.")
             return failed
         if not self.runs:
             self.wake()
@@ -264,7 +267,7 @@ class ManagedSandbox:
         try:
             findings = self.clean()
         except KasmonError as error:
-            self.journal.tell(f"The sandbox was not paused: {error.message}")
+            self.journal.add_notice(f"The sandbox was not paused: {error.message}")
             self.refill()
             return error.message.rstrip(".")
         held = not to_disk
@@ -272,7 +275,7 @@ class ManagedSandbox:
         try:
             pause_result = self.tier.pause(self.policy, runtime, to_disk=to_disk, turn=known.turn)
         except KasmonError as error:
-            self.journal.tell(f"The sandbox was not paused: {error.message}")
+            self.journal.add_notice(f"The sandbox was not paused: {error.message}")
             self._resume(PauseResult(held=True), was_asleep=True)
             return error.message.rstrip(".")
         if pause_result.held:
@@ -323,14 +326,14 @@ class ManagedSandbox:
             raise
         journal.move(SandboxPhase.CREATING, runtime=runtime, why=why, snapshot=checkpoint)
         for notice in runtime.notices:
-            journal.tell(notice)
+            journal.add_notice(notice)
         tier_events.prove(self.tier, self.policy, runtime, self.journal)
-        guest = self.within = self._reach(runtime)
+        guest = self.guest = self._reach(runtime)
         self.refill()
         if content:
             lost = self._load_state(guest, content, lost)
         heal.prewarm(guest, PREWARMED)
-        heal.start_services(guest, self.policy.services, self.journal.tell)
+        heal.start_services(guest, self.policy.services, self.journal.add_notice)
         journal.move(SandboxPhase.RUNNING, why=why, lost=lost)
         return lost
 
@@ -359,13 +362,13 @@ class ManagedSandbox:
         state = self.journal.sandbox_state
         if state.generation != generation:
             return state.lost
-        if self.within is not None and state.runtime and self.tier.find(self.policy, state.runtime):
+        if self.guest is not None and state.runtime and self.tier.find(self.policy, state.runtime):
             with contextlib.suppress(KasmonError):
-                self.within.ping(secrets.token_hex(8))
+                self.guest.ping(secrets.token_hex(8))
                 return ""
         return self.begin_anew(why)
 
-    def quieten(self) -> None:
+    def stop_processes(self) -> None:
         """Stop all its processes before its end, so that its files do not change meanwhile.
 
         Raises:
@@ -389,7 +392,7 @@ class ManagedSandbox:
         """Record where the paused sandbox still contains the value of a credential."""
         with contextlib.suppress(KasmonError, OSError):
             if places := self._leaks.beside_them(self.tier, self.policy, runtime, findings):
-                self.journal.tell_once(
+                self.journal.add_notice_once(
                     f"The value of a credential is in {credential_leaks.format_places(places)}; it stays there while"
                     " the sandbox is paused."
                 )
@@ -415,15 +418,15 @@ class ManagedSandbox:
         journal.move(SandboxPhase.HEALING, runtime=runtime, held=pause_result.held)
         if not was_asleep or not pause_result.held:
             tier_events.prove(self.tier, self.policy, runtime, self.journal)
-        guest = self._reach(runtime) if self.within is None else self.within
+        guest = self._reach(runtime) if self.guest is None else self.guest
         findings = self.credentials()
         healed = heal.heal(guest, self.policy, journal.sandbox_state.counters, findings.values, was_asleep=was_asleep)
-        self.within = guest
+        self.guest = guest
         if healed.why:
             return self.begin_anew(healed.why)
         for drift in healed.drift:
-            journal.tell(drift)
-        heal.start_services(guest, healed.down, self.journal.tell)
+            journal.add_notice(drift)
+        heal.start_services(guest, healed.down, self.journal.add_notice)
         journal.move(SandboxPhase.RUNNING, counters={}, why=why, lost=healed.lost)
         return healed.lost
 
@@ -431,7 +434,7 @@ class ManagedSandbox:
         self.stop()
         self.journal.move(SandboxPhase.EXPIRED, why=why)
 
-    def _load_state(self, guest: GuestClient, content: bytes, lost: str) -> str:
+    def _load_state(self, guest: GuestChannel, content: bytes, lost: str) -> str:
         """Load *content* into the new interpreters; return what is lost after that."""
         try:
             loaded = guest.load_state(content)
@@ -443,18 +446,18 @@ class ManagedSandbox:
         if loaded.kept and lost:
             return f"{lost}; {len(loaded.kept)} saved variables were restored"
         if loaded.kept:
-            self.journal.tell(f"{len(loaded.kept)} variables were restored.", is_warning=False)
+            self.journal.add_notice(f"{len(loaded.kept)} variables were restored.", is_warning=False)
         return lost
 
     def _read_counters(self) -> Mapping[str, int]:
         """Return how many runs each interpreter reports."""
-        if self.within is None:
+        if self.guest is None:
             return {}
         with contextlib.suppress(KasmonError):
-            return self.within.ping(secrets.token_hex(8)).counters
+            return self.guest.ping(secrets.token_hex(8)).counters
         return {}
 
     def _disconnect(self) -> None:
-        if self.within is not None:
-            self.within.close()
-            self.within = None
+        if self.guest is not None:
+            self.guest.close()
+            self.guest = None

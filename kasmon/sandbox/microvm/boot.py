@@ -6,7 +6,7 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +23,12 @@ from kasmon.sandbox.microvm.start import (
     HostEndCode,
     HostEndConfig,
     last_line,
-    new_log,
     read_last_log_line,
     send_request,
     start_host_end,
 )
 from kasmon.sandbox.network.proxy_control import socket_in
+from kasmon.sandbox.shared.descriptors import listen, open_log, open_memory_file
 
 BOOT_S: Final = 90.0
 LOAD_S: Final = 30.0
@@ -74,13 +74,13 @@ def start_machine(
     """
     until = time.monotonic() + (limit_s or (LOAD_S if memory else BOOT_S))
     with contextlib.ExitStack() as stack:
-        log = new_log()
+        log = open_log()
         stack.callback(os.close, log)
         console, theirs = (stack.enter_context(end) for end in socket.socketpair())
         _start_processes(vm_files, resources, code, memory, log, theirs.fileno())
         theirs.close()
         try:
-            with QmpClient(vm_files.orders) as qmp:
+            with QmpClient(vm_files.qmp_socket) as qmp:
                 if memory is not None:
                     qmp.wait_for_migration(until - time.monotonic())
                 loaded()
@@ -124,17 +124,15 @@ def _start_processes(
             stack.callback(os.close, handle)
             return handle
 
-        first = os.memfd_create("initrd", os.MFD_CLOEXEC)
+        first = open_memory_file(initrd(resources.folder, resources.image))
         stack.callback(os.close, first)
-        with os.fdopen(os.dup(first), "wb") as file:
-            file.write(initrd(resources.folder, resources.image))
         handles = OpenFiles(
             kernel=opened(resources.folder / KERNEL),
             initrd=first,
             root=opened(resources.folder / ROOT),
             base=opened(vm_files.base),
             disk=opened(vm_files.disk, os.O_RDWR),
-            control=stack.enter_context(_listener(vm_files.orders)).fileno(),
+            control=stack.enter_context(listen(vm_files.qmp_socket)).fileno(),
             console=console,
             memory=opened(memory) if memory else None,
             programs=opened(vm_files.programs)
@@ -142,9 +140,9 @@ def _start_processes(
             else None,
         )
         config = HostEndConfig(
-            listen=stack.enter_context(_listener(vm_files.agent)).fileno(),
-            control=stack.enter_context(_listener(vm_files.control)).fileno(),
-            ports=stack.enter_context(_listener(vm_files.ports)).fileno(),
+            listen=stack.enter_context(listen(vm_files.agent)).fileno(),
+            control=stack.enter_context(listen(vm_files.control)).fileno(),
+            ports=stack.enter_context(listen(vm_files.ports)).fileno(),
             gate=os.fspath(socket_in(vm_files.gate)),
             lock=opened(vm_files.lock, os.O_RDWR),
             trees={name: opened(tree, os.O_RDONLY | os.O_DIRECTORY) for name, tree in vm_files.trees.items()},
@@ -153,16 +151,7 @@ def _start_processes(
         )
         program = shutil.which(resources.program) or resources.program
         argv = build_command_line(program, handles, size, accelerator=resources.accelerator)
-        start_host_end(code, argv, handles.every, config, log, vm_files.ground.owner)
-
-
-@contextlib.contextmanager
-def _listener(path: Path) -> Iterator[socket.socket]:
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(os.fspath(path))
-        listening.listen(64)
-        yield listening
+        start_host_end(code, argv, handles.every, config, log, vm_files.host_folders.owner)
 
 
 def _read_available(stream: socket.socket) -> bytes:

@@ -18,10 +18,10 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxRuntime, Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotVerdict
 from kasmon.paths import Paths, places, write_private
-from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
+from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
-from kasmon.sandbox.jail.usage import JailUsage, measure_usage
+from kasmon.sandbox.jail.usage import measure_usage
 from kasmon.sandbox.microvm import program_disks, qemu_program, warm_up
 from kasmon.sandbox.microvm.boot import greet
 from kasmon.sandbox.microvm.image import folder_of
@@ -34,12 +34,12 @@ from kasmon.sandbox.microvm.warm_pool import MEMORY
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.denials import Denial
 from kasmon.sandbox.network.port_forward import ListenerConnector
-from kasmon.sandbox.remote_guest.launch_spec import BIN, FittedProgram, wrapped
+from kasmon.sandbox.remote_guest.launch_spec import BIN, ProgramLaunch, wrap_program
 from kasmon.sandbox.shared.cleanup import clearing, or_nothing, remove_session_files
 from kasmon.sandbox.shared.filesystem_view import BASE, own_variables
 from kasmon.sandbox.shared.host_folders import COPY_ENTRIES
 from kasmon.sandbox.shared.processes import lives
-from kasmon.sandbox.shared.safe_tree import copy, raze
+from kasmon.sandbox.shared.safe_tree import copy, remove_tree
 
 FILL_S: Final = 120.0
 COPIED: Final = "its program is a copy, made when its machine was created"
@@ -65,7 +65,7 @@ class MicroVm:
         """
         self.places = of or places()
         self.provisioning = VmProvisioning(self.places, image or folder_of(places()), program, self.forget)
-        self.ground = self.provisioning.ground
+        self.host_folders = self.provisioning.host_folders
 
     # The `SandboxTier` protocol.
 
@@ -89,11 +89,13 @@ class MicroVm:
             with contextlib.suppress(KasmonError):
                 self.forget(policy)
         how = next((notice for notice in runtime.notices if STARTED in notice), "copied from a warm one")
-        return TierProbe(tier="microvm", ok=True, why=f"{how}; {self.provisioning.carried()}", measured_ms=took_ms)
+        return TierProbe(
+            tier="microvm", ok=True, why=f"{how}; {self.provisioning.describe_accelerator()}", measured_ms=took_ms
+        )
 
     def workspace(self, policy: SandboxPolicy, /) -> str:
         """Return the folder of this machine that mirrors `/workspace`, up to date whenever a result arrives."""
-        return str(self.ground.workspace(policy))
+        return str(self.host_folders.workspace(policy))
 
     def create(self, policy: SandboxPolicy, /, *, is_copy: bool = True) -> SandboxRuntime:
         """Create it, as a copy of the warm machine or booted; the guest agent answers then. Takes up to two minutes.
@@ -108,18 +110,18 @@ class MicroVm:
 
     def _create(self, policy: SandboxPolicy, parts: Sequence[str], *, is_copy: bool = True) -> SandboxRuntime:
         self.provisioning.require_available()
-        vm_files, warm_pool = self._vm_files(policy), self.provisioning.stock(policy.size)
+        vm_files, warm_pool = self._vm_files(policy), self.provisioning.warm_pool(policy.size)
         if vm_files.is_taken():
             raise SandboxError(f"cannot create a machine for {policy.session!r}", "it already has a running one")
         with self._undo_on_error(policy):
-            notices = vm_files.furnish()
-            vm_files.carry(self.provisioning.disks.of(parts) if parts else None)
+            notices = vm_files.make_folders()
+            vm_files.replace_program_disk(self.provisioning.disks.of(parts) if parts else None)
             self._open_gate(policy)
             origin = warm_pool.origin(self.provisioning.made_by, is_copy=is_copy)
             why = origin.why
             if origin.memory is not None:
                 try:
-                    vm_files.lay(origin.base, warm_pool.nothing)
+                    vm_files.replace_disks(origin.base, warm_pool.nothing)
                     vm_files.snapshots.advance_generation()
                     self.provisioning.start_machine(vm_files, origin.memory, is_another=True)
                 except SandboxError as error:
@@ -129,7 +131,7 @@ class MicroVm:
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
                 vm_files.snapshots.advance_generation()
                 notices = (*notices, *self.provisioning.boot(vm_files, warm_pool))
-                why = self.provisioning.kept_warm(vm_files, warm_pool, warm_up.warm_up) if is_copy else ""
+                why = self.provisioning.store_warm(vm_files, warm_pool, warm_up.warm_up) if is_copy else ""
                 notices = (*notices, f"The next machine of this size has to boot too: {why}") if why else notices
                 greet(vm_files, is_another=True)
             runtime = self.provisioning.require_runtime(vm_files, (*notices, *_fill(vm_files)))
@@ -148,7 +150,7 @@ class MicroVm:
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         """Return the snapshot on disk that it can resume; None if there is none."""
         try:
-            return self._vm_files(policy).snapshots.fit(self.provisioning.made_by)
+            return self._vm_files(policy).snapshots.require_usable(self.provisioning.made_by)
         except (KasmonError, OSError):
             return None
 
@@ -162,13 +164,13 @@ class MicroVm:
         """Return the command that runs *argv* in a machine of its own; *workdir* is `/workspace` there.
 
         Raises:
-            SandboxError, RefusedError, UnableError: as `fitted`.
+            SandboxError, RefusedError, UnableError: as `prepare_program`.
         """
-        return wrapped(self, policy, argv, workdir, variables)
+        return wrap_program(self, policy, argv, workdir, variables)
 
-    def fitted(
+    def prepare_program(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
-    ) -> FittedProgram:
+    ) -> ProgramLaunch:
         """Return how *argv* is run there: with the image's programs, or copies of this machine's if it is elsewhere.
 
         It runs in `/workspace`, which mirrors *workdir*.
@@ -183,7 +185,7 @@ class MicroVm:
         known = {**own_variables(variables), **brought.variables}
         own = {name: value for name, value in known.items() if not name.startswith("LC_")}
         own |= proxy_control.add_proxy_variables(own, policy.hosts)
-        return FittedProgram(  # without LC_*: the image has no locales
+        return ProgramLaunch(  # without LC_*: the image has no locales
             argv=brought.argv,
             workdir=WORKSPACE,
             variables={**BASE, **own, "PATH": ":".join([BIN, *brought.path, PATH])},
@@ -194,12 +196,12 @@ class MicroVm:
             ),
         )
 
-    def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
+    def create_for_agent(self, policy: SandboxPolicy, program_launch: ProgramLaunch, /) -> SandboxRuntime:
         """Do as `create`; an agent's programs are in the image, in its home, or on a disk of its machine.
 
         If that disk does not exist yet, it is made, which takes up to a minute.
         """
-        return self._create(policy, fitted.programs)
+        return self._create(policy, program_launch.programs)
 
     def pause(
         self, policy: SandboxPolicy, runtime: SandboxRuntime, /, *, to_disk: bool = False, turn: int = 0
@@ -212,7 +214,7 @@ class MicroVm:
         self._require_running(policy, runtime)
         vm_files = self._vm_files(policy)
         if not to_disk:
-            with QmpClient(vm_files.orders) as qmp:
+            with QmpClient(vm_files.qmp_socket) as qmp:
                 qmp.do("stop")
             return PauseResult(held=True)
         faults = send_request(vm_files.control, KEEP_S, "freeze").get("faults")
@@ -220,7 +222,7 @@ class MicroVm:
             greet(vm_files)
             why = f"not all of its files could be copied to this machine ({'; '.join(map(str, faults))})"
             raise SandboxError(f"the machine of {policy.session!r} was not paused", why)
-        with QmpClient(vm_files.orders) as qmp:
+        with QmpClient(vm_files.qmp_socket) as qmp:
             qmp.do("stop")
             with vm_files.snapshots.draft() as draft:
                 write_memory(qmp, draft.folder / MEMORY)
@@ -245,13 +247,13 @@ class MicroVm:
             self._require_running(policy, runtime)
             vm_files.snapshots.advance_generation()
             self._open_gate(policy, runtime.pid)
-            with QmpClient(vm_files.orders) as qmp:
+            with QmpClient(vm_files.qmp_socket) as qmp:
                 qmp.do("cont")
             greet(vm_files)
             return runtime
         if vm_files.is_taken():
             raise SandboxError(f"the machine of {policy.session!r} was not resumed", "it already has a running one")
-        snapshot = vm_files.snapshots.fit(self.provisioning.made_by)
+        snapshot = vm_files.snapshots.require_usable(self.provisioning.made_by)
         if pause_result.snapshot and pause_result.snapshot != snapshot.id:
             raise SnapshotRefusedError(f"the current snapshot is {snapshot.id}, not {pause_result.snapshot}")
         try:
@@ -284,16 +286,22 @@ class MicroVm:
             SandboxError: if it could not be copied; nothing of *other* is left then.
         """
         vm_files, theirs = self._vm_files(policy), self._vm_files(other)
-        snapshot = vm_files.snapshots.fit(self.provisioning.made_by)
+        snapshot = vm_files.snapshots.require_usable(self.provisioning.made_by)
         limit = SIZES[policy.size].disk_bytes
         with self._undo_on_error(other):
-            theirs.furnish()
-            theirs.lay(vm_files.base, vm_files.disk)
-            theirs.carry(vm_files.programs.resolve() if vm_files.programs.exists() else None)
+            theirs.make_folders()
+            theirs.replace_disks(vm_files.base, vm_files.disk)
+            theirs.replace_program_disk(vm_files.programs.resolve() if vm_files.programs.exists() else None)
             for name, folder in vm_files.trees.items():
                 if folder != theirs.trees[name]:
-                    raze(theirs.trees[name])
-                    copy(folder, theirs.trees[name], self.ground.owner, limit_bytes=limit, limit_entries=COPY_ENTRIES)
+                    remove_tree(theirs.trees[name])
+                    copy(
+                        folder,
+                        theirs.trees[name],
+                        self.host_folders.owner,
+                        limit_bytes=limit,
+                        limit_entries=COPY_ENTRIES,
+                    )
             write_private(theirs.copied, b"")
             return PauseResult(held=False, snapshot=vm_files.snapshots.copy_to(theirs.snapshots, snapshot).id)
 
@@ -306,7 +314,7 @@ class MicroVm:
         self._vm_files(policy).end(runtime if runtime is not None and self.find(policy, runtime) else None)
         proxy_control.close_proxy(self._vm_files(policy).gate)
         with clearing(_label(policy)):
-            self.ground.clear(policy.session)
+            self.host_folders.clear(policy.session)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
         """Remove what a session keeps after `destroy`: its home, and a workspace that kasmon made. Idempotent.
@@ -318,9 +326,9 @@ class MicroVm:
             SandboxError: if something is left.
         """
         self.destroy(policy, None)
-        return remove_session_files(self.ground, policy.session, policy.workspace, _label(policy))
+        return remove_session_files(self.host_folders, policy.session, policy.workspace, _label(policy))
 
-    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> JailUsage:
+    def usage(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> UsageReport:
         """Return its usage of this machine, with its limits: QEMU's memory, and the size of its mirrored folders."""
         own = self._vm_files(policy).trees
         return measure_usage(runtime.pid, (own["workspace"], own["home"]), SIZES[policy.size])
@@ -370,21 +378,21 @@ class MicroVm:
     # Its parts.
 
     def _vm_files(self, policy: SandboxPolicy) -> VmFiles:
-        return VmFiles(self.ground, policy)
+        return VmFiles(self.host_folders, policy)
 
     def _gate(self, policy: SandboxPolicy) -> Path:
         return self._vm_files(policy).gate
 
     def _open_gate(self, policy: SandboxPolicy, pid: int = 0) -> None:
         """Open the proxy; it ends with process *pid*, if that is known."""
-        proxy_control.open_proxy(self._gate(policy), policy.session, policy.hosts, owner=self.ground.owner)
+        proxy_control.open_proxy(self._gate(policy), policy.session, policy.hosts, owner=self.host_folders.owner)
         if pid:
             proxy_control.bind_to_process(self._gate(policy), pid)
 
     def _set_proxy_variables(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         inside = GuestChannel(runtime.socket)
         try:
-            inside.surround(proxy_control.add_proxy_variables({}, policy.hosts))
+            inside.set_variables(proxy_control.add_proxy_variables({}, policy.hosts))
         finally:
             inside.close()
 

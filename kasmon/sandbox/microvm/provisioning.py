@@ -51,7 +51,7 @@ class VmProvisioning:
             program: QEMU, by path or name.
             forget: removes everything of the machine of a policy.
         """
-        self.ground = HostFolders(places)
+        self.host_folders = HostFolders(places)
         self.image_folder = image_folder
         self.program = program
         self._forget = forget
@@ -85,11 +85,13 @@ class VmProvisioning:
     def accelerator(self) -> str:
         """QEMU's accelerator: KVM if a trial here found it faster (`kvm_trial`), else emulation."""
         found = (
-            None if kvm_trial.find_obstacle(self.ground.owner) else kvm_trial.load_trial(self._trial, self._identity)
+            None
+            if kvm_trial.find_obstacle(self.host_folders.owner)
+            else kvm_trial.load_trial(self._trial, self._identity)
         )
         return qemu_program.CARRIED if found is not None and found.is_carried else qemu_program.EMULATED
 
-    def carried(self, emulated_ms: float | None = None) -> str:
+    def describe_accelerator(self, emulated_ms: float | None = None) -> str:
         """Return as text whether KVM is used here and how long a start takes; it is timed unless that is known.
 
         Args:
@@ -98,7 +100,7 @@ class VmProvisioning:
         Raises:
             SandboxError: if no machine can be created.
         """
-        if why := kvm_trial.find_obstacle(self.ground.owner):
+        if why := kvm_trial.find_obstacle(self.host_folders.owner):
             return f"emulated, without KVM: {why}"
         found = kvm_trial.load_trial(self._trial, self._identity)
         if found is None:
@@ -118,12 +120,12 @@ class VmProvisioning:
     def _time_start(self, accelerator: str, limit_s: float | None) -> float:
         """Return how many milliseconds a machine takes to start with *accelerator*; it is removed."""
         policy = SandboxPolicy(session=SessionId(f"timed-{os.getpid()}"), tier="microvm")
-        vm_files, warm_pool = VmFiles(self.ground, policy), self.stock(policy.size)
+        vm_files, warm_pool = VmFiles(self.host_folders, policy), self.warm_pool(policy.size)
         resources = msgspec.structs.replace(self.means, accelerator=accelerator)
         try:
-            vm_files.furnish()
+            vm_files.make_folders()
             warm_pool.make()
-            vm_files.lay(warm_pool.plain, warm_pool.nothing)
+            vm_files.replace_disks(warm_pool.plain, warm_pool.nothing)
             code = self._code()
             began = time.monotonic()
             start_machine(vm_files, resources, code, limit_s=limit_s)
@@ -147,10 +149,10 @@ class VmProvisioning:
 
     # Warm machines.
 
-    def stock(self, size: str) -> WarmPool:
+    def warm_pool(self, size: str) -> WarmPool:
         return WarmPool(self.image_folder.parent / "machines", SIZES[size])
 
-    def warm(self, policy: SandboxPolicy, warmed: WarmUp) -> Snapshot:
+    def make_warm(self, policy: SandboxPolicy, warmed: WarmUp) -> Snapshot:
         """Start a machine of *policy*, let *warmed* prepare it, and store it: new ones of its size are copies of it.
 
         Takes up to a minute. Nothing of the session of *policy* is left.
@@ -159,20 +161,20 @@ class VmProvisioning:
             SandboxError: if it cannot be started or stored.
         """
         self.require_available()
-        vm_files, warm_pool = VmFiles(self.ground, policy), self.stock(policy.size)
+        vm_files, warm_pool = VmFiles(self.host_folders, policy), self.warm_pool(policy.size)
         try:
-            vm_files.furnish()
+            vm_files.make_folders()
             warm_pool.make()
             self.boot(vm_files, warm_pool)
             self._save_warm(vm_files, warmed, vm_files.folder / WARM)
             vm_files.end()
-            return warm_pool.put_away(vm_files.disk, vm_files.folder / WARM, self.made_by)
+            return warm_pool.store(vm_files.disk, vm_files.folder / WARM, self.made_by)
         except OSError as error:
             raise SandboxError("no warm machine was stored", str(error)) from error
         finally:
             self._forget(policy)
 
-    def kept_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: WarmUp) -> str:
+    def store_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: WarmUp) -> str:
         """Store the machine of *vm_files*, which was just started and is not assigned to its session, as warm.
 
         It continues then, and must be greeted as another one.
@@ -193,11 +195,11 @@ class VmProvisioning:
                 shutil.copyfile(vm_files.disk, copy)
             except (KasmonError, OSError) as error:
                 why = getattr(error, "message", "") or str(error)
-            with QmpClient(vm_files.orders) as qmp:
+            with QmpClient(vm_files.qmp_socket) as qmp:
                 qmp.do("cont")
             try:
                 if not why:
-                    warm_pool.put_away(copy, memory, self.made_by)
+                    warm_pool.store(copy, memory, self.made_by)
             except (KasmonError, OSError) as error:
                 why = getattr(error, "message", "") or str(error)
             for left in (copy, memory):
@@ -208,7 +210,7 @@ class VmProvisioning:
         """Warm up and stop the machine of *vm_files*, and write its memory to the file *memory*."""
         warmed(self.require_runtime(vm_files))
         send_request(vm_files.control, KEEP_S, "freeze")
-        with QmpClient(vm_files.orders) as qmp:
+        with QmpClient(vm_files.qmp_socket) as qmp:
             qmp.do("stop")
             write_memory(qmp, memory)
 
@@ -230,7 +232,7 @@ class VmProvisioning:
 
         If it does not boot with KVM any more, it is emulated.
         """
-        vm_files.lay(warm_pool.plain, warm_pool.nothing)
+        vm_files.replace_disks(warm_pool.plain, warm_pool.nothing)
         try:
             self.start_machine(vm_files, is_nobodys=True)
         except SandboxError as error:
@@ -240,13 +242,13 @@ class VmProvisioning:
             vm_files.end()
             why = f"a machine with it did not start ({error.message.rstrip('.')})"
             self._store_trial(msgspec.structs.replace(known, why=why, at=time.time()))
-            vm_files.lay(warm_pool.plain, warm_pool.nothing)
+            vm_files.replace_disks(warm_pool.plain, warm_pool.nothing)
             self.start_machine(vm_files, is_nobodys=True)
             return (f"Machines are emulated from now on: {why}.",)
         return ()
 
     def _code(self) -> HostEndCode:
-        return HostEndCode(self._line.things() / "opt", self.ground.things() / "opt")
+        return HostEndCode(self._line.things() / "opt", self.host_folders.things() / "opt")
 
     def require_runtime(self, vm_files: VmFiles, notices: tuple[str, ...] = ()) -> SandboxRuntime:
         runtime = vm_files.runtime(notices)
@@ -257,7 +259,7 @@ class VmProvisioning:
     def missing(self) -> UnavailableReason | None:
         """Return why no machine can be created here, as far as known without trying; None if nothing is missing."""
         if lack := qemu_program.lacking(self.program):
-            return UnavailableReason(*lack)
+            return lack
         return None if load_image(self.image_folder) is not None else UnavailableReason("there is no image", BUILD_HINT)
 
     def require_available(self) -> None:

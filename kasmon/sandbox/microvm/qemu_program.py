@@ -5,9 +5,10 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kasmon.errors import SandboxError
+from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail.probe import find_install_command
 from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
 from kasmon.sandbox.shared.host_folders import may_use
@@ -21,24 +22,17 @@ CARRIED: Final = "kvm"
 RUN_S: Final = 60.0
 
 
-class MissingRequirement(NamedTuple):
-    """What is missing, and how to get it."""
-
-    why: str
-    hint: str
-
-
-def lacking(program: str = PROGRAM) -> MissingRequirement | None:
+def lacking(program: str = PROGRAM) -> UnavailableReason | None:
     """Return what is missing for a machine, as far as known without trying."""
     if shutil.which(program) is None:
-        return MissingRequirement("QEMU is not installed", f"Install it: {find_install_command('qemu-system-x86')}.")
+        return UnavailableReason("QEMU is not installed", f"Install it: {find_install_command('qemu-system-x86')}.")
     if shutil.which(IMAGES) is None:
-        return MissingRequirement("qemu-img is not installed", f"Install it: {find_install_command('qemu-utils')}.")
+        return UnavailableReason("qemu-img is not installed", f"Install it: {find_install_command('qemu-utils')}.")
     if not SETPRIV.exists():
-        return MissingRequirement("setpriv is not installed", f"Install it: {find_install_command('util-linux')}.")
+        return UnavailableReason("setpriv is not installed", f"Install it: {find_install_command('util-linux')}.")
     told = read_version(program)
     if tuple(int(part) for part in re.findall(r"\d+", told)[:2]) < OLDEST:
-        return MissingRequirement(
+        return UnavailableReason(
             f"QEMU is of version {told or 'unknown'}", f"It must support the machine type {MACHINE} (7.2 or later)."
         )
     return None

@@ -34,7 +34,7 @@ class VmFiles:
     """The files of *policy*'s session. Constructing a `VmFiles` has no side effects."""
 
     def __init__(self, host_folders: HostFolders, policy: SandboxPolicy) -> None:
-        self.ground, self.policy = host_folders, policy
+        self.host_folders, self.policy = host_folders, policy
         self.folder = host_folders.of(policy.session)
         self.snapshots = SnapshotStore(self.folder / "memory", policy.session, "microvm")
 
@@ -66,32 +66,35 @@ class VmFiles:
     @property
     def agent(self) -> Path:
         """The socket of the guest agent."""
-        return self.ground.socket(self.policy.session)
+        return self.host_folders.socket(self.policy.session)
 
     @property
     def control(self) -> Path:
         """The socket where its host end accepts requests from kasmon."""
-        return self.ground.socket(self.policy.session, "door")
+        return self.host_folders.socket(self.policy.session, "door")
 
     @property
     def ports(self) -> Path:
         """The socket of its host end for connections to ports inside (`network.port_forward.ListenerConnector`)."""
-        return self.ground.socket(self.policy.session, "ports")
+        return self.host_folders.socket(self.policy.session, "ports")
 
     @property
     def gate(self) -> Path:
         """The folder of its egress proxy."""
-        return JailFiles(self.ground, self.policy.session).gate
+        return JailFiles(self.host_folders, self.policy.session).gate
 
     @property
-    def orders(self) -> Path:
+    def qmp_socket(self) -> Path:
         """QEMU's QMP socket."""
-        return self.ground.socket(self.policy.session, "qmp")
+        return self.host_folders.socket(self.policy.session, "qmp")
 
     @property
     def trees(self) -> dict[str, Path]:
         """The folders of this machine that mirror those inside."""
-        own = {"workspace": self.ground.workspace(self.policy), "home": self.ground.home(self.policy.session)}
+        own = {
+            "workspace": self.host_folders.workspace(self.policy),
+            "home": self.host_folders.home(self.policy.session),
+        }
         return own | {name: Path(bind.source) for name, bind in self.folders.items()}
 
     @property
@@ -109,20 +112,20 @@ class VmFiles:
             found[name] = msgspec.structs.replace(bind, source=str(real))
         return found
 
-    def furnish(self) -> tuple[str, ...]:
+    def make_folders(self) -> tuple[str, ...]:
         """Create its folders; return notices for the user.
 
         Raises:
             RefusedError: if the policy's workspace cannot be used.
             OSError, UnsafeFolderError: if they cannot be created.
         """
-        self.ground.make(self.policy.session)
-        notices = [self._settled(name, bind) for name, bind in self.folders.items()]
-        return tuple(filter(None, (*self._own(), *notices)))
+        self.host_folders.make(self.policy.session)
+        notices = [self._prepare_folder(name, bind) for name, bind in self.folders.items()]
+        return tuple(filter(None, (*self._prepare_workspace(), *notices)))
 
-    def _settled(self, name: str, bind: BindMount) -> str:
+    def _prepare_folder(self, name: str, bind: BindMount) -> str:
         """Prepare one of its folders; return a notice for the user."""
-        require_mountable(self.ground, bind.source, bind.target)
+        require_mountable(self.host_folders, bind.source, bind.target)
         if bind.target.startswith(FIXED):
             raise RefusedError(
                 f"a microvm cannot mount anything at {bind.target!r}: its own system is there.",
@@ -132,16 +135,16 @@ class VmFiles:
             raise RefusedError(
                 f"a microvm can mount folders only, and {bind.source!r} is a file.", hint="Give its folder."
             )
-        return self.ground.settle(self.policy, Path(bind.source), name, writable=bind.writable).notice
+        return self.host_folders.settle(self.policy, Path(bind.source), name, writable=bind.writable).notice
 
-    def _own(self) -> tuple[str, ...]:
+    def _prepare_workspace(self) -> tuple[str, ...]:
         if not self.policy.workspace:
-            self.ground.own_workspace(self.policy.session)
+            self.host_folders.own_workspace(self.policy.session)
             return ()
-        notice = self.ground.settle(self.policy, Path(self.policy.workspace), "workspace", writable=True).notice
+        notice = self.host_folders.settle(self.policy, Path(self.policy.workspace), "workspace", writable=True).notice
         return (notice,) if notice else ()
 
-    def lay(self, base: Path, disk: Path) -> None:
+    def replace_disks(self, base: Path, disk: Path) -> None:
         """Replace its disks: *base*, and a copy of *disk* over it.
 
         Raises:
@@ -155,7 +158,7 @@ class VmFiles:
             shutil.copyfile(base, self.base)
         shutil.copyfile(disk, self.disk)
 
-    def carry(self, disk: Path | None) -> None:
+    def replace_program_disk(self, disk: Path | None) -> None:
         """Replace its program disk by *disk*, which does not change any more.
 
         Raises:
@@ -181,7 +184,7 @@ class VmFiles:
             front=host_end or 0,
             boot=boot(),
             socket=str(self.agent),
-            ground=str(self.folder),
+            session_folder=str(self.folder),
             workspace=str(self.trees["workspace"]),
             notices=notices,
         )
@@ -215,4 +218,4 @@ class VmFiles:
                     raise SandboxError(f"the machine of {whose!r} was not ended", f"its process {pid} does not end")
             known = {}
         for kind in SOCKETS:
-            self.ground.socket(self.policy.session, kind).unlink(missing_ok=True)
+            self.host_folders.socket(self.policy.session, kind).unlink(missing_ok=True)

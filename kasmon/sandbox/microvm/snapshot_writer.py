@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.sandbox.microvm.qmp import QmpClient
-from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, forms, looked_up
+from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, forms, look_up
 
 WRITE_S: Final = 60.0
 LITTLE_BYTES: Final = 1 << 20
@@ -42,7 +42,7 @@ def write_memory(qmp: QmpClient, path: Path) -> None:
 def remove_credentials(policy: SandboxPolicy, path: Path) -> None:
     """Remove remaining values of credentials from the memory at *path*: node does not clear freed memory."""
     if policy.credentials:
-        scrub_file(path, looked_up(policy.credentials))
+        scrub_file(path, look_up(policy.credentials))
 
 
 def scrub(image: Image, findings: CredentialFindings) -> int:

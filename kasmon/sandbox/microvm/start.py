@@ -1,7 +1,6 @@
 """Start a machine that outlives this process: its host end, and the QEMU behind it."""
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -15,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kasmon.errors import SandboxError
+from kasmon.sandbox.shared.descriptors import LOG_BYTES, open_memory_file
 from kasmon.sandbox.shared.host_folders import PYTHON
 
 READY_S: Final = 10.0
-LOG_BYTES: Final = 64 * 1024
 
 
 class HostEndCode(NamedTuple):
@@ -79,14 +78,12 @@ def start_host_end(
         SandboxError: if it does not run within `READY_S`, or another machine of the session runs.
     """
     reads, tells = os.pipe()
-    given = os.memfd_create("kasmon", os.MFD_CLOEXEC)
     words = {**msgspec.to_builtins(config), "argv": list(argv), "files": list(files), "ready": tells}
+    given = open_memory_file(msgspec.json.encode(words))
     drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
     try:
-        os.write(given, msgspec.json.encode(words))
-        os.lseek(given, 0, os.SEEK_SET)
         host_end = subprocess.Popen(  # type: ignore[call-overload]
-            [PYTHON, "-I", "-S", os.fspath(code.line / "main.py"), "door", os.fspath(code.inside)],
+            [PYTHON, "-I", "-S", os.fspath(code.line / "main.py"), "host", os.fspath(code.inside)],
             env={"LC_ALL": "C.UTF-8"},
             cwd="/",
             stdin=given,
@@ -111,14 +108,6 @@ def start_host_end(
         os.close(reads)
         if tells >= 0:
             os.close(tells)
-
-
-def new_log() -> int:
-    """Return a file in memory that takes at most `LOG_BYTES`."""
-    handle = os.memfd_create("kasmon", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(handle, LOG_BYTES)
-    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return handle
 
 
 def read_last_log_line(log: int) -> str:

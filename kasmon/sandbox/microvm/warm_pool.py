@@ -93,12 +93,12 @@ class WarmPool:
         if not is_copy:
             return WarmOrigin(self.plain, None)
         try:
-            snapshot = self.snapshots.fit(made_by)
+            snapshot = self.snapshots.require_usable(made_by)
         except SandboxError as error:
             return WarmOrigin(self.plain, None, getattr(error, "why", "") if self.snapshots.current() else "")
         return WarmOrigin(self.snapshots.path(snapshot, DISK), self.snapshots.path(snapshot, MEMORY))
 
-    def put_away(self, machine: Path, memory: Path, made_by: SnapshotMaker) -> Snapshot:
+    def store(self, machine: Path, memory: Path, made_by: SnapshotMaker) -> Snapshot:
         """Store the warm machine with the disk *machine* over the plain one, and the memory *memory*.
 
         Raises:

@@ -265,7 +265,7 @@ class EgressProxy:
 def main() -> None:
     """Serve as one JSON object on stdin describes, with the file descriptors of the sockets and the log."""
     wanted = json.loads(sys.stdin.buffer.readline())
-    client_listener, control = (socket.socket(fileno=wanted[name]) for name in ("door", "control"))
+    client_listener, control = (socket.socket(fileno=wanted[name]) for name in ("client_listener", "control"))
     egress = EgressProxy(wanted["session"], wanted["hosts"], client_listener, control, DenialLog(wanted["log"]))
     "example.org".encode("idna")  # loads the codec while its files can be read
     if wanted["user"] is not None:

@@ -23,10 +23,11 @@ import msgspec
 
 from kasmon.boot_id import boot
 from kasmon.errors import KasmonError, SandboxError
-from kasmon.paths import SOCKET_PATH_BYTES, write_private
+from kasmon.paths import write_private
 from kasmon.process_identity import started_at
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.network.denials import Denial, read_denials
+from kasmon.sandbox.shared.descriptors import listen
 from kasmon.sandbox.shared.processes import lives
 
 MOUNTED: Final = "/run/kasmon"
@@ -116,10 +117,10 @@ def open_proxy(
     try:
         with contextlib.ExitStack() as kept:
             with _binding:
-                door = kept.enter_context(_listen_for_sandbox(folder, owner))
-                control = kept.enter_context(_listen(folder / "control.sock"))
+                client_listener = kept.enter_context(_listen_for_sandbox(folder, owner))
+                control = kept.enter_context(listen(folder / "control.sock"))
                 _stop_waiting(folder)
-            pid = _start_proxy(folder, session, hosts, owner, door, control)
+            pid = _start_proxy(folder, session, hosts, owner, client_listener, control)
         return _write_record(folder, pid)
     except OSError as error:
         if is_new:  # otherwise a sandbox may have it mounted
@@ -150,12 +151,12 @@ def open_on_demand(
         if folder in _unstarted:
             return
         try:
-            door = _unstarted[folder] = _listen_for_sandbox(folder, owner)
+            client_listener = _unstarted[folder] = _listen_for_sandbox(folder, owner)
         except OSError as error:
             raise SandboxError(f"the egress proxy of {session!r} could not be set up", str(error)) from error
     threading.Thread(
         target=_start_on_connection,
-        args=(folder, session, owner, door, os.lstat(socket_in(folder)).st_ino, find_sandbox),
+        args=(folder, session, owner, client_listener, os.lstat(socket_in(folder)).st_ino, find_sandbox),
         name=f"starts the proxy of {session}",
         daemon=True,
     ).start()
@@ -165,20 +166,20 @@ def _start_on_connection(
     folder: Path,
     session: str,
     owner: tuple[int, int] | None,
-    door: socket.socket,
+    client_listener: socket.socket,
     inode: int,
     find_sandbox: Callable[[], int | None],
 ) -> None:
     try:
-        with door:
-            while not _wait_readable(door.fileno(), LOOK_S) and _has_socket(folder, inode):
+        with client_listener:
+            while not _wait_readable(client_listener.fileno(), LOOK_S) and _has_socket(folder, inode):
                 pass
             with _binding:
                 if not _has_socket(folder, inode):  # the sandbox is gone, or another proxy serves it
                     return
-                control = _listen(folder / "control.sock")
+                control = listen(folder / "control.sock")
             with control:
-                pid = _start_proxy(folder, session, (), owner, door, control)
+                pid = _start_proxy(folder, session, (), owner, client_listener, control)
         _write_record(folder, pid)
         if (first := find_sandbox()) is not None:
             bind_to_process(folder, first)
@@ -186,7 +187,7 @@ def _start_on_connection(
         log.warning("the egress proxy of %s could not be started", session, exc_info=True)
     finally:
         with _binding:
-            if _unstarted.get(folder) is door:
+            if _unstarted.get(folder) is client_listener:
                 del _unstarted[folder]
 
 
@@ -199,9 +200,9 @@ def _has_socket(folder: Path, inode: int) -> bool:
 
 def _stop_waiting(folder: Path) -> None:
     """End the wait for the first connection in *folder*, if this process waits."""
-    if (door := _unstarted.pop(folder, None)) is not None:
+    if (client_listener := _unstarted.pop(folder, None)) is not None:
         with contextlib.suppress(OSError):
-            door.shutdown(socket.SHUT_RDWR)  # its thread wakes, and finds another socket or none
+            client_listener.shutdown(socket.SHUT_RDWR)  # its thread wakes, and finds another socket or none
 
 
 def is_running(folder: Path) -> bool:
@@ -290,26 +291,11 @@ def _listen_for_sandbox(folder: Path, owner: tuple[int, int] | None) -> socket.s
     """Create *folder* where it is missing, and return the listening socket that the sandbox connects to."""
     for path in (folder, folder / "inside"):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    door = _listen(socket_in(folder))
+    client_listener = listen(socket_in(folder))
     if owner and os.geteuid() == 0:
         for path in (folder, folder / "inside", socket_in(folder)):
             os.chown(path, *owner, follow_symlinks=False)
-    return door
-
-
-def _listen(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-        raise OSError(f"the socket's path {str(path)!r} has more than {SOCKET_PATH_BYTES} bytes")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(os.fspath(path))
-        path.chmod(0o600)  # no umask: that is the whole process's, and other threads create folders meanwhile
-    except OSError:
-        listener.close()
-        raise
-    listener.listen(128)
-    return listener
+    return client_listener
 
 
 def _start_proxy(
@@ -317,7 +303,7 @@ def _start_proxy(
     session: str,
     hosts: Sequence[str],
     owner: tuple[int, int] | None,
-    door: socket.socket,
+    client_listener: socket.socket,
     control: socket.socket,
 ) -> int:
     """Start the proxy on its sockets and the log in *folder*; return its pid once it serves.
@@ -330,7 +316,12 @@ def _start_proxy(
         write_private(denied, b"")
     refusals = os.open(denied, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
     ready, tells = os.pipe()
-    handles = {"door": door.fileno(), "control": control.fileno(), "log": refusals, "ready": tells}
+    handles = {
+        "client_listener": client_listener.fileno(),
+        "control": control.fileno(),
+        "log": refusals,
+        "ready": tells,
+    }
     user = owner if os.geteuid() == 0 else None
     given = {"session": session, "hosts": list(hosts), "user": user, **handles}
     try:

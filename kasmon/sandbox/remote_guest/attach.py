@@ -62,7 +62,7 @@ def attach(tier: AgentTier, spec: RemoteLaunchSpec, size: "tuple[int, int] | Non
             lost = f"its memory snapshot could not be resumed ({why}): memory lost, files kept"
             tier.destroy(spec.policy, None)
             spec = msgspec.structs.replace(spec, run=secrets.token_hex(8))
-    runtime = tier.lodge(spec.policy, spec.fitted)
+    runtime = tier.create_for_agent(spec.policy, spec.program_launch)
     try:
         context = _start_agent(spec, runtime, size)
     except BaseException as error:
@@ -71,7 +71,7 @@ def attach(tier: AgentTier, spec: RemoteLaunchSpec, size: "tuple[int, int] | Non
         if isinstance(error, AgentConnectionError):
             raise SandboxError("the agent was not started in its sandbox", str(error)) from error
         raise
-    notices = (*spec.fitted.notices, *runtime.notices)
+    notices = (*spec.program_launch.notices, *runtime.notices)
     return GuestAttachment(
         tier=tier, runtime=runtime, run=spec.run, marks=spec.marks, notices=notices, lost=lost, context=context
     )
@@ -84,7 +84,7 @@ def _attach_existing(tier: AgentTier, spec: RemoteLaunchSpec) -> GuestAttachment
         KasmonError: if that fails.
         AgentConnectionError: if the guest does not answer.
     """
-    known = launch_spec.stay(Path(spec.ground))
+    known = launch_spec.load_status(Path(spec.session_folder))
     if known is None or known.run != spec.run:
         raise SandboxError("it is unknown", "there is no record of it")
     runtime = tier.adopt(spec.policy)
@@ -95,7 +95,7 @@ def _attach_existing(tier: AgentTier, spec: RemoteLaunchSpec) -> GuestAttachment
         if kept is None:
             raise SandboxError("it has ended", "it is not running, and nothing of it was saved")
         runtime = tier.resume(spec.policy, known.runtime, PauseResult(held=False, snapshot=kept.id))
-    launch_spec.wait_no_more(Path(spec.ground))
+    launch_spec.end_wait(Path(spec.session_folder))
     return GuestAttachment(tier=tier, runtime=runtime, run=spec.run, marks=known.marks, is_found=True)
 
 
@@ -114,14 +114,14 @@ def _start_agent(spec: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[i
     connection = AgentConnection(runtime.socket, ANSWER_S)
     with contextlib.closing(connection):
         for path, content, mode in gifts:
-            reply = _send_request(connection, "write_volatile", launch_spec.volatile(path, content, mode))
+            reply = _send_request(connection, "write_volatile", launch_spec.build_file_request(path, content, mode))
             if reply.type != "answer":
                 raise SandboxError(f"{path!r} could not be copied into the sandbox", reply.stderr)
         words = {
             "run": spec.run,
-            "argv": spec.fitted.argv,
-            "variables": {**spec.fitted.variables, **of_terminal},
-            "workdir": spec.fitted.workdir,
+            "argv": spec.program_launch.argv,
+            "variables": {**spec.program_launch.variables, **of_terminal},
+            "workdir": spec.program_launch.workdir,
             "columns": size[0] if size else 0,
             "rows": size[1] if size else 0,
             "notes": launch_spec.NOTES if spec.notes else "",

@@ -18,7 +18,7 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, Files, parents_first
 from kasmon.sandbox.checkpoint.scan import ScanBounds, beneath, opened, opened_file, scan, target
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 
 BOUNDS: Final = ScanBounds(files=50_000, bytes=256 * 1024 * 1024, seconds=30.0)
 """The most that is copied into a sandbox."""
@@ -162,7 +162,7 @@ def _remove_entry(handle: int, name: str) -> None:
         return
     with beneath(handle, name) as lower:
         here = Path(f"/proc/self/fd/{lower}").resolve()
-    raze(here)
+    remove_tree(here)
 
 
 def _mode(handle: int, name: str) -> int | None:

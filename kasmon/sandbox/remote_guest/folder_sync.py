@@ -16,7 +16,7 @@ from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.manifest import ManifestEntry
 from kasmon.sandbox.checkpoint.scan import ScanBounds, opened, scan
 from kasmon.sandbox.remote_guest import file_transfer
-from kasmon.sandbox.shared.safe_tree import copy, raze
+from kasmon.sandbox.shared.safe_tree import copy, remove_tree
 
 Files = dict[str, ManifestEntry]
 
@@ -68,7 +68,7 @@ class FolderSync:
         Raises:
             SandboxError: if it cannot be copied, or is too large.
         """
-        raze(Path(folder))
+        remove_tree(Path(folder))
         try:
             owner, bounds = (os.geteuid(), os.getegid()), file_transfer.BOUNDS
             copy(Path(self.folder), Path(folder), owner, limit_bytes=bounds.bytes, limit_entries=bounds.files)

@@ -35,7 +35,7 @@ KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH")
 KEPT_BEGIN: Final = ("XDG_", "KASMON_")
 
 
-class FittedProgram(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """How a program is run in a sandbox of some tier."""
 
     argv: tuple[str, ...]
@@ -52,11 +52,11 @@ class FittedProgram(msgspec.Struct, frozen=True, kw_only=True):
 class AgentTier(SandboxTier, RecordTier, Protocol):
     """A tier that runs agents behind a stdio proxy."""
 
-    ground: HostFolders
+    host_folders: HostFolders
 
-    def fitted(
+    def prepare_program(
         self, policy: SandboxPolicy, argv: tuple[str, ...], workdir: str, variables: Mapping[str, str], /
-    ) -> FittedProgram:
+    ) -> ProgramLaunch:
         """Return how *argv* is run in a sandbox of *policy*, which need not exist.
 
         Raises:
@@ -65,24 +65,24 @@ class AgentTier(SandboxTier, RecordTier, Protocol):
         """
         ...
 
-    def lodge(self, policy: SandboxPolicy, fitted: FittedProgram, /) -> SandboxRuntime:
-        """Do as `create`, and provide what *fitted* needs inside."""
+    def create_for_agent(self, policy: SandboxPolicy, program_launch: ProgramLaunch, /) -> SandboxRuntime:
+        """Do as `create`, and provide what *program_launch* needs inside."""
         ...
 
 
 def has_agents(tier: Tier, places: Paths) -> bool:
     """Whether this version runs agents in sandboxes of *tier*: in a jail, and in each `AgentTier`."""
-    return tier == "jail" or _lodges(load(tier, places))
+    return tier == "jail" or _runs_agents(load(tier, places))
 
 
-def lodging(places: Paths, policy: SandboxPolicy) -> AgentTier:
+def load_agent_tier(places: Paths, policy: SandboxPolicy) -> AgentTier:
     """Return the tier of *policy*.
 
     Raises:
         UnableError: if it cannot run agents.
     """
     tier = load(policy.tier, places)
-    if not _lodges(tier):
+    if not _runs_agents(tier):
         raise UnableError(
             f"this version of kasmon cannot run an agent in a sandbox {policy.tier!r}.",
             hint=f"Take {', '.join(f'`{each}`' for each in TIERS if has_agents(each, places))}.",
@@ -102,10 +102,10 @@ class RemoteLaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The launch spec that a stdio proxy reads."""
 
     policy: SandboxPolicy
-    fitted: FittedProgram
+    program_launch: ProgramLaunch
     run: str
     """The id of the process inside."""
-    ground: str
+    session_folder: str
     """The folder where the stdio proxy records its status, and reads whether it should wait."""
     joins: bool = False
     """Whether a process of that id may run already, or be in a snapshot: the stdio proxy attaches to it."""
@@ -133,34 +133,40 @@ class RemoteAgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What of the former agent was lost, as one sentence; empty if nothing."""
 
 
-def command(spec: RemoteLaunchSpec) -> list[str]:
+def store_command(spec: RemoteLaunchSpec) -> list[str]:
     """Store *spec* and return the command of its stdio proxy, for its caller's stdin, stdout and terminal.
 
     Raises:
         OSError: if it cannot be written.
     """
-    path = Path(spec.ground) / f"front-{spec.run}.json"
+    path = Path(spec.session_folder) / f"front-{spec.run}.json"
     write_private(path, msgspec.json.encode(spec))
     return [sys.executable, "-P", "-m", FRONT, str(path)]
 
 
-def wrapped(
+def wrap_program(
     tier: AgentTier, policy: SandboxPolicy, argv: Sequence[str], workdir: str, variables: Mapping[str, str]
 ) -> list[str]:
     """Return the command that runs *argv* in a sandbox of its own on its caller's terminal; as `SandboxTier.wrap`.
 
     Raises:
-        KasmonError: as `AgentTier.fitted`.
+        KasmonError: as `AgentTier.prepare_program`.
         SandboxError: if the launch spec cannot be written.
     """
     policy = msgspec.structs.replace(policy, workspace=policy.workspace or workdir)
-    fitted = tier.fitted(policy, tuple(argv), workdir, variables)
+    program_launch = tier.prepare_program(policy, tuple(argv), workdir, variables)
     try:
-        session_folder = tier.ground.make(policy.session)
+        session_folder = tier.host_folders.make(policy.session)
         run = secrets.token_hex(8)
-        own = environment() | fitted.front
-        return command(
-            RemoteLaunchSpec(policy=policy, fitted=fitted, run=run, ground=str(session_folder), environment=own)
+        own = environment() | program_launch.front
+        return store_command(
+            RemoteLaunchSpec(
+                policy=policy,
+                program_launch=program_launch,
+                run=run,
+                session_folder=str(session_folder),
+                environment=own,
+            )
         )
     except OSError as error:
         raise SandboxError("cannot create a sandbox", str(error)) from error
@@ -171,7 +177,7 @@ def environment(around: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {name: value for name, value in around.items() if name in KEPT or name.startswith(KEPT_BEGIN)}
 
 
-def volatile(path: str, content: bytes, mode: int) -> dict[str, object]:
+def build_file_request(path: str, content: bytes, mode: int) -> dict[str, object]:
     """Return the fields of a request to write a file inside."""
     return {"path": path, "data": base64.b64encode(content).decode("ascii"), "mode": mode}
 
@@ -184,7 +190,7 @@ def is_front(pid: int) -> bool:
         return False
 
 
-def stay(session_folder: Path) -> RemoteAgentStatus | None:
+def load_status(session_folder: Path) -> RemoteAgentStatus | None:
     """Return the last recorded status of the agent of *session_folder*; None if there is none."""
     try:
         return msgspec.json.decode((session_folder / "stay.json").read_bytes(), type=RemoteAgentStatus)
@@ -192,12 +198,12 @@ def stay(session_folder: Path) -> RemoteAgentStatus | None:
         return None
 
 
-def note(session_folder: Path, noted: RemoteAgentStatus) -> None:
+def store_status(session_folder: Path, noted: RemoteAgentStatus) -> None:
     """Record the status of the agent of *session_folder*; raises `OSError` if it cannot be written."""
     write_private(session_folder / "stay.json", msgspec.json.encode(noted))
 
 
-def tell_apart(session_folder: Path, sentences: Sequence[str]) -> None:
+def add_differences(session_folder: Path, sentences: Sequence[str]) -> None:
     """Add *sentences* to the differences to report for *session_folder*; do nothing if they cannot be written."""
     lines = b"".join(msgspec.json.encode(each) + b"\n" for each in sentences)
     path = session_folder / APART
@@ -205,7 +211,7 @@ def tell_apart(session_folder: Path, sentences: Sequence[str]) -> None:
         write_private(path, (path.read_bytes() if path.exists() else b"") + lines)
 
 
-def apart(session_folder: Path) -> tuple[str, ...]:
+def take_differences(session_folder: Path) -> tuple[str, ...]:
     """Take the differences to report for *session_folder*: return and remove them."""
     try:
         (session_folder / APART).rename(taken := session_folder / f"{APART}~")
@@ -220,7 +226,7 @@ def apart(session_folder: Path) -> tuple[str, ...]:
     return tuple(told)
 
 
-def let_wait(session_folder: Path) -> None:
+def require_wait(session_folder: Path) -> None:
     """Make a stdio proxy of *session_folder* that loses its connection wait for a new one.
 
     Raises:
@@ -229,16 +235,16 @@ def let_wait(session_folder: Path) -> None:
     write_private(session_folder / "asleep", b"")
 
 
-def wait_no_more(session_folder: Path) -> None:
+def end_wait(session_folder: Path) -> None:
     """Make a stdio proxy of *session_folder* that loses its connection not wait for a new one. Idempotent."""
     with contextlib.suppress(FileNotFoundError):
         (session_folder / "asleep").unlink()
 
 
-def waits(session_folder: Path) -> bool:
+def is_waiting(session_folder: Path) -> bool:
     """Whether a stdio proxy of *session_folder* that loses its connection waits."""
     return (session_folder / "asleep").exists()
 
 
-def _lodges(tier: SandboxTier) -> TypeGuard[AgentTier]:
-    return hasattr(tier, "lodge")
+def _runs_agents(tier: SandboxTier) -> TypeGuard[AgentTier]:
+    return hasattr(tier, "create_for_agent")

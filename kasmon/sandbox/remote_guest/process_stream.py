@@ -107,7 +107,7 @@ class ProcessStream:
         except OSError:
             self.disconnect()
 
-    def tell(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Send *data* to the process, now or when it can take it."""
         self._pending += data
         self._send_pending()
@@ -117,7 +117,7 @@ class ProcessStream:
         self._is_closed = True
         self._send_pending()
 
-    def hear(self) -> None:
+    def read(self) -> None:
         """Read and handle data from the connection; called when there is some.
 
         Raises:

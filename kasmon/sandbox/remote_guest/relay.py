@@ -23,6 +23,7 @@ from kasmon.boot_id import boot
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.paths import SOCKET_PATH_BYTES
+from kasmon.sandbox.shared.descriptors import listen
 from kasmon.sandbox.shared.processes import gone, lives, send_signal, started_at
 
 READY_S: Final = 20.0
@@ -65,7 +66,7 @@ def started(transport: str, path: Path, config: Mapping[str, Any]) -> SandboxRun
         raise SandboxError("cannot create a sandbox", why, "Set XDG_RUNTIME_DIR to a folder with a shorter name.")
     ready, tells = os.pipe()
     try:
-        with _listen(path) as listening:
+        with listen(path) as listening:
             told = {**config, "way": transport, "path": str(path), "listening": listening.fileno(), "ready": tells}
             child = _popen((listening.fileno(), tells))
             assert child.stdin is not None
@@ -109,21 +110,6 @@ def end_relay(runtime: SandboxRuntime | None) -> None:
                 )
     if runtime.socket:
         Path(runtime.socket).unlink(missing_ok=True)
-
-
-def _listen(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX)
-    old = os.umask(0o177)
-    try:
-        listening.bind(os.fspath(path))
-    except OSError:
-        listening.close()
-        raise
-    finally:
-        os.umask(old)
-    listening.listen(64)
-    return listening
 
 
 def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":

@@ -88,7 +88,7 @@ class StdioProxy:
 
     def __init__(self, spec: RemoteLaunchSpec, attachment: GuestAttachment) -> None:
         self._spec, self._attachment = spec, attachment
-        self._ground = Path(spec.ground)
+        self._session_folder = Path(spec.session_folder)
         self._is_terminal = os.isatty(0)
         self._note_relay = NoteRelay(spec, attachment.marks)
         self._stream = ProcessStream(attachment.run, self._write_output)
@@ -149,7 +149,7 @@ class StdioProxy:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._woken, 4096)
             elif file == line:
-                self._stream.hear()
+                self._stream.read()
             elif file == 0:
                 self._read_stdin()
 
@@ -159,7 +159,7 @@ class StdioProxy:
         except OSError:
             data = b""
         if data:
-            self._stream.tell(data)
+            self._stream.write(data)
             return
         self._is_open = False
         if self._is_terminal:
@@ -190,7 +190,7 @@ class StdioProxy:
             not self._is_open
             and not self._is_terminal
             and not self._stream.is_joined
-            and launch_spec.waits(self._ground)
+            and launch_spec.is_waiting(self._session_folder)
         ):
             return LOST  # its host is gone; the next one finds the paused sandbox
         return None
@@ -216,7 +216,7 @@ class StdioProxy:
         """Try to reconnect; return false once the sandbox has ended."""
         now = time.monotonic()
         self._lost_at = self._lost_at or now
-        if launch_spec.waits(self._ground):
+        if launch_spec.is_waiting(self._session_folder):
             self._lost_at = now
         elif now - self._lost_at > GONE_S:
             self._lost_at = now
@@ -231,8 +231,8 @@ class StdioProxy:
         """Whether the sandbox is alive, or its state is unknown now; records its new address."""
         try:
             there = self._attachment.tier.adopt(self._spec.policy)
-            if there is not None and (known := launch_spec.stay(self._ground)) is not None:
-                launch_spec.note(self._ground, msgspec.structs.replace(known, runtime=there))
+            if there is not None and (known := launch_spec.load_status(self._session_folder)) is not None:
+                launch_spec.store_status(self._session_folder, msgspec.structs.replace(known, runtime=there))
         except SandboxUnreachableError:
             return True
         except (KasmonError, OSError):
@@ -265,7 +265,9 @@ class StdioProxy:
                 content = Path(self._spec.context).read_bytes()
                 if content != self._context:
                     self._context = content
-                    self._stream.ask("write_volatile", **launch_spec.volatile(launch_spec.CONTEXT, content, 0o644))
+                    self._stream.ask(
+                        "write_volatile", **launch_spec.build_file_request(launch_spec.CONTEXT, content, 0o644)
+                    )
 
 
 def main(path: str) -> int:
@@ -277,18 +279,18 @@ def main(path: str) -> int:
         _print_error(f"kasmon: the sandbox cannot be entered: {error}. Nothing was started.")
         return CANNOT
     os.environ.update(spec.environment)
-    session_folder, is_terminal = Path(spec.ground), os.isatty(0)
+    session_folder, is_terminal = Path(spec.session_folder), os.isatty(0)
     if is_terminal:
         _print_error(f"kasmon: creating a sandbox ({spec.policy.tier}).")
     try:
-        tier = launch_spec.lodging(places(), spec.policy)
+        tier = launch_spec.load_agent_tier(places(), spec.policy)
         attachment = attach(tier, spec, os.get_terminal_size(0) if is_terminal else None)
     except (KasmonError, OSError) as error:
         _print_error(f"kasmon: {' '.join((getattr(error, 'message', str(error)), getattr(error, 'hint', ''))).strip()}")
         return getattr(error, "status", CANNOT)
     with _raw_terminal(is_terminal):
         front = StdioProxy(spec, attachment)
-        stay = RemoteAgentStatus(
+        status = RemoteAgentStatus(
             run=attachment.run,
             front=os.getpid(),
             runtime=attachment.runtime,
@@ -296,7 +298,7 @@ def main(path: str) -> int:
             marks=attachment.marks,
             lost=attachment.lost,
         )
-        launch_spec.note(session_folder, stay)
+        launch_spec.store_status(session_folder, status)
         try:
             how = front.run()
         except NoSuchRunError:

@@ -1,6 +1,6 @@
 """Code that all tiers share: folders of this machine, safe file trees, credentials, processes, snapshots on disk.
 
 `host_folders` resolves the folders that a jail has or gets, and `safe_tree` walks trees that a guest may have changed.
-`snapshot_store` writes snapshots: `SnapshotStore.fit` refuses one (`SnapshotRefusedError`) that was used or is stale,
-foreign or damaged, and `check_snapshot` returns the reason. The rule is `kasmon.model.sandbox.snapshot.refusal`.
+`snapshot_store` writes snapshots. `SnapshotStore.require_usable` refuses one (`SnapshotRefusedError`) that was used or
+is stale, foreign or damaged; `check_snapshot` returns the reason. The rule is `kasmon.model.sandbox.snapshot.refusal`.
 """

@@ -45,7 +45,7 @@ class CredentialFindings(NamedTuple):
         return tuple(dict.fromkeys(value for value in self.values.values() if len(value) >= SHORTEST))
 
 
-def looked_up(credentials: Sequence[Credential], variables: Mapping[str, str] = os.environ) -> CredentialFindings:
+def look_up(credentials: Sequence[Credential], variables: Mapping[str, str] = os.environ) -> CredentialFindings:
     """Return the current values of *credentials*, under each name and alias. Blocks up to `COMMAND_S` per command.
 
     Args:

@@ -44,7 +44,7 @@ def build_view(
     policy: SandboxPolicy,
     workdir: str,
     *,
-    doors: Mapping[str, str],
+    sockets: Mapping[str, str],
     variables: Mapping[str, str],
     programs: Sequence[Path] = (),
 ) -> tuple[FilesystemView, tuple[str, ...]]:
@@ -54,7 +54,7 @@ def build_view(
         host_folders: the folders of the tier.
         policy: the jail's policy.
         workdir: `/workspace`, which is the policy's; or a folder of this machine, which has the same path inside.
-        doors: path inside -> socket, or folder of sockets, of this machine.
+        sockets: path inside -> socket, or folder of sockets, of this machine.
         variables: variables of processes inside, besides `BASE`.
         programs: files and folders that are visible inside at the same path, read-only.
 
@@ -86,7 +86,7 @@ def build_view(
     for program in programs:
         if not program.is_relative_to(workdir):
             see(str(program), str(program), f"program-{program.name}", writable=False)
-    binds += [BindMount(source=source, target=target) for target, source in doors.items()]
+    binds += [BindMount(source=source, target=target) for target, source in sockets.items()]
     made = FilesystemView(
         things=str(host_folders.things()),
         home=str(host_folders.home(policy.session)),

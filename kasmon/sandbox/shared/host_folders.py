@@ -22,7 +22,7 @@ from kasmon.errors import RefusedError, SandboxError, UnsafeFolderError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SandboxPolicy
 from kasmon.paths import SOCKET_PATH_BYTES, Paths, private_folder, write_private
-from kasmon.sandbox.shared.safe_tree import copy, give, is_same, raze
+from kasmon.sandbox.shared.safe_tree import copy, give, is_same, remove_tree
 
 USERS: Final = range(0x7000_0000, 0x7FFF_FFFF)
 """The range of user ids for root's jails: no system assigns them."""
@@ -178,7 +178,7 @@ class HostFolders:
         with contextlib.nullcontext() if folder.is_dir() else self.locked():
             if not folder.is_dir():
                 fresh = self.base / f".things-{os.getpid()}"
-                raze(fresh)
+                remove_tree(fresh)
                 for part in (fresh, fresh / "opt", fresh / "etc"):
                     part.mkdir(mode=0o700)
                 for name, content in contents.items():
@@ -243,14 +243,14 @@ class HostFolders:
                 if each.name in but and any(each.iterdir()):
                     continue
                 if each.is_dir() and not each.is_symlink():
-                    raze(each)
+                    remove_tree(each)
                 else:
                     each.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 folder.rmdir()
             others = (path for path in self.base.iterdir() if not path.name.startswith(("things-", ".")))
             if "home" not in but and not any(others):
-                raze(self.base)
+                remove_tree(self.base)
         if self.base.parent == OF_ROOT:
             with contextlib.suppress(OSError):
                 OF_ROOT.rmdir()

@@ -35,7 +35,7 @@ class TreeSize(NamedTuple):
     """False if the time or the number of entries ran out: there is more than this."""
 
 
-def weigh(*folders: Path, limit_s: float = MEASURE_S, most_entries: int = MOST_ENTRIES) -> TreeSize:
+def measure_tree(*folders: Path, limit_s: float = MEASURE_S, most_entries: int = MOST_ENTRIES) -> TreeSize:
     """Measure *folders* together, within *limit_s*; what cannot be read counts nothing."""
     total = entries = 0
     until = time.monotonic() + limit_s
@@ -109,7 +109,7 @@ def copy(
             _copy_folder(here, there, owner, left, source, is_exact=is_exact)
         os.chown(target, *owner, follow_symlinks=False)
     except BaseException:
-        raze(target)
+        remove_tree(target)
         raise
 
 
@@ -230,7 +230,7 @@ def _kind(facts: os.stat_result) -> int:
     return stat.S_IFMT(facts.st_mode)
 
 
-def raze(top: Path) -> None:
+def remove_tree(top: Path) -> None:
     """Remove the folder *top* with its content. Idempotent. No process may be changing it.
 
     Nested folders are moved up to *top* before they are emptied, so any depth works.

@@ -26,7 +26,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import Tier
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker, SnapshotPart, SnapshotVerdict, refusal
 from kasmon.paths import private_folder, write_private
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 
 RECORD: Final = "snapshot.json"
 
@@ -88,9 +88,9 @@ class SnapshotStore:
             why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
             raise SandboxError("its memory was not saved", why) from error
         finally:
-            raze(fresh.folder)
+            remove_tree(fresh.folder)
 
-    def confirmed(self, draft: "SnapshotDraft", made_by: SnapshotMaker, turn: int) -> Snapshot:
+    def confirm_draft(self, draft: "SnapshotDraft", made_by: SnapshotMaker, turn: int) -> Snapshot:
         """Make *draft* the current snapshot and remove the former one.
 
         Raises:
@@ -114,7 +114,7 @@ class SnapshotStore:
         self._sweep()
         return snapshot
 
-    def fit(self, made_by: SnapshotMaker) -> Snapshot:
+    def require_usable(self, made_by: SnapshotMaker) -> Snapshot:
         """Return the current snapshot, fully verified: *made_by* may resume it with the present disk.
 
         Raises:
@@ -160,7 +160,7 @@ class SnapshotStore:
         Raises:
             OSError: if something cannot be removed.
         """
-        raze(self.folder)
+        remove_tree(self.folder)
 
     def copy_to(self, other: "SnapshotStore", snapshot: Snapshot) -> Snapshot:
         """Copy *snapshot* to *other*, which has a copy of its disk as it is now; both can be resumed.
@@ -171,7 +171,7 @@ class SnapshotStore:
         with other.draft() as draft:
             for part in snapshot.parts:
                 _copy_file(self.path(snapshot, part.name), draft.folder / part.name)
-            return other.confirmed(draft, snapshot.made_by, snapshot.turn)
+            return other.confirm_draft(draft, snapshot.made_by, snapshot.turn)
 
     def _place(self, fresh: Path, snapshot: Snapshot) -> None:
         for part in snapshot.parts:
@@ -220,7 +220,7 @@ class SnapshotStore:
         with contextlib.suppress(FileNotFoundError):
             for path in self.folder.iterdir():
                 if path.is_dir() and path.name != current:
-                    raze(path)
+                    remove_tree(path)
 
 
 class SnapshotDraft:
@@ -237,7 +237,7 @@ class SnapshotDraft:
         Raises:
             OSError: if that cannot be written.
         """
-        return self._snapshots.confirmed(self, made_by, turn)
+        return self._snapshots.confirm_draft(self, made_by, turn)
 
 
 @contextlib.contextmanager

@@ -46,10 +46,10 @@ def _has_use(places: Paths, session: Session, folder: Path) -> bool:
     """Whether the machine of an agent is of use: its front process lives, or its memory snapshot can be resumed."""
     from kasmon.sandbox import tiers  # rarely needed: imports all tiers
     from kasmon.sandbox.base import RecordTier
-    from kasmon.sandbox.remote_guest.launch_spec import is_front, stay
+    from kasmon.sandbox.remote_guest.launch_spec import is_front, load_status
     from kasmon.supervisor.sandboxes.create import policy_of_session
 
-    status = stay(folder)
+    status = load_status(folder)
     if status is not None and is_front(status.front):
         return True
     policy = policy_of_session(places, session.id)

@@ -14,7 +14,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPolicy, Tier
 from kasmon.paths import Paths
 from kasmon.sandbox import tiers
-from kasmon.sandbox.remote_guest.launch_spec import has_agents, lodging
+from kasmon.sandbox.remote_guest.launch_spec import has_agents, load_agent_tier
 from kasmon.sandbox.remote_guest.scripted_agent import adapted
 
 
@@ -62,8 +62,8 @@ def must_carry(
     if tier is None:
         return
     policy = SandboxPolicy(session=SessionId(""), tier=tier)
-    lodges = None if tier == "jail" else lodging(places, policy)
+    agent_tier = None if tier == "jail" else load_agent_tier(places, policy)
     must_be_there(places, tier)
-    if lodges is not None and resolved.argv:
+    if agent_tier is not None and resolved.argv:
         words, guest_variables = adapted(resolved.argv, dict(variables))
-        lodges.fitted(policy, tuple(words), workdir, guest_variables)
+        agent_tier.prepare_program(policy, tuple(words), workdir, guest_variables)

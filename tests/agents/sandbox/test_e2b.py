@@ -10,7 +10,7 @@ from kasmon.demo.scratch import clear
 from kasmon.model.session_state import SessionState
 from kasmon.paths import private_folder, write_private
 from kasmon.sandbox.e2b import service as calls
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.support.agents.full_stack import Stack, beside, stacked
 from tests.support.agents.paused_agents import ONE, THREE, TWO, begun
 from tests.support.e2b.local_service import served
@@ -36,7 +36,7 @@ def away(stack: Stack) -> Iterator[Stack]:
         stack.variables |= service.access.variables()
         yield stack
         clear(stack.path)
-    raze(tools)
+    remove_tree(tools)
 
 
 @pytest.mark.parametrize("name", ["opencode"])

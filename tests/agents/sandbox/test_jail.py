@@ -61,7 +61,7 @@ def jailed(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Stack]:
     (agent.home / "secret").write_text(SECRET)
     yield stack
     jail = Jail(stack.places)
-    base = jail.ground.base  # as it is while the folders stand
+    base = jail.host_folders.base  # as it is while the folders stand
     sessions = [folder.name for folder in stack.places.sessions.iterdir()]
     clear(stack.path)
     for session in sessions:
@@ -84,7 +84,7 @@ def confinement(stack: Stack, session: SessionId) -> ConfinementSeen:
 
 def files_of(stack: Stack, session: SessionId) -> Path:
     """Where the agent's folder really lies: for root it is a copy."""
-    ground = Jail(stack.places).ground.of(session)
+    ground = Jail(stack.places).host_folders.of(session)
     return ground / "workspace" if os.geteuid() == 0 else stack.agent.workdir
 
 

@@ -14,12 +14,12 @@ from kasmon.backends.codex.backend import WITHIN
 from kasmon.backends.common.environment import (
     NESTED,
     OWN,
+    build_environment,
     decoded,
     encoded,
     inherited,
     own_prefixes,
     secret_values,
-    surroundings,
 )
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
@@ -123,7 +123,7 @@ def test_all_that_a_session_was_given_is_secret_and_of_the_rest_what_is_by_its_n
     write_private(where.environment(S), encoded({"PLANTED": "planted value", "ANTHROPIC_MODEL": "another"}))
     launch = Launch(session=S, name="x", agent="claude", mode=Mode.SDK, backend="claude", workdir=str(tmp_path))
 
-    made = surroundings(launch, OWN["claude"], dict(os.environ))
+    made = build_environment(launch, OWN["claude"], dict(os.environ))
 
     assert {"key-of-claude", "planted value", "another"} == set(made.secrets)
     assert "another" == made.variables["ANTHROPIC_MODEL"]
@@ -136,14 +136,14 @@ def structured(folder: Path) -> Launch:
 
 
 def test_an_agent_finds_kasmon_behind_all_else_where_its_path_has_none(tmp_path: Path) -> None:
-    path = surroundings(structured(tmp_path), (), {"PATH": "/usr/bin:/bin"}).variables["PATH"]
+    path = build_environment(structured(tmp_path), (), {"PATH": "/usr/bin:/bin"}).variables["PATH"]
 
     before, _, added = path.rpartition(":")
     assert ("/usr/bin:/bin", ["kasmon"]) == (before, [file.name for file in Path(added).iterdir()])
     told = subprocess.run(["kasmon", "--version"], env={"PATH": path}, capture_output=True, check=True, cwd="/")
     assert told.stdout.strip()
     (Path(added) / "kasmon").write_text("#!/bin/sh\nexec /gone/python\n")
-    assert path == surroundings(structured(tmp_path), (), {"PATH": "/usr/bin:/bin"}).variables["PATH"]
+    assert path == build_environment(structured(tmp_path), (), {"PATH": "/usr/bin:/bin"}).variables["PATH"]
     subprocess.run(["kasmon", "--version"], env={"PATH": path}, capture_output=True, check=True, cwd="/")
 
 
@@ -152,5 +152,5 @@ def test_a_path_with_a_kasmon_or_into_a_sandbox_stays_as_it_is(tmp_path: Path) -
     (tmp_path / "kasmon").chmod(0o700)
     confined = msgspec.structs.replace(structured(tmp_path), sandbox="jail")
 
-    assert str(tmp_path) == surroundings(structured(tmp_path), (), {"PATH": str(tmp_path)}).variables["PATH"]
-    assert "/bin" == surroundings(confined, (), {"PATH": "/bin"}).variables["PATH"]
+    assert str(tmp_path) == build_environment(structured(tmp_path), (), {"PATH": str(tmp_path)}).variables["PATH"]
+    assert "/bin" == build_environment(confined, (), {"PATH": "/bin"}).variables["PATH"]

@@ -355,7 +355,7 @@ async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
 def test_a_host_gets_our_places_and_not_where_its_starter_runs(env: Env) -> None:
     given = {"PATH": "/bin", "KASMON_SESSION": "x", "KASMOS_TASK": "1", "TMUX": "/t,1,0", "KASMON_TMUX": "/opt/tmux"}
 
-    passed, _ = spawn.surroundings(env.places, given | {"XDG_STATE_HOME": "/elsewhere"})
+    passed, _ = spawn.build_host_environment(env.places, given | {"XDG_STATE_HOME": "/elsewhere"})
 
     assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | env.places.environment_variables() == passed
 

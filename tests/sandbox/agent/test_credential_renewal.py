@@ -31,15 +31,15 @@ class Handover:
     """A log-in in a home outside, its copy in a home inside, and what kasmon noted of it."""
 
     def __init__(self, root: Path) -> None:
-        self.outside, self.home, self.ground = (
+        self.outside, self.home, self.host_folders = (
             root / "outside" / ".agent" / "login.json",
             root / "inside",
             root / "ground",
         )
-        for folder in (self.outside.parent, self.home, self.ground):
+        for folder in (self.outside.parent, self.home, self.host_folders):
             folder.mkdir(parents=True)
         self.outside.write_text(json.dumps(OLD))
-        credential_renewal.record_digests([LOGIN], self.ground)
+        credential_renewal.record_digests([LOGIN], self.host_folders)
         credential_files.copy_in([LOGIN], self.home, ME)
 
     @property
@@ -47,7 +47,9 @@ class Handover:
         return self.home / ".agent" / "login.json"
 
     def ended(self, file: HandedFile = LOGIN) -> str:
-        return " ".join(credential_renewal.copy_back([file], self.home, credential_renewal.load_digests(self.ground)))
+        return " ".join(
+            credential_renewal.copy_back([file], self.home, credential_renewal.load_digests(self.host_folders))
+        )
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_ctrl_c_resizing_and_exit_codes_are_as_without_a_jail(kasmon: Cli, workd
     until_state(kasmon, session, SessionState.ENDED)
 
     assert 7 == session_of(kasmon, session).exit_code
-    until(lambda: not (Jail(kasmon.places).ground.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
+    until(lambda: not (Jail(kasmon.places).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
 
 
 def test_it_is_found_again_after_its_host_was_killed_and_stopped_with_all_it_started(
@@ -129,7 +129,7 @@ def test_its_home_outlives_it_and_goes_when_it_is_forgotten(kasmon: Cli, workdir
     kasmon("stop", session)
     assert 0 == kasmon("rm", session).code
 
-    assert not Jail(kasmon.places).ground.of(session).exists()
+    assert not Jail(kasmon.places).host_folders.of(session).exists()
 
 
 def test_ctx_works_inside_and_says_what_it_waits_for(kasmon: Cli, workdir: Path) -> None:
@@ -257,7 +257,7 @@ variable = "OUTSIDE"
     assert found.pid == session_of(kasmon, session).pid
     assert b"CANARY=canary-of-a-test-0123456789" in Path(f"/proc/{found.pid}/environ").read_bytes()
     assert 0 == kasmon("send", session, "hello").code
-    ground = Jail(kasmon.places).ground.of(session)
+    ground = Jail(kasmon.places).host_folders.of(session)
     assert not any("canary-of-a-test" in path.read_text() for path in ground.rglob("*") if path.is_file())
 
     host = lock_holder(kasmon.places.host_lock(session))
@@ -291,7 +291,7 @@ def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmo
     assert "token-of-a-test" in shows(kasmon, session, "then")
     assert 0 == kasmon("stop", session).code
 
-    home = Jail(kasmon.places).ground.home(session)
+    home = Jail(kasmon.places).host_folders.home(session)
     until(lambda: not (home / "login").exists() and not (home / "tokens").exists(), LIMIT_S, "its copies being gone")
     assert "token-of-a-test" == (kasmon.home / "login").read_text()
     assert '{"refresh_token": "two"}' == (kasmon.home / "tokens").read_text()
@@ -338,7 +338,7 @@ def test_rm_names_the_copy_in_which_it_worked_and_leaves_nothing_else_of_it(kasm
     kasmon("send", session, "clear; echo mine > made; echo th''en")
     shows(kasmon, session, "then")
     assert 0 == kasmon("stop", session).code
-    ground = Jail(kasmon.places).ground.of(session)
+    ground = Jail(kasmon.places).host_folders.of(session)
     until_state(kasmon, session, SessionState.ENDED)
     done = kasmon("rm", session)
 

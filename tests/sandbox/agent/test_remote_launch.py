@@ -62,7 +62,7 @@ class LodgerContract:
         tier, policy = tier_of(kasmon, session)
         until(lambda: tier.adopt(policy) is None and tier.kept(policy) is None)
         assert 0 == kasmon("rm", session).code
-        assert not tier.ground.of(session).exists()
+        assert not tier.host_folders.of(session).exists()
 
 
 class TestInMicroVm(LodgerContract):
@@ -222,7 +222,7 @@ def test_memory_that_cannot_be_gone_on_from_ends_the_agent_says_so_and_its_next_
     until(lambda: "for tea" == session_of(kasmon, session).waits)
     put_to_disk(kasmon, session)
     tier, _ = tier_of(kasmon, session)
-    [part] = tier.ground.of(session).glob(f"memory/*/{MEMORY}")
+    [part] = tier.host_folders.of(session).glob(f"memory/*/{MEMORY}")
     os.truncate(part, 10)
 
     said = kasmon("sandbox", "resume", session)

@@ -45,9 +45,11 @@ class Lodged:
         self.tier = E2b(access=served.access, timeout_s=timeout_s, prolong_s=0.1)
         self.served, self.policy = served, policy
         argv = ("bash", "-c", FOLLOWS)
-        self.fitted = self.tier.fitted(policy, argv, policy.workspace, {"OWN": "mine", "E2B_API_KEY": "hidden"})
-        self.tier.ground.make(policy.session)
-        self.home = self.tier.ground.home(policy.session)
+        self.program_launch = self.tier.prepare_program(
+            policy, argv, policy.workspace, {"OWN": "mine", "E2B_API_KEY": "hidden"}
+        )
+        self.tier.host_folders.make(policy.session)
+        self.home = self.tier.host_folders.home(policy.session)
         self.said = ""
         self.tether = ProcessStream("one", self._heard)
 
@@ -55,11 +57,12 @@ class Lodged:
         self.said += data.decode()
 
     def begin(self) -> SandboxRuntime:
-        runtime = self.tier.lodge(self.policy, self.fitted)
+        runtime = self.tier.create_for_agent(self.policy, self.program_launch)
         with contextlib.closing(AgentConnection(runtime.socket, LIMIT_S)) as line:
-            words: dict[str, Any] = {"argv": self.fitted.argv, "variables": self.fitted.variables}
+            words: dict[str, Any] = {"argv": self.program_launch.argv, "variables": self.program_launch.variables}
             line.send(
-                pack_request({"type": "process_start", "run": "one", "workdir": self.fitted.workdir, **words}), LIMIT_S
+                pack_request({"type": "process_start", "run": "one", "workdir": self.program_launch.workdir, **words}),
+                LIMIT_S,
             )
             assert line.receive(dict, time.monotonic() + LIMIT_S)["started"]
         assert self.tether.connect(runtime.socket)
@@ -70,7 +73,7 @@ class Lodged:
         while not done():
             assert time.monotonic() < deadline, self.said
             if self.tether.fileno() >= 0 and select.select([self.tether.fileno()], [], [], 0.05)[0]:
-                self.tether.hear()
+                self.tether.read()
 
     def close(self) -> None:
         self.tether.disconnect()
@@ -101,7 +104,7 @@ def test_its_folders_go_in_before_a_line_come_out_when_it_rests_and_are_here_bef
     one.begin()
     (folder / "new").write_text("made after it began\n")
 
-    one.tether.tell(b"first\n")
+    one.tether.write(b"first\n")
     one.until(lambda: "made after it began" in one.said)
     one.until(lambda: (folder / "said").exists() and (one.home / "note").exists())
     assert ("first\n", "first\n") == ((folder / "said").read_text(), (one.home / "note").read_text())
@@ -110,8 +113,8 @@ def test_its_folders_go_in_before_a_line_come_out_when_it_rests_and_are_here_bef
 
     assert (3, "last\n") == (one.tether.code, (folder / "end").read_text())
     assert "home" == (one.home / "of here").read_text()
-    assert ("'big' was not fetched: more than 64 MiB at once.",) == launch_spec.apart(one.home.parent)
-    assert () == launch_spec.apart(one.home.parent)
+    assert ("'big' was not fetched: more than 64 MiB at once.",) == launch_spec.take_differences(one.home.parent)
+    assert () == launch_spec.take_differences(one.home.parent)
 
 
 def test_its_time_is_prolonged_while_somebody_is_joined_to_it_and_the_key_is_not_inside(
@@ -122,8 +125,8 @@ def test_its_time_is_prolonged_while_somebody_is_joined_to_it_and_the_key_is_not
     one.begin()
 
     until(lambda: len(service.asked("timeout")) >= before + 3, LIMIT_S)
-    assert ("mine", None) == (one.fitted.variables["OWN"], one.fitted.variables.get("E2B_API_KEY"))
-    assert service.access.key == one.fitted.front["E2B_API_KEY"]
+    assert ("mine", None) == (one.program_launch.variables["OWN"], one.program_launch.variables.get("E2B_API_KEY"))
+    assert service.access.key == one.program_launch.front["E2B_API_KEY"]
 
 
 def test_one_that_sleeps_is_woken_by_its_id_in_the_same_process_and_what_it_did_last_is_here(
@@ -132,14 +135,14 @@ def test_one_that_sleeps_is_woken_by_its_id_in_the_same_process_and_what_it_did_
     one = lodge()
     (Path(one.policy.workspace) / "new").write_text("new\n")
     runtime = one.begin()
-    one.tether.tell(b"first\n")
+    one.tether.write(b"first\n")
     one.until(lambda: "new" in one.said)
 
     slept = one.tier.pause(one.policy, runtime, to_disk=True)
     assert "first\n" == (one.home / "note").read_text()
     again = one.tier.resume(one.policy, runtime, PauseResult(held=False, snapshot=slept.snapshot))
     assert one.tether.connect(again.socket)
-    one.tether.tell(b"second\n")
+    one.tether.write(b"second\n")
 
     one.until(lambda: one.said.count("new") == 2)
 
@@ -150,7 +153,7 @@ def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files
     one = lodge(timeout_s=2, credentials=(Credential(name="TOKEN", variable="OUR_TOKEN"),))
     runtime, paused = one.begin(), len(service.asked("pause"))
     assert (False, None) == (service.asked("create")[-1]["autoPause"], service.asked("create")[-1].get("autoResume"))
-    one.tether.tell(b"first\n")
+    one.tether.write(b"first\n")
     one.until(lambda: "No such file" in one.said)
     with pytest.raises(UnableError, match="where kasmon stores no secret"):
         one.tier.pause(one.policy, runtime)
@@ -167,4 +170,4 @@ def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files
 def test_a_template_that_has_something_where_an_agents_folder_is_to_be_is_refused(lodge: Callable[..., Lodged]) -> None:
     one = lodge()
     with pytest.raises(SandboxError, match="its template has something at '/usr/share'"):
-        one.tier.lodge(SandboxPolicy(session=ME, tier="e2b", workspace="/usr/share"), one.fitted)
+        one.tier.create_for_agent(SandboxPolicy(session=ME, tier="e2b", workspace="/usr/share"), one.program_launch)

@@ -160,5 +160,5 @@ def test_its_time_is_prolonged_while_a_run_goes_on_and_one_that_is_gone_is_made_
     assert "the service no longer has it" in one.wake()
     assert any("lost" in fact.text for fact in facts if isinstance(fact, NoticeRaised))
     assert "[]\n" == one.run("bash", "echo [$x]").stdout
-    if one.within is not None:
-        one.within.close()
+    if one.guest is not None:
+        one.guest.close()

@@ -92,8 +92,8 @@ class Host:
 
     def close(self) -> None:
         for box in self.boxes:
-            if box.within is not None:
-                box.within.close()
+            if box.guest is not None:
+                box.guest.close()
         self.tier.forget(self.policy)
 
 
@@ -306,8 +306,8 @@ def test_a_copy_has_the_files_and_both_sleep_and_nothing_else_is_left_at_the_ser
         assert "" == box.wake()
         box.run("bash", "echo mine again > file")
         assert "mine\n" == copy.run("bash", "cat file; echo theirs > file").stdout
-        assert copy.within is not None
-        copy.within.close()
+        assert copy.guest is not None
+        copy.guest.close()
         assert "theirs\n" == (Path(host.tier.workspace(other)) / "file").read_text()
         assert "mine again\n" == box.run("bash", "cat file").stdout
     finally:
@@ -522,8 +522,8 @@ def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_
             host.tier.find(host.policy, host.runtime)
         assert host.tier.kept(host.policy) is None
         relay.end_relay(host.runtime)
-        if box.within is not None:
-            box.within.close()
+        if box.guest is not None:
+            box.guest.close()
 
 
 def test_one_that_nobody_uses_any_more_sleeps_without_credentials_before_the_service_puts_it_to_sleep(

@@ -39,7 +39,7 @@ class Worked:
             left_s = deadline - time.monotonic()
             assert left_s > 0, f"not in time: {self.said}"
             if select.select([self.tether.fileno()], [], [], left_s)[0]:
-                self.tether.hear()
+                self.tether.read()
 
     def ended(self) -> int:
         self.until(lambda: self.tether.code is not None)
@@ -82,7 +82,7 @@ def start(work: Callable[[str], Worked], ask: Callable[..., dict[str, Any]]) -> 
 
 def test_on_pipes_its_streams_are_apart_and_its_stdin_can_end(start: Callable[..., Worked]) -> None:
     worked = start("pipes", "sh", "-c", "cat; echo wrong >&2; exit 5")
-    worked.tether.tell(b"one\ntwo\n")
+    worked.tether.write(b"one\ntwo\n")
     worked.tether.close()
 
     assert 5 == worked.ended()
@@ -95,7 +95,7 @@ def test_on_a_terminal_it_has_its_size_its_keys_and_its_signals(start: Callable[
     worked.until(lambda: "20 70" in worked.text() and "/dev/pts/" in worked.text())
     worked.tether.ask("process_resize", columns=99, rows=33)
     worked.until(lambda: "33 99" in worked.text())
-    worked.tether.tell(b"\x03")
+    worked.tether.write(b"\x03")
     worked.until(lambda: "caught" in worked.text())
     worked.tether.ask("process_signal", number=int(signal.SIGTERM))
 
@@ -108,7 +108,7 @@ def test_a_line_that_breaks_loses_nothing_and_doubles_nothing(start: Callable[..
     )
     expected = ""
     for number in range(20):
-        worked.tether.tell(f"{number}\n".encode())
+        worked.tether.write(f"{number}\n".encode())
         if number % 3:  # before anybody could say that it was taken
             worked.tether.disconnect()
             worked.join()
@@ -127,13 +127,13 @@ def test_a_line_that_comes_in_behind_the_one_in_its_place_takes_nothing_from_tha
     start: Callable[..., Worked], agent: Agent
 ) -> None:
     worked = start("late", "sh", "-c", "while read word; do echo got $word; done; exit 3")
-    worked.tether.tell(b"one\n")
+    worked.tether.write(b"one\n")
     worked.until(lambda: worked.text() == "got one\n")
 
     with contextlib.closing(AgentConnection(agent.path, LIMIT_S)) as late:  # it was sent before, and is heard after
         late.send(pack_request({"id": "process_join", "type": "process_join", "run": "late", "has": {}}), LIMIT_S)
         assert "answer" == late.receive(dict, time.monotonic() + LIMIT_S)["type"]
-        worked.tether.tell(b"two\n")
+        worked.tether.write(b"two\n")
     worked.tether.close()
 
     assert 3 == worked.ended()

@@ -439,16 +439,16 @@ def test_variables_of_the_surroundings_are_there_for_interpreters_that_run_and_t
     }
     with running() as agent, closing(agent.channel("dev-2")) as channel:
         channel.prewarm(("bash", "python"))
-        channel.surround({"WAY": "it's $HOME"})
+        channel.set_variables({"WAY": "it's $HOME"})
         channel.prewarm(("node",))
         assert dict.fromkeys(asks, "it's $HOME\n") == {
             name: channel.run(name, code, timeout_s=20).stdout  # type: ignore[arg-type]
             for name, code in asks.items()
         }
 
-        channel.surround({"WAY": "other"})
+        channel.set_variables({"WAY": "other"})
         channel.run("bash", "export WAY=own", timeout_s=20)
         assert "own\n" == channel.run("bash", asks["bash"], timeout_s=20).stdout
         assert "other\n" == channel.run("node", asks["node"], timeout_s=20).stdout
         with pytest.raises(SandboxError, match="is not a valid variable name"):
-            channel.surround({"no variable": "x"})
+            channel.set_variables({"no variable": "x"})

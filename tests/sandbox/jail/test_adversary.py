@@ -76,7 +76,7 @@ def test_who_removes_all_meanwhile_leaves_nothing_and_those_who_wait_are_told(ka
 
         assert (0, "") == (removed.code, removed.err)
         assert all(done.code and done.err for done in running.result(30))
-    assert not Jail(kasmon.places).ground.base.exists()
+    assert not Jail(kasmon.places).host_folders.base.exists()
     until(lambda: not any(path.is_socket() for path in kasmon.places.runtime.iterdir()), what="the fork server's end")
 
 

@@ -22,7 +22,7 @@ from kasmon.sandbox.managed.idle_policy import LifetimeTerms
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.shared.processes import tree
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.sandbox.conftest import policy
 from tests.sandbox.managed.test_sandbox import HAS, HOLDS
 
@@ -89,10 +89,10 @@ def kept(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
     made = Kept(Jail(), root)
     yield made
-    if made.box.within is not None:
-        made.box.within.close()
+    if made.box.guest is not None:
+        made.box.guest.close()
     made.jail.forget(made.policy)
-    raze(root)
+    remove_tree(root)
 
 
 def test_a_jail_that_sleeps_holds_no_credential_and_has_it_again_when_it_wakes(kept: Kept) -> None:

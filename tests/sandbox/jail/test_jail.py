@@ -16,10 +16,10 @@ from kasmon.paths import Paths, places
 from kasmon.process_identity import started_at
 from kasmon.sandbox.jail import cgroup, start
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.sandbox.shared import host_folders
+from kasmon.sandbox.shared import descriptors, host_folders
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import holder
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.sandbox.conftest import TINY, JailedAgent, open_to_others, policy
 from tests.sandbox.jail.test_attack import unguarded
 from tests.support.wait import until
@@ -43,7 +43,7 @@ os.kill(os.getpid(), 9)
 
 def left_of(jail: Jail) -> set[str]:
     """The names of what a jail has left outside, but for what is shared by all."""
-    found = [*jail.places.runtime.glob("*"), *jail.ground.of(policy("a").session).glob("*")]
+    found = [*jail.places.runtime.glob("*"), *jail.host_folders.of(policy("a").session).glob("*")]
     return {path.name for path in found}
 
 
@@ -66,7 +66,7 @@ def test_its_processes_are_an_ordinary_users_and_do_not_hang_on_ours(jailed_agen
     one = jailed_agent()
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{one.runtime.pid}/status").read_text().splitlines())
 
-    assert {str(one.jail.ground.owner[0])} == set(status["Uid"].split())
+    assert {str(one.jail.host_folders.owner[0])} == set(status["Uid"].split())
     assert status["PPid"] != str(os.getpid())
     assert os.getsid(one.runtime.pid) not in (os.getsid(0), 0)
 
@@ -98,7 +98,7 @@ def test_a_maker_that_dies_half_way_leaves_what_the_next_destroy_ends(jail: Jail
         "import kasmon.sandbox.jail.jail as b\nb.write_private = lambda *_: os.kill(os.getpid(), 9)\nruntime = ",
     )
     subprocess.run([sys.executable, "-P", "-c", dies], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    lock = jail.ground.of(policy("a").session) / "lock"
+    lock = jail.host_folders.of(policy("a").session) / "lock"
     init = until(lambda: holder(lock))
     assert jail.adopt(policy("a")) is None
 
@@ -146,7 +146,7 @@ def test_of_a_jail_whose_agent_does_not_come_up_nothing_is_left(
     with pytest.raises(SandboxError, match=said):
         broken.create(policy())
     assert set() == left_of(jail)
-    assert holder(jail.ground.of(policy().session) / "lock") is None
+    assert holder(jail.host_folders.of(policy().session) / "lock") is None
 
 
 def test_what_bubblewrap_refuses_is_told_as_it_said_it(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_what_the_agent_prints_for_itself_is_kept_up_to_a_limit(jail: Jail, tmp_
     (tmp_path / "main.py").write_text(talks + (TINY / "main.py").read_text())
     runtime = Jail(inside=tmp_path).create(policy())
 
-    assert start.LOG_BYTES == Path(f"/proc/{runtime.pid}/fd/2").stat().st_size
+    assert descriptors.LOG_BYTES == Path(f"/proc/{runtime.pid}/fd/2").stat().st_size
     assert jail.find(policy(), runtime)
 
 
@@ -229,11 +229,11 @@ def test_a_copy_goes_with_its_session_but_for_one_in_which_somebody_worked(jaile
     copied = busy.workspace
 
     assert "" == idle.jail.forget(idle.policy)
-    assert not idle.jail.ground.of(idle.policy.session).exists()
+    assert not idle.jail.host_folders.of(idle.policy.session).exists()
     assert str(copied) == busy.jail.forget(busy.policy)
-    assert [copied] == list(busy.jail.ground.of(busy.policy.session).iterdir())
+    assert [copied] == list(busy.jail.host_folders.of(busy.policy.session).iterdir())
     assert "of a jail" == (copied / "made").read_text()
-    raze(copied)
+    remove_tree(copied)
     assert "" == busy.jail.forget(busy.policy)
 
 
@@ -324,7 +324,7 @@ def test_trying_the_tier_makes_one_and_leaves_nothing(jail: Jail) -> None:
     assert tried.ok
     assert "kernel" in tried.why
     assert tried.measured_ms is not None
-    assert not jail.ground.base.exists()
+    assert not jail.host_folders.base.exists()
 
 
 def test_a_ground_is_where_it_was_once_the_state_folder_is_there(shared: Path) -> None:

@@ -14,7 +14,7 @@ from kasmon.sandbox.jail.cgroup import Cgroup, CgroupLimits, find_group
 from kasmon.sandbox.jail.limits import build_limit_prefix
 from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.jail.usage import measure_usage
-from kasmon.sandbox.shared.safe_tree import weigh
+from kasmon.sandbox.shared.safe_tree import measure_tree
 from tests.sandbox.conftest import JailedAgent, cpu_s
 from tests.support.wait import until
 
@@ -155,7 +155,7 @@ def test_the_meters_show_what_is_used_beside_what_is_allowed(jailed_agent: Make)
 
     until(lambda: cpu_s(one.runtime.pid) - used_s >= 0.2)
     now = one.jail.usage(one.policy, one.runtime)
-    group = JailFiles(one.jail.ground, one.policy.session).group
+    group = JailFiles(one.jail.host_folders, one.policy.session).group
     is_together = group is not None and group.number("memory.current") is not None
 
     assert SIZES["default"] == now.allowed
@@ -167,7 +167,7 @@ def test_the_meters_show_what_is_used_beside_what_is_allowed(jailed_agent: Make)
 @pytest.mark.sandboxes
 def test_the_group_of_a_jail_is_there_as_long_as_it(jailed_agent: Make) -> None:
     one = jailed_agent()
-    if (of := JailFiles(one.jail.ground, one.policy.session).group) is None:
+    if (of := JailFiles(one.jail.host_folders, one.policy.session).group) is None:
         pytest.skip("no control group can be made here")
     assert of.is_there
     assert str(one.runtime.pid) in (of.folder / "cgroup.procs").read_text().split()
@@ -220,7 +220,7 @@ def test_all_of_a_jail_together_has_the_memory_of_its_group_and_its_agent_goes_o
     """Each of its processes takes less than the limit, which is for all of them: the kernel ends one."""
     need_limits()
     one = small()
-    of = JailFiles(one.jail.ground, one.policy.session).group
+    of = JailFiles(one.jail.host_folders, one.policy.session).group
     assert of is not None
     assert SMALL.memory_bytes == of.number("memory.max")
 
@@ -317,6 +317,6 @@ def test_a_folder_with_too_much_in_it_is_measured_for_as_long_as_allowed(tmp_pat
     for number in range(60):
         (tmp_path / str(number)).mkdir()
 
-    assert weigh(tmp_path).whole
-    assert not weigh(tmp_path, most_entries=20).whole
-    assert 20 == weigh(tmp_path, most_entries=20).entries
+    assert measure_tree(tmp_path).whole
+    assert not measure_tree(tmp_path, most_entries=20).whole
+    assert 20 == measure_tree(tmp_path, most_entries=20).entries

@@ -20,7 +20,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths, places
 from kasmon.sandbox.jail import strays as stray
 from kasmon.sandbox.jail.strays import remove, strays
-from kasmon.sandbox.remote_guest.launch_spec import FRONT, RemoteAgentStatus, is_front, note
+from kasmon.sandbox.remote_guest.launch_spec import FRONT, RemoteAgentStatus, is_front, store_status
 from kasmon.sandbox.shared import host_folders
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import holder
@@ -133,7 +133,7 @@ def test_the_machine_of_an_agent_is_ended_once_its_host_and_its_front_process_ar
     session, lock = replace(begun[0], mode=mode, state=state, sandbox="microvm"), begun[1]
     assert [] == find_unfinished(here, [replace(session, state=SessionState.IDLE)])
     with subprocess.Popen([sys.executable, "-c", "input()", FRONT], stdin=subprocess.PIPE) as front:
-        note(lock.parent, RemoteAgentStatus(run="1", front=front.pid, runtime=SandboxRuntime(pid=front.pid)))
+        store_status(lock.parent, RemoteAgentStatus(run="1", front=front.pid, runtime=SandboxRuntime(pid=front.pid)))
         until(lambda: is_front(front.pid))
         assert [] == find_unfinished(here, [session])
         front.kill()

@@ -146,7 +146,7 @@ def test_it_is_confined_and_not_root(jail: Jail, workdir: Path) -> None:
         until(lambda: len(tree(child.pid)) >= 3)
         uids = {os.stat(f"/proc/{pid}").st_uid for pid in tree(child.pid)}  # noqa: PTH116
 
-        assert {jail.ground.owner[0]} == uids
+        assert {jail.host_folders.owner[0]} == uids
         assert 0 not in uids
         assert (True, ()) == msgspec.structs.astuple(jail.prove(policy(), child.pid, workdir=str(workdir)))
     finally:
@@ -163,7 +163,7 @@ def test_its_folder_is_where_it_was_and_its_home_is_kept_for_the_next_run(jail: 
     assert f"{workdir}\nid \n" == first.stdout, first.stderr
     assert f"{workdir}\nid id \n" == second.stdout
     assert (workdir / "made").exists()
-    assert "id id " == (jail.ground.home(policy().session) / ".resume").read_text()
+    assert "id id " == (jail.host_folders.home(policy().session) / ".resume").read_text()
 
 
 def test_it_has_the_variables_it_was_given_and_none_that_mean_nothing_inside(jail: Jail, workdir: Path) -> None:
@@ -187,7 +187,7 @@ def test_it_has_the_variables_it_was_given_and_none_that_mean_nothing_inside(jai
     assert set() == {"XDG_STATE_HOME", "SSH_AUTH_SOCK", "KASMON_LISTEN_FD"} & has.keys()
     assert "http://127.0.0.1:3128" == has["HTTPS_PROXY"]
     assert "value" not in " ".join(command)
-    (spec,) = jail.ground.of(policy().session).glob("enter-*.json")
+    (spec,) = jail.host_folders.of(policy().session).glob("enter-*.json")
     assert 0o600 == stat.S_IMODE(spec.stat().st_mode)
     assert os.geteuid() == spec.stat().st_uid
 
@@ -334,11 +334,11 @@ def test_a_program_that_is_not_there_and_a_folder_that_nobody_should_have(jail: 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
 def test_root_is_told_that_the_agent_works_on_a_copy(jail: Jail, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
-    outfit = jail.outfit(policy(), ["cat", "file"], str(tmp_path), VARIABLES)
+    outfit = jail.wrap_agent(policy(), ["cat", "file"], str(tmp_path), VARIABLES)
 
     assert "here" == run(outfit.command).stdout
     assert any(str(tmp_path) in notice and outfit.workdir in notice for notice in outfit.notices)
-    assert Path(outfit.workdir) == jail.ground.of(policy().session) / "workspace"
+    assert Path(outfit.workdir) == jail.host_folders.of(policy().session) / "workspace"
 
 
 def test_an_agent_is_stopped_and_goes_on(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:

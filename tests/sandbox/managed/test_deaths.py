@@ -105,8 +105,8 @@ class Life:
 
     def close(self) -> None:
         """Leave the jail to whoever comes next."""
-        if self.box.within is not None:
-            self.box.within.close()
+        if self.box.guest is not None:
+            self.box.guest.close()
 
     def use(self, value: int) -> None:
         """Leave *value* behind in an interpreter and in a file."""
@@ -194,8 +194,8 @@ def judged(kept: Kept, act: str, told_before: int) -> None:
         assert held in (file, "None") or said, (held, file)
         assert held != "None" or said or act == "end"
     heir.box.end("over")
-    assert holder(kept.jail.ground.of(kept.policy.session) / "lock") is None
-    assert not kept.jail.ground.socket(kept.policy.session).exists()
+    assert holder(kept.jail.host_folders.of(kept.policy.session) / "lock") is None
+    assert not kept.jail.host_folders.socket(kept.policy.session).exists()
 
 
 def anew(kept: Kept, act: str) -> int:

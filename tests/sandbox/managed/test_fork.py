@@ -17,7 +17,7 @@ from kasmon.paths import Paths
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
-from kasmon.sandbox.managed.fork import ForkResult, copied
+from kasmon.sandbox.managed.fork import ForkResult, fork_sandbox
 from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.origin import keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
@@ -48,7 +48,7 @@ class CopyingStage(SandboxProcess):
         folder = self.root / "folder"
         folder.mkdir(exist_ok=True)
         wish = Fork(checkpoint=checkpoint, folder=str(folder), memory=str(self.root / "state"), session=OTHER.session)
-        return copied(box, self.keeping, wish, OTHER)
+        return fork_sandbox(box, self.keeping, wish, OTHER)
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_one_whose_tier_copies_no_memory_is_copied_by_a_checkpoint_that_says_so(
         box.run("python", "x = 42; open('file', 'w').write('kept')")
         (root / "folder").mkdir()
 
-        got = copied(box, stage.keeping, Fork(folder=str(root / "folder"), session=OTHER.session), OTHER)
+        got = fork_sandbox(box, stage.keeping, Fork(folder=str(root / "folder"), session=OTHER.session), OTHER)
 
         assert ("c1", "a jail cannot copy its memory") == (got.checkpoint, got.why)
         assert "kept" == (root / "folder" / "file").read_text()

@@ -96,7 +96,7 @@ def slow_agent(kasmon: Cli, shared: Path, lifetime: str) -> tuple[str, ...]:
 
 def is_over(kasmon: Cli, session: SessionId) -> Any:
     until_state(kasmon, session, SessionState.ENDED)
-    until(lambda: not (Jail(kasmon.places).ground.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
+    until(lambda: not (Jail(kasmon.places).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
     return session_of(kasmon, session)
 
 

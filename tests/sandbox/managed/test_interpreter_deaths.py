@@ -77,7 +77,7 @@ class Scene:
         self.answers.append(self.box.run(interpreter, SPINS[interpreter], timeout_s=0.1))
 
     def interrupt(self, interpreter: Interpreter) -> None:
-        within = self.box.within
+        within = self.box.guest
         assert within is not None
         with ThreadPoolExecutor(1) as others:
             going = others.submit(self.box.run, interpreter, SPINS[interpreter], timeout_s=10, run=os.urandom(8).hex())
@@ -185,6 +185,6 @@ def test_the_same_holds_in_a_jail(can_jail: None, stage: SandboxProcess) -> None
             tried(scene, act, "python", PLACES[2:3])
     finally:
         for box in stage.boxes:
-            if box.within is not None:
-                box.within.close()
+            if box.guest is not None:
+                box.guest.close()
         real.forget(stage.policy)

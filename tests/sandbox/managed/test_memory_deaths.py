@@ -15,7 +15,7 @@ from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.paths import places
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.warm_pool import MEMORY
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.support.sandbox.crash_sandbox import CrashSandbox, Step, judged, killed, tried
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 
@@ -43,7 +43,7 @@ VM_WAKE: Final[tuple[Step, ...]] = (
 def root() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
     yield folder
-    raze(folder)
+    remove_tree(folder)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_microvm_whose_memory_on_disk_is_not_what_was_written_goes_on_and_is_n
     told = vm.before("sleep")
 
     def truncate() -> int:
-        [part] = vm.tier.ground.of(vm.policy.session).glob(f"memory/*/{MEMORY}")
+        [part] = vm.tier.host_folders.of(vm.policy.session).glob(f"memory/*/{MEMORY}")
         os.truncate(part, 10)
         return 0
 

@@ -364,7 +364,7 @@ def test_where_a_credential_cannot_be_taken_out_it_does_not_sleep_and_that_is_a_
 ) -> None:
     box = with_canary(stage, monkeypatch)
     said(box, "x = 42", "python")
-    monkeypatch.setattr(box.within, "forget", refuses)
+    monkeypatch.setattr(box.guest, "forget", refuses)
 
     box.sleep()
 

@@ -51,7 +51,7 @@ def about(kasmon: Cli, name: str) -> dict[str, Any]:
 
 
 def image_of(kasmon: Cli, name: str) -> Path:
-    base = MicroVm(kasmon.places).ground.base
+    base = MicroVm(kasmon.places).host_folders.base
     return next(path for path in base.glob(f"{about(kasmon, name)['id']}/memory/*/{MEMORY}"))
 
 

@@ -104,14 +104,14 @@ class TestOnThisMachine:
         ended(vm)
 
     def test_kvm_that_hangs_is_ended_and_told_and_not_tried_again(self, vm: MicroVm) -> None:
-        said = vm.provisioning.carried(emulated_ms=500)
+        said = vm.provisioning.describe_accelerator(emulated_ms=500)
 
         assert re.match("emulated, without KVM: a machine with it did not boot within 3.0 s, and was ended", said)
         assert EMULATED == vm.provisioning.accelerator
-        assert [] == list(vm.ground.base.glob("*/lock"))
+        assert [] == list(vm.host_folders.base.glob("*/lock"))
         again = MicroVm(vm.places, image=vm.provisioning.image_folder, program=vm.provisioning.program)
         again.provisioning._time_start = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
-        assert said == again.provisioning.carried()
+        assert said == again.provisioning.describe_accelerator()
 
     def test_where_it_was_faster_and_fails_later_the_machine_is_emulated_and_says_so(self, vm: MicroVm) -> None:
         kvm_trial.store_trial(

@@ -52,14 +52,14 @@ class Ends:
 
     def learn(self) -> None:
         """Let the outside know what the inside takes it to have."""
-        self.outer.learn(json.loads(json.dumps(list(self.tree.manifest()))))
+        self.outer.record_manifest(json.loads(json.dumps(list(self.tree.manifest()))))
         self.outer.is_level = True
 
     def refresh(self) -> list[str]:
         """Let both be level, as before a run; what was told to people."""
         self.tell()
         self.put()
-        return [*self.mirror.told(), *self.taking.told()]
+        return [*self.mirror.take_conflicts(), *self.taking.take_conflicts()]
 
     def texts(self, folder: Path) -> dict[str, str]:
         """Every file in *folder*."""
@@ -68,7 +68,7 @@ class Ends:
     def tell(self) -> list[str]:
         """Let the mirror do all that the tree tells; what was told, by kind and name."""
         sent = bytearray()
-        self.tree.tell(sent.extend)
+        self.tree.send_changes(sent.extend)
         heard = []
         for kind, _, content in map(parse_record, FrameReader(RECORD_BYTES).feed(bytes(sent))):
             if kind == CONTENT:
@@ -85,7 +85,7 @@ class Ends:
     def put(self) -> list[str]:
         """Let the inside have what changed outside; what was told, by kind and name."""
         sent = bytearray()
-        self.left = self.outer.tell(sent.extend)
+        self.left = self.outer.send_changes(sent.extend)
         heard = []
         for kind, _, content in map(parse_record, FrameReader(RECORD_BYTES).feed(bytes(sent))):
             if kind == CONTENT:
@@ -272,7 +272,7 @@ def test_what_changes_inside_while_the_outside_is_put_in_is_kept_beside(ends: En
     assert [
         "'f' was changed in the sandbox and on this machine: this machine's version keeps the name, the sandbox's"
         " version is 'f.inside'."
-    ] == (ends.taking.told())
+    ] == (ends.taking.take_conflicts())
 
 
 def test_a_file_that_is_being_put_in_is_told_by_nobody(ends: Ends) -> None:

@@ -67,7 +67,7 @@ def kept(vm: MicroVm, policy: SandboxPolicy, runtime: SandboxRuntime) -> PauseRe
 
 
 def memory_of(vm: MicroVm, policy: SandboxPolicy) -> Path:
-    snapshots = VmFiles(vm.ground, policy).snapshots
+    snapshots = VmFiles(vm.host_folders, policy).snapshots
     snapshot = snapshots.current()
     assert snapshot is not None
     return snapshots.path(snapshot, "memory")
@@ -112,7 +112,7 @@ def test_what_is_on_disk_has_no_process_and_goes_on_with_memory_files_and_clock(
 
 def test_a_clock_that_is_a_day_off_is_set_when_it_goes_on(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
-    send_request(VmFiles(vm.ground, policy).control, 20, "hello", now=time.time() - 86400, chance="00" * 64)
+    send_request(VmFiles(vm.host_folders, policy).control, 20, "hello", now=time.time() - 86400, chance="00" * 64)
     assert time.time() - float(ran(runtime, "python", "import time; print(time.time())").stdout) > 86000
 
     again = vm.resume(policy, runtime, kept(vm, policy, runtime))
@@ -141,7 +141,7 @@ def test_a_session_never_has_two_machines(vm: MicroVm, make: Make) -> None:
     with pytest.raises(SandboxError, match="it already has a running one"):
         vm.create(policy)
     with pytest.raises(SandboxError, match="another machine of this session is running"):
-        start_machine(VmFiles(vm.ground, policy), vm.provisioning.means, vm.provisioning._code())
+        start_machine(VmFiles(vm.host_folders, policy), vm.provisioning.means, vm.provisioning._code())
 
     assert vm.find(policy, runtime)
     assert vm.adopt(policy) == runtime
@@ -185,7 +185,7 @@ def test_a_memory_whose_disk_moved_on_or_that_is_another_sessions_is_refused_and
 ) -> None:
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
-    lot = VmFiles(vm.ground, policy)
+    lot = VmFiles(vm.host_folders, policy)
     snapshot = lot.snapshots.current()
     assert snapshot is not None
     record = lot.snapshots.path(snapshot, "snapshot.json")
@@ -208,7 +208,7 @@ def test_a_memory_of_another_boot_is_gone_on_from_and_no_process_of_this_one_is_
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     slept = kept(vm, policy, runtime)
-    snapshots = VmFiles(vm.ground, policy).snapshots
+    snapshots = VmFiles(vm.host_folders, policy).snapshots
     snapshot = snapshots.current()
     assert snapshot is not None
     told = msgspec.structs.replace(snapshot, boot="another")
@@ -244,7 +244,7 @@ def test_a_disk_that_is_full_in_the_middle_of_it_leaves_the_machine_and_the_memo
 ) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
-    folder = VmFiles(vm.ground, policy).snapshots.folder
+    folder = VmFiles(vm.host_folders, policy).snapshots.folder
     small = ["mount", "-t", "tmpfs", "-o", "size=40m,mode=0700", "tmpfs", str(folder)]
     folder.mkdir(mode=0o700, exist_ok=True)
     if os.geteuid() != 0 or subprocess.run(small, capture_output=True).returncode:
@@ -282,9 +282,9 @@ def test_a_file_that_cannot_be_put_outside_keeps_it_awake_and_is_told(vm: MicroV
 
 def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
-    lot = VmFiles(vm.ground, policy)
+    lot = VmFiles(vm.host_folders, policy)
     send_request(lot.control, 60, "freeze")
-    with QmpClient(lot.orders) as orders:
+    with QmpClient(lot.qmp_socket) as orders:
         orders.do("stop")
         with lot.snapshots.draft() as draft:
             handle = os.open(draft.folder / "memory", os.O_WRONLY | os.O_CREAT)
@@ -307,7 +307,7 @@ def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the
 ) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
-    lot = VmFiles(vm.ground, policy)
+    lot = VmFiles(vm.host_folders, policy)
     send_request(lot.control, 60, "freeze")
     next_one = MicroVm(vm.places, image=vm.provisioning.image_folder)
     found = next_one.adopt(policy)
@@ -315,7 +315,7 @@ def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the
     assert "42\n" == ran(next_one.resume(policy, found, PauseResult(held=True)), "python", "print(x)").stdout
 
     send_request(lot.control, 60, "freeze")
-    with QmpClient(lot.orders) as orders:
+    with QmpClient(lot.qmp_socket) as orders:
         orders.do("stop")
 
     assert "42\n" == ran(next_one.resume(policy, found, PauseResult(held=True)), "python", "print(x)").stdout
@@ -323,7 +323,10 @@ def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the
 
 
 def test_a_warm_machine_of_another_version_is_not_copied(vm: MicroVm) -> None:
-    stock, other = vm.provisioning.stock("default"), msgspec.structs.replace(vm.provisioning.made_by, image="another")
+    stock, other = (
+        vm.provisioning.warm_pool("default"),
+        msgspec.structs.replace(vm.provisioning.made_by, image="another"),
+    )
 
     assert stock.origin(vm.provisioning.made_by).memory is not None
     origin = stock.origin(other)
@@ -333,7 +336,9 @@ def test_a_warm_machine_of_another_version_is_not_copied(vm: MicroVm) -> None:
 
 
 def test_a_warm_machine_that_is_cut_is_not_copied(vm: MicroVm, tmp_path: Path) -> None:
-    shutil.copytree(vm.provisioning.stock("default").folder, tmp_path / vm.provisioning.stock("default").folder.name)
+    shutil.copytree(
+        vm.provisioning.warm_pool("default").folder, tmp_path / vm.provisioning.warm_pool("default").folder.name
+    )
     stock = WarmPool(tmp_path, SIZES["default"])
     memory = stock.origin(vm.provisioning.made_by).memory
     assert memory is not None
@@ -409,10 +414,10 @@ def test_a_program_of_this_machine_is_in_it_for_reading_also_after_a_sleep_and_i
     told.write_text("{}")
     program.chmod(0o700)
     policy, other = (SandboxPolicy(session=SessionId(name * 8), tier="microvm") for name in "ab")
-    fitted = vm.fitted(policy, (str(program),), str(shared), {})
-    disk, greet = vm.provisioning.disks.of(fitted.programs), fitted.argv[0]
+    program_launch = vm.prepare_program(policy, (str(program),), str(shared), {})
+    disk, greet = vm.provisioning.disks.of(program_launch.programs), program_launch.argv[0]
     try:
-        runtime = vm.lodge(policy, fitted)
+        runtime = vm.create_for_agent(policy, program_launch)
         said = ran(runtime, "bash", f"{greet}; echo x > {greet}")
         assert "hello" == said.stdout
         assert "Read-only file system" in said.stderr
@@ -505,7 +510,7 @@ def test_what_is_changed_outside_comes_in_and_what_both_changed_is_lost_on_neith
 def put(vm: MicroVm, path: Path, text: str) -> None:
     """Write a file that the machine's user may read and write."""
     path.write_text(text)
-    os.chown(path, *vm.ground.owner)
+    os.chown(path, *vm.host_folders.owner)
 
 
 def test_its_disk_is_its_limit(make: Make) -> None:
@@ -564,7 +569,7 @@ def test_neither_process_is_roots_and_both_end_together(vm: MicroVm, make: Make)
     policy, runtime = make()
     for pid in (runtime.pid, runtime.front):
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        assert {str(vm.ground.owner[0])} == set(status["Uid"].split())
+        assert {str(vm.host_folders.owner[0])} == set(status["Uid"].split())
         assert "0" not in status["Uid"].split()
     assert "2" == status_of(runtime.pid)["Seccomp"].strip()
 

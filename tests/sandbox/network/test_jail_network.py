@@ -91,7 +91,7 @@ def outward(jail: Jail, tmp_path: Path) -> Callable[..., JailedAgent]:
     (folder / "main.py").write_text(FORWARDED)
     for name in ("proxy_forwarder.py", "nodeproxy.js"):
         shutil.copy(OURS / name, folder)
-    jail.ground = HostFolders(jail.places, folder)
+    jail.host_folders = HostFolders(jail.places, folder)
 
     def make(name: str = "a", **more: object) -> JailedAgent:
         wanted = policy(name, **more)
@@ -105,7 +105,7 @@ def curl(jailed_agent: JailedAgent, *arguments: str) -> str:
 
 
 def way_of(jailed_agent: JailedAgent) -> Path:
-    return JailFiles(jailed_agent.jail.ground, jailed_agent.policy.session).gate
+    return JailFiles(jailed_agent.jail.host_folders, jailed_agent.policy.session).gate
 
 
 def test_a_jail_has_no_network_until_it_is_given_one(outward: Callable[..., JailedAgent], server: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.sandbox.shared.copy_back import fetched, store_folder_state
-from kasmon.sandbox.shared.safe_tree import copy, raze
+from kasmon.sandbox.shared.safe_tree import copy, remove_tree
 
 
 class Both:
@@ -120,7 +120,7 @@ def test_a_folder_that_a_sandbox_worked_in_itself_has_nothing_to_be_fetched(tmp_
 @pytest.mark.parametrize("is_file", [False, True])
 def test_a_folder_that_went_inside_stays_with_what_others_put_into_it_meanwhile(both: Both, *, is_file: bool) -> None:
     (both.folder / "part" / "of-others").write_text("theirs")
-    raze(both.copy / "part")
+    remove_tree(both.copy / "part")
     if is_file:
         (both.copy / "part").write_text("a file now")
 

@@ -19,7 +19,7 @@ from kasmon.sandbox.shared.credentials import (
     fault,
     forms,
     holders,
-    looked_up,
+    look_up,
 )
 from tests.support.wait import until
 
@@ -29,7 +29,7 @@ HERE = {"PATH": os.environ["PATH"], "MINE": SECRET}
 
 def test_a_value_comes_from_a_variable_a_file_or_a_command_and_goes_by_its_aliases(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
-    looked = looked_up(
+    looked = look_up(
         (
             Credential(name="A", variable="MINE", aliases=("A_TOO",)),
             Credential(name="B", file=str(tmp_path / "token")),
@@ -43,13 +43,13 @@ def test_a_value_comes_from_a_variable_a_file_or_a_command_and_goes_by_its_alias
 
 
 def test_only_what_is_named_is_looked_up() -> None:
-    assert {} == looked_up((), HERE).values
+    assert {} == look_up((), HERE).values
 
 
 def test_a_value_is_the_one_of_now() -> None:
     one = Credential(name="A", variable="MINE")
 
-    assert ["old", "new"] == [looked_up((one,), {"MINE": value}).values["A"] for value in ("old", "new")]
+    assert ["old", "new"] == [look_up((one,), {"MINE": value}).values["A"] for value in ("old", "new")]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_value_is_the_one_of_now() -> None:
 def test_what_has_no_value_is_told_and_nothing_of_what_went_wrong_is_repeated(
     source: dict[str, object], why: str
 ) -> None:
-    looked = looked_up((Credential(name="A", **source),), HERE)  # type: ignore[arg-type]
+    looked = look_up((Credential(name="A", **source),), HERE)  # type: ignore[arg-type]
 
     assert {} == looked.values
     assert why in looked.missing[0]

@@ -16,7 +16,7 @@ from kasmon.sandbox.shared import host_folders
 from kasmon.sandbox.shared.filesystem_view import own_variables, require_mountable
 from kasmon.sandbox.shared.host_folders import HostFolders, covers, jail_owner, may_use
 from kasmon.sandbox.shared.program_files import needed
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has nobody to be instead")
 
@@ -154,7 +154,7 @@ def test_what_an_earlier_version_left_under_the_number_of_all_becomes_this_kasmo
     assert {on.owner} == {(path.lstat().st_uid, path.lstat().st_gid) for path in everything}
     assert 0o755 == (home / "deep" / "program").stat().st_mode & 0o7777
     assert 0 == precious.stat().st_uid
-    raze(on.base)
+    remove_tree(on.base)
 
 
 def test_a_socket_whose_path_is_too_long_is_said_before_anything_is_made(

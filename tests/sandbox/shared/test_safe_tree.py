@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kasmon.errors import RefusedError
-from kasmon.sandbox.shared.safe_tree import DEEPEST, copy, is_same, raze, weigh
+from kasmon.sandbox.shared.safe_tree import DEEPEST, copy, is_same, measure_tree, remove_tree
 
 MINE = (os.geteuid(), os.getegid())
 MANY: Any = {"limit_bytes": 1 << 20, "limit_entries": 1000}
@@ -44,7 +44,7 @@ def test_removing_a_folder_follows_no_link_out_of_it(tmp_path: Path, precious: P
     (top / "a" / "b").mkdir(parents=True)
     (top / "link").symlink_to(precious)
     (top / "a" / "b" / "link").symlink_to(precious)
-    raze(top)
+    remove_tree(top)
 
     assert not top.exists()
     assert (precious / "file").exists()
@@ -53,7 +53,7 @@ def test_removing_a_folder_follows_no_link_out_of_it(tmp_path: Path, precious: P
 def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path: Path, precious: Path) -> None:
     (tmp_path / "top").symlink_to(precious)
     with pytest.raises(OSError, match="Not a directory"):
-        raze(tmp_path / "top")
+        remove_tree(tmp_path / "top")
 
     assert (precious / "file").exists()
 
@@ -69,10 +69,10 @@ def test_nothing_is_too_deep_too_closed_or_too_oddly_named_to_be_removed(tmp_pat
     (top / "closed" / "below").mkdir()
     (top / "closed" / "below").chmod(0)
     (top / "closed").chmod(0)
-    raze(top)
+    remove_tree(top)
 
     assert not top.exists()
-    raze(top)
+    remove_tree(top)
 
 
 def test_what_lies_in_folders_is_weighed_and_links_lead_nowhere(tmp_path: Path, precious: Path) -> None:
@@ -82,15 +82,15 @@ def test_what_lies_in_folders_is_weighed_and_links_lead_nowhere(tmp_path: Path, 
     (top / "a" / "same").hardlink_to(top / "a" / "one")
     (top / "hole").write_bytes(b"")
     os.truncate(top / "hole", 1 << 30)
-    before = weigh(top)
+    before = measure_tree(top)
     (top / "link").symlink_to(precious)
 
     assert before.whole
     assert 10_000 <= before.bytes < 40_000
     assert 4 == before.entries
-    assert weigh(top).bytes - before.bytes < 1 << 16
-    assert weigh(top, precious).bytes - before.bytes >= 1 << 16
-    assert 0 == weigh(tmp_path / "none").bytes
+    assert measure_tree(top).bytes - before.bytes < 1 << 16
+    assert measure_tree(top, precious).bytes - before.bytes >= 1 << 16
+    assert 0 == measure_tree(tmp_path / "none").bytes
 
 
 def test_links_that_were_followed_would_be_weighed(
@@ -112,16 +112,16 @@ def test_links_that_were_followed_would_be_weighed(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", following)
-        assert weigh(top).bytes >= 1 << 16
+        assert measure_tree(top).bytes >= 1 << 16
 
 
 def test_folders_that_are_too_deep_are_not_weighed_and_that_is_said(tmp_path: Path) -> None:
     deep(tmp_path / "deep", DEEPEST + 5)
     deep(tmp_path / "flat", 3)
 
-    assert not weigh(tmp_path / "deep").whole
-    assert weigh(tmp_path / "flat").whole
-    raze(tmp_path / "deep")
+    assert not measure_tree(tmp_path / "deep").whole
+    assert measure_tree(tmp_path / "flat").whole
+    remove_tree(tmp_path / "deep")
 
 
 def test_a_copy_has_files_folders_and_links_and_nothing_special(tmp_path: Path, precious: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_copy_is_the_same_until_anything_in_either_is_changed(tmp_path: Path) 
         "mkfifo copied/pipe",
         "mkdir source/later",
     ):
-        raze(copied)
+        remove_tree(copied)
         copy(source, copied, MINE, **MANY)
         subprocess.run(["sh", "-c", change], cwd=tmp_path, check=True)
         assert not is_same(copied, source), change

@@ -42,7 +42,7 @@ def test_a_memory_carries_what_it_is_of_and_what_wrote_it(snapshots: SnapshotSto
     assert (ME, "microvm", "memory", 3, 1, boot(), MADE_BY, 5) == (
         kept.session, kept.tier, kept.kind, kept.turn, kept.disk_generation, kept.boot, kept.made_by, kept.size_bytes,
     )  # fmt: skip
-    assert kept == snapshots.current() == snapshots.fit(MADE_BY)
+    assert kept == snapshots.current() == snapshots.require_usable(MADE_BY)
     assert b"state" == snapshots.path(kept, "ram").read_bytes()
 
 
@@ -77,11 +77,11 @@ def test_whatever_dies_while_one_is_written_the_old_or_the_new_one_is_whole(
             return real(*given, **named)
 
         patch.setattr(where, step, dies)
-        patch.setattr(snapshot_store, "raze", lambda _: None)  # the dead sweep nothing
+        patch.setattr(snapshot_store, "remove_tree", lambda _: None)  # the dead sweep nothing
         with contextlib.suppress(KilledError):
             keep(snapshots, b"second")
 
-    found = snapshots.fit(MADE_BY)
+    found = snapshots.require_usable(MADE_BY)
     assert (snapshots.path(found, "ram").read_bytes() == b"first") is (found == first)
     third = keep(snapshots, b"third")
     assert {third.id, "state.json"} == {path.name for path in snapshots.folder.iterdir()}
@@ -98,7 +98,7 @@ def test_a_disk_that_is_full_in_the_midst_leaves_the_old_one(snapshots: Snapshot
     with pytest.raises(SandboxError, match="the disk is full"):
         fills()
 
-    assert first == snapshots.fit(MADE_BY)
+    assert first == snapshots.require_usable(MADE_BY)
     assert [first.id] == [path.name for path in snapshots.folder.iterdir() if path.is_dir()]
 
 
@@ -123,7 +123,7 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_
         with pytest.raises(SandboxError, match="its memory was not saved: the disk is full"):
             keep(snapshots, b"second")
 
-    found = snapshots.fit(MADE_BY)
+    found = snapshots.require_usable(MADE_BY)
     assert (snapshots.path(found, "ram").read_bytes() == b"first") is (found == first)
     third = keep(snapshots, b"third")
     assert {third.id, "state.json"} == {path.name for path in snapshots.folder.iterdir()}
@@ -137,7 +137,7 @@ def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on
         with pytest.raises(SandboxUnreachableError, match="cannot be recorded"):
             snapshots.advance_generation()
 
-    assert kept == snapshots.fit(MADE_BY)
+    assert kept == snapshots.require_usable(MADE_BY)
 
 
 def test_it_is_gone_on_from_once(snapshots: SnapshotStore) -> None:
@@ -145,7 +145,7 @@ def test_it_is_gone_on_from_once(snapshots: SnapshotStore) -> None:
     snapshots.mark_used(kept)
 
     with pytest.raises(SnapshotRefusedError, match="used"):
-        snapshots.fit(MADE_BY)
+        snapshots.require_usable(MADE_BY)
 
 
 def test_one_whose_disk_moved_on_is_stale(snapshots: SnapshotStore) -> None:
@@ -153,7 +153,7 @@ def test_one_whose_disk_moved_on_is_stale(snapshots: SnapshotStore) -> None:
     snapshots.advance_generation()
 
     with pytest.raises(SnapshotRefusedError, match="stale: its disk was at 0, and is now at 1"):
-        snapshots.fit(MADE_BY)
+        snapshots.require_usable(MADE_BY)
 
 
 def test_one_that_is_cut_or_changed_is_refused(snapshots: SnapshotStore) -> None:
@@ -161,13 +161,13 @@ def test_one_that_is_cut_or_changed_is_refused(snapshots: SnapshotStore) -> None
 
     path.write_bytes(b"stat")
     with pytest.raises(SnapshotRefusedError, match="truncated: ram has 4 bytes of 5"):
-        snapshots.fit(MADE_BY)
+        snapshots.require_usable(MADE_BY)
     path.write_bytes(b"stave")
     with pytest.raises(SnapshotRefusedError, match="damaged"):
-        snapshots.fit(MADE_BY)
+        snapshots.require_usable(MADE_BY)
     path.unlink()
     with pytest.raises(SnapshotRefusedError, match="damaged"):
-        snapshots.fit(MADE_BY)
+        snapshots.require_usable(MADE_BY)
 
 
 @pytest.mark.parametrize("what", ["program", "machine", "cpu", "image"])
@@ -175,19 +175,19 @@ def test_one_that_something_else_wrote_is_refused_by_name(snapshots: SnapshotSto
     keep(snapshots)
 
     with pytest.raises(SnapshotRefusedError, match=f"another {what}.*here: other"):
-        snapshots.fit(msgspec.structs.replace(MADE_BY, **{what: "other"}))
+        snapshots.require_usable(msgspec.structs.replace(MADE_BY, **{what: "other"}))
 
 
 def test_one_of_another_session_is_refused(snapshots: SnapshotStore) -> None:
     keep(snapshots)
 
     with pytest.raises(SnapshotRefusedError, match="belongs to the session 'abcdefgh'"):
-        SnapshotStore(snapshots.folder, OTHER, "microvm").fit(MADE_BY)
+        SnapshotStore(snapshots.folder, OTHER, "microvm").require_usable(MADE_BY)
 
 
 def test_where_there_is_none_that_is_said(snapshots: SnapshotStore) -> None:
     with pytest.raises(SnapshotRefusedError, match="there is none"):
-        snapshots.fit(MADE_BY)
+        snapshots.require_usable(MADE_BY)
     assert snapshots.current() is None
 
 
@@ -198,7 +198,7 @@ def test_a_copy_is_the_others_own_and_both_may_be_gone_on_from(snapshots: Snapsh
     copied = snapshots.copy_to(other, kept)
     snapshots.mark_used(kept)
 
-    assert copied == other.fit(MADE_BY)
+    assert copied == other.require_usable(MADE_BY)
     assert (OTHER, 2, b"state") == (copied.session, copied.turn, other.path(copied, "ram").read_bytes())
 
 

@@ -17,7 +17,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy, Tier
 from kasmon.model.session_state import SessionState
 from kasmon.paths import private_folder, write_private
 from kasmon.process_identity import is_running
-from kasmon.sandbox.remote_guest.launch_spec import lodging
+from kasmon.sandbox.remote_guest.launch_spec import load_agent_tier
 from tests.support.agents.full_stack import LIMIT_S, Stack, killed
 from tests.support.wait import until
 
@@ -46,8 +46,8 @@ def housed(stack: Stack, tier: Tier, *more: str) -> Iterator[Stack]:
     write_private(stack.places.config_file, "\n".join(lines).encode())
     yield stack
     policies = [SandboxPolicy(session=SessionId(folder.name), tier=tier) for folder in stack.places.sessions.iterdir()]
-    kept = lodging(stack.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier))
-    kept.ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
+    kept = load_agent_tier(stack.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier))
+    kept.host_folders.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     clear(stack.path)
     for policy in policies:
         with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kasmon.sandbox.e2b.service import ServiceAccess
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 
 
 class Served:
@@ -60,4 +60,4 @@ def served(sees: Mapping[str, Path] = {}) -> Iterator[Served]:
         service.wait(10)
         assert service.stdout is not None
         service.stdout.close()
-        raze(root)
+        remove_tree(root)

@@ -121,7 +121,7 @@ WRITERS: Final = frozenset(
         ),  # inside a sandbox: stdout and stderr, where code closed them
         ("kasmon/sandbox/guest/interpreter.py", "prefer_oom_kill"),  # the kernel's
         ("kasmon/sandbox/e2b/guest_setup.py", "_pack_guest"),  # into memory
-        ("kasmon/sandbox/network/proxy_control.py", "_listen"),  # a socket becomes 0600
+        ("kasmon/sandbox/shared/descriptors.py", "listen"),  # a socket becomes 0600
         (
             "kasmon/sandbox/remote_guest/file_transfer.py",
             "_write_entry",
@@ -148,7 +148,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/disk_images.py", "_make"),  # copies of programs, which those inside read
         (
             "kasmon/sandbox/microvm/link/guest_init.py",
-            "bring",
+            "mount_programs",
         ),  # in the machine: a place for each of these to be seen at
         (
             "kasmon/sandbox/microvm/image.py",

@@ -103,8 +103,8 @@ class CrashSandbox:
 
 def left(box: ManagedSandbox) -> None:
     """Leave the sandbox to whoever comes next."""
-    if box.within is not None:
-        box.within.close()
+    if box.guest is not None:
+        box.guest.close()
 
 
 def is_qemu(process: psutil.Process) -> bool:

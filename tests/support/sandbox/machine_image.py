@@ -47,13 +47,13 @@ def warmed(vm: MicroVm) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if vm.provisioning.stock("default").origin(vm.provisioning.made_by).memory is None:
-            vm.provisioning.warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warm_up)
+        if vm.provisioning.warm_pool("default").origin(vm.provisioning.made_by).memory is None:
+            vm.provisioning.make_warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warm_up)
 
 
 def ended(vm: MicroVm) -> None:
     """End and remove every machine that is there."""
-    for lock in sorted(vm.ground.base.glob("*/lock")):
+    for lock in sorted(vm.host_folders.base.glob("*/lock")):
         vm.forget(SandboxPolicy(session=SessionId(lock.parent.name)))
 
 

@@ -15,8 +15,8 @@ from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy, SandboxRunt
 from kasmon.model.session_state import SessionState
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.e2b import service
-from kasmon.sandbox.remote_guest.launch_spec import AgentTier, lodging
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.remote_guest.launch_spec import AgentTier, load_agent_tier
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
 from tests.support.sandbox.machine_image import CACHE
@@ -35,8 +35,8 @@ def lodged(fork_server: ForkServer, tier: Tier, variables: Mapping[str, str] = {
     if tier == "microvm":
         for name in ("image", "machines"):
             (line.places.state / name).symlink_to(CACHE / name)
-    service.learn(variables)
-    ground = lodging(line.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).ground
+    service.take_access(variables)
+    ground = load_agent_tier(line.places, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).host_folders
     ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     try:
         yield line
@@ -46,7 +46,7 @@ def lodged(fork_server: ForkServer, tier: Tier, variables: Mapping[str, str] = {
             lodger, policy = tier_of(line, SessionId(folder.name))
             lodger.destroy(policy, None)
         line.close()
-        raze(ground.base)
+        remove_tree(ground.base)
 
 
 def begun(kasmon: Cli, tier: Tier, workdir: Path, *more: str, agent: str = "scripted") -> SessionId:
@@ -69,7 +69,7 @@ def there(kasmon: Cli, session: SessionId, count: int = 1) -> SandboxRuntime:
 
 def tier_of(kasmon: Cli, session: SessionId) -> tuple[AgentTier, SandboxPolicy]:
     policy = msgspec.json.decode(kasmon.places.sandbox(session).read_bytes(), type=SandboxPolicy)
-    return lodging(kasmon.places, policy), policy
+    return load_agent_tier(kasmon.places, policy), policy
 
 
 def put_to_disk(kasmon: Cli, session: SessionId) -> None:

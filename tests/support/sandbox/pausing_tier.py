@@ -44,7 +44,7 @@ class PausingTier(UnconfinedTier):
 
     def kept(self, policy: SandboxPolicy, /) -> Snapshot | None:
         with contextlib.suppress(SandboxError):
-            return self.snapshots(policy).fit(MADE_BY)
+            return self.snapshots(policy).require_usable(MADE_BY)
         return None
 
     def check_snapshot(self, policy: SandboxPolicy, /, *, whole: bool = False) -> SnapshotVerdict | None:
@@ -66,7 +66,7 @@ class PausingTier(UnconfinedTier):
         if not slept.held:
             self._may()
             snapshots = self.snapshots(policy)
-            snapshots.mark_used(snapshots.fit(MADE_BY))
+            snapshots.mark_used(snapshots.require_usable(MADE_BY))
             self.slept.discard(runtime.pid)
         else:
             self.snapshots(policy).advance_generation()
@@ -89,7 +89,7 @@ class CopyingTier(PausingTier):
 
     def fork(self, policy: SandboxPolicy, slept: PauseResult, other: SandboxPolicy, /) -> PauseResult:
         self._may()
-        snapshot = self.snapshots(policy).fit(MADE_BY)
+        snapshot = self.snapshots(policy).require_usable(MADE_BY)
         self.copied = PauseResult(
             held=False, snapshot=self.snapshots(policy).copy_to(self.snapshots(other), snapshot).id
         )

@@ -14,7 +14,7 @@ from kasmon.paths import Paths
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import holder
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from tests.support.cli.cli_runner import Cli
 
 
@@ -30,7 +30,7 @@ def need_jail() -> None:
 
 def closed(line: Cli) -> None:
     """Close *line*; fail the test if a jail of its kasmon outlived it."""
-    ground = Jail(line.places).ground
+    ground = Jail(line.places).host_folders
     ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     line.close()
     nothing_is_left(line.places, ground)
@@ -38,12 +38,12 @@ def closed(line: Cli) -> None:
 
 def nothing_is_left(where: Paths, ground: HostFolders | None = None) -> None:
     """End and remove what is left of the jails of *where*; fail the test if a process of one was left."""
-    ground = ground or Jail(where).ground
+    ground = ground or Jail(where).host_folders
     left = [lock.parent for lock in sorted(ground.base.glob("*/lock"))]
     alive = [f"{folder.name} (process {pid})" for folder in left if (pid := holder(folder / "lock"))]
     for folder in left:
         Jail(where).forget(SandboxPolicy(session=SessionId(folder.name)))
-    raze(ground.base)
+    remove_tree(ground.base)
     assert not alive, f"jails outlived their test: {', '.join(alive)}"
 
 

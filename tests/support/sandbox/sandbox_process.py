@@ -75,8 +75,8 @@ class SandboxProcess:
 
     def close(self) -> None:
         for box in self.boxes:
-            if box.within is not None:
-                box.within.close()
+            if box.guest is not None:
+                box.guest.close()
         runtimes = [fact.runtime for fact in self.facts if isinstance(fact, SandboxPhaseChanged) and fact.runtime]
         for runtime in (*runtimes, None):
             self.tier.destroy(self.policy, runtime)

@@ -13,7 +13,7 @@ from kasmon.sandbox.base import SandboxTier
 from kasmon.sandbox.e2b.tier import E2b
 from kasmon.sandbox.jail.jail import Jail
 from kasmon.sandbox.microvm.machine import MicroVm
-from kasmon.sandbox.shared.safe_tree import raze
+from kasmon.sandbox.shared.safe_tree import remove_tree
 from kasmon.sandbox.tiers import TIERS
 from tests.support.e2b.local_service import served
 from tests.support.sandbox.guest_agent import Agent, TierAgent, running
@@ -77,13 +77,13 @@ def _tier(kind: str, places: Paths, ends: ExitStack) -> SandboxTier:
     if found[kind] == "jail":
         need_jail()
         jail = Jail(places)
-        ends.callback(raze, jail.ground.base)
+        ends.callback(remove_tree, jail.host_folders.base)
         return jail
     if found[kind] == "microvm":
         need_machine()
         machine = MicroVm(places, image=IMAGE)
         warmed(machine)
-        ends.callback(raze, machine.ground.base)
+        ends.callback(remove_tree, machine.host_folders.base)
         return machine
     need_jail()  # the service on loopback makes its sandboxes by the same program
     return E2b(places, access=ends.enter_context(served()).access)

@@ -84,7 +84,11 @@ class UnconfinedTier:
             if pipe.read(1) != b"R":
                 raise SandboxError("cannot create a sandbox", "the agent inside ended at once")
         return SandboxRuntime(
-            pid=child.pid, started=started_at(child.pid) or 0.0, boot=boot(), socket=str(path), ground=str(ground)
+            pid=child.pid,
+            started=started_at(child.pid) or 0.0,
+            boot=boot(),
+            socket=str(path),
+            session_folder=str(ground),
         )
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
@@ -130,7 +134,7 @@ class UnconfinedTier:
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Mapping[str, Path]:
         """Its ground, which is its TMPDIR and has its home in it; and, here, its workspace."""
-        return {"/tmp": Path(runtime.ground)}
+        return {"/tmp": Path(runtime.session_folder)}
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Iterator[tuple[str, bytes]]:
         return outside_view.read_environments(runtime.pid)

@@ -31,7 +31,7 @@ class FolderChanges:
         self.is_level = False
         """Whether the other side's state is known, so that conflicting changes can be recognised."""
 
-    def tell(self, send: Send) -> list[str]:
+    def send_changes(self, send: Send) -> list[str]:
         """Send what was created, changed and removed since the last time; return the unreadable paths with reasons."""
         if not self.tells:
             return []
@@ -44,7 +44,7 @@ class FolderChanges:
         self._known, self.is_level = now, True
         return left
 
-    def is_told(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether there is nothing to send."""
         return self.is_level and dict(self._walk()) == self._known
 
@@ -77,7 +77,7 @@ class FolderChanges:
         for path, (mode, size, at_ns, _, _) in self._known.items():
             yield [_encode_path(path), mode, size, at_ns]
 
-    def learn(self, manifest: Iterable[list[object]]) -> None:
+    def record_manifest(self, manifest: Iterable[list[object]]) -> None:
         """Record the other side's state from a part of its *manifest*; the caller sets `is_level` at its end."""
         for name, mode, size, at_ns in manifest:
             path = str(name).encode("latin-1").decode("utf-8", "surrogateescape")

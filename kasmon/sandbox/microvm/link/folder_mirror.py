@@ -58,7 +58,7 @@ class FolderMirror:
         try:
             name, whole = self._resolve_conflict(folder, name, whole, str(what))
             if what == "gone" and name:
-                self._remove(folder, name, is_told=True)
+                self._remove(folder, name, is_requested=True)
             elif what == "folder":
                 self._make_room(folder, name, stat.S_ISDIR)
                 with contextlib.suppress(FileExistsError):
@@ -107,7 +107,7 @@ class FolderMirror:
                 self.tree.record_received(whole)
         self._left = self._most
 
-    def told(self) -> list[str]:
+    def take_conflicts(self) -> list[str]:
         """Return and clear the conflicts since the last call, each as one sentence."""
         apart, self._conflicts = self._conflicts, []
         return apart
@@ -160,8 +160,8 @@ class FolderMirror:
             if not is_right(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 self._remove(folder, name)
 
-    def _remove(self, folder: int, name: str, *, is_told: bool = False) -> None:
-        """Remove an entry; a folder for which *is_told* stays if it is not empty: files added here are kept."""
+    def _remove(self, folder: int, name: str, *, is_requested: bool = False) -> None:
+        """Remove an entry; a folder for which *is_requested* stays if it is not empty: files added here are kept."""
         with contextlib.suppress(FileNotFoundError):
             try:
                 os.unlink(name, dir_fd=folder)
@@ -169,7 +169,7 @@ class FolderMirror:
                 try:
                     os.rmdir(name, dir_fd=folder)
                 except OSError as error:
-                    if not is_told or error.errno != errno.ENOTEMPTY:
+                    if not is_requested or error.errno != errno.ENOTEMPTY:
                         raise
 
     def _drop(self) -> None:

@@ -82,7 +82,7 @@ class GuestInit:
             "workspace": FolderChanges("workspace", "/mnt/workspace"),
             "home": FolderChanges("home", "/mnt/home"),
         }
-        self.mirrors = {name: mirrored(tree) for name, tree in self.trees.items()}
+        self.mirrors = {name: open_mirror(tree) for name, tree in self.trees.items()}
         self.mirror: FolderMirror | None = None
         self.faults: list[str] = []
         self.poll = select.poll()
@@ -102,7 +102,7 @@ class GuestInit:
 
     def run(self) -> None:
         compileall.compile_dir(CODE, quiet=2)  # the sandbox's user cannot write there, and runs it repeatedly
-        self.agent = begin_agent()
+        self.agent = start_agent()
         self.poll.register(self.port, select.POLLIN)
         self.poll.register(self.woken, select.POLLIN)
         self.poll.register(self.mux, select.POLLIN)
@@ -110,7 +110,7 @@ class GuestInit:
         while True:
             for file, _ in self.poll.poll():
                 if file == self.port:
-                    self.hear()
+                    self.read_host()
                 elif file == self.woken:
                     self.reap()
                 elif file == self.mux.fileno():
@@ -138,7 +138,7 @@ class GuestInit:
 
     # From outside.
 
-    def hear(self) -> None:
+    def read_host(self) -> None:
         try:
             data = os.read(self.port, READ_BYTES)
         except BlockingIOError:
@@ -149,7 +149,7 @@ class GuestInit:
         for frame in self.records.feed(data):
             kind, channel, content = parse_record(frame)
             if kind == CONTENT:
-                self.keep(lambda mirror, content=content: mirror.append(content))  # type: ignore[misc]
+                self.apply(lambda mirror, content=content: mirror.append(content))  # type: ignore[misc]
             elif kind == REQUEST:
                 self.handle_request(json.loads(content))
             elif kind >= CONNECT:
@@ -162,18 +162,18 @@ class GuestInit:
                 answer |= self.hello(words)
             elif words["do"] == "freeze":
                 for tree in self.trees.values():
-                    tree.tell(self.send)
+                    tree.send_changes(self.send)
                 self.mux.suspend()
                 os.sync()
                 with open("/proc/sys/vm/drop_caches", "w") as file:  # noqa: PTH123
                     file.write("1")
             elif words["do"] == "mirror":
-                self.take(words)
+                self.apply_change(words)
                 return
             elif words["do"] == "taken":
                 answer |= {
                     "not_taken": self.faults,
-                    "apart": [said for each in self.mirrors.values() for said in each.told()],
+                    "apart": [said for each in self.mirrors.values() for said in each.take_conflicts()],
                 }
                 self.faults = []
             elif words["do"] == "fresh":
@@ -182,14 +182,14 @@ class GuestInit:
                 return
             elif words["do"] == "tell":
                 for tree in self.trees.values():
-                    tree.tell(self.send)
+                    tree.send_changes(self.send)
                     if words.get("manifest"):
-                        self.tell_known(tree)
+                        self.send_manifest(tree)
         except (OSError, KeyError, ValueError) as error:
             answer["why"] = repr(error)
         self.send(pack_message(MESSAGE, answer))
 
-    def see(self, name: str, at: str, *, writable: bool) -> None:
+    def mount_folder(self, name: str, at: str, *, writable: bool) -> None:
         """Mount a folder of the outside at the path *at*, read-only unless *writable*."""
         root = f"/mnt/{name}"
         for folder in (root, at):
@@ -199,9 +199,9 @@ class GuestInit:
         _mount("none", at, MS_BIND | MS_REMOUNT | MS_SAFE | (0 if writable else MS_RDONLY))
         tree = self.trees[name] = FolderChanges(name, root)
         tree.tells = writable
-        self.mirrors[name] = mirrored(tree)
+        self.mirrors[name] = open_mirror(tree)
 
-    def bring(self) -> None:
+    def mount_programs(self) -> None:
         """Mount the programs of the outside read-only, each at its path."""
         with open(PROGRAMS, "rb") as disk:  # noqa: PTH123
             fcntl.ioctl(disk, BLKFLSBUF)  # drop cached blocks of its former content
@@ -226,15 +226,15 @@ class GuestInit:
             _mount("none", at, MS_BIND | MS_REMOUNT | MS_SAFE | MS_RDONLY)
         self.has_programs = True
 
-    def take(self, words: dict[str, object]) -> None:
+    def apply_change(self, words: dict[str, object]) -> None:
         """Apply an outside change to its folder; failures are reported once all was received."""
         if words["tell"] == "whole":
-            self.keep(lambda mirror: mirror.complete())
+            self.apply(lambda mirror: mirror.complete())
             return
         self.mirror = self.mirrors[str(words["tree"])]
-        self.keep(lambda mirror: mirror.take(words))
+        self.apply(lambda mirror: mirror.take(words))
 
-    def keep(self, act: Callable[[FolderMirror], None]) -> None:
+    def apply(self, act: Callable[[FolderMirror], None]) -> None:
         """Call *act* with the current mirror; if it fails, the rest of that file is skipped."""
         if self.mirror:
             try:
@@ -243,7 +243,7 @@ class GuestInit:
                 self.faults.append(f"{self.mirror.name}: {error.strerror or error}")
                 self.mirror = None
 
-    def tell_known(self, tree: FolderChanges) -> None:
+    def send_manifest(self, tree: FolderChanges) -> None:
         """Send what the outside has of *tree*, to a host end that was not there before."""
         entries = list(tree.manifest())
         for at in range(0, len(entries), MANY):
@@ -256,9 +256,9 @@ class GuestInit:
             self.mux.close_all()  # earlier clients will reconnect
         folders: dict[str, dict[str, object]] = words.get("folders") or {}  # type: ignore[assignment]
         for name in folders.keys() - self.trees.keys():
-            self.see(name, str(folders[name]["at"]), writable=bool(folders[name]["writable"]))
+            self.mount_folder(name, str(folders[name]["at"]), writable=bool(folders[name]["writable"]))
         if words.get("programs") and not self.has_programs:
-            self.bring()
+            self.mount_programs()
         self.mux.resume()
         if words.get("way_out") and not self.has_way_out:
             self.mux.listen(listen_for_proxy(), EGRESS)
@@ -292,7 +292,7 @@ class GuestInit:
             raise OSError(str(error)) from error
         if any(not any(word in frame[:124] for word in QUIET) for frame in frames):
             for tree in self.trees.values():
-                tree.tell(self.send)
+                tree.send_changes(self.send)
 
 
 def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
@@ -302,13 +302,13 @@ def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
         raise OSError(fault, os.strerror(fault), target)
 
 
-def mirrored(tree: FolderChanges) -> FolderMirror:
+def open_mirror(tree: FolderChanges) -> FolderMirror:
     """Return the receiving end for the folder of *tree*."""
     handle = os.open(tree.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     return FolderMirror(tree, handle, WITHOUT_END, owner=USER, is_outside=False)
 
 
-def begin_agent() -> int:
+def start_agent() -> int:
     """Start the guest agent as the sandbox's user; return its pid once it is ready."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(SOCKET)

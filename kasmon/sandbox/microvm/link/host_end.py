@@ -210,28 +210,28 @@ class VmHostEnd:
         elif what == "whole":
             self._apply(lambda mirror: mirror.complete())
         elif what in ("known", "level"):
-            self._learn(self._trees[str(words["tree"])], words)
+            self._record_manifest(self._trees[str(words["tree"])], words)
         else:
             self._mirror = self._mirrors[str(words["tree"])]
             self._apply(lambda mirror: mirror.take(words))
 
-    def _learn(self, tree: FolderChanges, words: JsonObject) -> None:
+    def _record_manifest(self, tree: FolderChanges, words: JsonObject) -> None:
         """Record what the machine already had before this host end started."""
         if tree.is_level:
             return
         if words["tell"] == "level":
             tree.is_level = True
         else:
-            tree.learn(words["entries"])  # type: ignore[arg-type]
+            tree.record_manifest(words["entries"])  # type: ignore[arg-type]
 
     def _level(self, name: str) -> None:
         """Send changes outside, after all changes inside were received."""
         self._leveling.discard(name)
-        self._left[name] = [why for tree in self._trees.values() for why in tree.tell(self._send_whole)]
+        self._left[name] = [why for tree in self._trees.values() for why in tree.send_changes(self._send_whole)]
         self._send(pack_message(REQUEST, {"do": "taken", "id": name}))
 
     def _take_conflicts(self) -> list[str]:
-        return [said for mirror in self._mirrors.values() for said in mirror.told()]
+        return [said for mirror in self._mirrors.values() for said in mirror.take_conflicts()]
 
     def _apply(self, act: Callable[[FolderMirror], None]) -> None:
         """Call *act* with the current mirror; if it fails, the rest of that file is skipped and reported."""
@@ -306,7 +306,7 @@ class VmHostEnd:
             self._mux.suspend()
         if words["do"] == "hello":
             self._mux.resume()
-        if words["do"] == "refresh" and all(tree.is_told() for tree in self._trees.values()):
+        if words["do"] == "refresh" and all(tree.is_sent() for tree in self._trees.values()):
             self._answer(stream, {"left": [], "apart": self._take_conflicts()})
             return
         if words["do"] == "freeze":  # overwrite the connection's buffers
