@@ -441,7 +441,7 @@ async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows
         def frame_of(rows: list[str]) -> int:
             return max((int(row[1]) for row in map(re.compile(r"frame (\d+) x").match, rows) if row), default=0)
 
-        await auntil(lambda: frame_of(quick.rows) > 400)
+        await auntil(lambda: frame_of(quick.rows) > 400 and len(quick.pushes) > 400)
         seen = frame_of(quick.rows)
         slow.setblocking(False)
         unpacker, rows, pushes = Unpacker(), [""] * 40, 0
