@@ -1,4 +1,4 @@
-"""The dashboard's composition root: it takes values from the gateway and sends commands to it.
+"""The dashboard's composition root: it takes values from the gateway and runs its operations.
 
 Nothing here or below opens a file or a socket, except `gateway`. The actions that keys trigger are in `actions/`, the
 key table is in `keymap.py`, and `actions/handlers.py` has the handler of each of its rows.
@@ -18,8 +18,8 @@ from textual.app import ComposeResult
 from textual.command import CommandPalette, Provider
 
 from kasmon.charset import wants_ascii
-from kasmon.errors import KasmonError
-from kasmon.model.commands import Answer, Prompt, Requeue, Run
+from kasmon.errors import KasmonError, of_system
+from kasmon.model.commands import Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_block
@@ -29,9 +29,10 @@ from kasmon.tui.actions.handlers import build_handlers
 from kasmon.tui.actions.sandbox import SandboxActions
 from kasmon.tui.actions.session import SessionActions
 from kasmon.tui.actions.transcript import TranscriptActions
+from kasmon.tui.app_protocols import OnDone, OnFailure
 from kasmon.tui.clock import Clock, RealClock
-from kasmon.tui.command_runner import CommandRunner
-from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, KeepSplit, SendToAgent, UserCommand
+from kasmon.tui.error_text import what_failed
+from kasmon.tui.gateway.protocol import CardContext, DashboardSettings, FleetUpdate, Gateway, Operation
 from kasmon.tui.gateway.theme_library import ThemeLibrary
 from kasmon.tui.key_dispatcher import KeyDispatcher
 from kasmon.tui.keymap import ROWS, KeyMap
@@ -40,7 +41,6 @@ from kasmon.tui.messages import (
     ActionRequested,
     CardClosed,
     CodeEntered,
-    CommandRequested,
     DiffRequested,
     FilesRequested,
     FolderNoticeRequested,
@@ -96,7 +96,7 @@ FILTER_KEY_WAIT_S: Final = 1.0
 
 
 class Kasmon(SafeApp, inherit_bindings=False):
-    """The dashboard of one fleet. Without a gateway it shows *fleet* and drops every command."""
+    """The dashboard of one fleet. Without a gateway it shows *fleet* and runs no operation."""
 
     CSS_PATH = Path(__file__).with_name("kasmon.tcss")
     TITLE = "kasmon"
@@ -142,7 +142,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.session_pane = SessionPane(self)
         self.search = SearchController(self)
         self.notifications = NotificationController(self)
-        self.commands = CommandRunner(self)
         self.on_suspend: Callable[[], object] = lambda: None
         """Called in a thread before Ctrl+Z stops this process."""
         self.farewell = ""
@@ -173,7 +172,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
         keep_clean(self, self.on_suspend)
         self.main_view.begin(preview=self.settings.preview, split=self.settings.split)
         if self._first_fleet is not None:
-            self._take(self._first_fleet)
+            cards = (
+                {} if self.gateway else dict.fromkeys((each.id for each in self._first_fleet.sessions), CardContext())
+            )
+            self._take(FleetUpdate(self._first_fleet, cards))
         self.main_view.table.focus()
         self.offer_keys()
         self.set_interval(1.0, self.main_view.tick)
@@ -204,8 +206,8 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     async def _follow_fleet(self) -> None:
         assert self.gateway is not None
-        async for fleet in self.gateway.changes():
-            self._take(fleet)
+        async for update in self.gateway.changes():
+            self._take(update)
 
     async def _follow_collisions(self) -> None:
         assert self.gateway is not None
@@ -270,8 +272,9 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     # The fleet.
 
-    def _take(self, fleet: Fleet) -> None:
-        """Show *fleet*, and notify the user of changes."""
+    def _take(self, update: FleetUpdate) -> None:
+        """Show the fleet, and notify the user of changes."""
+        fleet = update.fleet
         before = self.main_view.table.sessions()
         change = difference(self.fleet, fleet)
         self.fleet = fleet
@@ -289,7 +292,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         if self.main_view.focused_inside and self.main_view.preview.session is None:
             self.session_pane.leave()  # it was removed while open
         self.session_pane.learn()
-        self.permissions.take(change.changed, change.gone)
+        self.permissions.take(change.changed, change.gone, update.cards)
         for gone in change.gone:
             self.session_pane.forget(gone)
         for above in (screen for screen in self.screen_stack if isinstance(screen, Overlay)):
@@ -303,6 +306,26 @@ class Kasmon(SafeApp, inherit_bindings=False):
         if self.gateway is not None:
             with contextlib.suppress(KasmonError):  # the list still shows the keys; a dialog reports what is wrong
                 self.main_view.table.offer(await self.gateway.offers())
+
+    def run_operation(
+        self, operation: Operation, *, done: OnDone | None = None, failed: OnFailure | None = None
+    ) -> None:
+        """Run *operation* in the background, and notify the user of its outcome unless *done* or *failed* show it."""
+        if self.gateway is not None:
+            self.run_worker(self._run_operation(self.gateway, operation, done, failed), group="operations")
+
+    async def _run_operation(
+        self, gateway: Gateway, operation: Operation, done: OnDone | None, failed: OnFailure | None
+    ) -> None:
+        try:
+            text = await operation(await gateway.operations()) or ""
+        except (KasmonError, OSError) as error:
+            reason = of_system(error) if isinstance(error, OSError) else error
+            if failed is None or not failed(reason):
+                self.say(what_failed(reason), severity="error")
+        else:
+            if not (done is not None and done(text)) and text:
+                self.say(text)
 
     def say(self, text: str, *, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Show *text* as a short notification; a hint may follow on a line of its own."""
@@ -342,21 +365,9 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.session_pane.leave()
         self.key_dispatcher.run(message.action)
 
-    def want(self, wanted: UserCommand) -> None:
-        """Execute *wanted*, and report its outcome in a notification."""
-        self.post_message(CommandRequested(wanted))
-
-    def on_command_requested(self, message: CommandRequested) -> None:
-        message.stop()
-        wanted = message.wanted
-        if isinstance(wanted, SendToAgent) and isinstance(wanted.command, Answer):
-            self.permissions.mark_sent(wanted.session, wanted.command.request)
-        if self.gateway is not None:
-            self.run_worker(self.commands.execute(wanted, message.token), group="commands")
-
     def on_split_changed(self, message: SplitChanged) -> None:
         message.stop()
-        self.want(KeepSplit(split=message.split))
+        self.run_operation(lambda operations: operations.save_split(message.split))
 
     def on_card_closed(self, message: CardClosed) -> None:
         message.stop()
@@ -377,7 +388,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def on_new_agent_requested(self, message: NewAgentRequested) -> None:
         message.stop()
-        self.plan_board.replace(message.wanted)
+        self.plan_board.replace(message.plan, message.task)
 
     def on_focus_view_left(self, message: "FocusView.Left") -> None:
         message.stop()
@@ -412,14 +423,15 @@ class Kasmon(SafeApp, inherit_bindings=False):
 
     def on_prompt_entered(self, message: PromptEntered) -> None:
         message.stop()
-        command: Prompt | Requeue = Prompt(text=message.text, when="idle" if message.later else "now")
-        if message.changes is not None:
-            command = Requeue(receipt=message.changes, text=message.text)
-        self.want(SendToAgent(session=message.session, command=command))
+        if message.changes is None:
+            prompt = Prompt(text=message.text, when="idle" if message.later else "now")
+            self.session_pane.send_prompt(message.session, prompt)
+        else:
+            self.session_pane.change_queue(message.session, Requeue(receipt=message.changes, text=message.text))
 
     def on_code_entered(self, message: CodeEntered) -> None:
         message.stop()
-        self.want(SendToAgent(session=message.session, command=Run(interpreter=message.interpreter, code=message.code)))
+        self.session_pane.run_code(message.session, Run(interpreter=message.interpreter, code=message.code))
 
     def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
         message.stop()

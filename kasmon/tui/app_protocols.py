@@ -1,20 +1,30 @@
-"""The parts of the app that its controllers and actions use: each takes a protocol of what it needs, not the app."""
+"""The parts of the app that controllers, actions and dialogs use: each takes a protocol of what it needs."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.worker import Worker
 
+from kasmon.errors import KasmonError
+from kasmon.model.commands import Prompt
+from kasmon.model.permission import SessionId
 from kasmon.tui.clock import Clock
-from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, UserCommand
+from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, Operation
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import ThemeStyles
 
 if TYPE_CHECKING:
     from kasmon.model.fleet import Fleet
     from kasmon.tui.main_view import MainView
+
+
+OnDone: TypeAlias = Callable[[str], bool]
+"""Handles the text of an operation that was done; returns whether the user has seen the outcome."""
+OnFailure: TypeAlias = Callable[[KasmonError], bool]
+"""Handles the error of an operation; returns whether the user has seen it."""
 
 
 class ScreenStack(Protocol):
@@ -60,6 +70,14 @@ class SuspendableApp(Protocol):
     def refresh(self, *, layout: bool) -> object: ...
 
 
+class PromptSender(Protocol):
+    """Sends prompts; a rejected one returns to where the user can edit it."""
+
+    def send_prompt(
+        self, session: SessionId, prompt: Prompt, *, done: OnDone | None = None, failed: OnFailure | None = None
+    ) -> None: ...
+
+
 class Dashboard(ScreenStack, BackgroundRunner, Reporter, Protocol):
     """The screens, the main view, and the gateway, which executes commands."""
 
@@ -71,5 +89,14 @@ class Dashboard(ScreenStack, BackgroundRunner, Reporter, Protocol):
     def fleet(self) -> "Fleet": ...
     @property
     def settings(self) -> DashboardSettings: ...
-    def want(self, wanted: UserCommand) -> None: ...
+    @property
+    def session_pane(self) -> PromptSender: ...
+    def run_operation(
+        self, operation: Operation, *, done: OnDone | None = None, failed: OnFailure | None = None
+    ) -> None: ...
     def hold_still(self) -> None: ...
+
+
+def dashboard_of(widget: Widget) -> Dashboard:
+    """Return the app of *widget* as what its operations need."""
+    return cast("Dashboard", widget.app)

@@ -1,4 +1,4 @@
-"""The messages that widgets post to the app: requested commands, selections, and changes."""
+"""The messages that widgets post to the app: selections, requests to show something, and changes."""
 
 from textual.message import Message
 
@@ -6,15 +6,8 @@ from kasmon.model.commands import Mode, ReceiptId
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.sandbox.policy import Interpreter
 from kasmon.model.transcript.search_text import SearchHit
-from kasmon.tui.gateway.protocol import DecideOnPlan, Split, UserCommand
+from kasmon.tui.gateway.protocol import Split
 from kasmon.tui.session_list.order import SortOrder
-
-
-class CommandRequested(Message):
-    def __init__(self, wanted: UserCommand, *, token: int = 0) -> None:
-        super().__init__()
-        self.wanted, self.token = wanted, token
-        """*token* is the waiting dialog's own; the dialog that has it gets the outcome."""
 
 
 class SearchRequested(Message):
@@ -193,11 +186,11 @@ class PlanBoardClosed(Message):
 
 
 class NewAgentRequested(Message):
-    """The user wants another agent for a task: *wanted* is the decision, still without the agent."""
+    """The user wants another agent for this task of this plan."""
 
-    def __init__(self, wanted: DecideOnPlan) -> None:
+    def __init__(self, plan: str, task: str) -> None:
         super().__init__()
-        self.wanted = wanted
+        self.plan, self.task = plan, task
 
 
 class DiffRequested(Message):

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from kasmon.errors import KasmonError
 from kasmon.host.rpc.frames import ClipboardCopy, FromTerminal, SubscriptionEnd, TerminalRows
-from kasmon.model.commands import Mode, Prompt
+from kasmon.model.commands import Mode, Prompt, Requeue, Run
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
@@ -18,9 +18,9 @@ from kasmon.sanitize import clean_line
 from kasmon.tmux.user_client import attach_with_message
 from kasmon.tui.action import KeyContext
 from kasmon.tui.actions.dialogs import offer_link
-from kasmon.tui.app_protocols import Dashboard, RequestNotice, SuspendableApp
+from kasmon.tui.app_protocols import Dashboard, OnDone, OnFailure, RequestNotice, SuspendableApp
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import CopyText, EventBatch, MarkViewed, SendToAgent, UserCommand
+from kasmon.tui.gateway.protocol import EventBatch, Operation
 from kasmon.tui.keymap import DETACHES
 from kasmon.tui.preview import TerminalPane
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey
@@ -30,6 +30,7 @@ from kasmon.tui.widgets.text_lines import TextLines
 
 if TYPE_CHECKING:
     from kasmon.tui.terminal.view import FocusView
+    from kasmon.tui.transcript.prompt_box import PromptBox
     from kasmon.tui.transcript.view import SessionView
 
 HOW_TO_COME_BACK: Final = f" {DETACHES} or F12: detach (back to kasmon) "
@@ -143,11 +144,15 @@ class SessionPane:
         """Record that the user has viewed what *session* finished."""
         if session.is_unviewed and self._viewed.get(session.id) != session.finished_at:
             self._viewed[session.id] = session.finished_at
-            self.app.want(MarkViewed(session=session.id))
+            self.app.run_operation(
+                lambda operations: operations.mark_viewed(session.id),
+                failed=lambda error: self._unmark_viewed(session.id),
+            )
 
-    def unmark_viewed(self, session: SessionId) -> None:
+    def _unmark_viewed(self, session: SessionId) -> bool:
         """Forget that *session* was marked as viewed, since that could not be saved: it can be marked again."""
         self._viewed.pop(session, None)
+        return False
 
     def scroll(self, pages: int) -> None:
         """Scroll the transcript down by *pages*; up if negative."""
@@ -197,7 +202,7 @@ class SessionPane:
     def put_on_clipboard(self, text: str, what: str = "") -> None:
         """Copy *text*, and notify the user."""
         self.app.copy_to_clipboard(text)
-        self.app.want(CopyText(text=text))
+        self.app.run_operation(lambda operations: operations.copy_text(text))
         lines = text.count("\n") + 1
         count = f"{lines} {'line' if lines == 1 else 'lines'}"
         self.app.say(f"Copied {what} ({count})." if what else f"Copied {count}.")
@@ -254,21 +259,45 @@ class SessionPane:
         if self.app.main_view.focused_inside and self.terminal is not None and self.terminal.is_left:
             self.leave()
 
-    def shows_outcome_of(self, wanted: UserCommand) -> bool:
-        """Whether *wanted* is a prompt to the open session, whose own status line reports the outcome."""
-        if not isinstance(wanted, SendToAgent) or not isinstance(wanted.command, Prompt):
-            return False
-        session_view = self.session_view
-        return session_view is not None and session_view.box is not None and session_view.session.id == wanted.session
+    def send_prompt(
+        self, session: SessionId, prompt: Prompt, *, done: OnDone | None = None, failed: OnFailure | None = None
+    ) -> None:
+        """Send *prompt*; a rejected one returns to the box, unless *failed* has shown it elsewhere."""
 
-    def give_back(self, session: SessionId, text: str) -> None:
+        def handle_receipt(text: str) -> bool:
+            is_shown = done is not None and done(text)
+            return is_shown or self._box_of(session) is not None  # the open session shows the prompt's state itself
+
+        def handle_failure(error: KasmonError) -> bool:
+            return (failed is not None and failed(error)) or self._give_back(session, prompt.text)
+
+        self.app.run_operation(
+            lambda operations: operations.send_prompt(session, prompt), done=handle_receipt, failed=handle_failure
+        )
+
+    def change_queue(self, session: SessionId, change: Requeue) -> None:
+        """Change a queued prompt; a rejected text returns to the box."""
+        self._run_from_box(session, change.text or "", lambda operations: operations.change_queue(session, change))
+
+    def run_code(self, session: SessionId, code: Run) -> None:
+        """Run *code* in the session's sandbox; rejected code returns to the box."""
+        self._run_from_box(session, code.code, lambda operations: operations.change_sandbox(session, code))
+
+    def _run_from_box(self, session: SessionId, text: str, operation: Operation) -> None:
+        self.app.run_operation(operation, failed=lambda error: self._give_back(session, text))
+
+    def _box_of(self, session: SessionId) -> "PromptBox | None":
+        """The prompt box of *session*, if that is open."""
+        view = self.session_view
+        return view.box if view is not None and view.session.id == session else None
+
+    def _give_back(self, session: SessionId, text: str) -> bool:
         """Put the text of a rejected prompt back into the box, unless the box has other text."""
-        session_view = self.session_view
-        if session_view is not None and session_view.session.id == session and session_view.box is not None:
-            if not session_view.box.text:
-                session_view.box.text = text
-        elif session not in self._drafts:
-            self._drafts[session] = text
+        if (box := self._box_of(session)) is not None:
+            box.text = box.text or text
+        elif text:
+            self._drafts.setdefault(session, text)
+        return False
 
     def read_terminal(self, session: Session, up: int = 0) -> None:
         """Open the scrollback of the session's terminal, to read, search and copy, scrolled *up* by so many lines."""

@@ -12,8 +12,7 @@ from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, RenameSession
-from kasmon.tui.messages import CommandRequested
+from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.dashboard_scenes import armed, run_app
 from tests.support.safety.hostile_text import ACTING, LONG, MARKUP, facts, name_of, session_id
 from tests.support.sample_fleet import NOW, StillClock, fleet
@@ -144,7 +143,7 @@ async def test_nothing_hostile_is_markup_anywhere() -> None:
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.pause()
         await stage.visit(pilot, LIST, stage.to_list)
-        stage.app.post_message(CommandRequested(RenameSession(session=stage.sessions[0].id, name=WORST)))
+        stage.app.run_operation(lambda operations: operations.rename(stage.sessions[0].id, WORST))
         await pilot.pause()
 
         assert set() == stage.clickable()

@@ -46,7 +46,6 @@ TYPES: Final = {
 PAST: Final = {
     "SecretsLearned": "an event that no log contains",
     "OnDone": "a callback, by what calls it",
-    "MarkViewed": "a command: to mark a session as viewed",
     "VersionBound": "a standard noun: one end of a range",
 }
 """Names that end in a participle though they are no event, message or error."""
@@ -73,7 +72,6 @@ LONE: Final = {
     "sandbox/guest": "the guest's programs are read one idea at a time: they run without kasmon's checks",
     "supervisor/recovery/gemini.py": "the format of one agent, as its neighbours",
     "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
-    "tui/gateway/browser.py": "starts a program of the user's",
     "tui/textual_ext": "each module adapts one part of Textual",
 }
 """Modules of fewer than `LINES` lines that only one module imports, and folders of such."""

@@ -151,7 +151,7 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
         await pilot.pause()
 
         assert isinstance(app.gateway, FakeGateway)
-        assert guarded == (not app.gateway.wished)
+        assert guarded == (not app.gateway.calls)
 
 
 @pytest.mark.parametrize("guarded", [True, False])

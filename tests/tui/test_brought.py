@@ -10,7 +10,6 @@ from kasmon.errors import RefusedError
 from kasmon.paths import Paths, places
 from kasmon.store.trusted_folders import TrustedFolders
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import CreateSession
 
 
 @pytest.fixture
@@ -28,12 +27,12 @@ def brings(tmp_path: Path) -> FolderConfig:
 
 async def test_only_what_is_trusted_is_offered_and_started(own: Paths, brings: FolderConfig) -> None:
     gateway, folder = LiveGateway(own), brings.root
-    wanted = CreateSession(name="one", agent="helper", workdir=folder)
+    operations = await gateway.operations()
 
     assert f"kasmon trust {folder}" in await gateway.folder_notice(folder)
     assert "helper" not in [offer.name for offer in await gateway.offers(folder)]
     with pytest.raises(RefusedError, match="is defined only in a config that is ignored"):
-        await gateway.execute(wanted)
+        await operations.create_session("one", "helper", workdir=folder)
     assert not (await asyncio.to_thread(gateway.first)).sessions
 
     await asyncio.to_thread(TrustedFolders(own).add, brings, 1.0)

@@ -12,18 +12,18 @@ from textual.screen import Screen
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import RequestOpened, SessionCreated, SessionStarted
-from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.paths import Paths, places, write_private
 from kasmon.store.event_log import EventLog
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.protocol import CardContext, FleetUpdate
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, asking, command, fleet, working
-from tests.support.tui.fake_gateway import text_of
+from tests.support.tui.fake_gateway import fleet_update, text_of
 
 THUMB = dict.fromkeys(map(ord, "▁▂▃▄▅▆▇█"), " ")
 """Where the thumb of a scrollbar ends, in an eighth of a row, is told a picture later."""
@@ -66,7 +66,7 @@ async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_els
     app = kasmon(before)
     async with run_app(app) as pilot:
         pictures = watched(app, monkeypatch)
-        app._take(after)
+        app._take(fleet_update(after))
         await pilot.pause()
 
         assert pictures
@@ -116,14 +116,13 @@ async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
     """Else a thread reads it while the dashboard is busy with the news, and waits for its turn."""
     own, session = one_asks
     gateway = LiveGateway(own)
-    changes = cast(AsyncGenerator[Fleet, None], gateway.changes())
+    changes = cast(AsyncGenerator[FleetUpdate, None], gateway.changes())
     try:
-        told = await anext(changes)
-        await asyncio.to_thread(own.environment(session).unlink)
+        update = await anext(changes)
+        card = CardContext(secrets=("long-enough-a-secret",), project=str(tmp_path))
 
-        assert [True] == [bool(each.asks) for each in told.sessions]
-        assert ("long-enough-a-secret",) == await gateway.secrets(session)
-        assert str(tmp_path) == await gateway.project(session)
+        assert [True] == [bool(each.asks) for each in update.fleet.sessions]
+        assert {session: card} == update.cards
     finally:
         await changes.aclose()
         await asyncio.to_thread(gateway.close)

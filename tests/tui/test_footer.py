@@ -9,7 +9,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from tests.support.dashboard_scenes import kasmon, settled
 from tests.support.sample_fleet import crew, ended, fleet, idle, session, working
-from tests.support.tui.fake_gateway import text_of
+from tests.support.tui.fake_gateway import fleet_update, text_of
 
 TWO = fleet(idle("readme"), working("docs", mode=Mode.TMUX))
 
@@ -51,7 +51,7 @@ async def test_the_offer_follows_the_cursor_and_the_session() -> None:
         await opened(pilot, "j")
         assert "o attach" in footer(pilot)
 
-        app._take(fleet(idle("readme"), ended("docs", 1, mode=Mode.TMUX)))
+        app._take(fleet_update(fleet(idle("readme"), ended("docs", 1, mode=Mode.TMUX))))
         await settled(pilot)
         assert "R restart" in footer(pilot)
 

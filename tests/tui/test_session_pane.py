@@ -7,11 +7,11 @@ from textual.pilot import Pilot
 
 from kasmon.errors import SessionEndedError
 from kasmon.host.rpc.frames import Blur, ClipboardCopy, Focus, SendKeys, SubscriptionEnd, Unwatch, Watch
-from kasmon.model.commands import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState
+from kasmon.model.commands import Mode, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import MessageWritten
 from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import CopyText, DashboardSettings, SendToAgent
+from kasmon.tui.gateway.protocol import DashboardSettings, Operations
 from kasmon.tui.preview import Preview
 from kasmon.tui.terminal.view import FocusView
 from kasmon.tui.transcript.prompt_box import PromptBox
@@ -19,7 +19,7 @@ from kasmon.tui.transcript.view import SessionView
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, ended, fleet, idle, session, working
 from tests.support.sample_transcripts import MAKE, long_talk, talk
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
 from tests.support.wait import auntil
 
 README = SessionId("readme")
@@ -89,7 +89,7 @@ async def test_enter_sends_and_the_box_is_empty() -> None:
         await pilot.press("enter", *"tidy up", "enter")
         await pilot.pause()
 
-        assert [SendToAgent(session=README, command=Prompt(text="tidy up"))] == world_of(pilot).wished
+        assert [called(Operations.send_prompt, README, Prompt(text="tidy up"))] == world_of(pilot).calls
         assert "" == pilot.app.query_one(PromptBox).text
 
 
@@ -100,7 +100,7 @@ async def test_a_prompt_has_as_many_lines_as_one_likes(key: str) -> None:
         await pilot.press("enter", "a", key, "b", "enter")
         await pilot.pause()
 
-        assert [SendToAgent(session=README, command=Prompt(text="a\nb"))] == world_of(pilot).wished
+        assert [called(Operations.send_prompt, README, Prompt(text="a\nb"))] == world_of(pilot).calls
 
 
 async def test_blanks_are_no_prompt() -> None:
@@ -109,7 +109,7 @@ async def test_blanks_are_no_prompt() -> None:
         await pilot.press("enter", "space", "enter")
         await pilot.pause()
 
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
 
 
 async def test_a_prompt_that_was_refused_is_in_the_box_again() -> None:
@@ -150,14 +150,14 @@ async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
         await pilot.press("enter", "ctrl+c")
         await pilot.pause()
 
-        assert [SendToAgent(session=README, command=Interrupt())] == world_of(pilot).wished
+        assert [called(Operations.interrupt, README)] == world_of(pilot).calls
 
 
 async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None:
     async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
         world_of(pilot).word = "readme: sent"
         await pilot.press("enter", *"Go on", "enter")
-        await auntil(lambda: world_of(pilot).wished)
+        await auntil(lambda: world_of(pilot).calls)
         await pilot.pause()
         assert "readme: sent" not in text_of(pilot.app)
 
@@ -292,7 +292,7 @@ async def test_pushes_for_another_session_are_not_shown() -> None:
 async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_keyboard_back() -> None:
     async with run_app(kasmon(fleet(idle("a"), idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
-        app_of(pilot)._take(fleet(idle("readme")))
+        app_of(pilot)._take(fleet_update(fleet(idle("readme"))))
         await pilot.pause()
 
         assert not app_of(pilot).main_view.has_class("-inside")
@@ -302,7 +302,7 @@ async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_key
 async def test_a_restart_keeps_what_is_being_written() -> None:
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
-        app_of(pilot)._take(fleet(idle("readme", generation=2)))
+        app_of(pilot)._take(fleet_update(fleet(idle("readme", generation=2))))
         await pilot.pause()
 
         assert "half" == pilot.app.query_one(PromptBox).text
@@ -327,16 +327,14 @@ async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows
         await pilot.pause()
         world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
         await auntil(lambda: "[agents.claude] clipboard = true allows it" in text_of(app))
-        assert [] == [wanted for wanted in world_of(pilot).wished if isinstance(wanted, CopyText)]
+        assert [] == world_of(pilot).passed(Operations.copy_text, "text")
         assert "" == app.clipboard
 
         world_of(pilot).kept.put_nowait(DashboardSettings(clipboard=("claude",)))
         await auntil(lambda: app.settings.clipboard)
         world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text="one\ntwo"))
         await auntil(lambda: "Copied for docs (2 lines)" in text_of(app))
-        assert [CopyText(text="one\ntwo")] == [
-            wanted for wanted in world_of(pilot).wished if isinstance(wanted, CopyText)
-        ]
+        assert ["one\ntwo"] == world_of(pilot).passed(Operations.copy_text, "text")
         assert "one\ntwo" == app.clipboard
 
         world_of(pilot).push(ClipboardCopy(session=SessionId("docs"), text=None))

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from kasmon.paths import places
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import DashboardSettings, KeepSplit, Split, UserCommand
+from kasmon.tui.gateway.protocol import DashboardSettings, Operations, Split
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import fleet, idle, working
 from tests.support.tui.fake_gateway import FakeGateway
@@ -39,8 +39,8 @@ def divider(app: Kasmon) -> tuple[int, int]:
     return (preview.x, preview.y + 3) if app.main_view.has_class("-beside") else (20, preview.y)
 
 
-def wished(app: Kasmon) -> list[UserCommand]:
-    return [each for each in cast(FakeGateway, app.gateway).wished if isinstance(each, KeepSplit)]
+def saved(app: Kasmon) -> list[Split]:
+    return cast(FakeGateway, app.gateway).passed(Operations.save_split, "split")
 
 
 async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() -> None:
@@ -51,7 +51,7 @@ async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() ->
         await settled(pilot)
 
         assert (64, 96) == (app.main_view.side.region.width, app.main_view.preview.region.width)
-        assert [KeepSplit(split=Split(width=40))] == wished(app)
+        assert [Split(width=40)] == saved(app)
 
     again = shown(Split(width=40))
     async with run_app(again, WIDE) as pilot:
@@ -65,7 +65,7 @@ async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> 
         await settled(pilot)
 
         assert (20, 19) == (app.main_view.preview.region.y, app.main_view.side.region.height)
-        assert [KeepSplit(split=Split(height=50))] == wished(app)
+        assert [Split(height=50)] == saved(app)
 
     again = shown(Split(height=50))
     async with run_app(again, LOW) as pilot:
@@ -97,7 +97,7 @@ async def test_a_drag_that_begins_elsewhere_and_a_session_in_focus_move_nothing(
         await settled(pilot)
 
         assert (64, 96) == (app.main_view.side.region.width, app.main_view.preview.region.width)
-        assert [] == wished(app)
+        assert [] == saved(app)
 
 
 async def test_without_a_preview_the_list_has_the_whole_width() -> None:
@@ -138,7 +138,11 @@ def test_the_split_is_stored_and_a_broken_file_is_none() -> None:
             gateway.close()
 
     gateway = LiveGateway(places())
-    asyncio.run(gateway.execute(KeepSplit(split=Split(width=40, height=50))))
+
+    async def save() -> None:
+        await (await gateway.operations()).save_split(Split(width=40, height=50))
+
+    asyncio.run(save())
     gateway.close()
     assert Split(width=40, height=50) == opened()
 

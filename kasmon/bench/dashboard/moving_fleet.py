@@ -13,6 +13,7 @@ import msgspec
 
 from kasmon.bench.support.fleet import session_id
 from kasmon.config import ProfileOffer
+from kasmon.errors import UnableError
 from kasmon.host.rpc.frames import FromTerminal
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
@@ -30,11 +31,12 @@ from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.protocol import (
     DashboardSettings,
     EventBatch,
+    FleetUpdate,
+    Operations,
     RecordedText,
     SandboxChoices,
     SandboxPreview,
     TranscriptUpdate,
-    UserCommand,
 )
 
 
@@ -52,9 +54,9 @@ class MovingGateway:
     def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
         """Do nothing: there are no terminals."""
 
-    async def changes(self) -> AsyncIterator[Fleet]:
+    async def changes(self) -> AsyncIterator[FleetUpdate]:
         while True:
-            yield Fleet(sessions=tuple(self._sessions), at=time.time())
+            yield FleetUpdate(Fleet(sessions=tuple(self._sessions), at=time.time()))
             await asyncio.sleep(1 / self._rate_hz)
             for number in self._rng.sample(range(self._alive), self._changes):
                 old = self._sessions[number]
@@ -74,8 +76,8 @@ class MovingGateway:
         await asyncio.Event().wait()
         yield ()
 
-    async def execute(self, wanted: UserCommand, /) -> str:
-        return ""
+    async def operations(self) -> Operations:
+        raise UnableError("this fleet cannot be changed.")
 
     async def folders(self, written: str, /) -> Sequence[str]:
         return ()
@@ -131,12 +133,6 @@ class MovingGateway:
         return SandboxHistory()
 
     async def turn_diff(self, session: SessionId, turn: int, /) -> str:
-        return ""
-
-    async def secrets(self, session: SessionId, /) -> Sequence[str]:
-        return ()
-
-    async def project(self, session: SessionId, /) -> str:
         return ""
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from typing import cast
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from kasmon.errors import TimedOutError
 from kasmon.model.fleet import Fleet
@@ -22,7 +21,7 @@ async def fleets(places: Paths, gap_s: float = GAP_S) -> AsyncIterator[AsyncIter
     """Iterate over the current fleet and each later one (`FleetWatch.changes`) within the context. Writes nothing."""
     watch = FleetWatch(places, writes=False)
     try:
-        async with contextlib.aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes(gap_s))) as changes:
+        async with contextlib.aclosing(watch.changes(gap_s)) as changes:
             yield changes
     finally:
         watch.close()

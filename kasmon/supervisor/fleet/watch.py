@@ -6,7 +6,7 @@ has not ended is refreshed; if there are hundreds, in turns within four seconds.
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import Final
 
 from kasmon.errors import LogMissingError
@@ -95,7 +95,7 @@ class FleetWatch:
         except LogMissingError:
             return
 
-    async def changes(self, gap_s: float = GAP_S) -> AsyncIterator[Fleet]:
+    async def changes(self, gap_s: float = GAP_S) -> AsyncGenerator[Fleet, None]:
         """Yield the fleet now, then after each change, at most every *gap_s* seconds. Never ends by itself.
 
         A reader that is slow gets the newest fleet, never a backlog. All file work is done in a thread.

@@ -7,7 +7,7 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import TextLine
 from kasmon.sanitize import visible
 from kasmon.tui.app_protocols import Dashboard, ScreenStack
-from kasmon.tui.gateway.protocol import OpenLink, UserCommand
+from kasmon.tui.gateway.protocol import Operation
 
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
@@ -22,11 +22,11 @@ def find_location(app: Dashboard) -> tuple[object, bool]:
     return app.screen, app.main_view.focused_inside
 
 
-def confirm_command(app: ScreenStack, title: str, lines: tuple[str, ...], yes: str, wanted: UserCommand) -> None:
-    """Execute *wanted* once the user confirms; *yes* labels the confirming key."""
+def confirm_operation(app: ScreenStack, title: str, lines: tuple[str, ...], yes: str, operation: Operation) -> None:
+    """Run *operation* once the user confirms; *yes* labels the confirming key."""
     from kasmon.tui.dialogs.common import Confirmation
 
-    confirm(app, Confirmation(title, lines, yes), lambda dialog: dialog.want(wanted))
+    confirm(app, Confirmation(title, lines, yes), lambda dialog: dialog.run_operation(operation))
 
 
 def confirm(app: ScreenStack, question: "Confirmation", then: "Callable[[ConfirmDialog], None]") -> None:
@@ -56,4 +56,4 @@ def offer_link(app: ScreenStack, address: str) -> None:
 
     if is_link(address):
         lines = (visible(address), *warnings(address))
-        confirm_command(app, "Open a link", lines, "open", OpenLink(address=address))
+        confirm_operation(app, "Open a link", lines, "open", lambda operations: operations.open_link(address))

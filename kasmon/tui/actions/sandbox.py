@@ -1,19 +1,19 @@
 """Actions on sandboxes: pause, resume, checkpoint, fork, restore, and show their history."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kasmon.errors import KasmonError
-from kasmon.model.commands import Allow, Checkpoint, Continue, Mode, Pause, Restore, Resume, SandboxCommand
+from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import confirm, confirm_command, find_location
+from kasmon.tui.actions.dialogs import confirm, confirm_operation, find_location
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import SendToAgent
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SandboxActions:
         """Resume its sandbox, or continue its agent if Ctrl-Z stopped that."""
         selected = self.app.main_view.table.selected_session
         if selected is not None and selected.is_stopped:
-            self.app.want(SendToAgent(session=selected.id, command=Continue()))
+            self.app.run_operation(lambda operations: operations.continue_stopped(selected.id))
         elif (session := self._with_live_sandbox()) is not None:
             self._wake(session)
 
@@ -92,7 +92,7 @@ class SandboxActions:
 
         def freeze_them(dialog: "ConfirmDialog") -> None:
             for each in awake:
-                app.want(SendToAgent(session=each.id, command=Pause()))
+                self._send(each, Pause())
             dialog.dismiss()
 
         confirm(self.app, Confirmation("Pause all", tuple(lines), "pause"), freeze_them)
@@ -144,15 +144,13 @@ class SandboxActions:
             f"Restore {name} to {point}? Files and saved interpreter state are restored.",
             "The current state is saved first, as a checkpoint.",
         )
-        command = SendToAgent(session=session.id, command=Restore(checkpoint=point))
-        confirm_command(self.app, "Restore", lines, "restore", command)
+        self._confirm("Restore", lines, session, Restore(checkpoint=point))
 
     def _allow(self, session: Session, wanted: "SandboxActionRequested") -> None:
         """Allow a network host, once the user confirms."""
         name, host = clean_line(session.name), clean_line(wanted.host)
         lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
-        command = SendToAgent(session=session.id, command=Allow(hosts=(wanted.host,)))
-        confirm_command(self.app, "Allow", lines, "allow", command)
+        self._confirm("Allow", lines, session, Allow(hosts=(wanted.host,)))
 
     async def _turn_diff(self, session: Session, turn: int) -> None:
         from kasmon.model.transcript.file_changes import split
@@ -237,7 +235,15 @@ class SandboxActions:
             self.app.say(lines[0], severity="warning")
 
     def _send(self, session: Session, command: SandboxCommand) -> None:
-        self.app.want(SendToAgent(session=session.id, command=command))
+        self.app.run_operation(lambda operations: operations.change_sandbox(session.id, command))
+
+    def _confirm(self, title: str, lines: tuple[str, ...], session: Session, command: SandboxCommand) -> None:
+        """Execute *command* in the session's sandbox, once the user confirms."""
+
+        def change(operations: Operations) -> Coroutine[Any, Any, str]:
+            return operations.change_sandbox(session.id, command)
+
+        confirm_operation(self.app, title, lines, title.lower(), change)
 
     def _ask_fork_name(self, session: Session, checkpoint: str, *, replays: bool = False) -> None:
         from kasmon.tui.sandbox.fork_dialog import ForkDialog

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kasmon.errors import InteractiveOnlyError, KasmonError
-from kasmon.model.commands import Interrupt, Mode, Stop
+from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import confirm_command, find_location, show_text, write_prompt
+from kasmon.tui.actions.dialogs import confirm_operation, find_location, show_text, write_prompt
 from kasmon.tui.app_protocols import Dashboard
 from kasmon.tui.error_text import what_failed
-from kasmon.tui.gateway.protocol import ExportSession, MoveSession, RemoveSession, RestartSession, SendToAgent
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.session_meter import can
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SessionActions:
         if session is not None and not can(session, "interrupts"):
             self.app.say(f"{clean_line(session.name)} cannot be interrupted.", severity="warning")
         elif session is not None:
-            self.app.want(SendToAgent(session=session.id, command=Interrupt()))
+            self.app.run_operation(lambda operations: operations.interrupt(session.id))
 
     def stop(self) -> None:
         session = self._with_live_agent()
@@ -79,8 +79,8 @@ class SessionActions:
         busy = "It is in the middle of a turn." if session.state.value in ("working", "asking") else ""
         graceful = f"Stop {session.name}? It is asked to exit, and killed if it does not."
         lines = [graceful, busy, "The log and the working directory are kept."]
-        wanted = SendToAgent(session=session.id, command=Stop())
-        confirm_command(self.app, "Stop", tuple(line for line in lines if line), "stop", wanted)
+        lines = [line for line in lines if line]
+        confirm_operation(self.app, "Stop", tuple(lines), "stop", lambda operations: operations.stop(session.id))
 
     def restart(self) -> None:
         session = self.app.main_view.table.selected_session
@@ -89,7 +89,7 @@ class SessionActions:
         if session.state in ALIVE and session.generation and not session.is_orphaned:
             self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
         else:
-            self.app.want(RestartSession(session=session.id))
+            self.app.run_operation(lambda operations: operations.restart(session.id))
 
     def move(self) -> None:
         session = self.app.main_view.table.selected_session
@@ -111,8 +111,11 @@ class SessionActions:
         problem = problem_of(session.program, session.permission_mode, to)
         if problem:
             lines += (f"Its requests may change: {clean_line(problem)}.",)
-        wanted = MoveSession(session=session.id, to=to, changes_permissions=bool(problem))
-        confirm_command(self.app, "Move", lines, "move", wanted)
+
+        async def move(operations: Operations) -> None:
+            await operations.move(session.id, to, changes_permissions=bool(problem))
+
+        confirm_operation(self.app, "Move", lines, "move", move)
 
     def rename(self) -> None:
         if (session := self.app.main_view.table.selected_session) is not None:
@@ -126,7 +129,7 @@ class SessionActions:
             return
         if session.adopted and session.state in ALIVE:
             lines = (f"Remove {session.name} from the list?", "It keeps running in your own tmux.")
-            confirm_command(self.app, "Remove", lines, "remove", RemoveSession(session=session.id))
+            confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
             return
         if session.state in ALIVE and session.generation:
             self.app.say(f"{clean_line(session.name)} is running. Stop it first.", severity="warning")
@@ -140,7 +143,7 @@ class SessionActions:
                 f"Remove {session.name} from the list, with its checkpoints?",
                 "Its files are deleted too, except in a folder of yours.",
             )
-        confirm_command(self.app, "Remove", lines, "remove", RemoveSession(session=session.id))
+        confirm_operation(self.app, "Remove", lines, "remove", lambda operations: operations.remove(session.id))
 
     def mark_viewed(self) -> None:
         if (session := self.app.main_view.table.selected_session) is None:
@@ -183,7 +186,7 @@ class SessionActions:
     def export(self) -> None:
         """Export all of the selected session to a file."""
         if (session := self.app.main_view.table.selected_session) is not None:
-            self.app.want(ExportSession(session=session.id))
+            self.app.run_operation(lambda operations: operations.export(session.id))
 
     def explain(self) -> None:
         """Show why the selected session is in its state."""

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from kasmon.model.commands import Interrupt, Mode
+from kasmon.model.commands import Mode
 from kasmon.sanitize import clean_line
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.gateway.protocol import SendToAgent
 from kasmon.tui.session_meter import can, can_be_configured, settable
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class TranscriptActions:
         if session is None:
             return
         if can(session, "interrupts"):
-            self.app.want(SendToAgent(session=session.id, command=Interrupt()))
+            self.app.run_operation(lambda operations: operations.interrupt(session.id))
         else:
             self.app.say("This agent cannot be interrupted.", severity="warning")
 

@@ -13,7 +13,7 @@ from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.transcript.text import Token, cells
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog
-from kasmon.tui.gateway.protocol import AdoptPane
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Sentences
@@ -125,4 +125,11 @@ class AdoptDialog(Dialog):
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter" and (pane := self.list.chosen) is not None:
             event.stop()
-            self.want(AdoptPane(pane=pane.pane, name=clean_line(pane.session)))
+            self._adopt(pane.pane, clean_line(pane.session))
+
+    def _adopt(self, pane: str, name: str) -> None:
+        async def adopt(operations: Operations) -> None:
+            await operations.adopt_pane(pane, name)
+            self.dashboard.main_view.table.await_name(name)
+
+        self.run_operation(adopt)

@@ -1,6 +1,5 @@
 """The base of all dialogs: a frame with a title, fields or a text to read, keys, the notice line, and the outcome."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
@@ -18,11 +17,12 @@ from textual.widgets import Static
 
 from kasmon.errors import KasmonError
 from kasmon.model.transcript.text import Token
+from kasmon.tui.app_protocols import Dashboard, dashboard_of
 from kasmon.tui.error_text import sentence
-from kasmon.tui.gateway.protocol import UserCommand
+from kasmon.tui.gateway.protocol import Operation
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested, CommandRequested
+from kasmon.tui.messages import ActionRequested
 from kasmon.tui.status_bars import Banner, BannerContent
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.textual_ext.ordered_input import forward_key
@@ -42,7 +42,6 @@ AROUND: Final = 4
 """Cells of a row that are its frame and padding."""
 LOW_ROWS: Final = 14
 """In a lower window there are no blank rows."""
-_tokens = itertools.count(1)
 
 TURNS: Final = ("tab", "shift+tab")
 """The keys that move to the next field, and to the previous one."""
@@ -51,7 +50,7 @@ PAGES: Final = {"pagedown": 1, "pageup": -1}
 
 
 class Dialog(Overlay):
-    """Closes by Esc. It sends a command by `want`, and stays open with all input until that has succeeded."""
+    """Closes by Esc. After `run_operation` it stays open with all input until the operation has succeeded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "close", show=False)]
     title_text = ""
@@ -61,7 +60,6 @@ class Dialog(Overlay):
         """*rows*: the text to read, if it shows one."""
         super().__init__()
         self.look, self.keys = look, keys
-        self.token = next(_tokens)
         self.busy = False
         self.is_confirmed = False
         """Whether the user confirmed before all of it was loaded; a change, or leaving, cancels that."""
@@ -145,22 +143,39 @@ class Dialog(Overlay):
         if press(self.app, message.action):
             message.stop()
 
-    def want(self, wanted: UserCommand) -> None:
-        """Send the command *wanted*; later `done` or `handle_refusal` is called."""
-        if not self.busy:
-            self.busy = True
+    @property
+    def dashboard(self) -> Dashboard:
+        return dashboard_of(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed meanwhile."""
+        return self in self.app.screen_stack
+
+    def run_operation(self, operation: Operation) -> None:
+        """Run *operation*; then `handle_success` or `handle_failure` is called."""
+        if self.begin_operation():
+            self.dashboard.run_operation(operation, done=self.handle_success, failed=self.handle_failure)
+
+    def begin_operation(self) -> bool:
+        """Return whether an operation may start; there is one at a time."""
+        may_start, self.busy = not self.busy, True
+        if may_start:
             self.show_problem()
-            self.post_message(CommandRequested(wanted, token=self.token))
+        return may_start
 
-    def done(self, wanted: UserCommand, word: str) -> str:
-        """Handle the success of *wanted*, with the gateway's *word*; return the text to show to the user."""
-        self.dismiss()
-        return word
+    def handle_success(self, text: str) -> bool:
+        """Close it, and leave *text* to a notification."""
+        if self.is_open:
+            self.dismiss()
+        return False
 
-    def handle_refusal(self, wanted: UserCommand, error: KasmonError) -> None:
-        """Handle its failure: show the reason, keep the input."""
-        self.busy = False
-        self.complain(error.message, error.hint)
+    def handle_failure(self, error: KasmonError) -> bool:
+        """Show *error* and keep the input; return whether it is still open."""
+        if self.is_open:
+            self.busy = False
+            self.complain(error.message, error.hint)
+        return self.is_open
 
     def complain(self, problem: str, hint: str = "") -> None:
         lines = [(sentence(problem), Token.ERROR), *([(sentence(hint), Token.NOTICE)] if hint else [])]

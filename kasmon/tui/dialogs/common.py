@@ -13,7 +13,6 @@ from kasmon.model.transcript.text import TextLine, Token, wrap
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import Dialog, DialogField
-from kasmon.tui.gateway.protocol import RenameSession
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.textual_ext.inputs import LineInput
@@ -44,7 +43,7 @@ class RenameDialog(Dialog):
         event.stop()
         name = event.value.strip()
         if name and name != self.session.name:
-            self.want(RenameSession(session=self.session.id, name=name))
+            self.run_operation(lambda operations: operations.rename(self.session.id, name))
         else:
             self.dismiss()
 

@@ -10,7 +10,6 @@ from kasmon.model.commands import Configure
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
-from kasmon.tui.gateway.protocol import SendToAgent
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.session_meter import settable
 from kasmon.tui.theme.look import ThemeStyles
@@ -48,14 +47,14 @@ class ModelDialog(Dialog):
     def action_change(self) -> None:
         model = self.models[self.model.chosen] if self.models else ""
         mode = self.modes[self.mode.chosen] if self.modes else ""
-        command = Configure(
+        changes = Configure(
             model=model if model != self.session.model else None,
             permission_mode=mode if mode != self.session.permission_mode else None,
         )
-        if command.model is None and command.permission_mode is None:
+        if changes.model is None and changes.permission_mode is None:
             self.dismiss()
         else:
-            self.want(SendToAgent(session=self.session.id, command=command))
+            self.run_operation(lambda operations: operations.configure(self.session.id, changes))
 
 
 def _with_current(now: str, offers: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
-import msgspec
 from textual import events
 from textual.containers import Vertical
 from textual.geometry import Size
@@ -27,7 +27,7 @@ from kasmon.tui.dialogs.agent_choice import AgentChoice
 from kasmon.tui.dialogs.base import ChoiceChanged, ChoiceField, Dialog, DialogField
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
-from kasmon.tui.gateway.protocol import CreateSession, SandboxChoices, SandboxPreview
+from kasmon.tui.gateway.protocol import Operation, Operations, SandboxChoices, SandboxPreview
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import FolderNoticeRequested, SandboxPreviewRequested
@@ -398,14 +398,24 @@ class NewSessionDialog(Dialog):
                 self._complain_at("machine", error.message, error.hint)
                 return
         prompt = self.query_one("#first-prompt", TextBox).text.strip()
-        wanted = CreateSession(name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox)
-        if mode is Mode.INTERPRETER:
-            wanted = msgspec.structs.replace(wanted, size=self._requested_size(), hosts=self._requested_hosts())
+        size, hosts = self._requested_size(), self._requested_hosts()
+
+        async def create(operations: Operations, agrees: bool = False) -> None:
+            if mode is Mode.INTERPRETER:
+                await operations.create_interpreters(
+                    name, tier=sandbox, workdir=workdir, prompt=prompt, size=size, hosts=hosts
+                )
+            else:
+                await operations.create_session(
+                    name, agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox, agrees=agrees
+                )
+            self.dashboard.main_view.table.await_name(name)
+
         confined = self.sandbox.confined
         if sandbox and confined is not None and not confined.is_agreed:
-            self._ask_agreement(wanted, confined)
+            self._ask_agreement(agent, confined, partial(create, agrees=True))
         else:
-            self.want(wanted)
+            self.run_operation(create)
 
     def _requested_size(self) -> str | None:
         """None if it is the config's, or the user chose none."""
@@ -423,14 +433,14 @@ class NewSessionDialog(Dialog):
         hosts = tuple(host for host in re.split(r"[\s,]+", self.hosts.value) if host)
         return None if hosts == self.sandbox.may_be.hosts else hosts
 
-    def _ask_agreement(self, wanted: CreateSession, confined: SandboxPreview) -> None:
+    def _ask_agreement(self, agent: str, confined: SandboxPreview, create: Operation) -> None:
         """Have the user agree once: what a sandbox gets leaves kasmon's control."""
 
         def agree(dialog: ConfirmDialog) -> None:
             dialog.dismiss()
-            self.want(msgspec.structs.replace(wanted, agrees=True))
+            self.run_operation(create)
 
-        lines = (f"{wanted.agent} starts in a sandbox with access to:", *confined.lines)
+        lines = (f"{agent} starts in a sandbox with access to:", *confined.lines)
         question = Confirmation("Sandbox access", lines, "agree and start")
         self.app.push_screen(ConfirmDialog(self.look, self.keys, self.clock, question, agree))
 

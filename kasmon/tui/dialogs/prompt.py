@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from textual import events
@@ -18,7 +19,6 @@ from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
-from kasmon.tui.gateway.protocol import SendToAgent, UserCommand
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import RECEIPT_WORDS, ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
@@ -92,7 +92,10 @@ class PromptDialog(Dialog):
             return
         prompt = Prompt(text=text, when=WHEN.get(self.when.value, "now"), anyway=self.when.value == ANYWAY)
         if len(self.sessions) == 1:
-            self.want(SendToAgent(session=self.sessions[0].id, command=prompt))
+            if self.begin_operation():
+                self.dashboard.session_pane.send_prompt(
+                    self.sessions[0].id, prompt, done=self.handle_success, failed=self.handle_failure
+                )
             return
         question = Confirmation(f"Send to {len(self.sessions)} agents?", tuple(self._recipients(prompt)), "send to all")
         self.app.push_screen(
@@ -113,12 +116,14 @@ class PromptDialog(Dialog):
         self.app.pop_screen()
         self.app.switch_screen(BroadcastDialog(self.look, self.keys, self.clock, self.sessions, prompt))
 
-    def handle_refusal(self, wanted: UserCommand, error: KasmonError) -> None:
+    def handle_failure(self, error: KasmonError) -> bool:
         """If the input box was not visible, add the choice to send anyway; only the user can choose it."""
-        super().handle_refusal(wanted, error)
-        if isinstance(error, PromptBoxError) and error.is_unseen and ANYWAY not in self.when.options:
+        is_shown = super().handle_failure(error)
+        is_unseen = isinstance(error, PromptBoxError) and error.is_unseen
+        if is_shown and is_unseen and ANYWAY not in self.when.options:
             self.when.put((*self.when.options, ANYWAY), self.when.chosen)
             self.complain(error.message, f'To send it although the input box is not visible, choose "{ANYWAY}".')
+        return is_shown
 
     def _title(self) -> str:
         one = len(self.sessions) == 1
@@ -161,16 +166,15 @@ class BroadcastDialog(Dialog):
                 self._receipts[session.id] = receipt
         self._redraw()
 
-    def done(self, wanted: UserCommand, word: str) -> str:
-        """Return nothing: the table shows the outcome."""
-        self.busy = False
-        return ""
+    def handle_success(self, text: str) -> bool:
+        """Return whether the table shows the outcome."""
+        return self.is_open
 
-    def handle_refusal(self, wanted: UserCommand, error: KasmonError) -> None:
-        self.busy = False
-        if isinstance(wanted, SendToAgent):
-            self._failed[wanted.session] = error.message
-        self._redraw()
+    def _handle_failure_of(self, session: SessionId, error: KasmonError) -> bool:
+        if self.is_open:
+            self._failed[session] = error.message
+            self._redraw()
+        return self.is_open
 
     def action_again(self) -> None:
         """Send it again to the sessions where it failed."""
@@ -190,8 +194,12 @@ class BroadcastDialog(Dialog):
             self._failed.pop(session.id, None)
             before = self._before.get(session.id) or frozenset(receipt.id for receipt in session.receipts)
             self._before[session.id] = before | ({known.id} if known is not None else set())
-            self.busy = False
-            self.want(SendToAgent(session=session.id, command=self.prompt))
+            self.dashboard.session_pane.send_prompt(
+                session.id,
+                self.prompt,
+                done=self.handle_success,
+                failed=partial(self._handle_failure_of, session.id),
+            )
         self._redraw()
 
     def _find_receipt(self, session: Session) -> Receipt | None:

@@ -10,7 +10,6 @@ from textual.widget import Widget
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog
-from kasmon.tui.gateway.protocol import KeepTheme
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.theme.look import Span, ThemeStyles, width_of
 from kasmon.tui.theme.theme import ThemeFile
@@ -106,7 +105,8 @@ class SettingsDialog(Dialog):
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter":
             event.stop()
-            self.want(KeepTheme(name=self.themes.themes[self.themes.index][0]))
+            name = self.themes.themes[self.themes.index][0]
+            self.run_operation(lambda operations: operations.save_theme(name))
 
     def action_leave(self) -> None:
         self.preview(self.before)

@@ -25,12 +25,13 @@ from kasmon.supervisor.fleet.watch import FleetWatch
 from kasmon.tui.gateway.live_settings import LiveSettings
 from kasmon.tui.gateway.log_tail import follow
 from kasmon.tui.gateway.protocol import (
+    CardContext,
     DashboardSettings,
+    FleetUpdate,
     RecordedText,
     SandboxChoices,
     SandboxPreview,
     TranscriptUpdate,
-    UserCommand,
 )
 from kasmon.tui.gateway.terminal_host import TerminalHost
 
@@ -39,14 +40,14 @@ if TYPE_CHECKING:
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.index_writer import SearchIndexWriter
     from kasmon.supervisor.search.search import SessionHits
-    from kasmon.tui.gateway.live_commands import LiveCommands
+    from kasmon.tui.gateway.live_operations import LiveOperations
 
 SHORTEST_SECRET: Final = 6
 """Shorter values of variables are not redacted: they would hide half of every card."""
 RECONCILE_S: Final = 1.0
 """How often to check whether a plan exists by now, in seconds."""
 PREPARED_S: Final = 0.05
-"""A fleet with a new request waits at most this long for its card's data: a file system may not respond."""
+"""A fleet with a new request waits at most this long for its card's context: a file system may not respond."""
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -76,10 +77,8 @@ class LiveGateway:
         self._fleet = Fleet()
         self._host = TerminalHost(places)
         self._settings = LiveSettings(places)
-        self._commands: LiveCommands | None = None
+        self._operations: LiveOperations | None = None
         self._sandbox_adopter = SandboxAdopter(places)
-        self._cards: dict[SessionId, tuple[str, tuple[str, ...]]] = {}
-        """Per session with a request: its project, and the secret values to redact on its card."""
         self._searcher: SearchIndexWriter | None = None
         self._collision_sessions: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
         """A fleet's sessions, and those of them whose files are checked for collisions."""
@@ -97,24 +96,40 @@ class LiveGateway:
     def terminals(self) -> TerminalHost:
         return self._host
 
+    async def operations(self) -> "LiveOperations":
+        if self._operations is None:
+            await _import_in_thread("kasmon.tui.gateway.live_operations")  # with all that it imports: 15 ms
+            from kasmon.tui.gateway.live_operations import LiveOperations
+
+            self._operations = LiveOperations(self.places, lambda: self._config, lambda: self._fleet)
+        return self._operations
+
     def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
         self._host.heard = heard
 
-    async def changes(self) -> AsyncIterator[Fleet]:
-        async for fleet in self.watch.changes():
-            self._fleet = fleet
-            self._sandbox_adopter.adopt_orphans(fleet.sessions)
-            if new := [session for session in fleet.sessions if session.asks and session.id not in self._cards]:
-                await asyncio.wait([asyncio.create_task(self._prepare_cards(new))], timeout=PREPARED_S)
-            yield fleet
-
-    async def _prepare_cards(self, sessions: Sequence[Session]) -> None:
-        """Read each card's data before the dashboard gets the fleet: drawing keeps it busy, and threads wait."""
-
-        def read() -> dict[SessionId, tuple[str, tuple[str, ...]]]:
-            return {each.id: (_find_project(each), _read_secrets(self.places, each.id)) for each in sessions}
-
-        self._cards |= await asyncio.to_thread(read)
+    async def changes(self) -> AsyncIterator[FleetUpdate]:
+        fleets, cards = self.watch.changes(), dict[SessionId, CardContext]()
+        requested, reads = set[SessionId](), set[asyncio.Task[dict[SessionId, CardContext]]]()
+        next_fleet = asyncio.create_task(anext(fleets))
+        try:
+            while True:
+                await asyncio.wait({next_fleet, *reads}, return_when=asyncio.FIRST_COMPLETED)
+                if next_fleet.done():
+                    self._fleet = next_fleet.result()
+                    next_fleet = asyncio.create_task(anext(fleets))
+                    self._sandbox_adopter.adopt_orphans(self._fleet.sessions)
+                    if new := [each for each in self._fleet.sessions if each.asks and each.id not in requested]:
+                        requested |= {each.id for each in new}
+                        reads.add(asyncio.create_task(asyncio.to_thread(_read_cards, self.places, new)))
+                        await asyncio.wait(reads, timeout=PREPARED_S)  # while the dashboard draws, threads wait
+                for read in [each for each in reads if each.done()]:
+                    reads.remove(read)
+                    cards |= read.result()
+                yield FleetUpdate(self._fleet, {id_: card for id_, card in cards.items() if self._fleet.get(id_)})
+        finally:
+            next_fleet.cancel()
+            await asyncio.wait([next_fleet])
+            await fleets.aclose()
 
     async def keep_searchable(self) -> None:
         """Keep the search index up to date from now on, while this dashboard is the one that writes it."""
@@ -143,18 +158,6 @@ class LiveGateway:
 
     def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
         return follow(self.places, self._fleet.get(session), session, since)
-
-    @_with_kasmon_errors
-    async def execute(self, wanted: UserCommand, /) -> str:
-        if self._commands is None:
-            await _import_in_thread("kasmon.tui.gateway.live_commands")  # with every operation: 15 ms
-        return await self._get_commands().execute(wanted)
-
-    def _get_commands(self) -> "LiveCommands":
-        from kasmon.tui.gateway.live_commands import LiveCommands
-
-        self._commands = self._commands or LiveCommands(self.places, lambda: self._config, lambda: self._fleet)
-        return self._commands
 
     @_with_kasmon_errors
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
@@ -278,17 +281,6 @@ class LiveGateway:
 
         return await live_sandbox.turn_diff(self.places, self._session(session), turn)
 
-    async def secrets(self, session: SessionId, /) -> Sequence[str]:
-        if session in self._cards:
-            return self._cards[session][1]
-        return await asyncio.to_thread(_read_secrets, self.places, session)
-
-    async def project(self, session: SessionId, /) -> str:
-        if session in self._cards:
-            return self._cards[session][0]
-        known = self._fleet.get(session)
-        return await asyncio.to_thread(_find_project, known) if known is not None else ""
-
     @_with_kasmon_errors
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         from kasmon.supervisor.sessions.session_operations import attach_argv  # rarely needed
@@ -313,11 +305,14 @@ async def _import_in_thread(module: str) -> None:
     await asyncio.to_thread(import_module, module)
 
 
-def _find_project(session: Session) -> str:
-    """The session's project folder; empty if it has none."""
+def _read_cards(places: Paths, sessions: Sequence[Session]) -> dict[SessionId, CardContext]:
     from kasmon.host.session.rules import project_of  # for a shown request
 
-    return project_of(session.workdir) if session.workdir else ""
+    def read(session: Session) -> CardContext:
+        project = project_of(session.workdir) if session.workdir else ""
+        return CardContext(secrets=_read_secrets(places, session.id), project=project)
+
+    return {session.id: read(session) for session in sessions}
 
 
 def _read_secrets(places: Paths, session: SessionId) -> tuple[str, ...]:

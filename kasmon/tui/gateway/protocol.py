@@ -4,14 +4,14 @@ The app gets a gateway and does no other I/O. Widgets do not see the gateway: th
 value in here is frozen; every call that may wait is a coroutine or an async iterator.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import AgentCommand, Mode, Requeue, SandboxCommand
+from kasmon.model.commands import Answer, Configure, Mode, Prompt, Requeue, SandboxCommand
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
@@ -42,27 +42,20 @@ class EventBatch(msgspec.Struct, frozen=True):
 TranscriptUpdate: TypeAlias = EventBatch | TextDelta
 
 
-class SendToAgent(msgspec.Struct, frozen=True, kw_only=True):
-    session: SessionId
-    command: AgentCommand | Requeue | SandboxCommand
+class CardContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the permission card of a session needs besides the request."""
+
+    secrets: tuple[str, ...] = ()
+    """The values of its environment that must not be shown."""
+    project: str = ""
+    """The folder that a rule for its project would cover; empty for none."""
 
 
-class CreateSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a session. No mode means the agent's default; an empty workdir the dashboard's own folder."""
+class FleetUpdate(msgspec.Struct, frozen=True):
+    """The fleet, and the contexts of its sessions with requests. No card may be shown before its context is there."""
 
-    name: str
-    agent: str
-    mode: Mode | None = None
-    workdir: str = ""
-    prompt: str = ""
-    sandbox: str | None = None
-    """The tier of its sandbox; empty for none, None for the profile's."""
-    agrees: bool = False
-    """Whether the user has seen what the sandbox gets, and agrees."""
-    size: str | None = None
-    """For interpreters: the size of their sandbox; None for the config's."""
-    hosts: tuple[str, ...] | None = None
-    """For interpreters: the network hosts that they may reach; None for the config's."""
+    fleet: Fleet
+    cards: Mapping[SessionId, CardContext] = {}
 
 
 class SandboxPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,54 +89,6 @@ class SandboxChoices(msgspec.Struct, frozen=True, kw_only=True):
     """The folder mounted as /project; empty for none."""
 
 
-class RestartSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Start an ended session again."""
-
-    session: SessionId
-
-
-class MoveSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Continue the same conversation in this mode."""
-
-    session: SessionId
-    to: Mode
-    changes_permissions: bool = False
-    """Whether the user agrees that its permission mode cannot be kept."""
-
-
-class RenameSession(msgspec.Struct, frozen=True, kw_only=True):
-    session: SessionId
-    name: str
-
-
-class MarkViewed(msgspec.Struct, frozen=True, kw_only=True):
-    """Record that the user has viewed what the session finished."""
-
-    session: SessionId
-
-
-class RemoveSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Remove an ended session from the list; its log stays on disk."""
-
-    session: SessionId
-
-
-class ForkSandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """Create a session called *name* from the state of this one's sandbox, now or at *checkpoint*."""
-
-    session: SessionId
-    name: str
-    checkpoint: str = ""
-
-
-class ReplaySandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """Create a session called *name*, and run in it all that this one ran until *checkpoint* (empty: until now)."""
-
-    session: SessionId
-    name: str
-    checkpoint: str = ""
-
-
 class Split(msgspec.Struct, frozen=True):
     """The list's share of the window, as the user dragged the divider; 0 means not set."""
 
@@ -153,94 +98,12 @@ class Split(msgspec.Struct, frozen=True):
     """In percent, with the preview below it."""
 
 
-class KeepSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """Store how the window is split, for the next start."""
-
-    split: Split
-
-
-class KeepTheme(msgspec.Struct, frozen=True, kw_only=True):
-    """Write this theme's name into the config."""
-
-    name: str
-
-
-class CopyText(msgspec.Struct, frozen=True, kw_only=True):
-    """Copy this text to the tmux that the dashboard itself runs in, if any, and through it to the clipboard."""
-
-    text: str
-
-
-class OpenLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Open this http or https address in the user's browser; the user has seen all of it."""
-
-    address: str
-
-
-class AdoptPane(msgspec.Struct, frozen=True, kw_only=True):
-    """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
-
-    pane: str
-    name: str
-
-
-class DecideOnPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Apply a decision to a running plan."""
-
-    plan: str
-    decision: PlanAction
-    task: str = ""
-    agent: str = ""
-    """The agent that takes the task over, for `replace`."""
-
-
-class ApplyPlanEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """Apply the edited file of this plan, as it was shown."""
-
-    plan: str
-    digest: str
-
-
-class NotifyPerson(msgspec.Struct, frozen=True, kw_only=True):
-    """Notify the user outside the terminal: on the desktop, and by the config's command."""
-
-    alert: Alert
-
-
-class ExportSession(msgspec.Struct, frozen=True, kw_only=True):
-    """Write all of this session to a new file in the dashboard's own folder."""
-
-    session: SessionId
-
-
 class RecordedText(msgspec.Struct, frozen=True, kw_only=True):
     """Part of what a session's terminal printed, oldest first."""
 
     lines: tuple[str, ...] = ()
     here: int | None = None
     """The index of the requested line; None if that no longer exists."""
-
-
-UserCommand: TypeAlias = (
-    SendToAgent
-    | CreateSession
-    | RestartSession
-    | MoveSession
-    | RenameSession
-    | MarkViewed
-    | RemoveSession
-    | ForkSandbox
-    | ReplaySandbox
-    | KeepTheme
-    | KeepSplit
-    | CopyText
-    | AdoptPane
-    | NotifyPerson
-    | OpenLink
-    | ExportSession
-    | DecideOnPlan
-    | ApplyPlanEdit
-)
 
 
 class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,6 +139,138 @@ class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with which file, as text for the user."""
 
 
+class Operations(Protocol):
+    """What the user can have done. A returned text is a sentence for the user, empty if the list shows the outcome.
+
+    Each raises `KasmonError` or `OSError` if it was not done; the message is for the user.
+    """
+
+    # Sessions.
+
+    async def create_session(
+        self,
+        name: str,
+        agent: str,
+        *,
+        mode: Mode | None = None,
+        workdir: str = "",
+        prompt: str = "",
+        sandbox: str | None = None,
+        agrees: bool = False,
+    ) -> None:
+        """Start a session.
+
+        Args:
+            mode: None for the agent's default.
+            workdir: empty for the dashboard's own folder.
+            sandbox: the tier of its sandbox; empty for none, None for the profile's.
+            agrees: whether the user has seen what the sandbox gets, and agrees.
+        """
+        ...
+
+    async def create_interpreters(
+        self,
+        name: str,
+        *,
+        tier: str | None = None,
+        workdir: str = "",
+        prompt: str = "",
+        size: str | None = None,
+        hosts: tuple[str, ...] | None = None,
+    ) -> None:
+        """Create an interpreter sandbox; bash runs *prompt*, if there is one. None means the config's value."""
+        ...
+
+    async def adopt_pane(self, pane: str, name: str, /) -> None:
+        """Watch this pane of the user's own tmux (`%5`) as a session with this name."""
+        ...
+
+    async def restart(self, session: SessionId, /) -> None: ...
+
+    async def move(self, session: SessionId, to: Mode, /, *, changes_permissions: bool = False) -> None:
+        """Continue the same conversation in mode *to*.
+
+        Args:
+            changes_permissions: whether the user agrees that its permission mode cannot be kept.
+        """
+        ...
+
+    async def rename(self, session: SessionId, name: str, /) -> None: ...
+    async def mark_viewed(self, session: SessionId, /) -> None: ...
+
+    async def remove(self, session: SessionId, /) -> str:
+        """Remove an ended session from the list; its log stays on disk."""
+        ...
+
+    async def export(self, session: SessionId, /) -> str:
+        """Write all of the session to a new file in the dashboard's own folder."""
+        ...
+
+    # Running agents.
+
+    async def send_prompt(self, session: SessionId, prompt: Prompt, /) -> str: ...
+
+    async def change_queue(self, session: SessionId, change: Requeue, /) -> None:
+        """Move, edit or remove a queued prompt."""
+        ...
+
+    async def answer(self, session: SessionId, answer: Answer, /) -> None: ...
+    async def interrupt(self, session: SessionId, /) -> None: ...
+    async def continue_stopped(self, session: SessionId, /) -> None: ...
+    async def stop(self, session: SessionId, /) -> None: ...
+    async def configure(self, session: SessionId, changes: Configure, /) -> None: ...
+
+    # Sandboxes.
+
+    async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
+        """Execute *command* in the session's sandbox; the output of a `Run` appears in the transcript."""
+        ...
+
+    async def fork_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
+        """Create a session called *name* from the state of this one's sandbox, now or at *checkpoint*."""
+        ...
+
+    async def replay_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
+        """Create a session called *name*, and run in it what this one ran until *checkpoint* (empty: until now)."""
+        ...
+
+    # Plans.
+
+    async def decide_on_plan(self, plan: str, action: PlanAction, task: str = "", agent: str = "", /) -> None:
+        """Apply a decision to a running plan; *agent* takes the task over, for `replace`."""
+        ...
+
+    async def apply_plan_edit(self, plan: str, digest: str, /) -> None:
+        """Apply the edited file of this plan, as it was shown."""
+        ...
+
+    # The dashboard.
+
+    async def save_theme(self, name: str, /) -> None:
+        """Write this theme's name into the config."""
+        ...
+
+    async def save_split(self, split: Split, /) -> None:
+        """Store how the window is split, for the next start."""
+        ...
+
+    async def copy_text(self, text: str, /) -> None:
+        """Copy *text* to the tmux that the dashboard itself runs in, if any, and through it to the clipboard."""
+        ...
+
+    async def open_link(self, address: str, /) -> None:
+        """Open this http or https address in the user's browser; the user has seen all of it."""
+        ...
+
+    async def notify(self, alert: Alert, /) -> None:
+        """Notify the user outside the terminal: on the desktop, and by the config's command."""
+        ...
+
+
+Operation: TypeAlias = Callable[[Operations], Awaitable[str | None]]
+"""A call of one of the operations."""
+
+
 class Gateway(Protocol):
     """Everything that the dashboard reads or requests, without how it is done."""
 
@@ -284,11 +279,15 @@ class Gateway(Protocol):
         """Where commands to live terminals are sent; None if there are none (no tmux)."""
         ...
 
+    async def operations(self) -> Operations:
+        """Return what the user can have done; the first call loads it."""
+        ...
+
     def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
         """Call *heard* from now on, on the app's loop, with each update of a terminal."""
         ...
 
-    def changes(self) -> AsyncIterator[Fleet]:
+    def changes(self) -> AsyncIterator[FleetUpdate]:
         """Yield the fleet now, then after each change, at most ten times a second. Never ends by itself."""
         ...
 
@@ -302,14 +301,6 @@ class Gateway(Protocol):
 
     def transcript(self, session: SessionId, since: Cursor = START, /) -> AsyncIterator[TranscriptUpdate]:
         """Yield what the session's log holds after *since*, then what is added, with the text being written now."""
-        ...
-
-    async def execute(self, wanted: UserCommand, /) -> str:
-        """Execute *wanted*; return a sentence for the user, or nothing if the list will show the outcome.
-
-        Raises:
-            KasmonError: if it was not done; its message is for the user.
-        """
         ...
 
     async def offers(self, folder: str = "", /) -> Sequence["ProfileOffer"]:
@@ -430,14 +421,6 @@ class Gateway(Protocol):
         Raises:
             KasmonError: if there is no checkpoint to compare.
         """
-        ...
-
-    async def secrets(self, session: SessionId, /) -> Sequence[str]:
-        """Return the values that must not be shown on a card of this session (those of its environment)."""
-        ...
-
-    async def project(self, session: SessionId, /) -> str:
-        """Return the folder that a rule for the session's project would cover."""
         ...
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:

@@ -8,7 +8,6 @@ from textual.notifications import SeverityLevel
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.gateway.protocol import NotifyPerson
 from kasmon.tui.notifications.alerts import Alert, Alerts
 from kasmon.tui.notifications.toasts import Toast, shortened
 from kasmon.tui.session_list.order import ListChange
@@ -93,7 +92,7 @@ class NotificationController:
     def tell(self, alert: Alert) -> None:
         """Send this alert at once, and ring."""
         self._ring(self.app.clock.ticking())
-        self.app.want(NotifyPerson(alert=alert))
+        self._send(alert)
 
     @property
     def is_there(self) -> bool:
@@ -105,7 +104,10 @@ class NotificationController:
         if (seen := self.seen) is not None:
             self.alerts.acknowledge(seen)
         for alert in self.alerts.due(self.app.clock.ticking()):
-            self.app.want(NotifyPerson(alert=alert))
+            self._send(alert)
+
+    def _send(self, alert: Alert) -> None:
+        self.app.run_operation(lambda operations: operations.notify(alert))
 
     def _ring(self, now: float) -> None:
         if self.app.settings.bell and now - self._rung_at >= BELL_S:

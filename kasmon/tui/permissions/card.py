@@ -6,7 +6,7 @@ after the card appeared or changed answers nothing.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from textual import events
@@ -15,12 +15,12 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from kasmon.model.commands import Answer
-from kasmon.model.permission import Decision, Request, RequestId
+from kasmon.model.permission import Decision, Request, RequestId, SessionId
 from kasmon.model.request_groups import find_group
 from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested, CardClosed, CommandRequested, SessionOpened
+from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
 from kasmon.tui.permissions import question_picks, request_groups
 from kasmon.tui.permissions.card_decision import CardDecision
 from kasmon.tui.permissions.card_editor import CardEditor
@@ -38,6 +38,7 @@ from kasmon.tui.widgets.text_lines import press
 if TYPE_CHECKING:
     from textual.widgets import Input
 
+SendAnswer: TypeAlias = Callable[[SessionId, Answer], None]
 CHANGED: Final = "The request changed and nothing was sent. This is the current request."
 SCROLLING: Final = frozenset({"read_on", "read_back", "line_on", "line_back", "read_top", "read_end"})
 """Actions that scroll the text, also before other keys count."""
@@ -50,8 +51,8 @@ FOR_A_GROUP: Final = frozenset(
 class PermissionCard(Vertical):
     """Shows the pending requests one by one. Gets `PermissionSnapshot` by `learn` and keys by `press`.
 
-    Posts `CommandRequested` for each answer, `CardClosed` when it is closed, and `SessionOpened` for a request that can
-    only be answered in the agent's terminal.
+    Calls *send* with each answer. Posts `CardClosed` when it is closed, and `SessionOpened` for a request that can only
+    be answered in the agent's terminal.
     """
 
     class Turned(Message):
@@ -68,12 +69,13 @@ class PermissionCard(Vertical):
         asked: PermissionSnapshot,
         first: Request,
         room: AvailableSize,
+        send: SendAnswer,
         *,
         in_list: bool = False,
     ) -> None:
         super().__init__()
         self.asked = asked
-        self._in_list = in_list
+        self._in_list, self._send = in_list, send
         self.view = CardView(look, clock, keys, room, self._build_state(first))
         self.editor = CardEditor(self, self.view)
         self._spelled_decision = Decision.ALLOW
@@ -132,7 +134,7 @@ class PermissionCard(Vertical):
         self.view.put(read=self.view.body.seen_end)
 
     def tell(self, message: Message) -> None:
-        """Post *message* directly to the screen, so that an answer is sent before the next key is handled."""
+        """Post *message* directly to the screen, so that it is handled before the next key."""
         self.screen.post_message(message)
 
     @property
@@ -150,7 +152,7 @@ class PermissionCard(Vertical):
         self.editor.end()
         if self.request not in requests:
             self.view.state = self._build_state(requests[0])
-        listed = request_groups.entries(requests, self.asked.sessions, self.asked.known)
+        listed = request_groups.entries(requests, self.asked)
         self.view.state = msgspec.structs.replace(self.view.state, together=listed, left_out=())
         self.view.read_again()
         self.view.change(doing=CardMode.TOGETHER)
@@ -183,7 +185,7 @@ class PermissionCard(Vertical):
 
     def _list_showable(self) -> list[Request]:
         """The pending requests that can be shown: the secrets to hide on their card are known."""
-        return [ask for ask in self.asked.waiting if ask.session in self.asked.known]
+        return [ask for ask in self.asked.waiting if ask.session in self.asked.cards]
 
     def _list_similar(self) -> tuple[Request, ...]:
         return find_group(self.request, self._list_showable())
@@ -372,13 +374,11 @@ class PermissionCard(Vertical):
             self._answer(Decision.LATER)
 
     def _answer(self, decision: Decision, reason: str = "", labels: tuple[str, ...] = (), text: str = "") -> None:
-        """Send the answer, and go on to the next request."""
+        """Show the next request, and send the answer."""
         answers = [*self.decision.answers(decision, reason, labels, text)]
-        for answer in answers:
-            self.tell(CommandRequested(answer))
-        self.go(
-            1, answered=frozenset(answer.command.request for answer in answers if isinstance(answer.command, Answer))
-        )
+        self.go(1, answered=frozenset(answer.request for _, answer in answers))
+        for session, answer in answers:
+            self._send(session, answer)
 
     # From one request to the next.
 
@@ -408,13 +408,13 @@ class PermissionCard(Vertical):
         self.view.change(doing=CardMode.OVER, over=how_it_closed(closed, session), edited_input=None)
 
     def _build_state(self, request: Request) -> CardState:
-        known = self.asked.known.get(request.session, ())
+        context = self.asked.card_of(request)
         session = self.asked.sessions.get(request.session)
         before = self.asked.changed.get(request.session, request.id)
         return CardState(
-            sheet=sheet(request, known),
+            sheet=sheet(request, context.secrets),
             session=session,
-            reaches=reaches(session, self.asked.projects.get(request.session, "")),
+            reaches=reaches(session, context.project),
             alike=find_group(request, self._list_showable()),
             place=place_in(self.asked.waiting, request.id) or 1,
             waiting=max(1, len(self.asked.waiting)),

@@ -6,8 +6,7 @@ from typing import Final
 import msgspec
 
 from kasmon.model.commands import Answer
-from kasmon.model.permission import Decision, Request
-from kasmon.tui.gateway.protocol import SendToAgent
+from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card_text import CardState
@@ -101,8 +100,8 @@ class CardDecision(msgspec.Struct, frozen=True):
 
     def answers(
         self, decision: Decision, reason: str = "", labels: tuple[str, ...] = (), text: str = ""
-    ) -> Iterator[SendToAgent]:
-        """Yield an answer to what is shown: to one request, or each of a list that is pending as it was read."""
+    ) -> Iterator[tuple[SessionId, Answer]]:
+        """Yield the answers, each with its session: to one request, or to all of a list still pending as they were."""
         state = self.state
         listed = [entry.request for entry in state.together if entry not in state.left_out]
         for request in listed if state.together else [self.request]:
@@ -116,4 +115,4 @@ class CardDecision(msgspec.Struct, frozen=True):
                 text=text,
                 scope=state.scope if decision in STANDING else "session",
             )
-            yield SendToAgent(session=request.session, command=answer)
+            yield request.session, answer

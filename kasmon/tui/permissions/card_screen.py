@@ -10,7 +10,7 @@ from kasmon.tui.action import KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested
-from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.permissions.card import PermissionCard, SendAnswer
 from kasmon.tui.permissions.card_layout import in_window
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.queue import PermissionSnapshot
@@ -25,11 +25,17 @@ class CardScreen(Overlay):
     AUTO_FOCUS = ""
 
     def __init__(
-        self, look: ThemeStyles, clock: Clock, keys: KeyMap, asked: PermissionSnapshot, first: Request
+        self,
+        look: ThemeStyles,
+        clock: Clock,
+        keys: KeyMap,
+        asked: PermissionSnapshot,
+        first: Request,
+        send: SendAnswer,
     ) -> None:
         super().__init__()
         self.look = look
-        self.card = PermissionCard(look, clock, keys, asked, first, self._room)
+        self.card = PermissionCard(look, clock, keys, asked, first, self._room, send)
 
     def compose(self) -> ComposeResult:
         yield self.card

@@ -1,15 +1,17 @@
 """Shows the fleet's requests: a notice line counts them and names a key; a card opens by itself only if configured."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from textual.timer import Timer
 
 from kasmon.errors import KasmonError, StaleRequestError
+from kasmon.model.commands import Answer
 from kasmon.model.permission import RequestId, SessionId
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.tui.app_protocols import Dashboard
+from kasmon.tui.gateway.protocol import CardContext
 from kasmon.tui.permissions.queue import QUIET_S, PermissionQueue, PermissionSnapshot, first_for
 from kasmon.tui.plan_board.controller import PlanBoardController, plans_ask
 from kasmon.tui.session_pane import SessionPane
@@ -51,8 +53,7 @@ class PermissionController:
     def __init__(self, app: PermissionDashboard) -> None:
         self.app = app
         self.queue = PermissionQueue()
-        self._known_secrets: dict[SessionId, tuple[str, ...]] = {}
-        self._projects: dict[SessionId, str] = {}
+        self._cards: dict[SessionId, CardContext] = {}
         self._changed: dict[SessionId, RequestId] = {}
         self._removed: set[SessionId] = set()
         """Removed sessions of which something may still be stored."""
@@ -62,7 +63,7 @@ class PermissionController:
         self._listed: frozenset[SessionId] = frozenset()
         """The sessions in the list by then."""
         self._opens_since: float | None = None
-        """When the key was pressed that opens the card as soon as its secrets are loaded; another key cancels that."""
+        """When the key was pressed that opens the card as soon as its context is there; another key cancels that."""
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -70,31 +71,39 @@ class PermissionController:
         self._timer = self.app.set_interval(RISE_S, self.consider, pause=True)
         self.look_soon()
 
-    def take(self, changed: Iterable[Session], gone: Iterable[SessionId]) -> None:
-        """Update the requests of these sessions."""
+    def take(
+        self, changed: Iterable[Session], gone: Iterable[SessionId], cards: Mapping[SessionId, CardContext]
+    ) -> None:
+        """Update the requests of these sessions, and what their cards need."""
         changed, gone = tuple(changed), tuple(gone)
         self._removed = (self._removed | set(gone)) - {session.id for session in changed}
-        if self.queue.take(changed, gone):
-            self._load_secrets(changed)
+        has_new_cards = bool(cards.keys() - self._cards.keys())
+        self._cards |= cards
+        if self.queue.take(changed, gone) or has_new_cards:
             self._update_screen()
             self.look_soon()
+        if has_new_cards and self._opens_since == self.app.last_key_at:
+            self._opens_since = None
+            self.open()
         self._drop_removed()
 
-    def mark_sent(self, session: SessionId, request: RequestId) -> None:
-        """Note that an answer was sent."""
-        self._changed.pop(session, None)
-        self.queue.mark_sent(request)
-        self._update_screen()
-        self.tell()
+    def answer(self, session: SessionId, answer: Answer) -> None:
+        """Send *answer*; if it fails, the request, or the one that replaced it, is pending again."""
 
-    def mark_failed(self, session: SessionId, request: RequestId, error: KasmonError) -> None:
-        """The answer failed: the request, or the one that replaced it, is pending again."""
-        if isinstance(error, StaleRequestError):
-            self._changed[session] = request
-        self.queue.mark_failed(request)
+        def mark_failed(error: KasmonError) -> bool:
+            if isinstance(error, StaleRequestError):
+                self._changed[session] = answer.request
+            self.queue.mark_failed(answer.request)
+            self._update_screen()
+            self.look_soon()
+            self.tell()
+            return False
+
+        self._changed.pop(session, None)
+        self.queue.mark_sent(answer.request)
         self._update_screen()
-        self.look_soon()
         self.tell()
+        self.app.run_operation(lambda operations: operations.answer(session, answer), failed=mark_failed)
 
     def open(self) -> None:
         """Open the card over any other screen, with the request that `first_for` chooses."""
@@ -104,7 +113,7 @@ class PermissionController:
         first = first_for(self.queue.waiting, self._here, self._listed)
         if first is None:
             self.app.say("No pending requests.")
-        elif first.session in self._known_secrets:
+        elif first.session in self._cards:
             self._show(first)
         else:
             self._opens_since = self.app.last_key_at
@@ -120,7 +129,7 @@ class PermissionController:
         chosen = card.request if card is not None else first_for(self.queue.waiting, self._here, self._listed)
         first = None if chosen is None else chosen.id
         self.close(())
-        self._shown = InboxScreen(app.look, app.clock, app.keys, self._take_snapshot(), first)
+        self._shown = InboxScreen(app.look, app.clock, app.keys, self._take_snapshot(), self.answer, first)
         app.push_screen(self._shown)
         self.tell()
 
@@ -155,7 +164,7 @@ class PermissionController:
             if self._timer is not None:
                 self._timer.pause()
             self.tell()
-        elif self.app.quiet_for() >= QUIET_S and rising.session in self._known_secrets:
+        elif self.app.quiet_for() >= QUIET_S and rising.session in self._cards:
             self._show(rising)
 
     def look_soon(self) -> None:
@@ -198,7 +207,8 @@ class PermissionController:
 
         app = self.app
         self._note_place()
-        self._shown = CardScreen(app.look, app.clock, app.keys, self._take_snapshot({first.session}), first)
+        asked = self._take_snapshot({first.session})
+        self._shown = CardScreen(app.look, app.clock, app.keys, asked, first, self.answer)
         app.push_screen(self._shown)
         self.tell()
 
@@ -217,14 +227,11 @@ class PermissionController:
         waiting = self.queue.waiting
         ids = {ask.session for ask in waiting} | set(also) | ({self._here} if self._here is not None else set())
         sessions = {id_: session for id_ in ids if (session := self.app.main_view.table.session(id_)) is not None}
-        known = {id_: self._known_secrets[id_] for id_ in ids if id_ in self._known_secrets}
-        sent = self.queue.on_the_way
         return PermissionSnapshot(
             waiting=waiting,
-            sent=sent,
+            sent=self.queue.on_the_way,
             sessions=sessions,
-            known=known,
-            projects=self._projects,
+            cards={id_: self._cards[id_] for id_ in ids if id_ in self._cards},
             here=self._here,
             listed=self._listed,
             changed=dict(self._changed),
@@ -234,33 +241,12 @@ class PermissionController:
         if (screen := self.screen) is not None:
             screen.learn(self._take_snapshot(screen.concerned))
 
-    def _load_secrets(self, changed: Iterable[Session]) -> None:
-        """Load the secrets to hide on a card, and the projects for its rules; it may be shown only after that."""
-        new = [session.id for session in changed if session.asks and session.id not in self._known_secrets]
-        if self.app.gateway is None:
-            self._known_secrets |= dict.fromkeys(new, ())
-        elif new:
-            self.app.run_worker(self._fetch_secrets(new), group="secrets")
-
-    async def _fetch_secrets(self, sessions: Collection[SessionId]) -> None:
-        assert self.app.gateway is not None
-        for session in sessions:
-            self._projects[session] = await self.app.gateway.project(session)
-            self._known_secrets[session] = tuple(await self.app.gateway.secrets(session))
-            if self._opens_since == self.app.last_key_at:
-                self._opens_since = None
-                self.open()
-        self._removed |= {session for session in sessions if self.app.main_view.table.session(session) is None}
-        self._update_screen()
-        self._drop_removed()
-        self.look_soon()
-
     def _drop_removed(self) -> None:
         """Drop all data of removed sessions; what is still on the screen stays redacted until it is closed."""
         if not self._removed:
             return
         shown = frozenset() if (screen := self.screen) is None else screen.concerned
         for session in [each for each in self._removed if each not in shown]:
-            for kept in (self._known_secrets, self._projects, self._changed):
-                kept.pop(session, None)
+            self._cards.pop(session, None)
+            self._changed.pop(session, None)
             self._removed.discard(session)

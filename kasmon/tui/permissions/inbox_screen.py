@@ -15,7 +15,7 @@ from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested, CardClosed, InboxClosed
-from kasmon.tui.permissions.card import PermissionCard
+from kasmon.tui.permissions.card import PermissionCard, SendAnswer
 from kasmon.tui.permissions.card_layout import BORDER, SIDES
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.inbox_list import InboxList
@@ -85,15 +85,22 @@ HERE = ("help", "palette", "quit")
 
 
 class InboxScreen(Overlay):
-    """Gets `PermissionSnapshot` by `learn`; its card posts the answers, and it posts `InboxClosed`."""
+    """Gets `PermissionSnapshot` by `learn`; its card calls *send* with the answers, and it posts `InboxClosed`."""
 
     places = (KeyContext.INBOX, KeyContext.CARD)
     AUTO_FOCUS = ""
 
     def __init__(
-        self, look: ThemeStyles, clock: Clock, keys: KeyMap, asked: PermissionSnapshot, first: RequestId | None = None
+        self,
+        look: ThemeStyles,
+        clock: Clock,
+        keys: KeyMap,
+        asked: PermissionSnapshot,
+        send: SendAnswer,
+        first: RequestId | None = None,
     ) -> None:
         super().__init__()
+        self._send = send
         self.look, self.clock, self.keys, self.asked = look, clock, keys, asked
         self.rows = InboxRows()
         self.cursor = first
@@ -159,7 +166,7 @@ class InboxScreen(Overlay):
         """Show the request at the cursor; if that is gone, the first pending one."""
         self.cursor = settled(self.rows, self.cursor, on_waiting=self.card is None)
         row = self.rows.row(self.cursor)
-        if row is not None and row.waits and row.request.session in self.asked.known:
+        if row is not None and row.waits and row.request.session in self.asked.cards:
             if self.card is None:
                 self._open_card(row.request)
             elif not self.card.together and not self.card.is_busy:
@@ -167,7 +174,9 @@ class InboxScreen(Overlay):
         self._draw()
 
     def _open_card(self, request: Request) -> None:
-        self.card = PermissionCard(self.look, self.clock, self.keys, self.asked, request, self._room, in_list=True)
+        self.card = PermissionCard(
+            self.look, self.clock, self.keys, self.asked, request, self._room, self._send, in_list=True
+        )
         self.middle.mount(self.card)
 
     def _remove_card(self) -> None:
@@ -186,7 +195,7 @@ class InboxScreen(Overlay):
         self.bar.offered = bar(self.keys, self.look, has_card=self.card is not None, in_request=self.in_request)
 
     def _like(self) -> Marks:
-        ready = [ask for ask in self.asked.waiting if ask.session in self.asked.known]
+        ready = [ask for ask in self.asked.waiting if ask.session in self.asked.cards]
         return like(self.rows, self.cursor, self.marks, ready)
 
     def _tick(self) -> None:

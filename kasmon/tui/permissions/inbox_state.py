@@ -92,7 +92,7 @@ class InboxRows:
         waiting = {ask.id: ask for ask in asked.waiting}
         for row in [row for id_, row in self._rows.items() if id_ not in waiting]:
             self._rows[row.request.id] = _with_outcome(row, asked, now)
-        counts = group_sizes([ask for ask in asked.waiting if ask.session in asked.known])
+        counts = group_sizes([ask for ask in asked.waiting if ask.session in asked.cards])
         for ask in asked.waiting:
             before = self._rows.get(ask.id)
             changed = before.changed if before is not None else self._replaces(ask, asked)
@@ -123,8 +123,8 @@ class InboxRows:
 
 
 def _pending_row(ask: Request, asked: PermissionSnapshot, crowd: int, changed: bool) -> InboxRow:
-    session, known = asked.sessions.get(ask.session), asked.known.get(ask.session)
-    says = "" if known is None else clean_line(redact(f"{ask.tool}  {ask.title}".strip(), known)[0])
+    session, card = asked.sessions.get(ask.session), asked.cards.get(ask.session)
+    says = "" if card is None else clean_line(redact(f"{ask.tool}  {ask.title}".strip(), card.secrets)[0])
     name = clean_line(session.name) if session is not None and session.name else ask.session
     agent = clean_line(session.agent) if session is not None else ""
     return InboxRow(request=ask, name=name, agent=agent, says=says, crowd=crowd, changed=changed)

@@ -8,6 +8,7 @@ import msgspec
 
 from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.model.session import Session
+from kasmon.tui.gateway.protocol import CardContext
 
 DEAF_S: Final = 0.6
 """A card ignores keys for this long after it appeared or changed, in seconds."""
@@ -24,16 +25,17 @@ class PermissionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     sent: frozenset[RequestId] = frozenset()
     """Requests answered here whose outcome is not logged yet."""
     sessions: Mapping[SessionId, Session] = {}
-    known: Mapping[SessionId, tuple[str, ...]] = {}
-    """Secret values of each session; a session without an entry must not be shown yet."""
-    projects: Mapping[SessionId, str] = {}
-    """The folder of each session's project."""
+    cards: Mapping[SessionId, CardContext] = {}
+    """A session without an entry must not be shown yet."""
     here: SessionId | None = None
     """The session that the user had selected or opened when the card or the inbox opened."""
     listed: frozenset[SessionId] = frozenset()
     """The sessions in the list by then."""
     changed: Mapping[SessionId, RequestId] = {}
     """The request answered here last per session, if it had changed by then, so that nothing was sent."""
+
+    def card_of(self, request: Request) -> CardContext:
+        return self.cards.get(request.session, CardContext())
 
 
 class InputGuard:

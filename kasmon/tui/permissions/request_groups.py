@@ -1,13 +1,13 @@
 """Requests that one key may answer together (`model.request_groups` decides which), in full as rows to read. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from kasmon.model.permission import Request, SessionId
-from kasmon.model.session import Session
+from kasmon.model.permission import Request
 from kasmon.model.transcript.text import BLANK, Margin, TextLine, Token, wrap
 from kasmon.sanitize import clean_line
+from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.permissions.request_text import RequestDocument, sheet
 
 
@@ -25,11 +25,9 @@ class GroupedRequest(msgspec.Struct, frozen=True):
         return self.sheet.request
 
 
-def entries(
-    requests: Sequence[Request], sessions: Mapping[SessionId, Session], known: Mapping[SessionId, tuple[str, ...]]
-) -> tuple[GroupedRequest, ...]:
-    """Return *requests* as a list shows them; *known* are the secret values of each session."""
-    return tuple(_entry(request, sessions.get(request.session), known.get(request.session, ())) for request in requests)
+def entries(requests: Sequence[Request], asked: PermissionSnapshot) -> tuple[GroupedRequest, ...]:
+    """Return *requests* as a list shows them."""
+    return tuple(_entry(request, asked) for request in requests)
 
 
 def left_out(listed: Sequence[GroupedRequest], waiting: Sequence[Request]) -> tuple[GroupedRequest, ...]:
@@ -50,7 +48,8 @@ def rows(listed: Sequence[GroupedRequest], width: int) -> list[TextLine]:
     return drawn
 
 
-def _entry(request: Request, session: Session | None, known: tuple[str, ...]) -> GroupedRequest:
+def _entry(request: Request, asked: PermissionSnapshot) -> GroupedRequest:
+    session = asked.sessions.get(request.session)
     name = session.name if session is not None else request.session
     place = f"{session.agent} in {session.workdir}" if session is not None else ""
-    return GroupedRequest(sheet(request, known), clean_line(name), clean_line(place))
+    return GroupedRequest(sheet(request, asked.card_of(request).secrets), clean_line(name), clean_line(place))

@@ -53,7 +53,7 @@ def most_similar(request: Request, asked: PermissionSnapshot) -> SimilarRequest 
     matcher = SequenceMatcher[str](None, autojunk=False)
     matcher.set_seq2([word[0] for word in words])
     for other in asked.waiting:
-        is_comparable = (other.kind, other.tool) == (request.kind, request.tool) and other.session in asked.known
+        is_comparable = (other.kind, other.tool) == (request.kind, request.tool) and other.session in asked.cards
         if other.id == request.id or not is_comparable:
             continue
         other_text, other_words = _words(other, asked)
@@ -107,5 +107,5 @@ def _text(request: Request) -> str:
 
 def _words(request: Request, asked: PermissionSnapshot) -> tuple[str, list[re.Match[str]]]:
     """The start of that, and its words and operators; redacted first, as a piece of a secret is not recognisable."""
-    text = redact(_text(request)[:COMPARED], asked.known.get(request.session, ()))[0]
+    text = redact(_text(request)[:COMPARED], asked.card_of(request).secrets)[0]
     return text, [*islice(_WORDS.finditer(text), MOST_WORDS)]

@@ -14,7 +14,6 @@ from kasmon.tui.status_bars import BannerContent
 if TYPE_CHECKING:
     from kasmon.model.collisions import CollisionSummary
     from kasmon.supervisor.plans.boards import PlanBoard
-    from kasmon.tui.gateway.protocol import DecideOnPlan
     from kasmon.tui.plan_board.dialogs import OtherAgentDialog
     from kasmon.tui.plan_board.screen import PlanBoardScreen
 
@@ -110,11 +109,11 @@ class PlanBoardController:
             self.app.hold_still()
             self.app.call_later(self.app.permissions.tell)
 
-    def replace(self, wanted: "DecideOnPlan") -> None:
-        """Ask which agent retries a task. Open the dialog at once; fill in the agents when they are loaded."""
+    def replace(self, plan: str, task: str) -> None:
+        """Ask which agent retries *task*. Open the dialog at once; fill in the agents when they are loaded."""
         from kasmon.tui.plan_board.dialogs import OtherAgentDialog
 
-        dialog = OtherAgentDialog(self.app.look, self.app.keys, wanted)
+        dialog = OtherAgentDialog(self.app.look, self.app.keys, plan, task)
         self.app.push_screen(dialog)
         self.app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
 

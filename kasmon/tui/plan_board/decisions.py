@@ -10,7 +10,6 @@ from kasmon.model.plan.plan import Task
 from kasmon.model.plan.progress import TaskState
 from kasmon.supervisor.plans import approval
 from kasmon.supervisor.plans.boards import PlanBoard
-from kasmon.tui.gateway.protocol import DecideOnPlan
 from kasmon.tui.plan_board.card_text import ON, standing
 
 DECISIONS: Final[dict[str, PlanAction]] = {
@@ -34,9 +33,11 @@ OFFERED: Final = {
 
 
 class PlanDecision(NamedTuple):
-    """What a key does now: either `refusal` or `wanted` is set."""
+    """What a key does now: either `refusal` or `action` is set."""
 
-    wanted: DecideOnPlan | None = None
+    action: PlanAction | None = None
+    task: str = ""
+    """The task that it is about; empty for the plan."""
     asks: tuple[str, ...] = ()
     """The question to confirm first; empty if it is done at once."""
     refusal: str = ""
@@ -49,8 +50,8 @@ def decision_of(board: PlanBoard, action: str) -> PlanAction:
     return DECISIONS[action]
 
 
-def resolve_action(board: PlanBoard, task: Task | None, action: str, agent: str = "") -> PlanDecision:
-    """Return what *action* does while the cursor is on *task*; *agent* is the new one, for `task_replace`."""
+def resolve_action(board: PlanBoard, task: Task | None, action: str) -> PlanDecision:
+    """Return what *action* does while the cursor is on *task*."""
     decision = decision_of(board, action)
     if not board.has_begun:
         return PlanDecision(refusal="This plan has not been started.")
@@ -61,9 +62,7 @@ def resolve_action(board: PlanBoard, task: Task | None, action: str, agent: str 
     id_ = task.id if task is not None and decision in OF_TASK else ""
     if why := _refusal(board, decision, id_):
         return PlanDecision(refusal=f"{why[0].upper()}{why[1:]}.")
-    return PlanDecision(
-        DecideOnPlan(plan=board.id, decision=decision, task=id_, agent=agent), _question(board, task, decision)
-    )
+    return PlanDecision(decision, id_, _question(board, task, decision))
 
 
 def _question(board: PlanBoard, task: Task | None, decision: PlanAction) -> tuple[str, ...]:

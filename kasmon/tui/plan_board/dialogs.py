@@ -16,7 +16,6 @@ from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.agent_choice import AgentChoice
 from kasmon.tui.dialogs.base import ChoiceChanged, Dialog, DialogField
 from kasmon.tui.dialogs.common import TOO_EARLY
-from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.queue import SILENCE_S
 from kasmon.tui.theme.look import ThemeStyles
@@ -50,7 +49,7 @@ class PlanEditDialog(Dialog):
         if self.clock.ticking() - self._shown_at < SILENCE_S:
             self.complain(*TOO_EARLY)
         elif self.is_read():
-            self.want(ApplyPlanEdit(plan=self.plan, digest=self.edit.digest))
+            self.run_operation(lambda operations: operations.apply_plan_edit(self.plan, self.edit.digest))
 
     def _rows(self, width: int) -> Sequence[TextLine]:
         rows: list[TextLine] = []
@@ -74,10 +73,10 @@ class PlanEditDialog(Dialog):
 class OtherAgentDialog(Dialog):
     """Chooses the agent that retries a task. Confirming before the agents are loaded takes effect once they are."""
 
-    def __init__(self, look: ThemeStyles, keys: KeyMap, wanted: DecideOnPlan) -> None:
+    def __init__(self, look: ThemeStyles, keys: KeyMap, plan: str, task: str) -> None:
         super().__init__(look, keys)
-        self.wanted, self.agent = wanted, AgentChoice(look)
-        self.title_text = f"Retry task {clean_line(wanted.task)} with another agent"
+        self.plan, self.task_id, self.agent = plan, task, AgentChoice(look)
+        self.title_text = f"Retry task {clean_line(task)} with another agent"
         self.agent.why.say(("The new agent gets the earlier failures. A running attempt is stopped.", Token.NOTICE))
 
     def inside(self) -> Iterable[Widget]:
@@ -113,5 +112,5 @@ class OtherAgentDialog(Dialog):
         if not self.agent.is_loaded:
             self.wait_for("the installed agents are known")
         elif self.agent.can_start:
-            plan, task = self.wanted.plan, self.wanted.task
-            self.want(DecideOnPlan(plan=plan, decision="replace", task=task, agent=self.agent.value))
+            plan, task, agent = self.plan, self.task_id, self.agent.value
+            self.run_operation(lambda operations: operations.decide_on_plan(plan, "replace", task, agent))

@@ -1,6 +1,6 @@
 """The wave board: the waves of a plan as columns, its tasks as cards, its question on top; keys decide on both."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from textual import events
@@ -12,12 +12,13 @@ from kasmon.model.plan.plan import Task
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.action import Action, KeyContext
+from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog, TextDialog
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.messages import (
     ActionRequested,
-    CommandRequested,
     DiffRequested,
     NewAgentRequested,
     PlanBoardClosed,
@@ -43,7 +44,7 @@ WORDS: Final = {"plan_abort": ("Abort", "abort"), "task_skip": ("Skip", "skip")}
 
 
 class PlanBoardScreen(Overlay):
-    """Gets the plans by `learn`; posts commands, and which session or diff to show."""
+    """Gets the plans by `learn`; runs decisions, and posts which session or diff to show."""
 
     places = (KeyContext.BOARD,)
     AUTO_FOCUS = ""
@@ -264,19 +265,24 @@ class PlanBoardScreen(Overlay):
         if board is None:
             return
         what = resolve_action(board, task, action)
-        if what.wanted is None:
+        decision = what.action
+        if decision is None:
             self._say(what.refusal)
-        elif action == "task_replace":
-            self.post_message(NewAgentRequested(what.wanted))
+            return
+
+        def decide(operations: Operations) -> Awaitable[None]:
+            return operations.decide_on_plan(board.id, decision, what.task)
+
+        if action == "task_replace":
+            self.post_message(NewAgentRequested(board.id, what.task))
         elif what.asks:
-            wanted = what.wanted
             title, yes = WORDS.get(action, (ROWS[action].label.capitalize(), ROWS[action].label))
             question = Confirmation(title, what.asks, yes)
             self.app.push_screen(
-                ConfirmDialog(self.look, self.keys, self.clock, question, lambda dialog: dialog.want(wanted))
+                ConfirmDialog(self.look, self.keys, self.clock, question, lambda dialog: dialog.run_operation(decide))
             )
         else:
-            self.post_message(CommandRequested(what.wanted))
+            dashboard_of(self).run_operation(decide)
 
     def _say(self, text: str) -> None:
         self.app.notify(clean_line(text), markup=False)

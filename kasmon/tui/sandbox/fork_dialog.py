@@ -11,9 +11,8 @@ from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.dialogs.base import Dialog, DialogField
-from kasmon.tui.gateway.protocol import ForkSandbox, ReplaySandbox
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import CommandRequested
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import ThemeStyles
@@ -76,8 +75,16 @@ class ForkDialog(Dialog):
         if name in self.taken:
             self.complain(f"The name {clean_line(name)} is already in use.", "Choose another name.")
         elif self.replays:  # this takes long; the outcome is reported when it is done
-            wanted = ReplaySandbox(session=self.session.id, name=name, checkpoint=self.checkpoint)
-            self.post_message(CommandRequested(wanted))
+            session, checkpoint = self.session.id, self.checkpoint
+            self.dashboard.run_operation(lambda operations: operations.replay_sandbox(session, name, checkpoint))
             self.dismiss()
         else:
-            self.want(ForkSandbox(session=self.session.id, name=name, checkpoint=self.checkpoint))
+            self._fork(name)
+
+    def _fork(self, name: str) -> None:
+        async def fork(operations: Operations) -> str:
+            text = await operations.fork_sandbox(self.session.id, name, self.checkpoint)
+            self.dashboard.main_view.table.await_name(name)
+            return text
+
+        self.run_operation(fork)

@@ -8,8 +8,7 @@ from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
 from kasmon.scripted_agent.script import SCRIPTED, displayed_prompt
-from kasmon.tui.gateway.protocol import SendToAgent
-from kasmon.tui.messages import CommandRequested
+from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.theme.look import RECEIPT_WORDS, Span, ThemeStyles, state_name, state_word
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines
 
@@ -90,8 +89,9 @@ class PromptQueueView(TextLines, can_focus=True):
     def _place(self) -> int:
         return next((number for number, each in enumerate(self.waiting) if each.id == self.chosen), 0)
 
-    def _request_change(self, command: Requeue) -> None:
-        self.post_message(CommandRequested(SendToAgent(session=self.session.id, command=command)))
+    def _request_change(self, change: Requeue) -> None:
+        session = self.session.id
+        dashboard_of(self).run_operation(lambda operations: operations.change_queue(session, change))
 
     def _update(self) -> None:
         if self.chosen is not None:

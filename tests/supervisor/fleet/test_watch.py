@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import pytest
@@ -61,7 +60,7 @@ def states(fleet: Fleet) -> dict[str, SessionState]:
 
 
 def fleets(watch: FleetWatch) -> aclosing[AsyncGenerator[Fleet, None]]:
-    return aclosing(cast("AsyncGenerator[Fleet, None]", watch.changes()))
+    return aclosing(watch.changes())
 
 
 def test_where_nothing_ever_was_the_fleet_is_empty(env: Env) -> None:

@@ -1,8 +1,9 @@
 """A world that stands still: it gives what it was given, and remembers what was wanted of it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 from textual.app import App
 
@@ -44,6 +45,40 @@ GETS = protocol.SandboxPreview(
     ),
     is_agreed=False,
 )
+
+
+Call: TypeAlias = tuple[str, Mapping[str, Any]]
+"""The name of an operation, and all its arguments by their names."""
+
+
+def called(operation: Callable[..., object], *positional: object, **named: object) -> Call:
+    """The call of *operation* with these arguments."""
+    bound = inspect.signature(operation).bind(None, *positional, **named)
+    bound.apply_defaults()
+    return operation.__name__, {name: value for name, value in bound.arguments.items() if name != "self"}
+
+
+class FakeOperations:
+    """Has each of `Operations`; remembers the calls."""
+
+    def __init__(self, gateway: "FakeGateway") -> None:
+        self._gateway = gateway
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, str]]:
+        async def run(*positional: object, **named: object) -> str:
+            gateway, call = self._gateway, called(getattr(protocol.Operations, name), *positional, **named)
+            gateway.calls.append(call)
+            if (error := gateway.refusing or gateway.refusing_for.get(call[1].get("session", ""))) is not None:
+                raise error
+            return gateway.word
+
+        return run
+
+
+def fleet_update(fleet: Fleet, secrets: tuple[str, ...] = ()) -> protocol.FleetUpdate:
+    """*fleet*, with the context of each card."""
+    card = protocol.CardContext(secrets=secrets, project="/home/you/project")
+    return protocol.FleetUpdate(fleet, dict.fromkeys((each.id for each in fleet.sessions if each.asks), card))
 
 
 class FakeLink:
@@ -98,7 +133,7 @@ class FakeGateway:
         self.searched: list[str] = []
         self.records: Mapping[str, protocol.RecordedText] = {}
         self.is_searchable = False
-        self.wished: list[protocol.UserCommand] = []
+        self.calls: list[Call] = []
         self.folders_here: Sequence[str] = ()
         self.refusing: KasmonError | None = None
         self.refusing_for: dict[str, KasmonError] = {}
@@ -108,9 +143,9 @@ class FakeGateway:
         self.heard: Callable[[FromTerminal], None] = lambda push: None
         self.link = FakeLink(self)
         self.has_tmux = True
-        self.holding_secrets = False
+        self.holding_cards = False
+        self._fleet = Fleet()
         self.notices: dict[str, str] = {}
-        self._secrets_go = asyncio.Event()
         self.knows = asyncio.Event()
         """Cleared while it looks for agents, for what a sandbox gets, and for what changed."""
         self.knows.set()
@@ -125,9 +160,10 @@ class FakeGateway:
     def push(self, push: FromTerminal) -> None:
         asyncio.get_running_loop().call_soon(self.heard, push)
 
-    async def changes(self) -> AsyncIterator[Fleet]:
+    async def changes(self) -> AsyncIterator[protocol.FleetUpdate]:
         while True:
-            yield await self.fleets.get()
+            self._fleet = await self.fleets.get()
+            yield protocol.FleetUpdate(self._fleet) if self.holding_cards else fleet_update(self._fleet, self.known)
 
     async def boards(self) -> AsyncIterator[tuple[PlanBoard, ...]]:
         while True:
@@ -146,13 +182,12 @@ class FakeGateway:
             yield TextDelta(session=session, text=self.written[session])
         await asyncio.Event().wait()
 
-    async def execute(self, wanted: protocol.UserCommand, /) -> str:
-        self.wished.append(wanted)
-        if self.refusing is not None:
-            raise self.refusing
-        if (error := self.refusing_for.get(getattr(wanted, "session", ""))) is not None:
-            raise error
-        return self.word
+    def passed(self, operation: Callable[..., object], argument: str) -> list[Any]:
+        """This argument of each call of *operation*."""
+        return [arguments[argument] for name, arguments in self.calls if name == operation.__name__]
+
+    async def operations(self) -> protocol.Operations:
+        return cast("protocol.Operations", FakeOperations(self))
 
     async def offers(self, folder: str = "", /) -> Sequence[ProfileOffer]:
         await self.knows.wait()
@@ -233,17 +268,10 @@ class FakeGateway:
         self.asked_turns.append(turn)
         return await self.diff(session)
 
-    async def secrets(self, session: SessionId, /) -> Sequence[str]:
-        if self.holding_secrets:
-            await self._secrets_go.wait()
-        return self.known
-
-    async def project(self, session: SessionId, /) -> str:
-        return "/home/you/project"
-
-    def let_secrets_go(self) -> None:
-        """Answer those who asked for secrets while they were held."""
-        self._secrets_go.set()
+    def let_cards_go(self) -> None:
+        """Send the contexts of cards that were held."""
+        self.holding_cards = False
+        self.fleets.put_nowait(self._fleet)
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         return ("true",)

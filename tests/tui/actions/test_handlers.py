@@ -46,8 +46,8 @@ async def handlers() -> Mapping[str, tuple[set[KeyContext], Iterable[str]]]:
     app, clock = kasmon(crew()), StillClock()
     session, asked = idle("docs"), request("docs")
     async with app.run_test():
-        card = PermissionCard(LOOK, clock, KEYS, PermissionSnapshot(), asked, lambda state, tight: (80, 20))
-        inbox = InboxScreen(LOOK, clock, KEYS, PermissionSnapshot())
+        card = PermissionCard(LOOK, clock, KEYS, PermissionSnapshot(), asked, lambda state, tight: (80, 20), print)
+        inbox = InboxScreen(LOOK, clock, KEYS, PermissionSnapshot(), print)
         sandbox = {**SandboxScreen(LOOK, KEYS, clock, session).handlers, **app.sandbox_actions.screen_handlers}
         scrollback = ScrollbackScreen(LOOK, KEYS, "docs", ScrollbackBuffer(()), print, print)
         code = CodeBox(session.id, KEYS).handlers

@@ -7,17 +7,17 @@ from typing import Any, cast
 import pytest
 from textual.pilot import Pilot
 
-from kasmon.model.commands import Continue, Mode, Stop
+from kasmon.model.commands import Mode
 from kasmon.model.evidence import STOPPED_BY
 from kasmon.model.session import HostProbe, Session
 from kasmon.model.session_state import SessionState
 from kasmon.supervisor.fleet.liveness import AGENT_LEFT, HOST_GONE
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import RestartSession, SendToAgent, UserCommand
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.theme.look import news
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, StillClock, fleet, session
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import Call, FakeGateway, called, text_of
 from tests.support.wait import auntil
 
 ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)", host=HostProbe(pid=None, alive=False))
@@ -30,10 +30,10 @@ async def shown(one: Session) -> AsyncIterator[Pilot[None]]:
         yield pilot
 
 
-async def wished(pilot: Pilot[Any]) -> list[UserCommand]:
+async def calls(pilot: Pilot[Any]) -> list[Call]:
     world = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
-    await auntil(lambda: world.wished, what="a command")
-    return world.wished
+    await auntil(lambda: world.calls, what="a command")
+    return world.calls
 
 
 @pytest.mark.parametrize("why", STOPPED_BY.values())
@@ -42,7 +42,7 @@ async def test_u_continues_an_agent_that_a_stop_signal_stopped(why: str) -> None
     async with shown(stopped) as pilot:
         await pilot.press("u")
 
-        assert [SendToAgent(session=stopped.id, command=Continue())] == await wished(pilot)
+        assert [called(Operations.continue_stopped, stopped.id)] == await calls(pilot)
 
 
 async def test_x_stops_an_agent_that_lost_its_host() -> None:
@@ -52,14 +52,14 @@ async def test_x_stops_an_agent_that_lost_its_host() -> None:
         cast(StillClock, cast(Kasmon, pilot.app).clock).ticked += 1.0
         await pilot.press("y")
 
-        assert [SendToAgent(session=ORPHAN.id, command=Stop())] == await wished(pilot)
+        assert [called(Operations.stop, ORPHAN.id)] == await calls(pilot)
 
 
 async def test_capital_r_restarts_an_agent_that_lost_its_host() -> None:
     async with shown(ORPHAN) as pilot:
         await pilot.press("R")
 
-        assert [RestartSession(session=ORPHAN.id)] == await wished(pilot)
+        assert [called(Operations.restart, ORPHAN.id)] == await calls(pilot)
 
 
 @pytest.mark.parametrize("why", [HOST_GONE, "the tmux server is gone"])

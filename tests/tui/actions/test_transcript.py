@@ -11,7 +11,7 @@ from textual.events import Paste
 from textual.pilot import Pilot
 
 from kasmon.errors import RefusedError
-from kasmon.model.commands import Configure, Interrupt, Prompt, Receipt, ReceiptId, ReceiptState, Requeue
+from kasmon.model.commands import Configure, Prompt, Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.events import (
     Event,
     MessageWritten,
@@ -27,7 +27,7 @@ from kasmon.model.transcript.layout import Transcript
 from kasmon.tui.action import KeyContext
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway.file_listing import listed
-from kasmon.tui.gateway.protocol import CopyText, DashboardSettings, SendToAgent
+from kasmon.tui.gateway.protocol import DashboardSettings, Operations
 from kasmon.tui.gateway.theme_library import shipped, shipped_names
 from kasmon.tui.session_meter import meter
 from kasmon.tui.theme.look import ThemeStyles, width_of
@@ -38,7 +38,7 @@ from kasmon.tui.transcript.view import SessionView
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, fleet, idle, working
 from tests.support.sample_transcripts import long_talk
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
 from tests.support.wait import auntil
 
 README = SessionId("readme")
@@ -230,7 +230,7 @@ async def test_keys_that_mean_something_in_the_list_do_not_while_reading() -> No
         await it.press("v", "x", "R", "p")
 
         assert KeyContext.READING is it.view.place
-        assert [] == it.gateway.wished
+        assert [] == it.gateway.calls
 
 
 # Searching.
@@ -292,7 +292,7 @@ async def test_the_code_block_under_the_cursor_is_copied_and_else_the_answer() -
         assert OUTPUT == it.app.clipboard
         await it.press("Y")
         assert CODE == it.app.clipboard
-        assert CopyText(text=CODE) == it.gateway.wished[-1]
+        assert called(Operations.copy_text, CODE) == it.gateway.calls[-1]
 
 
 # The prompt box.
@@ -327,14 +327,14 @@ async def test_a_paste_is_shown_as_it_is_and_sent_whole() -> None:
         assert pasted == it.box.text
         assert "line 499" in it.text
         await it.press("enter")
-        assert SendToAgent(session=README, command=Prompt(text=pasted)) == it.gateway.wished[-1]
+        assert called(Operations.send_prompt, README, Prompt(text=pasted)) == it.gateway.calls[-1]
 
 
 async def test_a_prompt_can_wait_for_the_end_of_the_turn() -> None:
     async with main_view() as it:
         await it.press("enter", *"later", "alt+q")
 
-        assert [SendToAgent(session=README, command=Prompt(text="later", when="idle"))] == it.gateway.wished
+        assert [called(Operations.send_prompt, README, Prompt(text="later", when="idle"))] == it.gateway.calls
 
 
 async def test_a_files_name_is_completed() -> None:
@@ -347,7 +347,7 @@ async def test_a_files_name_is_completed() -> None:
         await it.press("down", "down", "down", "enter")
         assert 'see @src/app.py ok @"src/a b.py" ' == it.box.text
         await it.press("at", "escape", "enter")
-        assert it.gateway.wished
+        assert it.gateway.calls
 
 
 @pytest.mark.parametrize(
@@ -426,10 +426,10 @@ async def test_prompts_that_wait_are_moved_and_taken_back() -> None:
 
         second = ReceiptId("readme-r2")
         assert [
-            SendToAgent(session=README, command=Requeue(receipt=second, place=2)),
-            SendToAgent(session=README, command=Requeue(receipt=second, place=0)),
-            SendToAgent(session=README, command=Requeue(receipt=second, drop=True)),
-        ] == it.gateway.wished
+            called(Operations.change_queue, README, Requeue(receipt=second, place=2)),
+            called(Operations.change_queue, README, Requeue(receipt=second, place=0)),
+            called(Operations.change_queue, README, Requeue(receipt=second, drop=True)),
+        ] == it.gateway.calls
         await it.press("escape", "x")
         assert "x" == it.box.text
 
@@ -443,7 +443,7 @@ async def test_a_prompt_that_waits_is_changed_in_the_box() -> None:
 
         await it.press(*"!", "enter")
         changed = Requeue(receipt=ReceiptId("readme-r2"), text="second\nin two lines!")
-        assert [SendToAgent(session=README, command=changed)] == it.gateway.wished
+        assert [called(Operations.change_queue, README, changed)] == it.gateway.calls
         assert "draft" == it.box.text
 
 
@@ -454,7 +454,7 @@ async def test_a_change_that_is_left_changes_nothing() -> None:
 
         assert "" == it.box.text
         assert it.app.main_view.focused_inside
-        assert [] == it.gateway.wished
+        assert [] == it.gateway.calls
 
 
 async def test_words_that_came_too_late_are_in_the_box_again() -> None:
@@ -488,7 +488,7 @@ async def test_when_nothing_waits_any_more_the_box_has_the_keyboard() -> None:
     session, events = queued("first")
     async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab")
-        it.app._take(fleet(idle("readme")))
+        it.app._take(fleet_update(fleet(idle("readme"))))
         await it.pilot.pause()
 
         assert it.box.has_focus
@@ -554,8 +554,8 @@ async def test_model_and_permission_mode_are_changed_while_it_runs() -> None:
         assert "Model and permissions: readme" in it.text
         await it.press("right", "tab", "right", "enter")
 
-        wish = Configure(model="large", permission_mode="plan")
-        assert [SendToAgent(session=README, command=wish)] == it.gateway.wished
+        changes = Configure(model="large", permission_mode="plan")
+        assert [called(Operations.configure, README, changes)] == it.gateway.calls
 
 
 async def test_what_an_agent_cannot_do_is_not_offered_and_said() -> None:
@@ -564,7 +564,7 @@ async def test_what_an_agent_cannot_do_is_not_offered_and_said() -> None:
         assert "interrupt" not in it.text.splitlines()[-1]
         await it.press("ctrl+c", "f3")
 
-        assert [] == it.gateway.wished
+        assert [] == it.gateway.calls
         assert "cannot be interrupted" in it.text
         assert "offers no other model or mode" in it.text
 
@@ -575,4 +575,4 @@ async def test_what_it_can_do_is_offered() -> None:
         assert "interrupt" in it.text.splitlines()[-1]
         await it.press("ctrl+c")
 
-        assert [SendToAgent(session=README, command=Interrupt())] == it.gateway.wished
+        assert [called(Operations.interrupt, README)] == it.gateway.calls

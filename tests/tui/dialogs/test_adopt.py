@@ -11,10 +11,10 @@ from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.adopt import ROWS
-from kasmon.tui.gateway.protocol import AdoptPane, RemoveSession
+from kasmon.tui.gateway.protocol import Operations
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, called, text_of
 from tests.support.wait import auntil
 
 
@@ -45,7 +45,7 @@ async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
         await pilot.press("down", "enter")
         await auntil(lambda: len(app.screen_stack) == 1, what="the dialog's end")
 
-        assert [AdoptPane(pane="%3", name="api")] == world_of(app).wished
+        assert [called(Operations.adopt_pane, "%3", "api")] == world_of(app).calls
 
 
 async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
@@ -58,7 +58,7 @@ async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
         await pilot.pause()
 
         assert "watched:0.0" not in text_of(app)
-        assert [] == world_of(app).wished
+        assert [] == world_of(app).calls
 
 
 async def test_of_many_panes_the_chosen_one_is_in_sight() -> None:
@@ -103,10 +103,10 @@ async def test_it_is_never_stopped_and_can_be_let_go(key: str) -> None:
         await pilot.pause()
         if key == "x":
             assert "runs in your own tmux. Stop it there" in " ".join(text_of(app).split())
-            assert [] == world_of(app).wished
+            assert [] == world_of(app).calls
         else:
             assert "It keeps running in your own tmux" in text_of(app)
             cast(StillClock, app.clock).ticked += 5
             await pilot.press("y")
-            await auntil(lambda: world_of(app).wished, what="the wish")
-            assert [RemoveSession(session=SessionId("mine"))] == world_of(app).wished
+            await auntil(lambda: world_of(app).calls, what="the wish")
+            assert [called(Operations.remove, SessionId("mine"))] == world_of(app).calls

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from kasmon.config.profile import ProfileOffer
 from kasmon.errors import LaunchError, NameTakenError, PromptBoxError, SessionEndedError, UnavailableError
-from kasmon.model.commands import Interrupt, Mode, Prompt, Receipt, ReceiptId, ReceiptState, Stop
+from kasmon.model.commands import Mode, Prompt, Receipt, ReceiptId, ReceiptState
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -23,6 +23,7 @@ from kasmon.tui.dialogs.prompt import ANYWAY, PromptDialog
 from kasmon.tui.error_text import sentence
 from kasmon.tui.gateway import protocol
 from kasmon.tui.gateway.file_listing import folders_like
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.help import HelpDialog
 from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
@@ -33,7 +34,7 @@ from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.support.sample_sandboxes import interpreters
 from tests.support.sample_transcripts import talk
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import Call, FakeGateway, called, fleet_update, text_of
 from tests.support.wait import auntil
 
 README = SessionId("readme")
@@ -47,8 +48,8 @@ def world_of(pilot: Pilot[None]) -> FakeGateway:
     return cast(FakeGateway, app_of(pilot).gateway)
 
 
-def wished(pilot: Pilot[None]) -> list[protocol.UserCommand]:
-    return world_of(pilot).wished
+def calls(pilot: Pilot[None]) -> list[Call]:
+    return world_of(pilot).calls
 
 
 async def dialog(pilot: Pilot[None], key: str) -> None:
@@ -93,10 +94,10 @@ async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
         await pilot.press(*"fix-auth", "tab", "right", "right", "tab", "right", "tab", "tab", *"Fix it", "enter")
         await closed(pilot)
 
-        expected = protocol.CreateSession(
-            name="fix-auth", agent="scripted", mode=Mode.TMUX, workdir="/home/you", prompt="Fix it"
+        expected = called(
+            Operations.create_session, "fix-auth", "scripted", mode=Mode.TMUX, workdir="/home/you", prompt="Fix it"
         )
-        assert [expected] == wished(pilot)
+        assert [expected] == calls(pilot)
 
 
 async def test_only_agents_that_can_start_are_offered_and_the_others_are_named() -> None:
@@ -117,7 +118,7 @@ async def test_an_empty_name_becomes_one_made_of_the_folder_and_the_agent_that_i
         await pilot.press("tab", "right", "enter")
         await closed(pilot)
 
-        assert "my-shop-shell-2" == cast(protocol.CreateSession, wished(pilot)[0]).name
+        assert "my-shop-shell-2" == calls(pilot)[0][1]["name"]
 
 
 async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_in_them() -> None:
@@ -132,7 +133,7 @@ async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_
         await pilot.pause()
 
         assert "▸  machine: box" in text_of(pilot.app)
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on() -> None:
@@ -145,10 +146,10 @@ async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on()
         await pilot.press("tab", "tab", *"Look", "enter")
         await closed(pilot)
 
-        expected = protocol.CreateSession(
-            name="app-claude", agent="claude", mode=Mode.TMUX, workdir="/srv/app", prompt="Look"
+        expected = called(
+            Operations.create_session, "app-claude", "claude", mode=Mode.TMUX, workdir="/srv/app", prompt="Look"
         )
-        assert [expected] == wished(pilot)
+        assert [expected] == calls(pilot)
 
 
 def test_folders_are_found_by_their_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +176,7 @@ async def test_the_folders_of_the_last_sessions_are_offered_and_the_arrows_take_
         await pilot.press("x", *["tab"] * 3, "down", "down", "enter")
         await closed(pilot)
 
-        assert "/srv/old" == cast(protocol.CreateSession, wished(pilot)[0]).workdir
+        assert "/srv/old" == calls(pilot)[0][1]["workdir"]
 
 
 async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
@@ -185,7 +186,7 @@ async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
         await pilot.pause()
 
         assert "The name readme is already in use." in text_of(pilot.app)
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 async def test_what_was_wrong_is_not_said_any_more_once_it_is_being_mended() -> None:
@@ -251,8 +252,8 @@ async def test_a_session_on_another_machine_is_a_terminal_in_a_folder_of_that_ma
         await closed(pilot)
 
         assert [
-            protocol.CreateSession(name="x", agent="claude@me@box", mode=Mode.TMUX, workdir="", prompt="")
-        ] == wished(pilot)
+            called(Operations.create_session, "x", "claude@me@box", mode=Mode.TMUX, workdir="", prompt="")
+        ] == calls(pilot)
 
 
 async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
@@ -262,7 +263,7 @@ async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
         await pilot.press("x", "tab", "tab", "tab", "ctrl+u", *"~/src", "tab", "tab", "enter", *"box", "enter")
         await closed(pilot)
 
-        assert "~/src" == cast(protocol.CreateSession, wished(pilot)[0]).workdir
+        assert "~/src" == calls(pilot)[0][1]["workdir"]
 
 
 async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
@@ -272,7 +273,7 @@ async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
 
         assert "'-oProxyCommand=x' is not a valid host name" in text_of(pilot.app)
         assert pilot.app.focused is pilot.app.screen.query_one("#machine")
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_that_was_begun() -> None:
@@ -287,7 +288,7 @@ async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_t
         await pilot.press("right", "enter")
         await closed(pilot)
 
-        assert "claude@build-box" == cast(protocol.CreateSession, wished(pilot)[0]).agent
+        assert "claude@build-box" == calls(pilot)[0][1]["agent"]
 
 
 @pytest.mark.parametrize("tabs", [1, 2, 3], ids=["agent", "mode", "sandbox"])
@@ -297,7 +298,7 @@ async def test_enter_starts_also_from_a_choice(tabs: int) -> None:
         await pilot.press(*"docs", *["tab"] * tabs, "enter")
         await closed(pilot)
 
-        assert "docs" == cast(protocol.CreateSession, wished(pilot)[0]).name
+        assert "docs" == calls(pilot)[0][1]["name"]
 
 
 async def hurried(pilot: Pilot[None]) -> None:
@@ -311,11 +312,11 @@ async def hurried(pilot: Pilot[None]) -> None:
 async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await hurried(pilot)
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
         world_of(pilot).knows.set()
         await closed(pilot)
 
-        assert ["docs"] == [wanted.name for wanted in wished(pilot) if isinstance(wanted, protocol.CreateSession)]
+        assert ["docs"] == world_of(pilot).passed(Operations.create_session, "name")
 
 
 @pytest.mark.parametrize("key", ["x", "escape"])
@@ -330,7 +331,7 @@ async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
         await auntil(lambda: shown.agent.offers is not None)
         await pilot.pause()
 
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_and_in_an_empty_list_nothing() -> None:
@@ -352,7 +353,7 @@ async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
         await dialog(pilot, "n")
         await pilot.press(*"docs", "enter")
         await closed(pilot)
-        app_of(pilot)._take(fleet(asking("fix-auth"), idle("readme"), working("docs")))
+        app_of(pilot)._take(fleet_update(fleet(asking("fix-auth"), idle("readme"), working("docs"))))
         await pilot.pause()
 
         assert "docs" == app_of(pilot).main_view.table.selected
@@ -363,7 +364,7 @@ async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost
         await dialog(pilot, "n")
         world_of(pilot).refusing = LaunchError("cannot start 'claude': it is not signed in.", hint="Run `claude` once.")
         await pilot.press(*"fix-auth", "tab", "tab", "tab", "tab", *"Do it", "enter")
-        await auntil(lambda: wished(pilot))
+        await auntil(lambda: calls(pilot))
         await pilot.pause()
         await pilot.pause()
 
@@ -375,7 +376,7 @@ async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost
         world_of(pilot).refusing = None
         await pilot.press("enter")
         await closed(pilot)
-        assert 2 == len(wished(pilot))
+        assert 2 == len(calls(pilot))
 
 
 async def test_a_message_goes_to_the_selected_session() -> None:
@@ -385,7 +386,7 @@ async def test_a_message_goes_to_the_selected_session() -> None:
         await pilot.press(*"Go on", "enter")
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=README, command=Prompt(text="Go on"))] == wished(pilot)
+        assert [called(Operations.send_prompt, README, Prompt(text="Go on"))] == calls(pilot)
 
 
 async def test_a_message_can_wait_or_interrupt() -> None:
@@ -394,7 +395,7 @@ async def test_a_message_can_wait_or_interrupt() -> None:
         await pilot.press(*"Go on", "tab", "right", "shift+tab", "enter")
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=README, command=Prompt(text="Go on", when="idle"))] == wished(pilot)
+        assert [called(Operations.send_prompt, README, Prompt(text="Go on", when="idle"))] == calls(pilot)
 
 
 async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that() -> None:
@@ -411,7 +412,7 @@ async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that
         await pilot.press("tab", "right", "right", "right", "shift+tab", "enter")
         await closed(pilot)
 
-        said = [tell.command for tell in wished(pilot) if isinstance(tell, protocol.SendToAgent)]
+        said = world_of(pilot).passed(Operations.send_prompt, "prompt")
         assert [Prompt(text="Go on"), Prompt(text="Go on", anyway=True)] == said
 
 
@@ -439,9 +440,9 @@ async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> Non
         assert "Prompt 2 agents" in text_of(pilot.app)
         assert "c, a" in text_of(pilot.app)
         await confirmed(pilot, "Go on")
-        await auntil(lambda: len(wished(pilot)) == 2)
+        await auntil(lambda: len(calls(pilot)) == 2)
 
-        assert ["c", "a"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, protocol.SendToAgent)]
+        assert ["c", "a"] == world_of(pilot).passed(Operations.send_prompt, "session")
 
 
 async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happens() -> None:
@@ -472,12 +473,12 @@ async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it()
         await confirmed(pilot, "Go on")
         await auntil(lambda: "retry 1 failed" in text_of(pilot.app))
         assert SessionEndedError("b").message in text_of(pilot.app)
-        wished(pilot).clear()
+        calls(pilot).clear()
         world_of(pilot).refusing_for = {}
         await pilot.press("enter")
         await auntil(lambda: "retry" not in text_of(pilot.app))
 
-        assert ["b"] == [wanted.session for wanted in wished(pilot) if isinstance(wanted, protocol.SendToAgent)]
+        assert ["b"] == world_of(pilot).passed(Operations.send_prompt, "session")
 
 
 async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_nothing_typed_is_lost() -> None:
@@ -486,13 +487,13 @@ async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_n
         world_of(pilot).refusing_for = {"b": SessionEndedError("b")}
         await confirmed(pilot, "Go on")
         await auntil(lambda: "edit for failed" in text_of(pilot.app))
-        wished(pilot).clear()
+        calls(pilot).clear()
         await pilot.press("e")
         await auntil(lambda: "Prompt b" in text_of(pilot.app))
         await pilot.press("!", "enter")
-        await auntil(lambda: wished(pilot))
+        await auntil(lambda: calls(pilot))
 
-        assert [protocol.SendToAgent(session=SessionId("b"), command=Prompt(text="Go on!"))] == wished(pilot)
+        assert [called(Operations.send_prompt, SessionId("b"), Prompt(text="Go on!"))] == calls(pilot)
 
 
 async def test_a_broadcast_to_several_is_confirmed_with_the_list_of_its_recipients() -> None:
@@ -504,7 +505,7 @@ async def test_a_broadcast_to_several_is_confirmed_with_the_list_of_its_recipien
         cast(StillClock, app_of(pilot).clock).forward(1)
         await pilot.press("enter", "n")
         await auntil(lambda: isinstance(pilot.app.screen, PromptDialog))
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
         assert "Go on" in text_of(pilot.app)
 
 
@@ -515,9 +516,9 @@ async def test_a_broadcast_goes_to_no_shell_and_names_what_it_leaves_out() -> No
         assert "Prompt 2 agents" in text_of(pilot.app)
         assert "not sent to (no agents): py, sh" in text_of(pilot.app)
         await confirmed(pilot, "Go on")
-        await auntil(lambda: len(wished(pilot)) == 2)
+        await auntil(lambda: len(calls(pilot)) == 2)
 
-        assert {"a", "b"} == {wanted.session for wanted in wished(pilot) if isinstance(wanted, protocol.SendToAgent)}
+        assert {"a", "b"} == set(world_of(pilot).passed(Operations.send_prompt, "session"))
 
 
 async def test_a_list_of_shells_alone_gets_no_broadcast() -> None:
@@ -550,7 +551,7 @@ async def test_stopping_is_asked_and_only_y_means_yes(key: str) -> None:
         await pilot.press(key)
         await pilot.pause()
 
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 async def test_y_stops() -> None:
@@ -559,7 +560,7 @@ async def test_y_stops() -> None:
         await pilot.press("y")
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=README, command=Stop())] == wished(pilot)
+        assert [called(Operations.stop, README)] == calls(pilot)
 
 
 async def test_interrupting_needs_no_question() -> None:
@@ -567,7 +568,7 @@ async def test_interrupting_needs_no_question() -> None:
         await pilot.press("c")
         await pilot.pause()
 
-        assert [protocol.SendToAgent(session=README, command=Interrupt())] == wished(pilot)
+        assert [called(Operations.interrupt, README)] == calls(pilot)
 
 
 async def test_an_ended_session_is_forgotten_after_a_question() -> None:
@@ -577,7 +578,7 @@ async def test_an_ended_session_is_forgotten_after_a_question() -> None:
         await pilot.press("y")
         await closed(pilot)
 
-        assert [protocol.RemoveSession(session=README)] == wished(pilot)
+        assert [called(Operations.remove, README)] == calls(pilot)
 
 
 @pytest.mark.parametrize("key", ["X", "R"])
@@ -587,7 +588,7 @@ async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) 
         await pilot.pause()
 
         assert "readme is running. Stop it first." in text_of(pilot.app)
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 @pytest.mark.parametrize("gone", [ended("readme", 1), session("readme", SessionState.LOST)], ids=["ended", "lost"])
@@ -596,7 +597,7 @@ async def test_what_does_not_run_is_started_again(gone: Session) -> None:
         await pilot.press("R")
         await pilot.pause()
 
-        assert [protocol.RestartSession(session=README)] == wished(pilot)
+        assert [called(Operations.restart, README)] == calls(pilot)
 
 
 @pytest.mark.parametrize(
@@ -609,11 +610,11 @@ async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, 
     async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "V")
         assert words in text_of(pilot.app)
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
         await pilot.press("y")
         await pilot.pause()
 
-        assert [protocol.MoveSession(session=README, to=to)] == wished(pilot)
+        assert [called(Operations.move, README, to)] == calls(pilot)
 
 
 async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_along() -> None:
@@ -624,7 +625,7 @@ async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_alo
         await pilot.press("y")
         await pilot.pause()
 
-        assert [protocol.MoveSession(session=README, to=Mode.TMUX, changes_permissions=True)] == wished(pilot)
+        assert [called(Operations.move, README, Mode.TMUX, changes_permissions=True)] == calls(pilot)
 
 
 @pytest.mark.parametrize("key", ["m", "c", "x"])
@@ -634,7 +635,7 @@ async def test_an_ended_session_says_that_it_does_not_run(key: str) -> None:
         await pilot.pause()
 
         assert "readme is not running; R restarts it." in text_of(pilot.app)
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
@@ -642,11 +643,11 @@ async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
         await dialog(pilot, "r")
         world_of(pilot).refusing = NameTakenError("readme2", "abc")
         await pilot.press("end", "2", "enter")
-        await auntil(lambda: wished(pilot))
+        await auntil(lambda: calls(pilot))
         await pilot.pause()
         await pilot.pause()
 
-        assert [protocol.RenameSession(session=README, name="readme2")] == wished(pilot)
+        assert [called(Operations.rename, README, "readme2")] == calls(pilot)
         assert "already exists: abc" in text_of(pilot.app)
         assert "readme2" == pilot.app.screen.query_one("#new-name", LineInput).value
 
@@ -707,7 +708,7 @@ async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
 
         await pilot.press("enter")
         await closed(pilot)
-        assert [protocol.KeepTheme(name=shown)] == wished(pilot)
+        assert [called(Operations.save_theme, shown)] == calls(pilot)
         assert shown == pilot.app.theme
 
 
@@ -718,7 +719,7 @@ async def test_esc_brings_the_old_theme_back() -> None:
         await closed(pilot)
 
         assert "rose-pine-moon" == pilot.app.theme
-        assert [] == wished(pilot)
+        assert [] == calls(pilot)
 
 
 async def clicked(pilot: Pilot[None], words: str) -> None:
@@ -748,9 +749,7 @@ async def test_a_message_can_be_sent_from_where_its_moment_is_chosen(by_mouse: b
         await (clicked(pilot, "⏎ send") if by_mouse else pilot.press("enter"))
         await closed(pilot)
 
-        assert [protocol.SendToAgent(session=SessionId("readme"), command=Prompt(text="Go on", when="idle"))] == wished(
-            pilot
-        )
+        assert [called(Operations.send_prompt, SessionId("readme"), Prompt(text="Go on", when="idle"))] == calls(pilot)
 
 
 async def test_the_settings_say_where_the_config_lies_and_what_is_wrong_with_it() -> None:
@@ -968,16 +967,16 @@ async def test_every_dialog_fits_a_small_window_and_closes_by_esc(key: str) -> N
 
 
 class SlowWorld(FakeGateway):
-    """Carries a wish out only once it is let."""
+    """Runs an operation only once it may."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.goes = asyncio.Event()
 
-    async def execute(self, wanted: protocol.UserCommand, /) -> str:
-        word = await super().execute(wanted)
+    async def operations(self) -> protocol.Operations:
+        operations = await super().operations()
         await self.goes.wait()
-        return word
+        return operations
 
 
 async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_over_it() -> None:
@@ -987,7 +986,6 @@ async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "r")
         await pilot.press("x", "enter")
-        await auntil(lambda: wished(pilot), what="the wish")
         await pilot.press("f2")
         await auntil(lambda: isinstance(app.screen, CardScreen), what="the card")
         gateway.goes.set()

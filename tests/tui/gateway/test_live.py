@@ -10,7 +10,7 @@ import pytest
 from kasmon.errors import KasmonError
 from kasmon.paths import places
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import DashboardSettings, KeepTheme
+from kasmon.tui.gateway.protocol import DashboardSettings
 
 
 @pytest.fixture
@@ -39,8 +39,9 @@ def folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("read_only_config")
 async def test_a_theme_that_cannot_be_written_down_is_refused_in_words(gateway: LiveGateway) -> None:
+    operations = await gateway.operations()
     with pytest.raises(KasmonError, match=r"cannot write '.*config\.toml': No such file"):
-        await gateway.execute(KeepTheme(name="nord"))
+        await operations.save_theme("nord")
 
 
 async def test_settings_are_read_also_where_the_dashboards_own_folder_is_gone(

@@ -9,11 +9,11 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, NotifyPerson
+from kasmon.tui.gateway.protocol import DashboardSettings, Operations
 from kasmon.tui.notifications.alerts import AGAIN_S, GATHER_S, STORM_S, Alert, Alerts
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import StillClock, asking, command, ended, fleet, idle, session, working
-from tests.support.tui.fake_gateway import FakeGateway
+from tests.support.tui.fake_gateway import FakeGateway, fleet_update
 
 
 class Watch:
@@ -178,7 +178,7 @@ def test_the_text_is_one_clean_line_without_a_token_of_known_shape() -> None:
 
 
 def called(app: Kasmon) -> list[Alert]:
-    return [wish.alert for wish in cast(FakeGateway, app.gateway).wished if isinstance(wish, NotifyPerson)]
+    return cast(FakeGateway, app.gateway).passed(Operations.notify, "alert")
 
 
 async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,12 +189,12 @@ async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.
         app.main_view.table.select(SessionId("x"))
         await pilot.pause()
         later(app, 1)
-        app._take(fleet(idle("y"), session("x", SessionState.LOST), working("z")))
+        app._take(fleet_update(fleet(idle("y"), session("x", SessionState.LOST), working("z"))))
         later(app, 5)
         await pilot.pause()
         assert ([], []) == (rung, called(app))
 
-        app._take(fleet(idle("y"), session("x", SessionState.LOST), ended("z", 1)))
+        app._take(fleet_update(fleet(idle("y"), session("x", SessionState.LOST), ended("z", 1))))
         assert [1] == rung
         later(app, 5)
         await pilot.pause()
@@ -210,7 +210,7 @@ async def test_who_is_not_there_is_called_for_what_is_on_the_screen_too(away: st
             later(app, 1000)
         else:
             app.app_focus = False
-        app._take(fleet(asking("x")))
+        app._take(fleet_update(fleet(asking("x"))))
         later(app, 5)
         await pilot.pause()
 
@@ -222,7 +222,7 @@ async def test_how_long_work_has_to_take_is_a_setting() -> None:
     async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("y"))
         await pilot.pause()
-        app._take(fleet(idle("x", ago=0), idle("y")))
+        app._take(fleet_update(fleet(idle("x", ago=0), idle("y"))))
         later(app, 5)
         await pilot.pause()
 

@@ -12,7 +12,7 @@ from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import ClosedRequest, Decision, Request, RequestId
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, SendToAgent
+from kasmon.tui.gateway.protocol import DashboardSettings, Operations
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.permissions.card import PermissionCard
@@ -36,7 +36,7 @@ from tests.support.sample_fleet import (
     request,
     working,
 )
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, fleet_update, text_of
 from tests.support.wait import auntil
 
 FIRST = RequestId("fix-auth-1")
@@ -53,8 +53,7 @@ def clock_of(pilot: Pilot[None]) -> StillClock:
 
 def answers(pilot: Pilot[None]) -> list[Answer]:
     """What was answered so far."""
-    told = [wanted.command for wanted in world_of(pilot).wished if isinstance(wanted, SendToAgent)]
-    return [wish for wish in told if isinstance(wish, Answer)]
+    return world_of(pilot).passed(Operations.answer, "answer")
 
 
 async def opened(pilot: Pilot[None]) -> PermissionCard:
@@ -64,7 +63,7 @@ async def opened(pilot: Pilot[None]) -> PermissionCard:
 
 
 async def show(pilot: Pilot[None], now: Fleet) -> None:
-    cast(Kasmon, pilot.app)._take(now)
+    cast(Kasmon, pilot.app)._take(fleet_update(now))
     await pilot.pause()
 
 

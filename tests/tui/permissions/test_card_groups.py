@@ -161,11 +161,13 @@ async def test_a_list_of_which_nothing_waits_any_more_is_over() -> None:
 async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_there() -> None:
     app = kasmon(crowd(ONE))
     async with run_app(app, act=opened) as pilot:
-        cast(FakeGateway, app.gateway).holding_secrets = True
-        await show(pilot, crowd(ONE, TWO))
+        gateway = cast(FakeGateway, app.gateway)
+        gateway.holding_cards = True
+        gateway.fleets.put_nowait(crowd(ONE, TWO))
+        await pilot.pause()
         assert "similar" not in text_of(pilot.app)
 
-        cast(FakeGateway, app.gateway).let_secrets_go()
+        cast(FakeGateway, app.gateway).let_cards_go()
         await auntil(lambda: "2 similar" in text_of(pilot.app), what="two")
 
 

@@ -9,8 +9,9 @@ import pytest
 from textual.pilot import Pilot
 
 from kasmon.errors import UnavailableError
+from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet
-from kasmon.model.permission import SessionId
+from kasmon.model.permission import Decision, SessionId
 from kasmon.tui.app import Kasmon
 from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.protocol import DashboardSettings
@@ -22,7 +23,7 @@ from tests.support.dashboard_scenes import armed, kasmon, planned, run_app
 from tests.support.sample_boards import RUNNING, board
 from tests.support.sample_fleet import StillClock, asking, command, crew, fleet, idle, login, working
 from tests.support.sample_search import WORDS, finds
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, fleet_update, text_of
 from tests.support.wait import auntil
 
 QUIET = fleet(working("docs"), idle("readme"))
@@ -44,7 +45,7 @@ async def pass_time(pilot: Pilot[None], seconds: float) -> None:
 
 
 async def show(pilot: Pilot[None], now: Fleet) -> None:
-    app_of(pilot)._take(now)
+    app_of(pilot)._take(fleet_update(now))
     await pilot.pause()
     await pilot.pause()
 
@@ -382,12 +383,10 @@ async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed()
         request = (await armed(pilot)).request
         await pilot.press("escape")
         await pilot.pause()
-        inbox = app_of(pilot).permissions
-        inbox.mark_sent(request.session, request.id)
-        await pilot.pause()
-        assert "pending request" not in text_of(pilot.app)
-
-        inbox.mark_failed(request.session, request.id, UnavailableError("the disk is full."))
+        inbox, gateway = app_of(pilot).permissions, cast(FakeGateway, app_of(pilot).gateway)
+        gateway.refusing = UnavailableError("the disk is full.")
+        inbox.answer(request.session, Answer(request=request.id, digest=request.digest, decision=Decision.DENY))
+        assert () == inbox.queue.waiting
         await pilot.pause()
 
         assert "1 pending request" in text_of(pilot.app)
@@ -465,15 +464,15 @@ async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
 async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
     app = kasmon(ASKS, settings=POPUP)
     gateway = cast(FakeGateway, app.gateway)
-    gateway.holding_secrets = True
+    gateway.holding_cards = True
     async with run_app(app) as pilot:
         await pass_time(pilot, 5)
         await pilot.press("i")
         await pilot.pause()
         assert app.permissions.card is None
 
-        gateway.let_secrets_go()
-        await auntil(lambda: app.permissions._known_secrets)
+        gateway.let_cards_go()
+        await auntil(lambda: app.permissions._cards)
         await pass_time(pilot, 5)
         assert app.permissions.card is not None
 
@@ -484,14 +483,15 @@ async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_anot
 ) -> None:
     app = kasmon(ASKS)
     gateway = cast(FakeGateway, app.gateway)
-    gateway.holding_secrets = True
+    gateway.holding_cards = True
     async with run_app(app) as pilot:
         await pilot.press("i")
         await pass_time(pilot, 1)
         if key:
             await pilot.press(key)
-        gateway.let_secrets_go()
-        await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "secrets"])
+        gateway.let_cards_go()
+        await auntil(lambda: app.permissions._cards)
+        await pilot.pause()
 
         assert opens == (app.permissions.card is not None)
 
@@ -504,23 +504,10 @@ async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_t
         await auntil(lambda: app.permissions.card, what="the card")
         await show(pilot, QUIET_ALONE)
         assert "hunter2" not in text_of(app)
-        assert app.permissions._known_secrets
+        assert app.permissions._cards
 
         app.permissions.close(())
-        await auntil(lambda: not app.permissions._known_secrets, what="no secrets any more")
-
-
-async def test_secrets_that_come_when_their_session_is_gone_are_not_kept() -> None:
-    app = kasmon(ASKS, secrets=["hunter2hunter2"])
-    gateway = cast(FakeGateway, app.gateway)
-    gateway.holding_secrets = True
-    async with run_app(app) as pilot:
-        await show(pilot, QUIET_ALONE)
-        gateway.let_secrets_go()
-        await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "secrets"])
-
-        assert not app.permissions._known_secrets
-        assert not app.permissions._projects
+        await auntil(lambda: not app.permissions._cards, what="no secrets any more")
 
 
 async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:

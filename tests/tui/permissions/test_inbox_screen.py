@@ -458,12 +458,12 @@ async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> Non
 
 async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_known() -> None:
     app = kasmon(crowd(command("a", f"curl -H 'Bearer {KEY}' --user hunter2hunter2")), secrets=["hunter2hunter2"])
-    cast(FakeGateway, app.gateway).holding_secrets = True
+    cast(FakeGateway, app.gateway).holding_cards = True
     async with run_app(app, (160, 50)) as pilot:
         await pilot.press("I")
         await pilot.pause()
         assert "curl" not in text_of(app)
-        cast(FakeGateway, app.gateway).let_secrets_go()
+        cast(FakeGateway, app.gateway).let_cards_go()
         await armed(pilot)
         text = text_of(app)
 

@@ -18,11 +18,11 @@ from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.tui.app import Kasmon
 from kasmon.tui.gateway import live
 from kasmon.tui.gateway.live import LiveGateway
-from kasmon.tui.gateway.protocol import ApplyPlanEdit, DecideOnPlan, NotifyPerson, UserCommand
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
-from kasmon.tui.plan_board.decisions import offered, resolve_action
+from kasmon.tui.plan_board.decisions import PlanDecision, offered, resolve_action
 from kasmon.tui.plan_board.header import notice_lines
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
 from kasmon.tui.plan_board.screen import PlanBoardScreen
@@ -36,7 +36,7 @@ from tests.support.dashboard_scenes import planned, run_app, settled, waves
 from tests.support.sample_boards import DONE, PLAN, RUNNING, T, at, board, task
 from tests.support.sample_fleet import NOW, StillClock, fleet, idle, session
 from tests.support.supervisor.env import Env
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import Call, FakeGateway, called, text_of
 from tests.support.wait import auntil
 
 BOARD = {
@@ -61,8 +61,8 @@ def world_of(pilot: Pilot[None]) -> FakeGateway:
     return cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
 
 
-def wished(pilot: Pilot[None]) -> list[UserCommand]:
-    return [wanted for wanted in world_of(pilot).wished if isinstance(wanted, DecideOnPlan | ApplyPlanEdit)]
+def decisions(pilot: Pilot[None]) -> list[Call]:
+    return [call for call in world_of(pilot).calls if call[0] in ("decide_on_plan", "apply_plan_edit")]
 
 
 def cursor(pilot: Pilot[None]) -> str:
@@ -261,7 +261,7 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
 def test_what_makes_no_sense_is_refused_with_the_reason(
     shown: PlanBoard, number: str, action: str, refusal: str
 ) -> None:
-    assert (None, (), refusal) == resolve_action(shown, PLAN.task(number), action)
+    assert PlanDecision(refusal=refusal) == resolve_action(shown, PLAN.task(number), action)
 
 
 def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> None:
@@ -273,10 +273,8 @@ def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> N
 
 
 def test_pause_means_go_on_where_the_plan_stands_still() -> None:
-    for shown, decision in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
-        wanted = resolve_action(shown, None, "plan_pause").wanted
-        assert wanted is not None
-        assert decision == wanted.decision
+    for shown, deed in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
+        assert deed == resolve_action(shown, None, "plan_pause").action
 
 
 def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
@@ -398,11 +396,11 @@ async def test_a_task_without_a_session_has_nothing_to_open() -> None:
 
 
 DECIDED = (
-    (board(), ("w", "r"), DecideOnPlan(plan="parser", decision="retry", task="5")),
-    (sample_boards.claimed(), ("w", "a"), DecideOnPlan(plan="parser", decision="accept", task="2")),
-    (sample_boards.asked(), ("A",), DecideOnPlan(plan="parser", decision="advance")),
-    (board(), ("p",), DecideOnPlan(plan="parser", decision="pause")),
-    (board(state="paused"), ("p",), DecideOnPlan(plan="parser", decision="resume")),
+    (board(), ("w", "r"), called(Operations.decide_on_plan, "parser", "retry", "5")),
+    (sample_boards.claimed(), ("w", "a"), called(Operations.decide_on_plan, "parser", "accept", "2")),
+    (sample_boards.asked(), ("A",), called(Operations.decide_on_plan, "parser", "advance")),
+    (board(), ("p",), called(Operations.decide_on_plan, "parser", "pause")),
+    (board(state="paused"), ("p",), called(Operations.decide_on_plan, "parser", "resume")),
 )
 """A board, the keys that are pressed there, and what is decided by them."""
 
@@ -415,24 +413,24 @@ async def test_a_key_decides() -> None:
             app.plan_board.take((shown,))
             await press(pilot, *keys)
 
-        assert [wanted for _, _, wanted in DECIDED] == wished(pilot)
+        assert [wanted for _, _, wanted in DECIDED] == decisions(pilot)
 
 
 async def test_what_cannot_be_undone_is_decided_by_a_yes() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("G", "s")(pilot)
         await press(pilot, "enter", "n", "X", "enter", "escape")
-        assert [] == wished(pilot)
+        assert [] == decisions(pilot)
 
         await press(pilot, "s")
         await say_yes(pilot)
         await press(pilot, "X")
         await say_yes(pilot)
         skip, abort = (
-            DecideOnPlan(plan="parser", decision="skip", task="7"),
-            DecideOnPlan(plan="parser", decision="abort"),
+            called(Operations.decide_on_plan, "parser", "skip", "7"),
+            called(Operations.decide_on_plan, "parser", "abort"),
         )
-        assert [skip, abort] == wished(pilot)
+        assert [skip, abort] == decisions(pilot)
 
 
 async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
@@ -441,7 +439,7 @@ async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
         assert "Retry task 5" in text_of(pilot.app)
         await press(pilot, "right", "enter")
 
-        assert [DecideOnPlan(plan="parser", decision="replace", task="5", agent="shell")] == wished(pilot)
+        assert [called(Operations.decide_on_plan, "parser", "replace", "5", "shell")] == decisions(pilot)
 
 
 async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() -> None:
@@ -449,11 +447,11 @@ async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() 
         world_of(pilot).knows.clear()
         await waves("w", "R", "enter")(pilot)
         assert "Starts as soon as the installed agents" in text_of(pilot.app)
-        assert [] == wished(pilot)
+        assert [] == decisions(pilot)
 
         world_of(pilot).knows.set()
-        await auntil(lambda: wished(pilot), what="the wish")
-        assert [DecideOnPlan(plan="parser", decision="replace", task="5", agent="claude")] == wished(pilot)
+        await auntil(lambda: decisions(pilot), what="the wish")
+        assert [called(Operations.decide_on_plan, "parser", "replace", "5", "claude")] == decisions(pilot)
 
 
 async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dialog() -> None:
@@ -463,7 +461,7 @@ async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dial
         await auntil(lambda: "A system call failed '/etc/kasmon'" in text_of(pilot.app), what="the reason")
         await press(pilot, "enter")
 
-        assert [] == wished(pilot)
+        assert [] == decisions(pilot)
 
 
 async def test_a_refusal_is_said_and_the_board_stays() -> None:
@@ -483,10 +481,10 @@ async def test_an_edited_plan_is_taken_over_as_it_was_shown_by_a_key_after_the_a
         assert "starts 'claude' (claude) for tasks 1, 2, 4, 6, 7, 8" in text
 
         await press(pilot, "enter", "y")
-        assert [] == wished(pilot)
+        assert [] == decisions(pilot)
         await auntil(lambda: "This key came before the question could be read." in text_of(pilot.app))
         await say_yes(pilot)
-        assert [ApplyPlanEdit(plan="parser", digest="d" * 64)] == wished(pilot)
+        assert [called(Operations.apply_plan_edit, "parser", "d" * 64)] == decisions(pilot)
 
 
 async def test_an_edit_that_is_longer_than_the_window_is_read_to_its_end_before_it_is_taken_over() -> None:
@@ -497,12 +495,12 @@ async def test_an_edit_that_is_longer_than_the_window_is_read_to_its_end_before_
     async with planned(shown, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("e")(pilot)
         await say_yes(pilot)
-        assert [] == wished(pilot)
+        assert [] == decisions(pilot)
         assert "Scroll to the end to continue." in text_of(pilot.app)
 
         await press(pilot, *["space"] * 6)
         await say_yes(pilot)
-        assert 1 == len(wished(pilot))
+        assert 1 == len(decisions(pilot))
 
 
 async def test_an_edit_that_takes_away_what_has_begun_is_shown_and_not_taken_over() -> None:
@@ -512,7 +510,7 @@ async def test_an_edit_that_takes_away_what_has_begun_is_shown_and_not_taken_ove
         assert "has started, but the file no longer contains it" in text_of(pilot.app)
         await say_yes(pilot)
 
-        assert [] == wished(pilot)
+        assert [] == decisions(pilot)
 
 
 async def test_space_shows_what_the_task_is_told_and_what_its_check_printed() -> None:
@@ -587,7 +585,7 @@ async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_
 
 
 def calls(pilot: Pilot[None]) -> list[str]:
-    return [wanted.alert.text for wanted in world_of(pilot).wished if isinstance(wanted, NotifyPerson)]
+    return [alert.text for alert in world_of(pilot).passed(Operations.notify, "alert")]
 
 
 async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what_was_so_at_the_start_does_not() -> None:
@@ -694,10 +692,11 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: E
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", gateway.boards())
     async with asyncio.timeout(10):
         (first,) = await anext(feed)
-        await gateway.execute(DecideOnPlan(plan=book.plan, decision="skip", task="1"))
+        operations = await gateway.operations()
+        await operations.decide_on_plan(book.plan, "skip", "1")
         (second,) = await anext(feed)
         with pytest.raises(RefusedError, match="is already skipped"):
-            await gateway.execute(DecideOnPlan(plan=book.plan, decision="skip", task="1"))
+            await operations.decide_on_plan(book.plan, "skip", "1")
     await feed.aclose()
     main_view.locks.pop().let_go()
 

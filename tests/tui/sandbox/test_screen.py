@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from kasmon.errors import UnableError
-from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, Run
+from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, Run, SandboxCommand
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase
@@ -18,17 +18,7 @@ from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.new_session import NewSessionDialog
 from kasmon.tui.diff_screen import DiffScreen
-from kasmon.tui.gateway.protocol import (
-    CreateSession,
-    DashboardSettings,
-    ForkSandbox,
-    ReplaySandbox,
-    SandboxChoices,
-    SandboxPreview,
-    SendToAgent,
-    TierOffer,
-    UserCommand,
-)
+from kasmon.tui.gateway.protocol import DashboardSettings, Operations, SandboxChoices, SandboxPreview, TierOffer
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.code_box import CodeBox
@@ -36,7 +26,7 @@ from tests.model.transcript.test_file_changes import DIFF
 from tests.support.dashboard_scenes import history, kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle, working
 from tests.support.sample_sandboxes import interpreters, machine, machines, past, remembered, sandbox_state, sandboxes
-from tests.support.tui.fake_gateway import GETS, JAILED, FakeGateway, text_of
+from tests.support.tui.fake_gateway import GETS, JAILED, Call, FakeGateway, called, text_of
 from tests.support.wait import auntil
 
 NUMBERS = SessionId("numbers")
@@ -62,14 +52,14 @@ def world_of(pilot: Pilot[None]) -> FakeGateway:
     return cast(FakeGateway, app_of(pilot).gateway)
 
 
-def told(pilot: Pilot[None], *wishes: object) -> Sequence[UserCommand]:
-    return [SendToAgent(session=NUMBERS, command=wish) for wish in wishes]  # type: ignore[arg-type]
+def changed(*commands: SandboxCommand) -> Sequence[Call]:
+    return [called(Operations.change_sandbox, NUMBERS, command) for command in commands]
 
 
-async def wished(pilot: Pilot[None], count: int) -> list[UserCommand]:
+async def calls(pilot: Pilot[None], count: int) -> list[Call]:
     gateway = world_of(pilot)
-    await auntil(lambda: len(gateway.wished) >= count, what="the wishes")
-    return gateway.wished
+    await auntil(lambda: len(gateway.calls) >= count, what="the calls")
+    return gateway.calls
 
 
 def footer(pilot: Pilot[None]) -> str:
@@ -90,7 +80,7 @@ async def test_a_sandbox_is_frozen_and_kept_by_a_key_each() -> None:
         assert "resume" not in footer(pilot)
         await pilot.press("z", "s")
 
-        assert told(pilot, Pause(), Checkpoint()) == await wished(pilot, 2)
+        assert changed(Pause(), Checkpoint()) == await calls(pilot, 2)
 
 
 async def test_one_that_sleeps_is_woken_and_not_frozen_again() -> None:
@@ -99,7 +89,7 @@ async def test_one_that_sleeps_is_woken_and_not_frozen_again() -> None:
         assert "z pause" not in footer(pilot)
         await pilot.press("u")
 
-        assert told(pilot, Resume()) == await wished(pilot, 1)
+        assert changed(Resume()) == await calls(pilot, 1)
 
 
 async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere() -> None:
@@ -110,12 +100,12 @@ async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere(
         await auntil(lambda: "readme has no sandbox." in text_of(pilot.app))
         await pilot.press("j", "f", "s")
         await auntil(lambda: "docs is a sandboxed agent" in text_of(pilot.app))
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
         assert "checkpoint" not in footer(pilot)
         assert "z pause" in footer(pilot)
         await pilot.press("z")
 
-        assert [SendToAgent(session=SessionId("docs"), command=Pause())] == await wished(pilot, 1)
+        assert [called(Operations.change_sandbox, SessionId("docs"), Pause())] == await calls(pilot, 1)
 
 
 async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None:
@@ -125,10 +115,10 @@ async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None
         assert "1 is in a turn and will pause when it ends." in text_of(pilot.app)
         await pilot.press("y")  # too soon: it was typed for something else
         await auntil(lambda: "This key came before the question could be read." in text_of(pilot.app))
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
         await sure(pilot)
 
-        frozen = {wanted.session for wanted in await wished(pilot, 4) if isinstance(wanted, SendToAgent)}
+        frozen = {arguments["session"] for _, arguments in await calls(pilot, 4)}
         assert {"numbers", "import-csv", "scratch", "nightly"} == frozen
 
 
@@ -139,12 +129,11 @@ async def test_enter_runs_the_code_by_the_interpreter_that_tab_chose() -> None:
         await pilot.press(*"a=1", "ctrl+j", *"a", "enter", "tab", *"ls", "enter", "tab", "tab", *"b", "enter")
         await pilot.pause()
 
-        assert told(
-            pilot,
+        assert changed(
             Run(interpreter="python", code="a=1\na"),
             Run(interpreter="bash", code="ls"),
             Run(interpreter="python", code="b"),
-        ) == await wished(pilot, 3)
+        ) == await calls(pilot, 3)
         assert "⏎ run   tab interpreter   shift+tab read" in footer(pilot)
 
 
@@ -205,10 +194,10 @@ async def test_going_back_to_a_checkpoint_is_asked_for_first() -> None:
         await history(pilot)
         await pilot.press("j", "j", "j", "r")
         await auntil(lambda: "Restore numbers to c4?" in text_of(pilot.app))
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
         await sure(pilot)
 
-        assert told(pilot, Restore(checkpoint="c4")) == await wished(pilot, 1)
+        assert changed(Restore(checkpoint="c4")) == await calls(pilot, 1)
 
 
 async def test_a_fork_without_a_name_gets_the_first_that_is_free() -> None:
@@ -217,7 +206,7 @@ async def test_a_fork_without_a_name_gets_the_first_that_is_free() -> None:
         await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
         await pilot.press("ctrl+u", "enter")
 
-        assert [ForkSandbox(session=NUMBERS, name="numbers-3")] == await wished(pilot, 1)
+        assert [called(Operations.fork_sandbox, NUMBERS, "numbers-3")] == await calls(pilot, 1)
 
 
 async def test_a_fork_and_a_replay_begin_at_the_entry_that_is_chosen() -> None:
@@ -230,9 +219,9 @@ async def test_a_fork_and_a_replay_begin_at_the_entry_that_is_chosen() -> None:
         await pilot.press("enter")
 
         assert [
-            ForkSandbox(session=NUMBERS, name="numbers-2", checkpoint="c4"),
-            ReplaySandbox(session=NUMBERS, name="numbers-2", checkpoint="c4"),
-        ] == await wished(pilot, 2)
+            called(Operations.fork_sandbox, NUMBERS, "numbers-2", "c4"),
+            called(Operations.replay_sandbox, NUMBERS, "numbers-2", "c4"),
+        ] == await calls(pilot, 2)
 
 
 async def test_a_host_that_was_refused_is_allowed_from_there_and_only_after_a_question() -> None:
@@ -241,10 +230,10 @@ async def test_a_host_that_was_refused_is_allowed_from_there_and_only_after_a_qu
         await pilot.press("a")  # not on this entry
         await pilot.press("G", "k", "k", "a")
         await auntil(lambda: "to reach example.org:443?" in text_of(pilot.app))
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
         await sure(pilot)
 
-        assert told(pilot, Allow(hosts=("example.org:443",))) == await wished(pilot, 1)
+        assert changed(Allow(hosts=("example.org:443",))) == await calls(pilot, 1)
 
 
 async def test_the_history_of_a_sandbox_in_which_nothing_ran_says_so() -> None:
@@ -282,11 +271,13 @@ async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_perso
         await auntil(lambda: "login.json" in text_of(pilot.app))
         await pilot.press(*"x", "enter")
         await auntil(lambda: "agree and start" in text_of(pilot.app))
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
         await sure(pilot)
 
-        made = CreateSession(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail", agrees=True)
-        assert [made] == await wished(pilot, 1)
+        made = called(
+            Operations.create_session, "x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail", agrees=True
+        )
+        assert [made] == await calls(pilot, 1)
 
 
 async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_all_the_same() -> None:
@@ -300,7 +291,7 @@ async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_
         world_of(pilot).knows.set()
         await auntil(lambda: "agree and start" in text_of(pilot.app))
 
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
 
 
 async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_then() -> None:
@@ -332,9 +323,9 @@ async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
         await pilot.press(*"y", "tab", "left", "tab", "tab", "enter")
 
         assert [
-            CreateSession(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox=""),
-            CreateSession(name="y", agent="interpreters", mode=Mode.INTERPRETER),
-        ] == await wished(pilot, 2)
+            called(Operations.create_session, "x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox=""),
+            called(Operations.create_interpreters, "y"),
+        ] == await calls(pilot, 2)
 
 
 TO_SANDBOX = ["tab"] * 6
@@ -366,13 +357,13 @@ async def test_every_tier_is_offered_and_one_that_cannot_be_had_says_why_and_is_
         await pilot.press("left", "left")
         await auntil(lambda: "unavailable: microvm, e2b" in text_of(pilot.app))
         assert "Choose another sandbox." not in text_of(pilot.app)
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
         await pilot.press("left")
         await auntil(lambda: "This version of kasmon runs only interpreters" in text_of(pilot.app))
         await pilot.press("left", "left", "tab", "enter")
 
-        made = CreateSession(name="x", agent="claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail")
-        assert [made] == await wished(pilot, 1)
+        made = called(Operations.create_session, "x", "claude", mode=Mode.TMUX, workdir="/home/you", sandbox="jail")
+        assert [made] == await calls(pilot, 1)
         assert [("claude", "jail")] == world_of(pilot).confining[-1:]
 
 
@@ -391,10 +382,10 @@ async def test_interpreters_have_the_tier_the_size_and_the_hosts_of_the_config_u
             await pilot.press("enter")
             await auntil(lambda: len(pilot.app.screen_stack) == 1)
 
-        usual = CreateSession(name="x", agent="interpreters", mode=Mode.INTERPRETER, sandbox="jail", size="max")
+        usual = called(Operations.create_interpreters, "x", tier="jail", size="max")
         reaches = ("pypi", "a.example")
-        other = CreateSession(name="y", agent="interpreters", mode=Mode.INTERPRETER, sandbox="e2b", hosts=reaches)
-        assert [usual, other] == await wished(pilot, 2)
+        other = called(Operations.create_interpreters, "y", tier="e2b", hosts=reaches)
+        assert [usual, other] == await calls(pilot, 2)
 
 
 MACHINE = machine("numbers")
@@ -407,13 +398,13 @@ async def test_its_memory_is_put_on_disk_by_a_key_where_its_tier_keeps_it_there_
         assert "z pause   P pause to disk" in footer(pilot)
         await pilot.press("P")
 
-        assert told(pilot, Pause(to_disk=True)) == await wished(pilot, 1)
+        assert changed(Pause(to_disk=True)) == await calls(pilot, 1)
     async with shown() as pilot:
         assert "P pause" not in footer(pilot)
         await pilot.press("P")
         await auntil(lambda: "A jail sandbox cannot pause to disk" in text_of(pilot.app))
 
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
 
 
 async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> None:
@@ -422,7 +413,7 @@ async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> N
         assert "P pause" not in footer(pilot)
         await pilot.press("u")
 
-        assert told(pilot, Resume()) == await wished(pilot, 1)
+        assert changed(Resume()) == await calls(pilot, 1)
 
 
 @pytest.mark.parametrize(
@@ -436,10 +427,10 @@ async def test_where_its_memory_cannot_be_used_a_person_says_first_that_it_goes_
         await pilot.press("u")
         await auntil(lambda: "The memory snapshot of numbers cannot be used: it is truncated" in text_of(pilot.app))
         assert "Resuming keeps the files. Interpreter state" in text_of(pilot.app)
-        assert [] == world_of(pilot).wished
+        assert [] == world_of(pilot).calls
         await sure(pilot)
 
-        assert told(pilot, Resume()) == await wished(pilot, 1)
+        assert changed(Resume()) == await calls(pilot, 1)
 
 
 async def test_a_fork_takes_all_memory_where_that_can_be_copied_and_the_dialog_says_what_is_done_for_that() -> None:
@@ -449,7 +440,7 @@ async def test_a_fork_takes_all_memory_where_that_can_be_copied_and_the_dialog_s
         assert "is paused to disk, then resumes at once" in text_of(pilot.app)
         await pilot.press("enter")
 
-        assert [ForkSandbox(session=NUMBERS, name="numbers-2")] == await wished(pilot, 1)
+        assert [called(Operations.fork_sandbox, NUMBERS, "numbers-2")] == await calls(pilot, 1)
     async with shown() as pilot:
         await pilot.press("f")
         await auntil(lambda: "are not copied" in text_of(pilot.app))
@@ -477,4 +468,4 @@ async def test_in_the_history_a_fork_is_of_the_checkpoint_chosen_or_of_now_with_
         await pilot.press("escape")
         await pilot.press("P")
 
-        assert told(pilot, Pause(to_disk=True)) == await wished(pilot, 1)
+        assert changed(Pause(to_disk=True)) == await calls(pilot, 1)

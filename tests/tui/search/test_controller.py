@@ -18,13 +18,13 @@ from kasmon.model.transcript.rows import RowPosition
 from kasmon.model.transcript.search_text import SearchHit, What
 from kasmon.supervisor.search.search import SessionHits
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import ExportSession, MarkViewed, RecordedText
+from kasmon.tui.gateway.protocol import Operations, RecordedText
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from tests.support.dashboard_scenes import kasmon, run_app
 from tests.support.sample_fleet import NOW, fleet, working
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
 from tests.support.wait import auntil
 
 TALK = (
@@ -171,12 +171,12 @@ async def test_enter_shows_what_a_terminal_printed_there_and_esc_leads_back() ->
 async def test_a_match_that_is_opened_in_a_terminals_text_is_a_look_at_its_session() -> None:
     async with searching() as pilot:
         finished = msgspec.structs.replace(DOCS, state=SessionState.IDLE, finished_at=NOW)
-        cast(Kasmon, pilot.app)._take(fleet(PARSER, finished))
+        cast(Kasmon, pilot.app)._take(fleet_update(fleet(PARSER, finished)))
         await pilot.press("down", "down", "enter")
         await auntil(lambda: isinstance(pilot.app.screen, ScrollbackScreen))
         await pilot.pause()
 
-        assert [MarkViewed(session=DOCS.id)] == world_of(pilot).wished
+        assert [called(Operations.mark_viewed, DOCS.id)] == world_of(pilot).calls
 
 
 async def test_a_line_that_went_meanwhile_is_said_to_be_gone() -> None:
@@ -225,4 +225,4 @@ async def test_export_is_offered_by_name_and_wanted_of_the_world() -> None:
         await pilot.press("escape")
         await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
         cast(Kasmon, pilot.app).key_dispatcher.run("export")
-        await auntil(lambda: any(isinstance(wanted, ExportSession) for wanted in world_of(pilot).wished))
+        await auntil(lambda: world_of(pilot).passed(Operations.export, "session"))

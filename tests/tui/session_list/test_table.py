@@ -16,13 +16,13 @@ from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, MarkViewed
+from kasmon.tui.gateway.protocol import DashboardSettings, Operations
 from kasmon.tui.session_list.order import ListSettings, SortOrder, WaveHeading
 from kasmon.tui.session_list.table import SessionTable
 from kasmon.tui.textual_ext.repaint import RowsUpdate
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import NOW, StillClock, asking, crew, ended, fleet, idle, session, working
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, called, fleet_update, text_of
 from tests.support.wait import auntil
 
 
@@ -66,7 +66,7 @@ async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> Non
     async with app.run_test() as pilot:
         assert "readme" == app.main_view.table.selected
         clock_of(app).forward(2)
-        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
         await pilot.pause()
 
         assert "docs" == app.main_view.table.selected
@@ -78,7 +78,7 @@ async def test_the_chosen_session_stays_selected_when_the_order_changes() -> Non
         await pilot.press("j")
         assert "zoo" == app.main_view.table.selected
         clock_of(app).forward(2)
-        app._take(fleet(asking("docs", ago=1), idle("readme"), idle("zoo")))
+        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"), idle("zoo"))))
         await pilot.pause()
 
         assert ["docs", "readme", "zoo"] == [session.id for session in app.main_view.table.shown()]
@@ -90,7 +90,7 @@ async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
     async with app.run_test() as pilot:
         clock_of(app).forward(2)
         await pilot.press("j")
-        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
         await pilot.pause()
         held = [session.id for session in app.main_view.table.shown()]
         clock_of(app).forward(1)
@@ -105,12 +105,12 @@ async def test_the_order_changes_at_most_twice_a_second() -> None:
     app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
     async with app.run_test() as pilot:
         clock_of(app).forward(0.2)
-        app._take(fleet(asking("docs", ago=1), idle("readme")))
+        app._take(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
         await pilot.pause()
         assert ["readme", "docs"] == [session.id for session in app.main_view.table.shown()]
 
         clock_of(app).forward(0.4)
-        app._take(fleet(asking("docs", ago=2), idle("readme")))
+        app._take(fleet_update(fleet(asking("docs", ago=2), idle("readme"))))
         assert ["docs", "readme"] == [session.id for session in app.main_view.table.shown()]
 
 
@@ -135,7 +135,7 @@ async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again
         await pilot.press("enter")
         await settled(pilot)
         clock_of(app).forward(3)
-        app._take(fleet(working("docs"), idle("readme"), asking("fix-auth")))
+        app._take(fleet_update(fleet(working("docs"), idle("readme"), asking("fix-auth"))))
         await settled(pilot)
         assert [column.key for column in columns] == [column.key for column in app.main_view.table.columns]
 
@@ -168,7 +168,7 @@ async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyP
         place = next(y for y, each in enumerate(table.shown()) if each.id == "docs")
         table.drawn.clear()
         said = tuple(msgspec.structs.replace(s, last_line="new") if s.id == "docs" else s for s in shown.sessions)
-        app._take(fleet(*said))
+        app._take(fleet_update(fleet(*said)))
         await pilot.pause()
 
         assert [place] == table.drawn
@@ -222,7 +222,7 @@ async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None
     async with run_app(app):
         assert app.main_view.table.show_vertical_scrollbar
         app.rows.clear()
-        app._take(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:]))
+        app._take(fleet_update(fleet(*[msgspec.structs.replace(s, last_line="second") for s in shown[:2]], *shown[2:])))
         frame = app.screen._compositor.render_strips()
 
         head = app.main_view.preview.head.region.y
@@ -418,7 +418,7 @@ async def test_what_the_filter_found_is_counted_as_it_changes() -> None:
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"docs", "enter")
         clock_of(app).forward(2.0)
-        app._take(fleet(idle("readme")))
+        app._take(fleet_update(fleet(idle("readme"))))
         await pilot.pause()
 
         assert "0 of 1" in text_of(app)
@@ -501,7 +501,7 @@ async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
     async with app.run_test() as pilot:
         await pilot.press("j")
         clock_of(app).forward(2)
-        app._take(fleet(idle("a"), idle("c")))
+        app._take(fleet_update(fleet(idle("a"), idle("c"))))
         await pilot.pause()
 
         assert "c" == app.main_view.table.selected
@@ -633,7 +633,7 @@ async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_i
         await pilot.press("enter")
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] == gateway.wished
+        assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls
 
 
 async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
@@ -641,7 +641,9 @@ async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
         await pilot.press("L", "L")
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] == cast(FakeGateway, cast(Kasmon, pilot.app).gateway).wished
+        assert [called(Operations.mark_viewed, SessionId("web"))] == cast(
+            FakeGateway, cast(Kasmon, pilot.app).gateway
+        ).calls
         assert not cast(Kasmon, pilot.app).main_view.focused_inside
 
 
@@ -651,9 +653,9 @@ async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(k
     async with run_app(kasmon(shown)) as pilot:
         await pilot.press(key)
         gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
-        await auntil(lambda: gateway.wished, what="the mark")
+        await auntil(lambda: gateway.calls, what="the mark")
 
-        assert [MarkViewed(session=SessionId("web"))] == gateway.wished
+        assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls
 
 
 async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
@@ -666,7 +668,7 @@ async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
         await pilot.press("L")
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] * 2 == gateway.wished
+        assert [called(Operations.mark_viewed, SessionId("web"))] * 2 == gateway.calls
 
 
 async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
@@ -675,9 +677,9 @@ async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
         await settled(pilot)
         await pilot.press("enter")
         await pilot.pause()
-        assert [] == gateway.wished
+        assert [] == gateway.calls
         for _ in range(2):  # it comes back by the log a little later
-            app._take(fleet(idle("web", finished_at=NOW)))
+            app._take(fleet_update(fleet(idle("web", finished_at=NOW))))
         await pilot.pause()
 
-        assert [MarkViewed(session=SessionId("web"))] == gateway.wished
+        assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls

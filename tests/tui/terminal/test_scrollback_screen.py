@@ -12,7 +12,7 @@ from kasmon.host.rpc.frames import SendKeys
 from kasmon.model.commands import Mode
 from kasmon.tui.actions.dialogs import offer_link
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import CopyText, OpenLink
+from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.terminal.scrollback_view import ScrollbackView
 from kasmon.tui.terminal.view import FocusView
@@ -36,12 +36,12 @@ def view_of(pilot: Pilot[None]) -> ScrollbackView:
 
 def copied(pilot: Pilot[None]) -> list[str]:
     gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
-    return [wanted.text for wanted in gateway.wished if isinstance(wanted, CopyText)]
+    return gateway.passed(Operations.copy_text, "text")
 
 
 def opened(pilot: Pilot[None]) -> list[str]:
     gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
-    return [wanted.address for wanted in gateway.wished if isinstance(wanted, OpenLink)]
+    return gateway.passed(Operations.open_link, "address")
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.tui.app import Kasmon
-from kasmon.tui.gateway.protocol import DashboardSettings, NotifyPerson
+from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.key_names import textual_key
 from kasmon.tui.textual_ext.line_filters import ControlCharacterFilter, MonochromeFilter, trace_of
 from tests.support.dashboard_scenes import SCENES, armed, run_app
@@ -44,7 +44,7 @@ from tests.support.sample_fleet import (
     working,
 )
 from tests.support.syntax_trees import nodes, parsed
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.tui.fake_gateway import FakeGateway, fleet_update, text_of
 
 ACTS = "\x1b]52;c;AAAA\x07\x1b[6n\x9b2J\x05\u202e\x1b]0;title\x07"
 """Sets a clipboard, asks the terminal to type, clears it, turns the text round, renames the window."""
@@ -133,9 +133,8 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
     app = dashboard(fleet(*hostile(text)[:3]), transcripts=dict.fromkeys("abc", events))
     async with run_app(app, notifications=True) as pilot:
         app.say(text)
-        app._take(
-            fleet(*hostile(text)[:2], msgspec.structs.replace(ended("c", None, signal=text, last_line=text), name=text))
-        )
+        last = msgspec.structs.replace(ended("c", None, signal=text, last_line=text), name=text)
+        app._take(fleet_update(fleet(*hostile(text)[:2], last)))
         app.main_view.table.select(SessionId("c"))
         await pilot.press("enter")
         await pilot.pause()
@@ -148,7 +147,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
 
         assert not [screen for screen in screens if FORBIDDEN.search(screen.replace("\n", ""))]
         assert not clickable(app)
-        assert not [wish for wish in cast(FakeGateway, app.gateway).wished if not isinstance(wish, NotifyPerson)]
+        assert not [name for name, _ in cast(FakeGateway, app.gateway).calls if name != "notify"]
 
 
 async def test_markup_stands_literally_in_the_list() -> None:
@@ -375,7 +374,7 @@ LATE = frozenset(
         "kasmon.tui.dialogs.base",
         "kasmon.tui.terminal.view",
         "kasmon.tui.terminal.stdin_tap",
-        "kasmon.tui.gateway.live_commands",
+        "kasmon.tui.gateway.live_operations",
         "kasmon.model.transcript.file_changes",
         "kasmon.supervisor.sessions.session_operations",
         "kasmon.supervisor.sessions.create",

@@ -31,7 +31,7 @@ async def at_once(pilot: Pilot[None], text: str) -> None:
 
 
 def wished(pilot: Pilot[None]) -> list[object]:
-    return list(cast(FakeGateway, cast(Kasmon, pilot.app).gateway).wished)
+    return list(cast(FakeGateway, cast(Kasmon, pilot.app).gateway).calls)
 
 
 async def test_what_follows_the_filters_key_is_the_filter() -> None:

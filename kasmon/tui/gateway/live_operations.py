@@ -1,0 +1,246 @@
+"""The operations of `LiveGateway`; imported by the first one, as no frame needs them."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, cast
+
+import msgspec
+
+from kasmon.config import Config
+from kasmon.config.edit import put
+from kasmon.errors import RefusedError, SessionNotFoundError, UnavailableError
+from kasmon.model.commands import Answer, Checkpoint, Configure, Mode, Prompt, Requeue, Run, SandboxCommand
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.plan.events import PlanAction
+from kasmon.model.sandbox.policy import Tier
+from kasmon.model.session import Session
+from kasmon.paths import Paths, write_private
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.folder_config import for_session
+from kasmon.tmux.user_client import COPY_STDIN
+from kasmon.tui.gateway.notification_delivery import NotificationDelivery
+from kasmon.tui.gateway.protocol import Split
+from kasmon.tui.notifications.alerts import Alert
+from kasmon.tui.terminal.links import is_link
+from kasmon.tui.theme.look import RECEIPT_WORDS
+
+COPY_S: Final = 2.0
+"""How long tmux may take to accept a text, in seconds."""
+OPENERS: Final = ("open",) if sys.platform == "darwin" else ("xdg-open", "wslview")
+OPEN_S: Final = 3.0
+"""How long to wait for the opener to fail, in seconds; some run for as long as the browser does."""
+
+
+class LiveOperations:
+    """Implements `Operations` over the folders of one kasmon; *config* and *fleet* return the current ones."""
+
+    def __init__(self, places: Paths, config: Callable[[], Config], fleet: Callable[[], Fleet]) -> None:
+        self._places = places
+        self._config = config
+        self._fleet = fleet
+        self._delivery = NotificationDelivery()
+
+    async def create_session(
+        self,
+        name: str,
+        agent: str,
+        *,
+        mode: Mode | None = None,
+        workdir: str = "",
+        prompt: str = "",
+        sandbox: str | None = None,
+        agrees: bool = False,
+    ) -> None:
+        new = NewSession(
+            name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox, agrees=agrees
+        )
+        await session_operations.create(self._places, await self._config_in(workdir, agent), new)
+
+    async def create_interpreters(
+        self,
+        name: str,
+        *,
+        tier: str | None = None,
+        workdir: str = "",
+        prompt: str = "",
+        size: str | None = None,
+        hosts: tuple[str, ...] | None = None,
+    ) -> None:
+        from kasmon.supervisor.fleet.snapshot import read_fleet  # these four are rarely needed
+        from kasmon.supervisor.sandboxes import sandbox_operations
+        from kasmon.supervisor.sandboxes.create import NewSandbox
+
+        new = NewSandbox(
+            name=name,
+            tier=cast("Tier", tier) if tier else None,
+            size=cast("Literal['default', 'build', 'max'] | None", size),
+            folder=workdir,
+            hosts=hosts,
+        )
+        made = await sandbox_operations.create(self._places, self._config(), new)
+        session = (await asyncio.to_thread(read_fleet, self._places)).get(made)
+        if prompt and session is not None:
+            await sandbox_operations.run(self._places, session, "bash", prompt)
+
+    async def adopt_pane(self, pane: str, name: str, /) -> None:
+        from kasmon.supervisor.sessions.adopt import adopt  # rarely needed
+
+        await adopt(self._places, pane, name)
+
+    async def restart(self, session: SessionId, /) -> None:
+        await session_operations.restart(self._places, self._session(session))
+
+    async def move(self, session: SessionId, to: Mode, /, *, changes_permissions: bool = False) -> None:
+        from kasmon.supervisor.sessions.move import move  # rarely needed
+
+        known = self._session(session)
+        config = await self._config_in(known.workdir, known.agent)
+        await move(self._places, config, known, to, changes_permissions=changes_permissions)
+
+    async def rename(self, session: SessionId, name: str, /) -> None:
+        await session_operations.rename(self._places, self._session(session), name)
+
+    async def mark_viewed(self, session: SessionId, /) -> None:
+        await session_operations.mark_viewed(self._places, self._session(session))
+
+    async def remove(self, session: SessionId, /) -> str:
+        known = self._session(session)
+        if known.mode is not Mode.INTERPRETER:
+            kept = await session_operations.forget(self._places, known)
+        else:
+            from kasmon.supervisor.sandboxes import sandbox_operations
+
+            kept = await sandbox_operations.remove(self._places, known)
+        return session_operations.copy_stays(kept) if kept else ""
+
+    async def export(self, session: SessionId, /) -> str:
+        from kasmon.supervisor.sessions.export import as_markdown, write_beside  # rarely needed
+
+        def write(known: Session) -> Path:
+            return write_beside(Path.cwd(), known, as_markdown(self._places, known))
+
+        known = self._session(session)
+        return f"Exported {known.name} to {await asyncio.to_thread(write, known)}."
+
+    async def send_prompt(self, session: SessionId, prompt: Prompt, /) -> str:
+        known = self._session(session)
+        receipt = await session_operations.send(self._places, known, prompt.text, prompt.when, anyway=prompt.anyway)
+        return f"{known.name}: {RECEIPT_WORDS[receipt.state]}{f' ({receipt.reason})' if receipt.reason else ''}"
+
+    async def change_queue(self, session: SessionId, change: Requeue, /) -> None:
+        await session_operations.requeue(self._places, self._session(session), change)
+
+    async def answer(self, session: SessionId, answer: Answer, /) -> None:
+        await session_operations.answer(self._places, self._session(session), answer)
+
+    async def interrupt(self, session: SessionId, /) -> None:
+        await session_operations.interrupt(self._places, self._session(session))
+
+    async def continue_stopped(self, session: SessionId, /) -> None:
+        await session_operations.continue_stopped(self._places, self._session(session))
+
+    async def stop(self, session: SessionId, /) -> None:
+        await session_operations.stop(self._places, self._session(session))
+
+    async def configure(self, session: SessionId, changes: Configure, /) -> None:
+        await session_operations.configure(self._places, self._session(session), changes)
+
+    async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
+        from kasmon.supervisor.sandboxes import sandbox_operations
+
+        known = self._session(session)
+        if isinstance(command, Run):
+            await sandbox_operations.run(self._places, known, command.interpreter, command.code)
+            return ""
+        checkpoint = await sandbox_operations.keep(self._places, known, command)
+        if isinstance(command, Checkpoint):
+            text = f"checkpoint {checkpoint} created" if checkpoint else "no checkpoint could be created"
+            return f"{known.name}: {text}"
+        return f"{known.name}: {checkpoint}" if checkpoint else ""
+
+    async def fork_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
+        from kasmon.model.sandbox.snapshot import origin_words
+        from kasmon.supervisor.sandboxes import sandbox_operations
+
+        known = self._session(session)
+        made = await sandbox_operations.fork(self._places, known, name, checkpoint)
+        text = f"Created {name} from {known.name}, {origin_words(made.origin)}."
+        return f"{text} {known.name} lost: {made.lost}" if made.lost else text
+
+    async def replay_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
+        from kasmon.supervisor.sandboxes import sandbox_operations
+
+        return await sandbox_operations.replay_session(self._places, self._session(session), name, checkpoint)
+
+    async def decide_on_plan(self, plan: str, action: PlanAction, task: str = "", agent: str = "", /) -> None:
+        from kasmon.supervisor.plans import decisions  # imports all plan modules
+
+        config, fleet = self._config(), self._fleet()
+        await asyncio.to_thread(decisions.record_decision, self._places, config, fleet, plan, action, task, agent)
+
+    async def apply_plan_edit(self, plan: str, digest: str, /) -> None:
+        from kasmon.supervisor.plans import decisions
+
+        await asyncio.to_thread(decisions.take_edit, self._places, self._config(), plan, digest)
+
+    async def save_theme(self, name: str, /) -> None:
+        await asyncio.to_thread(put, self._places, "ui.theme", name)
+
+    async def save_split(self, split: Split, /) -> None:
+        def write() -> None:
+            self._places.make()
+            write_private(self._places.split, msgspec.json.encode(split))
+
+        await asyncio.to_thread(write)
+
+    async def copy_text(self, text: str, /) -> None:
+        """By default tmux ignores clipboard sequences of a program inside it, but not its own command line."""
+        if not os.environ.get("TMUX"):
+            return
+        with contextlib.suppress(OSError, TimeoutError):
+            tmux = await asyncio.create_subprocess_exec(*COPY_STDIN, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
+            try:
+                async with asyncio.timeout(COPY_S):
+                    await tmux.communicate(text.encode("utf-8", "replace"))
+            finally:
+                if tmux.returncode is None:
+                    tmux.kill()
+
+    async def open_link(self, address: str, /) -> None:
+        if not is_link(address):
+            raise RefusedError("only http and https addresses are opened.")
+        opener = next((path for name in OPENERS if (path := shutil.which(name))), None)
+        if opener is None:
+            raise UnavailableError(
+                f"cannot open a browser: {OPENERS[0]!r} is not on PATH.", hint="Copy the address instead."
+            )
+        running = await asyncio.create_subprocess_exec(
+            opener, address, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(OPEN_S):
+                code = await asyncio.shield(running.wait())
+        except TimeoutError:
+            return
+        if code:
+            raise UnavailableError(f"{OPENERS[0]} could not open the address.", hint="Copy the address instead.")
+
+    async def notify(self, alert: Alert, /) -> None:
+        await self._delivery.call(alert, self._config().notify)
+
+    async def _config_in(self, folder: str, agent: str) -> Config:
+        return (await asyncio.to_thread(for_session, self._places, self._config(), folder, agent)).config
+
+    def _session(self, session: SessionId) -> Session:
+        known = self._fleet().get(session)
+        if known is None:
+            raise SessionNotFoundError(session)
+        return known
