@@ -100,12 +100,6 @@ class DiffScreen(Overlay):
             self.reader.read(self._rows)
             self._draw()
 
-    def dress(self, look: ThemeStyles) -> None:
-        super().dress(look)
-        self.head.look = self.list.look = self.foot.look = self.reader.look = look
-        self._draw()
-        self.reader.refresh()
-
     @property
     def _is_beside(self) -> bool:
         return self.size.width >= ROOMY

@@ -178,17 +178,6 @@ class MainView(UniformLinesMixin, Container):
         self._count(at_once=True)
         self._share_room()
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        self.look = self.small.look = look
-        self.top_bar.dress(look)
-        self.table.dress(look)
-        self.table_header.refresh()
-        self.preview.dress(look)
-        self.filter_bar.words.dress(look)
-        self.banner.dress(look)
-        self.key_bar.dress(look)
-
     def begin(self, *, preview: bool, split: Split) -> None:
         """Lay the screen out by these settings."""
         self.preview_wanted, self.split = preview, split

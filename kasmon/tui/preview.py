@@ -155,10 +155,6 @@ class Preview(UniformLinesMixin, Vertical):
         """The content below the head, once it is built."""
         return self._inside
 
-    def dress(self, look: ThemeStyles) -> None:
-        self.look = look
-        self.head.dress(look)
-
 
 def _width(spans: list[Span]) -> int:
     return sum(cell_len(text) for text, _ in spans)

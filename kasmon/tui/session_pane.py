@@ -24,7 +24,7 @@ from kasmon.tui.gateway.protocol import EventBatch, Operation
 from kasmon.tui.keymap import DETACHES
 from kasmon.tui.preview import TerminalPane
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey
-from kasmon.tui.theme.look import ThemeStyles, session_label
+from kasmon.tui.theme.look import session_label
 from kasmon.tui.transcript.cache import TranscriptCache
 from kasmon.tui.widgets.text_lines import TextLines
 
@@ -326,9 +326,10 @@ class SessionPane:
         if self.app.gateway is not None:
             self.app.run_worker(self._attach(session), group="attach", exclusive=True)
 
-    def dress(self, look: ThemeStyles) -> None:
+    def redraw(self) -> None:
+        """Draw the transcript again, with the current styles."""
         if self.session_view is not None:
-            self.session_view.dress(look)
+            self.session_view.redraw()
 
     async def _follow(self, session: SessionId, view: "SessionView") -> None:
         """Read the session's log into its transcript, for as long as it is shown."""

@@ -45,11 +45,6 @@ class LineWidget(Widget):
         if self.is_attached and self.size:
             self._brush.paint(self, [Region(0, 0, self.size.width, 1)])
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        self.look = look
-        self.refresh()
-
     def line(self, width: int) -> Strip:
         """Return its content, exactly *width* cells wide."""
         raise NotImplementedError

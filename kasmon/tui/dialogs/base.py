@@ -186,13 +186,6 @@ class Dialog(Overlay):
         self.banner.notice = notice
         self.share_room()
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        self.look = look
-        for widget in self.query("Lines, Banner, Reader, Choice"):
-            widget.look = look  # type: ignore[attr-defined]
-            widget.refresh()
-
     def show_row(self, widget: Widget, y: int) -> None:
         """Scroll so that row *y* of *widget* is visible; for its last row, also everything below."""
         if y == widget.size.height - 1:

@@ -49,11 +49,6 @@ class CardScreen(Overlay):
         """Update the pending requests."""
         self.card.learn(asked)
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        super().dress(look)
-        self.card.view.dress(look)
-
     def on_key(self, event: events.Key) -> None:
         self.card.press(event)
 

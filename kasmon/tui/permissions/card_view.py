@@ -52,12 +52,6 @@ class CardView:
     def request(self) -> Request:
         return self.state.sheet.request
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        self.look = self.head.look = self.body.look = self.notes.look = self.choices.look = look
-        self.body.refresh()
-        self.put()
-
     def open(self, state: CardState) -> None:
         """Show another request, from its beginning."""
         self.state = state

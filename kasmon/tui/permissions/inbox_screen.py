@@ -151,15 +151,6 @@ class InboxScreen(Overlay):
             self.card.learn(asked)
         self._follow()
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        super().dress(look)
-        self.head.look = self.list.look = self.nothing.look = look
-        self.bar.dress(look)
-        if self.card is not None:
-            self.card.view.dress(look)
-        self._draw()
-
     # The card.
 
     def _follow(self) -> None:

@@ -70,11 +70,6 @@ class PlanBoardView(ScrollView, can_focus=False):
         self._cards = {}
         self.refresh()
 
-    def dress(self, look: ThemeStyles) -> None:
-        self.look = look
-        self._titles = [self._title(wave) for wave in range(len(self.room.waves))]
-        self.tick()
-
     @property
     def page(self) -> int:
         """The number of cards visible below each other."""

@@ -132,15 +132,6 @@ class PlanBoardScreen(Overlay):
         """Show a notice about pending requests elsewhere."""
         self.banner.notice = notice
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        super().dress(look)
-        self.head.look = self.asked.look = self.nothing.look = look
-        self.view.dress(look)
-        self.bar.dress(look)
-        self.banner.dress(look)
-        self._draw()
-
     def on_resize(self) -> None:
         self._draw()
 

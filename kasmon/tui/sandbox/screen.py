@@ -115,13 +115,6 @@ class SandboxScreen(Overlay):
             if _refresh_key(before) != _refresh_key(now):
                 self.post_message(SandboxRefreshRequested(now.id))
 
-    def dress(self, look: ThemeStyles) -> None:
-        super().dress(look)
-        for widget in (self.head, self.list, self.reader, self.problem, self.foot):
-            widget.look = look
-        self._draw()
-        self.reader.refresh()
-
     # Keys.
 
     @property

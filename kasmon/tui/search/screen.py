@@ -124,12 +124,6 @@ class SearchScreen(Overlay):
         self.is_done, self.problem = True, problem or self.problem
         self._draw()
 
-    def dress(self, look: ThemeStyles) -> None:
-        super().dress(look)
-        self.head.look = self.list.look = self.nothing.look = self.around.look = look
-        self.bar.dress(look)
-        self._draw()
-
     def _draw(self) -> None:
         has_hits = bool(self.found)
         self.list.display, self.nothing.display = has_hits, not has_hits

@@ -174,9 +174,8 @@ class SessionTable(ScrollView, can_focus=True):
         if before != self.items:
             self.refresh()
 
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        self.look = look
+    def redraw(self) -> None:
+        """Draw all rows again."""
         self._strips.clear()
         self.refresh()
 

@@ -117,12 +117,6 @@ class ScrollbackScreen(Overlay):
     def on_scrollback_view_link_clicked(self, message: ScrollbackView.LinkClicked) -> None:
         self._looked(message.link.address)
 
-    def dress(self, look: ThemeStyles) -> None:
-        super().dress(look)
-        self.view.look = self.foot.look = look
-        self.find_bar.dress(look)
-        self.view.refresh()
-
     def _begin_find(self) -> None:
         self._search_start, self._words = self.view.cursor, ""
         self.find_bar.begin()

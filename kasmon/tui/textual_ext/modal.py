@@ -72,7 +72,3 @@ class Overlay(FullRedrawMixin, Backdrop, ModalScreen[None]):
 
     def notice(self, notice: BannerContent | None) -> None:
         """Show a notice about another session, if `carries_notice`."""
-
-    def dress(self, look: ThemeStyles) -> None:
-        """Draw with *look* from now on."""
-        self.look = look

@@ -72,12 +72,16 @@ LEAST_FOLDER: Final = 8
 
 
 class ThemeStyles:
-    """The styles of one theme, and the shapes that the terminal can show."""
+    """The styles of the current theme, and the shapes that the terminal can show. All widgets share it."""
 
     def __init__(self, theme: ThemeFile, *, utf8: bool = True) -> None:
-        self.theme = theme
         self.utf8 = utf8
-        self._colours, self._contrast = variables(theme), theme.contrast
+        self.use(theme)
+
+    def use(self, theme: ThemeFile) -> None:
+        """Have the styles of *theme* from now on; what was drawn before has to be drawn again."""
+        self.theme = theme
+        self._colours = variables(theme)
         self._styles: dict[tuple[str, Background], Style] = {}
 
     def colour(self, role: str) -> str:
@@ -96,7 +100,7 @@ class ThemeStyles:
         if "solid" in how:
             back, front = front, self._colours["k-background"]
         elif "line" not in role:
-            front = readable(front, back, self._contrast) if ground == "selected" else front
+            front = readable(front, back, self.theme.contrast) if ground == "selected" else front
         style = Style(
             color=front, bgcolor=back, bold="bold" in how or None, italic="italic" in how or None,
             underline="underline" in how or None, strike="strike" in how or None,

@@ -18,7 +18,6 @@ from kasmon.tui.main_view import MainView
 from kasmon.tui.notifications.controller import NotificationController
 from kasmon.tui.session_pane import SessionPane
 from kasmon.tui.terminal.key_encoding import leave_keys
-from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT, PLAIN, SIXTEEN, ThemeFile, terminal_theme, textual_theme
 
@@ -107,17 +106,17 @@ class UserSettings:
         if app.theme == name and app.look.theme == theme:
             return
         app.register_theme(textual_theme(name, theme))
-        app.look = ThemeStyles(theme, utf8=app.utf8)
+        app.look.use(theme)
         app.ansi_theme_dark = app.ansi_theme_light = terminal_theme(theme)
         if app.theme == name:
             app.refresh_css(animate=False)
         else:
             app.theme = name
-        app.main_view.dress(app.look)
-        app.session_pane.dress(app.look)
-        for screen in app.screen_stack[1:] if app.is_running else ():
-            if isinstance(screen, Overlay):
-                screen.dress(app.look)
+        app.main_view.table.redraw()
+        app.session_pane.redraw()
+        for screen in app.screen_stack if app.is_running else ():
+            for widget in screen.query("*"):
+                widget.refresh()
 
     def theme_file(self, name: str) -> ThemeFile:
         """Return the theme of this name, or the default if there is none."""

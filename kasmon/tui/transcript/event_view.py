@@ -107,11 +107,6 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         if was_at_top:
             self.go_to_top()
 
-    def dress(self, style_of: StyleOf) -> None:
-        """Draw with other styles from now on."""
-        self._style_of = style_of
-        self.redraw()
-
     def draw_soon(self) -> None:
         """Draw with the next frame, because the transcript or its live text grew."""
         if self._frame is not None or not self.is_mounted:

@@ -104,10 +104,6 @@ class FindBar(Horizontal):
             self.words.told = (f"{no_more}{places} {'match' if places == 1 else 'matches'}{more}", "soft")
         self.words.refresh()
 
-    def dress(self, look: ThemeStyles) -> None:
-        self.words.look = look
-        self.words.refresh()
-
 
 def _box(keys: KeyMap) -> "SearchInput":
     from kasmon.tui.widgets.search_input import SearchInput  # heavy: only for a search

@@ -82,10 +82,6 @@ class PromptQueueView(TextLines, can_focus=True):
         if self.chosen is not None:
             self.post_message(self.Change(self.chosen))
 
-    def dress(self, look: ThemeStyles) -> None:
-        self.look = look
-        self._update()
-
     def _place(self) -> int:
         return next((number for number, each in enumerate(self.waiting) if each.id == self.chosen), 0)
 

@@ -85,13 +85,10 @@ class SessionView(UniformLinesMixin, Vertical):
         if before != session:
             self._update()
 
-    def dress(self, look: ThemeStyles) -> None:
-        self.look = self.meter.look = self.sandbox.look = self.offered.look = look
-        self.screen_of_events.contrast = look.theme.contrast
-        self.screen_of_events.dress(look.token)
-        self.receipts.dress(look)
-        self.find_bar.dress(look)
-        self._update_meter()
+    def redraw(self) -> None:
+        """Draw the transcript again, with the current styles."""
+        self.screen_of_events.contrast = self.look.theme.contrast
+        self.screen_of_events.redraw()
 
     @property
     def place(self) -> KeyContext:

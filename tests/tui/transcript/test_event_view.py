@@ -406,7 +406,8 @@ async def test_another_transcript_opens_at_its_end() -> None:
 
 async def test_another_theme_is_drawn_at_once() -> None:
     async with room(5) as (app, _):
-        app.screen_of_events.dress(lambda _: Style(bold=True))
+        app.screen_of_events._style_of = lambda _: Style(bold=True)
+        app.screen_of_events.redraw()
         style = app.screen_of_events.render_line(0)._segments[0].style
 
         assert style is not None
