@@ -19,7 +19,6 @@ from textual.command import CommandPalette, Provider
 
 from kasmon.charset import wants_ascii
 from kasmon.errors import KasmonError, of_system
-from kasmon.model.commands import Prompt, Requeue, Run
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_block
@@ -40,19 +39,11 @@ from kasmon.tui.main_view import MainView
 from kasmon.tui.messages import (
     ActionRequested,
     CardClosed,
-    CodeEntered,
     DiffRequested,
-    FilesRequested,
-    FolderNoticeRequested,
     HitOpened,
-    InboxClosed,
     KeyContextChanged,
-    NewAgentRequested,
     PlanBoardClosed,
-    PromptEntered,
     SandboxActionRequested,
-    SandboxPreviewRequested,
-    SandboxRefreshRequested,
     SearchClosed,
     SearchRequested,
     SessionOpened,
@@ -373,10 +364,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
         message.stop()
         self.permissions.close(message.put_off)
 
-    def on_inbox_closed(self, message: InboxClosed) -> None:
-        message.stop()
-        self.permissions.close(message.put_off)
-
     def on_plan_board_closed(self, message: PlanBoardClosed) -> None:
         message.stop()
         self.plan_board.close()
@@ -385,10 +372,6 @@ class Kasmon(SafeApp, inherit_bindings=False):
         message.stop()
         if (session := self.main_view.table.session(message.session)) is not None:
             self.session_actions.show_diff(session)
-
-    def on_new_agent_requested(self, message: NewAgentRequested) -> None:
-        message.stop()
-        self.plan_board.replace(message.plan, message.task)
 
     def on_focus_view_left(self, message: "FocusView.Left") -> None:
         message.stop()
@@ -421,37 +404,9 @@ class Kasmon(SafeApp, inherit_bindings=False):
         message.stop()
         self.search.close()
 
-    def on_prompt_entered(self, message: PromptEntered) -> None:
-        message.stop()
-        if message.changes is None:
-            prompt = Prompt(text=message.text, when="idle" if message.later else "now")
-            self.session_pane.send_prompt(message.session, prompt)
-        else:
-            self.session_pane.change_queue(message.session, Requeue(receipt=message.changes, text=message.text))
-
-    def on_code_entered(self, message: CodeEntered) -> None:
-        message.stop()
-        self.session_pane.run_code(message.session, Run(interpreter=message.interpreter, code=message.code))
-
-    def on_sandbox_preview_requested(self, message: SandboxPreviewRequested) -> None:
-        message.stop()
-        self.sandbox_actions.show_sandbox_preview(message)
-
-    def on_folder_notice_requested(self, message: FolderNoticeRequested) -> None:
-        message.stop()
-        self.general_actions.tell_folder(message.folder)
-
     def on_sandbox_action_requested(self, message: SandboxActionRequested) -> None:
         message.stop()
         self.sandbox_actions.on_sandbox(message)
-
-    def on_sandbox_refresh_requested(self, message: SandboxRefreshRequested) -> None:
-        message.stop()
-        self.sandbox_actions.reload_history(message.session)
-
-    def on_files_requested(self, message: FilesRequested) -> None:
-        message.stop()
-        self.session_pane.offer_files(message.session)
 
 
 def _is_utf8(settings: DashboardSettings) -> bool:

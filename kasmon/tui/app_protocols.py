@@ -9,7 +9,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from kasmon.errors import KasmonError
-from kasmon.model.commands import Prompt
+from kasmon.model.commands import Prompt, Requeue, Run
 from kasmon.model.permission import SessionId
 from kasmon.tui.clock import Clock
 from kasmon.tui.gateway.protocol import DashboardSettings, Gateway, Operation
@@ -76,6 +76,8 @@ class PromptSender(Protocol):
     def send_prompt(
         self, session: SessionId, prompt: Prompt, *, done: OnDone | None = None, failed: OnFailure | None = None
     ) -> None: ...
+    def change_queue(self, session: SessionId, change: Requeue) -> None: ...
+    def run_code(self, session: SessionId, code: Run) -> None: ...
 
 
 class Dashboard(ScreenStack, BackgroundRunner, Reporter, Protocol):

@@ -2,9 +2,7 @@
 
 from textual.message import Message
 
-from kasmon.model.commands import Mode, ReceiptId
 from kasmon.model.permission import RequestId, SessionId
-from kasmon.model.sandbox.policy import Interpreter
 from kasmon.model.transcript.search_text import SearchHit
 from kasmon.tui.gateway.protocol import Split
 from kasmon.tui.session_list.order import SortOrder
@@ -96,52 +94,6 @@ class ActionRequested(Message):
         self.action = action
 
 
-class PromptEntered(Message):
-    """Enter in the prompt box.
-
-    Args:
-        later: send it when the turn has ended.
-        changes: the queued prompt whose text this replaces; None for a new prompt.
-    """
-
-    def __init__(self, session: SessionId, text: str, *, later: bool = False, changes: ReceiptId | None = None) -> None:
-        super().__init__()
-        self.session, self.text = session, text
-        self.later, self.changes = later, changes
-
-
-class CodeEntered(Message):
-    """Enter in the box of an interpreter session."""
-
-    def __init__(self, session: SessionId, interpreter: Interpreter, code: str) -> None:
-        super().__init__()
-        self.session, self.interpreter, self.code = session, interpreter, code
-
-
-class SandboxPreviewRequested(Message):
-    """A dialog needs to know what this agent's sandbox would get."""
-
-    def __init__(self, agent: str, mode: Mode | None, workdir: str, tier: str) -> None:
-        super().__init__()
-        self.agent, self.mode, self.workdir, self.tier = agent, mode, workdir, tier
-
-
-class FolderNoticeRequested(Message):
-    """A dialog needs the notice about this folder."""
-
-    def __init__(self, folder: str) -> None:
-        super().__init__()
-        self.folder = folder
-
-
-class SandboxRefreshRequested(Message):
-    """Look up the state of this session's sandbox again."""
-
-    def __init__(self, session: SessionId) -> None:
-        super().__init__()
-        self.session = session
-
-
 class SandboxActionRequested(Message):
     """Do something with a session's sandbox: *action* is the id in the key table.
 
@@ -157,14 +109,6 @@ class SandboxActionRequested(Message):
         self.checkpoint, self.turn, self.host = checkpoint, turn, host
 
 
-class FilesRequested(Message):
-    """The user is typing a file name: complete from this session's folder."""
-
-    def __init__(self, session: SessionId) -> None:
-        super().__init__()
-        self.session = session
-
-
 class CardClosed(Message):
     """The permission card asks to be closed; *put_off* are the requests that must not pop up again."""
 
@@ -173,24 +117,8 @@ class CardClosed(Message):
         self.put_off = put_off
 
 
-class InboxClosed(Message):
-    """The inbox asks to be closed; *put_off* as for a card."""
-
-    def __init__(self, put_off: tuple[RequestId, ...]) -> None:
-        super().__init__()
-        self.put_off = put_off
-
-
 class PlanBoardClosed(Message):
     """The wave board asks to be closed."""
-
-
-class NewAgentRequested(Message):
-    """The user wants another agent for this task of this plan."""
-
-    def __init__(self, plan: str, task: str) -> None:
-        super().__init__()
-        self.plan, self.task = plan, task
 
 
 class DiffRequested(Message):

@@ -1,7 +1,6 @@
 """Opens and leaves sessions: a terminal, or a transcript with a prompt box."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -116,19 +115,6 @@ class SessionPane:
         ):
             return None
         return session_view.place
-
-    def offer_files(self, session: SessionId) -> None:
-        """List the files of the session's folder, for completion of a file name."""
-        if self.app.gateway is not None:
-            self.app.run_worker(self._list_files(session), group="files", exclusive=True)
-
-    async def _list_files(self, session: SessionId) -> None:
-        assert self.app.gateway is not None
-        with contextlib.suppress(KasmonError):
-            files = await self.app.gateway.files(session)
-            session_view = self.session_view
-            if session_view is not None and session_view.session.id == session and session_view.box is not None:
-                session_view.box.offer_files(files)
 
     def learn(self) -> None:
         """Pass the new value of the shown session to its widget."""

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from kasmon.errors import KasmonError
 from kasmon.model.agent_program import is_agent
 from kasmon.model.attention import need
 from kasmon.model.commands import Mode
@@ -13,13 +12,10 @@ from kasmon.model.permission import SessionId
 from kasmon.model.session_state import ALIVE
 from kasmon.tui.actions.dialogs import confirm, write_prompt
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.error_text import sentence
 from kasmon.tui.session_list.order import ListSettings, SortOrder
 from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
-    from kasmon.tui.dialogs.adopt import AdoptDialog
-    from kasmon.tui.dialogs.new_session import NewSessionDialog
     from kasmon.tui.gateway.theme_library import ThemeLibrary
     from kasmon.tui.key_dispatcher import KeyDispatcher
     from kasmon.tui.permissions.controller import PermissionController
@@ -112,7 +108,6 @@ class GeneralActions:
     # All sessions.
 
     def open_new_session(self) -> None:
-        """Open the dialog at once, so that the next keys reach it; fill in the agents when they are loaded."""
         from kasmon.tui.dialogs.new_session import NewSessionDialog
 
         app = self.app
@@ -122,54 +117,12 @@ class GeneralActions:
         here = [each for each in here if each.mode is not Mode.INTERPRETER]  # their folder was made by kasmon
         recent = dict.fromkeys(each.workdir for each in sorted(here, key=lambda each: -each.created_at))
         dialog = NewSessionDialog(app.look, app.keys, app.clock, app.settings.workdir, names, [*recent])
-        if app.gateway is not None:
-            dialog.offer_folders(app.gateway.folders)
         app.push_screen(dialog)
-        app.run_worker(self._load_offers(dialog), group="dialog", exclusive=True)
-
-    async def _load_offers(self, dialog: "NewSessionDialog") -> None:
-        gateway = self.app.gateway
-        if gateway is None:
-            dialog.offer_agents(())
-            return
-        try:
-            dialog.offer_sandboxes(await gateway.sandboxes())
-            dialog.offer_agents(await gateway.offers(self.app.settings.workdir))
-        except KasmonError as error:
-            dialog.handle_offer_error(error)
-        else:
-            dialog.offer_machines(await gateway.machines())
-
-    def tell_folder(self, folder: str) -> None:
-        self.app.run_worker(self._show_folder_notice(folder), group="folder", exclusive=True)
-
-    async def _show_folder_notice(self, folder: str) -> None:
-        from kasmon.tui.dialogs.new_session import NewSessionDialog
-
-        dialog = self.app.screen
-        if self.app.gateway is None or not isinstance(dialog, NewSessionDialog):
-            return
-        try:
-            notice = await self.app.gateway.folder_notice(folder)
-        except KasmonError as error:
-            notice = sentence(error.message)
-        dialog.tell_folder(notice)
 
     def adopt(self) -> None:
-        """Open the dialog at once; fill in the panes when they are loaded."""
         from kasmon.tui.dialogs.adopt import AdoptDialog
 
-        app = self.app
-        dialog = AdoptDialog(app.look, app.keys)
-        app.push_screen(dialog)
-        app.run_worker(self._list_panes(dialog), group="dialog", exclusive=True)
-
-    async def _list_panes(self, dialog: "AdoptDialog") -> None:
-        gateway = self.app.gateway
-        try:
-            dialog.offer_panes(await gateway.foreign_panes() if gateway is not None else ())
-        except KasmonError as error:
-            dialog.handle_list_error(error)
+        self.app.push_screen(AdoptDialog(self.app.look, self.app.keys))
 
     def broadcast(self) -> None:
         alive = [session for session in self.app.main_view.table.shown() if session.state in ALIVE]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import Allow, Checkpoint, Mode, Pause, Restore, Resume, SandboxCommand
-from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import REMEMBERING
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
@@ -18,8 +17,7 @@ from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import ConfirmDialog
-    from kasmon.tui.messages import SandboxActionRequested, SandboxPreviewRequested
-    from kasmon.tui.sandbox.screen import SandboxScreen
+    from kasmon.tui.messages import SandboxActionRequested
     from kasmon.tui.session_pane import SessionPane
 
 
@@ -105,29 +103,9 @@ class SandboxActions:
         from kasmon.tui.sandbox.screen import SandboxScreen  # seldom wanted
 
         app = self.app
-        screen = SandboxScreen(app.look, app.keys, app.clock, session)
-        app.push_screen(screen)
-        self.load_history(session.id, screen)
+        app.push_screen(SandboxScreen(app.look, app.keys, app.clock, session))
 
     # Requests of the sandbox screen.
-
-    def load_history(self, session: SessionId, screen: "SandboxScreen") -> None:
-        self.app.run_worker(self._load_history(session, screen), group="sandbox", exclusive=True)
-
-    def reload_history(self, session: SessionId) -> None:
-        """Reload the sandbox screen, if one of this session is open."""
-        from kasmon.tui.sandbox.screen import SandboxScreen
-
-        for screen in self.app.screen_stack:
-            if isinstance(screen, SandboxScreen) and screen.session.id == session:
-                self.load_history(session, screen)
-
-    async def _load_history(self, session: SessionId, screen: "SandboxScreen") -> None:
-        gateway = self.app.gateway
-        try:
-            screen.tell(await gateway.sandbox(session) if gateway is not None else None)
-        except KasmonError as error:
-            screen.complain(what_failed(error))
 
     def on_sandbox(self, wanted: "SandboxActionRequested") -> None:
         """Do what the sandbox screen requests."""
@@ -168,24 +146,6 @@ class SandboxActions:
             app.push_screen(DiffScreen(app.look, app.keys, session.id, f"{name}, turn {turn}", files))
         else:
             app.say(f"Turn {turn} of {name} changed no files.")
-
-    # Requests of the new-session dialog.
-
-    def show_sandbox_preview(self, wanted: "SandboxPreviewRequested") -> None:
-        self.app.run_worker(self._show_preview(wanted), group="confined", exclusive=True)
-
-    async def _show_preview(self, wanted: "SandboxPreviewRequested") -> None:
-        from kasmon.tui.dialogs.new_session import NewSessionDialog
-
-        dialog = self.app.screen
-        if self.app.gateway is None or not isinstance(dialog, NewSessionDialog):
-            return
-        try:
-            confined = await self.app.gateway.confined(wanted.agent, wanted.mode, wanted.workdir, wanted.tier)
-        except KasmonError as error:
-            dialog.show_sandbox_preview(wanted, None, what_failed(error))
-        else:
-            dialog.show_sandbox_preview(wanted, confined)
 
     # Shared.
 

@@ -106,21 +106,24 @@ class AdoptDialog(Dialog):
     def on_mount(self) -> None:
         self._offer_keys()
         self.begin(self.list)
+        self.run_worker(self._load_panes())
 
     def _offer_keys(self) -> None:
         choosing = (("up down", "choose"), ("enter", "adopt")) if self.list.panes else ()
         self.offer(*choosing, ("esc", "close"))
 
-    def offer_panes(self, panes: Iterable[AdoptablePane]) -> None:
-        """List those of *panes* that can be adopted; they are loaded after the dialog opens."""
+    async def _load_panes(self) -> None:
+        """List the panes that can be adopted."""
+        gateway = self.dashboard.gateway
+        try:
+            panes = await gateway.foreign_panes() if gateway is not None else ()
+        except KasmonError as error:
+            self.said.say()
+            self.complain(error.message, error.hint)
+            return
         self.list.put([pane for pane in panes if not pane.adopted and not pane.is_dead])
         self.said.say(("", Token.TEXT), (NOTICED if self.list.panes else NONE, Token.FAINT))
         self._offer_keys()
-
-    def handle_list_error(self, error: KasmonError) -> None:
-        """Show *error*: there is no tmux to list."""
-        self.said.say()
-        self.complain(error.message, error.hint)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter" and (pane := self.list.chosen) is not None:

@@ -27,10 +27,10 @@ from kasmon.tui.dialogs.agent_choice import AgentChoice
 from kasmon.tui.dialogs.base import ChoiceChanged, ChoiceField, Dialog, DialogField
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
-from kasmon.tui.gateway.protocol import Operation, Operations, SandboxChoices, SandboxPreview
+from kasmon.tui.error_text import sentence, what_failed
+from kasmon.tui.gateway.protocol import Gateway, Operation, Operations, SandboxChoices, SandboxPreview
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import FolderNoticeRequested, SandboxPreviewRequested
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.transcript.prompt_box import TextBox
@@ -159,8 +159,6 @@ class NewSessionDialog(Dialog):
         self.hosts_field = DialogField("Network", self.hosts)
         self.machine = LineInput(placeholder="local", id="machine")
         self.machine_field = DialogField("Machine", self.machine)
-        self._preview_request: SandboxPreviewRequested | None = None
-        """The last requested sandbox preview; an answer to any other request is ignored."""
         self._preview_folder = workdir
         """The folder of the last shown or requested sandbox preview."""
 
@@ -183,11 +181,21 @@ class NewSessionDialog(Dialog):
             self.recent.say((f"{arrow} recent: {clean_line(', '.join(self._recent))}", Token.FAINT))
         self._fit()
         self.begin(self.name_box)
-        self._request_folder_notice()
+        if (gateway := self.dashboard.gateway) is not None:
+            self.folder.suggester = self._suggester = FolderSuggester(self._choices, gateway.folders)
+            self.run_worker(self._load(gateway), group="offers")
+        self._show_folder_notice()
 
-    def offer_folders(self, folders: Callable[[str], Awaitable[Sequence[str]]]) -> None:
-        """Complete the folder field with what *folders* finds."""
-        self.folder.suggester = self._suggester = FolderSuggester(self._choices, folders)
+    async def _load(self, gateway: Gateway) -> None:
+        """Load the sandboxes, agents and machines to offer."""
+        try:
+            self._put_sandboxes(await gateway.sandboxes())
+            self.offer_agents(await gateway.offers(self.workdir))
+        except KasmonError as error:
+            self._handle_edit()
+            self.agent.fail(error)
+        else:
+            self._put_machines(await gateway.machines())
 
     def takes(self, key: events.Key) -> bool:
         """In the folder field, Tab accepts a completion if there is one, and the arrows choose recent folders."""
@@ -209,14 +217,13 @@ class NewSessionDialog(Dialog):
         self.folder.value = folder
         self.folder.action_end()
 
-    def offer_sandboxes(self, may_be: SandboxChoices) -> None:
-        """Offer these sandboxes; called before `offer_agents`."""
+    def _put_sandboxes(self, may_be: SandboxChoices) -> None:
         self.sandbox.may_be = may_be
         self.amount.put(may_be.sizes, may_be.sizes.index(may_be.size) if may_be.size in may_be.sizes else 0)
         with self.hosts.prevent(Input.Changed):  # the user did not type it
             self.hosts.value = ", ".join(map(clean_line, may_be.hosts))
 
-    def offer_machines(self, names: Sequence[str]) -> None:
+    def _put_machines(self, names: Sequence[str]) -> None:
         """Offer these machines; any other can be typed as well."""
         if names:
             self.machine.complete(names, f"local; ssh hosts: {clean_line(', '.join(names))}")
@@ -227,7 +234,7 @@ class NewSessionDialog(Dialog):
         elif message.choice is self.mode:
             self._offer_sandboxes(self.sandbox.tier)
         elif message.choice is self.sandbox.choice:
-            self._request_preview()
+            self._show_preview()
         message.stop()
         self._handle_edit()
 
@@ -239,23 +246,6 @@ class NewSessionDialog(Dialog):
             self.agent.why.say((f"not installed: {clean_line(missing)}", Token.FAINT))
         self._offer_modes()
         self._act_if_confirmed()
-
-    def handle_offer_error(self, error: KasmonError) -> None:
-        """Show that the agents could not be determined."""
-        self._handle_edit()
-        self.agent.fail(error)
-
-    def show_sandbox_preview(
-        self, asked: SandboxPreviewRequested, confined: SandboxPreview | None, why_not: str = ""
-    ) -> None:
-        """Show what the sandbox *asked* about would get; None if it cannot have one, with the reason *why_not*."""
-        if asked is self._preview_request:
-            self.sandbox.tell(confined, why_not)
-            self._act_if_confirmed()
-
-    def tell_folder(self, notice: str) -> None:
-        """Show the notice on the folder's config; none if empty."""
-        self.brings.say(*([(clean_line(notice), Token.NOTICE)] if notice else []))
 
     def on_input_changed(self, event: Input.Changed | None = None) -> None:
         super().on_input_changed()
@@ -281,14 +271,21 @@ class NewSessionDialog(Dialog):
 
     def on_input_blurred(self, event: Input.Blurred) -> None:
         if event.input in (self.folder, self.machine):
-            self._request_folder_notice()
+            self._show_folder_notice()
             self._refresh_preview()
 
-    def _request_folder_notice(self) -> None:
-        """Request the notice on the folder; there is none for a folder on another machine."""
+    def _show_folder_notice(self) -> None:
+        """Show the notice on the folder's config; there is none for a folder on another machine."""
         self.brings.say()
-        if not self.machine.value.strip():
-            self.post_message(FolderNoticeRequested(self._folder))
+        if not self.machine.value.strip() and (gateway := self.dashboard.gateway) is not None:
+            self.run_worker(self._load_folder_notice(gateway), group="folder", exclusive=True)
+
+    async def _load_folder_notice(self, gateway: Gateway) -> None:
+        try:
+            notice = await gateway.folder_notice(self._folder)
+        except KasmonError as error:
+            notice = sentence(error.message)
+        self.brings.say(*([(clean_line(notice), Token.NOTICE)] if notice else []))
 
     def _offer_modes(self) -> None:
         self.mode.put([MODES[mode] for mode in self._modes()])
@@ -297,23 +294,30 @@ class NewSessionDialog(Dialog):
     def _offer_sandboxes(self, wanted: str) -> None:
         self.sandbox.offer(self._mode, self._offer.confines, wanted)
         self.more.is_open = self.more.is_open or bool(self.sandbox.tier)  # so that the user sees what it would get
-        self._request_preview()
+        self._show_preview()
         self._show_default_name()
 
-    def _request_preview(self) -> None:
-        """Show what the sandbox gets; request it from the app if needed."""
+    def _show_preview(self) -> None:
+        """Show what the sandbox gets; load it if needed."""
         self._fit()
-        self._preview_request, self._preview_folder = None, self._folder
-        if self.sandbox.say():
-            self._preview_request = SandboxPreviewRequested(
-                self.agent.value, self._mode, self._folder, self.sandbox.tier
-            )
-            self.post_message(self._preview_request)
+        self._preview_folder = self._folder
+        self.workers.cancel_group(self, "preview")
+        if self.sandbox.say() and (gateway := self.dashboard.gateway) is not None:
+            self.run_worker(self._load_preview(gateway), group="preview")
+
+    async def _load_preview(self, gateway: Gateway) -> None:
+        try:
+            preview = await gateway.confined(self.agent.value, self._mode, self._folder, self.sandbox.tier)
+        except KasmonError as error:
+            self.sandbox.show_preview(None, what_failed(error))
+        else:
+            self.sandbox.show_preview(preview)
+        self._act_if_confirmed()
 
     def _refresh_preview(self) -> None:
-        """Request it again if the folder changed: the sandbox gets that folder, which may have its own config."""
+        """Load it again if the folder changed: the sandbox gets that folder, which may have its own config."""
         if self._folder != self._preview_folder and not self.machine.value.strip():
-            self._request_preview()
+            self._show_preview()
 
     def _fit(self) -> None:
         """Show the fields that apply to the choices; the rarely used ones only if unfolded."""

@@ -75,7 +75,7 @@ class SandboxField(DialogField):
             self.is_asked = bool(self.tier)
         return self.is_asked
 
-    def tell(self, confined: SandboxPreview | None, why_not: str = "") -> None:
+    def show_preview(self, confined: SandboxPreview | None, why_not: str = "") -> None:
         """Show what the chosen sandbox would get; None if the session cannot have it, with the reason *why_not*."""
         self.is_asked = False
         self.confined, self._refusal = confined, why_not if confined is None else ""

@@ -14,7 +14,7 @@ from kasmon.model.permission import Request, RequestId, SessionId
 from kasmon.tui.action import Action, KeyContext
 from kasmon.tui.clock import Clock
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested, CardClosed, InboxClosed
+from kasmon.tui.messages import ActionRequested, CardClosed
 from kasmon.tui.permissions.card import PermissionCard, SendAnswer
 from kasmon.tui.permissions.card_layout import BORDER, SIDES
 from kasmon.tui.permissions.card_text import CardState
@@ -85,7 +85,7 @@ HERE = ("help", "palette", "quit")
 
 
 class InboxScreen(Overlay):
-    """Gets `PermissionSnapshot` by `learn`; its card calls *send* with the answers, and it posts `InboxClosed`."""
+    """Gets `PermissionSnapshot` by `learn`; its card calls *send* with the answers, and it posts `CardClosed`."""
 
     places = (KeyContext.INBOX, KeyContext.CARD)
     AUTO_FOCUS = ""
@@ -257,7 +257,7 @@ class InboxScreen(Overlay):
         elif self.marks:
             self._set_marks(frozenset())
         else:
-            self.post_message(InboxClosed(tuple(ask.id for ask in self.asked.waiting)))
+            self.app.post_message(CardClosed(tuple(ask.id for ask in self.asked.waiting)))
 
     def _point(self, request: RequestId | None) -> None:
         self.cursor = request
@@ -312,9 +312,7 @@ class InboxScreen(Overlay):
         self._set_in_request(False)
 
     def on_card_closed(self, message: CardClosed) -> None:
-        """Nothing is left to answer; or the user clicked "not now"."""
-        message.stop()
-        if message.put_off:
-            self.post_message(InboxClosed(message.put_off))
-        else:
+        """Nothing is left to answer; or the user clicked "not now", which closes the inbox too."""
+        if not message.put_off:
+            message.stop()
             self._remove_card()

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.sanitize import clean_line, redact
 from kasmon.tui.app_protocols import Dashboard, RequestNotice
@@ -14,7 +13,6 @@ from kasmon.tui.status_bars import BannerContent
 if TYPE_CHECKING:
     from kasmon.model.collisions import CollisionSummary
     from kasmon.supervisor.plans.boards import PlanBoard
-    from kasmon.tui.plan_board.dialogs import OtherAgentDialog
     from kasmon.tui.plan_board.screen import PlanBoardScreen
 
 
@@ -108,21 +106,6 @@ class PlanBoardController:
             screen.dismiss()
             self.app.hold_still()
             self.app.call_later(self.app.permissions.tell)
-
-    def replace(self, plan: str, task: str) -> None:
-        """Ask which agent retries *task*. Open the dialog at once; fill in the agents when they are loaded."""
-        from kasmon.tui.plan_board.dialogs import OtherAgentDialog
-
-        dialog = OtherAgentDialog(self.app.look, self.app.keys, plan, task)
-        self.app.push_screen(dialog)
-        self.app.run_worker(self._offer(dialog), group="dialog", exclusive=True)
-
-    async def _offer(self, dialog: "OtherAgentDialog") -> None:
-        gateway = self.app.gateway
-        try:
-            dialog.offer_agents(await gateway.offers() if gateway is not None else ())
-        except KasmonError as error:
-            dialog.handle_offer_error(error)
 
     @property
     def asking(self) -> "tuple[PlanBoard, ...]":

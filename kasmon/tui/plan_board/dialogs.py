@@ -7,7 +7,6 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from kasmon.config.profile import ProfileOffer
 from kasmon.errors import KasmonError
 from kasmon.model.transcript.text import BLANK, TextLine, Token, wrap
 from kasmon.sanitize import clean_line
@@ -86,18 +85,19 @@ class OtherAgentDialog(Dialog):
     def on_mount(self) -> None:
         self.offer(("left right", "choose"), ("enter", "retry"), ("esc", "close"))
         self.begin(self.agent.field)
+        self.run_worker(self._load_agents())
 
-    def offer_agents(self, offers: Sequence[ProfileOffer]) -> None:
-        """Offer the agents that can be started; if there are none, show why."""
-        self.agent.offer(offers)
+    async def _load_agents(self) -> None:
+        gateway = self.dashboard.gateway
+        try:
+            self.agent.offer(await gateway.offers() if gateway is not None else ())
+        except KasmonError as error:
+            self._handle_edit()
+            self.agent.fail(error)
+            return
         if self.is_confirmed:
             self._handle_edit()
             self._act()
-
-    def handle_offer_error(self, error: KasmonError) -> None:
-        """Show that the agents could not be determined."""
-        self._handle_edit()
-        self.agent.fail(error)
 
     def on_choice_changed(self, message: ChoiceChanged) -> None:
         message.stop()

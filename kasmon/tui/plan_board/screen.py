@@ -20,14 +20,13 @@ from kasmon.tui.keymap import ROWS, KeyMap
 from kasmon.tui.messages import (
     ActionRequested,
     DiffRequested,
-    NewAgentRequested,
     PlanBoardClosed,
     SessionOpened,
 )
 from kasmon.tui.plan_board.board_view import PlanBoardView
 from kasmon.tui.plan_board.card_text import standing
 from kasmon.tui.plan_board.decisions import resolve_action
-from kasmon.tui.plan_board.dialogs import PlanEditDialog
+from kasmon.tui.plan_board.dialogs import OtherAgentDialog, PlanEditDialog
 from kasmon.tui.plan_board.header import NOTHING, bar, head_line, notice_lines
 from kasmon.tui.plan_board.task_details import task_rows
 from kasmon.tui.status_bars import Banner, BannerContent, KeyBar
@@ -265,7 +264,7 @@ class PlanBoardScreen(Overlay):
             return operations.decide_on_plan(board.id, decision, what.task)
 
         if action == "task_replace":
-            self.post_message(NewAgentRequested(board.id, what.task))
+            self.app.push_screen(OtherAgentDialog(self.look, self.keys, board.id, what.task))
         elif what.asks:
             title, yes = WORDS.get(action, (ROWS[action].label.capitalize(), ROWS[action].label))
             question = Confirmation(title, what.asks, yes)

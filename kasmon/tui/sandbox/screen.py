@@ -8,14 +8,17 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from kasmon.errors import KasmonError
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token
 from kasmon.supervisor.sandboxes.history import RefusedHost, SandboxHistory
 from kasmon.tui.action import KeyContext
+from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.clock import Clock
+from kasmon.tui.error_text import what_failed
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import SandboxActionRequested, SandboxRefreshRequested
+from kasmon.tui.messages import SandboxActionRequested
 from kasmon.tui.sandbox.entries import Entry, about, entries, head, point_of, row, turn_of
 from kasmon.tui.sandbox.status import can_pause, can_sleep
 from kasmon.tui.textual_ext.modal import Overlay
@@ -39,7 +42,7 @@ AGENTS: Final = (
 
 
 class SandboxScreen(Overlay):
-    """The sandbox of *session*. Posts `SandboxActionRequested`, and `SandboxRefreshRequested` when it changed."""
+    """The sandbox of *session*. Posts `SandboxActionRequested`."""
 
     places = (KeyContext.SANDBOX,)
     DEFAULT_CSS = """
@@ -84,6 +87,7 @@ class SandboxScreen(Overlay):
     def on_mount(self) -> None:
         self.set_interval(1.0, self._draw)
         self._draw()
+        self._reload()
 
     def on_resize(self) -> None:
         self.set_class(self._is_beside, "-beside")
@@ -91,7 +95,17 @@ class SandboxScreen(Overlay):
 
     # Content.
 
-    def tell(self, past: SandboxHistory | None) -> None:
+    def _reload(self) -> None:
+        self.run_worker(self._load(), exclusive=True)
+
+    async def _load(self) -> None:
+        gateway = dashboard_of(self).gateway
+        try:
+            self._show(await gateway.sandbox(self.session.id) if gateway is not None else None)
+        except KasmonError as error:
+            self.problem.say(*((line, Token.ERROR) for line in what_failed(error).split("\n")))
+
+    def _show(self, past: SandboxHistory | None) -> None:
         """Show *past*; the chosen entry stays chosen."""
         chosen = self.chosen
         self.past, self.entries = past, entries(past) if past is not None else ()
@@ -99,10 +113,6 @@ class SandboxScreen(Overlay):
         self.problem.say()
         self._show_details(is_same=chosen is not None and chosen == self.chosen)
         self._draw()
-
-    def complain(self, problem: str) -> None:
-        """Show an error of loading; a further line of it may contain a hint."""
-        self.problem.say(*((line, Token.ERROR) for line in problem.split("\n")))
 
     def follow(self, fleet: Fleet) -> None:
         """Update to the current *fleet*."""
@@ -113,7 +123,7 @@ class SandboxScreen(Overlay):
             before, self.session = self.session, now
             self._draw()
             if _refresh_key(before) != _refresh_key(now):
-                self.post_message(SandboxRefreshRequested(now.id))
+                self._reload()
 
     # Keys.
 

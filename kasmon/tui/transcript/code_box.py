@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from textual import events
 from textual.content import Content
 
+from kasmon.model.commands import Run, When
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import INTERPRETERS, Interpreter
 from kasmon.tui.action import KeyContext
+from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested, CodeEntered
+from kasmon.tui.messages import ActionRequested
 from kasmon.tui.transcript.prompt_box import PromptBox
 
 
@@ -53,8 +55,8 @@ class CodeBox(PromptBox):
         self.border_title = Content(others)
         self.placeholder = Content(f"Code for {self.interpreter}")
 
-    def _submit(self, when: str) -> None:
+    def _submit(self, when: When) -> None:
         if self.text.strip():
-            self.post_message(CodeEntered(self.session, self.interpreter, self.text))
+            dashboard_of(self).session_pane.run_code(self.session, Run(interpreter=self.interpreter, code=self.text))
             self._back = None
             self.clear()

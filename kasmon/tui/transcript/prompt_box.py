@@ -1,5 +1,6 @@
 """A box to write a prompt in: several lines, with keys to send and for a new line. Heavy; imported on demand."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
 from textual import events
@@ -7,11 +8,13 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 
-from kasmon.model.commands import ReceiptId
+from kasmon.errors import KasmonError
+from kasmon.model.commands import Prompt, ReceiptId, Requeue, When
 from kasmon.model.permission import SessionId
 from kasmon.tui.action import KeyContext
+from kasmon.tui.app_protocols import dashboard_of
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.messages import ActionRequested, FilesRequested, PromptEntered
+from kasmon.tui.messages import ActionRequested
 from kasmon.tui.textual_ext.ordered_input import OrderedKeys
 from kasmon.tui.transcript.file_completion import FileSuggestions, fitting, mention, written
 
@@ -116,10 +119,12 @@ class PromptBox(TextBox):
         self.set_class(receipt is not None, "-changing")
         self.border_title = Content("Editing a queued prompt" if receipt is not None else "")
 
-    def offer_files(self, files: Sequence[str]) -> None:
-        """Set the files for completion."""
-        self._files = files
-        self._complete()
+    async def _load_files(self) -> None:
+        """Load the files for completion."""
+        if (gateway := dashboard_of(self).gateway) is not None:
+            with contextlib.suppress(KasmonError):
+                self._files = await gateway.files(self.session)
+                self._complete()
 
     def on_text_area_changed(self) -> None:
         self._complete()
@@ -131,14 +136,15 @@ class PromptBox(TextBox):
         if self._offered is not None:
             self._offered.offer(())
 
-    def _submit(self, when: str) -> None:
+    def _submit(self, when: When) -> None:
         if not self.text.strip():
             return
-        self.post_message(PromptEntered(self.session, self.text, later=when == "idle", changes=self.changes))
-        self._back = None
+        self._back, text, sender = None, self.text, dashboard_of(self).session_pane
         if self.changes is not None:
+            sender.change_queue(self.session, Requeue(receipt=self.changes, text=text))
             self.change(None, "")
         else:
+            sender.send_prompt(self.session, Prompt(text=text, when=when))
             self.clear()
 
     def _show_earlier(self, by: int) -> bool:
@@ -193,7 +199,7 @@ class PromptBox(TextBox):
             self._offered.offer(())
         elif self._files is None:
             self._files = ()
-            self.post_message(FilesRequested(self.session))
+            self.run_worker(self._load_files(), exclusive=True)
         else:
             files = fitting(self._files, words)
             self._offered.offer(() if files[:1] == [words] else files)
