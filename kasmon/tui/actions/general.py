@@ -56,26 +56,6 @@ class GeneralActions:
     def __init__(self, app: GeneralDashboard) -> None:
         self.app = app
 
-    # Moving.
-
-    def move_down(self) -> None:
-        self.app.main_view.table.move(1)
-
-    def move_up(self) -> None:
-        self.app.main_view.table.move(-1)
-
-    def move_page_down(self) -> None:
-        self.app.main_view.table.move(max(1, self.app.main_view.table.size.height - 1))
-
-    def move_page_up(self) -> None:
-        self.app.main_view.table.move(-max(1, self.app.main_view.table.size.height - 1))
-
-    def select_first(self) -> None:
-        self.app.main_view.table.select_index(0)
-
-    def select_last(self) -> None:
-        self.app.main_view.table.select_index(len(self.app.main_view.table.items))
-
     def select_next(self) -> None:
         """Select the next session that needs attention; the preview then shows its request, if it has one."""
         if (wanted := self._next_that_needs()) is not None:
@@ -134,28 +114,7 @@ class GeneralActions:
         else:
             self.app.say("No session in the list is running.")
 
-    def open_inbox(self) -> None:
-        self.app.permissions.open()
-
-    def open_all_requests(self) -> None:
-        self.app.permissions.open_list()
-
-    def open_board(self) -> None:
-        self.app.plan_board.open()
-
-    def search(self) -> None:
-        self.app.search.open()
-
     # The view.
-
-    def filter(self) -> None:
-        self.app.main_view.begin_filter(self.app.keys)
-
-    def end_filter(self, *, kept: bool) -> None:
-        self.app.main_view.end_filter(kept=kept)
-
-    def show_all(self) -> None:
-        self.app.main_view.show_all()
 
     def sort(self) -> None:
         view = self.app.main_view.table.view
@@ -165,38 +124,6 @@ class GeneralActions:
     def toggle_waves(self) -> None:
         view = self.app.main_view.table.view
         self._apply_view(view, by_wave=not view.by_wave)
-
-    def fold(self) -> None:
-        self.app.main_view.table.fold(shut=True)
-
-    def unfold(self) -> None:
-        self.app.main_view.table.fold(shut=False)
-
-    def preview(self) -> None:
-        self.app.main_view.toggle_preview()
-
-    def pin(self) -> None:
-        self.app.main_view.pin()
-
-    def preview_up(self) -> None:
-        self.app.session_pane.scroll(-1)
-
-    def preview_down(self) -> None:
-        self.app.session_pane.scroll(1)
-
-    # In an open session.
-
-    def leave_prompt(self) -> None:
-        self.app.session_pane.leave()
-
-    def leave_focus(self) -> None:
-        self.app.session_pane.leave()
-
-    def read_up(self) -> None:
-        self.app.session_pane.scroll(-1)
-
-    def read_down(self) -> None:
-        self.app.session_pane.scroll(1)
 
     # kasmon.
 
@@ -227,9 +154,6 @@ class GeneralActions:
         places = below.places if isinstance(below, Overlay) else app.key_dispatcher.help_contexts
         offers = below.named_keys if isinstance(below, Dialog) else ()
         app.push_screen(HelpDialog(app.look, app.keys, places, offers))
-
-    def open_palette(self) -> None:
-        self.app.action_command_palette()
 
     def quit(self) -> None:
         """Close at once, and print a line if agents keep running. A demo, whose agents stop, asks first."""

@@ -1,5 +1,6 @@
 """Actions inside a structured session: read and search its transcript, copy, edit its prompt queue."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kasmon.model.commands import Mode
@@ -47,14 +48,6 @@ class TranscriptActions:
             session_view.only_reads = True
         self.app.offer_keys()
 
-    def read(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.read()
-
-    def write(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.write()
-
     def stop_reading(self) -> None:
         session_view = self._session_view
         if session_view is None or session_view.only_reads:
@@ -90,32 +83,6 @@ class TranscriptActions:
 
     # Reading.
 
-    def read_line_down(self) -> None:
-        self._move(1)
-
-    def read_line_up(self) -> None:
-        self._move(-1)
-
-    def read_page_down(self) -> None:
-        self._turn_page(1)
-
-    def read_page_up(self) -> None:
-        self._turn_page(-1)
-
-    def read_to_top(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.screen_of_events.go_to_top()
-
-    def read_to_end(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.screen_of_events.go_to_last()
-
-    def turn_back(self) -> None:
-        self._jump(-1)
-
-    def turn_on(self) -> None:
-        self._jump(1)
-
     def toggle(self) -> None:
         if (session_view := self._session_view) is not None and not session_view.screen_of_events.toggle():
             self.app.say("Nothing is folded here.")
@@ -128,25 +95,14 @@ class TranscriptActions:
         if (session_view := self._session_view) is not None:
             self._copy(session_view.screen_of_events.copied(answer=True))
 
-    # Searching.
+    def on_view(self, act: Callable[["SessionView"], object]) -> Callable[[], None]:
+        """Return a handler that runs *act* on the open transcript, if there is one."""
 
-    def find(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.begin_find()
+        def run() -> None:
+            if (session_view := self._session_view) is not None:
+                act(session_view)
 
-    def find_on(self) -> None:
-        self._find(down=False)
-
-    def find_back(self) -> None:
-        self._find(down=True)
-
-    def find_keep(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.end_find(kept=True)
-
-    def find_drop(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.end_find(kept=False)
+        return run
 
     # In the prompt box, which handles its keys itself: a click on the key bar does what the key does.
 
@@ -161,33 +117,6 @@ class TranscriptActions:
         if (session_view := self._session_view) is not None and not session_view.choose_queued():
             self.app.say("No queued prompts.")
 
-    def queue_down(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.receipts.move(1)
-
-    def queue_up(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.receipts.move(-1)
-
-    def queue_later(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.receipts.shift(1)
-
-    def queue_sooner(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.receipts.shift(-1)
-
-    def queue_change(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.receipts.change()
-
-    def queue_drop(self) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.receipts.take_back()
-
-    def leave_queue(self) -> None:
-        self.write()
-
     # Shared.
 
     @property
@@ -201,19 +130,11 @@ class TranscriptActions:
         session_view = self.app.session_pane.session_view
         return session_view if session_view is not None and session_view.box is not None else None
 
-    def _move(self, rows: int) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.screen_of_events.move(rows)
-
-    def _turn_page(self, pages: int) -> None:
-        if (session_view := self._session_view) is not None:
-            session_view.screen_of_events.turn_page(pages)
-
-    def _jump(self, turns: int) -> None:
+    def jump(self, turns: int) -> None:
         if (session_view := self._session_view) is not None and not session_view.screen_of_events.jump(turns):
             self.app.say("No previous turn." if turns < 0 else "No next turn.")
 
-    def _find(self, *, down: bool) -> None:
+    def find_next(self, *, down: bool) -> None:
         session_view = self._session_view
         if session_view is None:
             return

@@ -174,6 +174,10 @@ class SessionTable(ScrollView, can_focus=True):
         if before != self.items:
             self.refresh()
 
+    def move_page(self, pages: int) -> None:
+        """Move the cursor down by *pages*; up if negative."""
+        self.move(pages * max(1, self.size.height - 1))
+
     def redraw(self) -> None:
         """Draw all rows again."""
         self._strips.clear()
