@@ -76,7 +76,7 @@ class TranscriptActions:
             why = "is not running" if not session.exists else "offers no other model or mode while running"
             self.app.say(f"{clean_line(session.name)} {why}.", severity="warning")
             return
-        from kasmon.tui.dialogs.model_settings import ModelDialog
+        from kasmon.tui.dialogs.settings import ModelDialog
 
         assert settable(session)
         self.app.push_screen(ModelDialog(self.app.look, self.app.keys, session))

@@ -24,8 +24,8 @@ from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import ActionRequested
 from kasmon.tui.status_bars import Banner, BannerContent
+from kasmon.tui.textual_ext.inputs import forward_key
 from kasmon.tui.textual_ext.modal import Overlay
-from kasmon.tui.textual_ext.ordered_input import forward_key
 from kasmon.tui.theme.look import Span, ThemeStyles
 from kasmon.tui.widgets.reader import Reader, Rows, Sentences
 from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, key_line, press, pressing, side_by_side

@@ -24,12 +24,11 @@ from kasmon.tui.messages import ActionRequested, CardClosed, SessionOpened
 from kasmon.tui.permissions import question_picks, request_groups
 from kasmon.tui.permissions.card_decision import CardDecision
 from kasmon.tui.permissions.card_editor import CardEditor
-from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState
+from kasmon.tui.permissions.card_text import CHOOSING, CardMode, CardState, following, reaches
 from kasmon.tui.permissions.card_view import GAUGE_S, AvailableSize, CardView
 from kasmon.tui.permissions.inbox_state import how_it_closed
 from kasmon.tui.permissions.queue import PermissionSnapshot, place_in, turn
 from kasmon.tui.permissions.request_text import sheet
-from kasmon.tui.permissions.rule_scopes import following, reaches
 from kasmon.tui.permissions.similar_requests import most_similar
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.widgets.reader import Reader

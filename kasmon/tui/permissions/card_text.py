@@ -1,5 +1,6 @@
-"""The lines around a request on its card (origin and warnings), and the state that the card is drawn from. Pure."""
+"""The lines around a request on its card (origin, warnings, scopes of rules), and the card's state. Pure."""
 
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -10,14 +11,13 @@ from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestKind
 from kasmon.model.rule import Scope
 from kasmon.model.session import Session
 from kasmon.model.transcript.text import Token, wrap
-from kasmon.sanitize import clean_line
+from kasmon.sanitize import clean_line, visible
 from kasmon.tui.action import KeyContext
 from kasmon.tui.key_names import shown_key
 from kasmon.tui.keymap import ACTIONS, KeyMap
 from kasmon.tui.permissions.question_picks import QuestionPicks, row_count
 from kasmon.tui.permissions.request_groups import GroupedRequest
 from kasmon.tui.permissions.request_text import RequestDocument
-from kasmon.tui.permissions.rule_scopes import THIS_SESSION, ScopeReach
 from kasmon.tui.permissions.similar_requests import SimilarRequest
 from kasmon.tui.session_meter import can
 from kasmon.tui.theme.look import (
@@ -32,6 +32,39 @@ from kasmon.tui.theme.look import (
     width_of,
 )
 from kasmon.tui.widgets.text_lines import DrawnLine
+
+
+class ScopeReach(msgspec.Struct, frozen=True):
+    """One scope, and whose requests it covers."""
+
+    scope: Scope
+    words: str
+    """The session, the plan or the folder, in full."""
+
+
+THIS_SESSION = ScopeReach("session", "this session")
+
+
+def reaches(session: Session | None, project: str) -> tuple[ScopeReach, ...]:
+    """Return the scopes of a rule for a request of *session*, the narrowest first; *project* is its folder's project.
+
+    None for a session in a terminal: there the agent's own menu defines what "always" means.
+    """
+    if session is not None and session.mode is Mode.TMUX:
+        return ()
+    plan = session.plan if session is not None else None
+    return (
+        THIS_SESSION,
+        *([ScopeReach("plan", f"plan {visible(plan)}")] if plan else []),
+        *([ScopeReach("project", f"project {visible(project)}")] if project else []),
+    )
+
+
+def following(scope: Scope, among: Sequence[ScopeReach]) -> Scope:
+    """Return the scope after *scope*; the first after the last."""
+    scopes = [reach.scope for reach in among]
+    return scopes[(scopes.index(scope) + 1) % len(scopes)] if scope in scopes else "session"
+
 
 BLANK: Final = DrawnLine()
 NARROW: Final = 56

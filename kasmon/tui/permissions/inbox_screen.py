@@ -19,9 +19,10 @@ from kasmon.tui.permissions.card import PermissionCard, SendAnswer
 from kasmon.tui.permissions.card_layout import BORDER, SIDES
 from kasmon.tui.permissions.card_text import CardState
 from kasmon.tui.permissions.inbox_list import InboxList
-from kasmon.tui.permissions.inbox_marks import (
+from kasmon.tui.permissions.inbox_state import (
     NOT_YET,
     NOTHING,
+    InboxRows,
     Marks,
     bar,
     head_line,
@@ -31,7 +32,6 @@ from kasmon.tui.permissions.inbox_marks import (
     still,
     toggled,
 )
-from kasmon.tui.permissions.inbox_state import InboxRows
 from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.status_bars import KeyBar
 from kasmon.tui.textual_ext.modal import Overlay

@@ -26,9 +26,8 @@ from kasmon.tui.messages import (
 from kasmon.tui.plan_board.board_view import PlanBoardView
 from kasmon.tui.plan_board.card_text import standing
 from kasmon.tui.plan_board.decisions import resolve_action
-from kasmon.tui.plan_board.dialogs import OtherAgentDialog, PlanEditDialog
+from kasmon.tui.plan_board.dialogs import OtherAgentDialog, PlanEditDialog, task_rows
 from kasmon.tui.plan_board.header import NOTHING, bar, head_line, notice_lines
-from kasmon.tui.plan_board.task_details import task_rows
 from kasmon.tui.status_bars import Banner, BannerContent, KeyBar
 from kasmon.tui.textual_ext.modal import Overlay
 from kasmon.tui.theme.look import ThemeStyles

@@ -1,1 +1,1 @@
-"""A terminal session: its pane (`view`), input (`stdin_tap`, `input_sender`) and scrollback."""
+"""A terminal session: its pane (`view`), input (`stdin_tap`) and scrollback."""

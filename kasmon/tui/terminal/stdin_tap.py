@@ -8,13 +8,71 @@ paste is passed on whole; a leave key inside it is only text.
 
 import re
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from kasmon.host.rpc.frames import TerminalModes
-from kasmon.tui.terminal import mouse_encoding
 from kasmon.tui.terminal.key_encoding import LEAVE_KEYS, ReservedKey, for_application, understood
+
+RELEASE, MOVED, WHEEL = 3, 32, 64
+X10_CELLS = 223
+"""The last column or row that the old form can encode."""
+
+MOUSE_REPORT = re.compile(rb"\x1b\[<(\d{1,4});(-?\d{1,6});(-?\d{1,6})([Mm])")
+
+
+class MouseReport(NamedTuple):
+    """One report; cells count from 0."""
+
+    button: int
+    """xterm's number: the button in its lowest two bits, then 4 Shift, 8 Meta, 16 Ctrl, 32 moved, 64 wheel."""
+    x: int
+    y: int
+    up: bool = False
+
+    @property
+    def wheel(self) -> bool:
+        return bool(self.button & WHEEL)
+
+    @property
+    def motion(self) -> bool:
+        return bool(self.button & MOVED) and not self.wheel
+
+    @property
+    def dragged(self) -> bool:
+        return self.motion and self.button & 3 != RELEASE
+
+
+def read_mouse(match: re.Match[bytes], cell: tuple[float, float] = (1.0, 1.0)) -> MouseReport:
+    """Return the report that `MOUSE_REPORT` matched; *cell* is a cell's width and height in the terminal's units."""
+    width, height = cell
+    x, y = (int(match[2]) - 1) / width, (int(match[3]) - 1) / height
+    return MouseReport(int(match[1]), int(x // 1), int(y // 1), match[4] == b"m")
+
+
+def accepts_mouse(report: MouseReport, modes: TerminalModes) -> bool:
+    """Whether a program in these modes wants *report*."""
+    match modes.mouse:
+        case "all":
+            return True
+        case "button":
+            return report.dragged or not report.motion
+        case "standard":
+            return not report.motion
+        case _:
+            return False
+
+
+def encode_mouse(report: MouseReport, modes: TerminalModes) -> bytes:
+    """Encode *report* for the program: SGR, or the old form, which is empty if a coordinate is too large."""
+    if modes.mouse_sgr:
+        return b"\x1b[<%d;%d;%d%c" % (report.button, report.x + 1, report.y + 1, b"m" if report.up else b"M")
+    if report.x >= X10_CELLS or report.y >= X10_CELLS or report.button > X10_CELLS:
+        return b""
+    button = report.button | RELEASE if report.up else report.button
+    return b"\x1b[M%c%c%c" % (32 + button, 33 + report.x, 33 + report.y)
+
 
 HOLD_S: Final = 0.01
 """How long the possible beginning of a sequence waits for its rest; this delays the Escape key."""
@@ -165,8 +223,8 @@ class StdinTap:
 
     def _take_csi(self, match: re.Match[bytes]) -> None:
         sequence, parameters, between, final = match[0], match[1], match[2], match[3]
-        if report := mouse_encoding.REPORT.fullmatch(sequence):
-            self._take_mouse(mouse_encoding.read(report, self.cell), sequence)
+        if report := MOUSE_REPORT.fullmatch(sequence):
+            self._take_mouse(read_mouse(report, self.cell), sequence)
         elif sequence in (b"\x1b[I", b"\x1b[O") or (between, final) == (b"$", b"y"):
             self._textual_bytes += sequence
         elif final == b"t" and parameters:
@@ -190,7 +248,7 @@ class StdinTap:
         else:
             self._keys += understood(sequence)
 
-    def _take_mouse(self, report: mouse_encoding.MouseReport, sequence: bytes) -> None:
+    def _take_mouse(self, report: MouseReport, sequence: bytes) -> None:
         """Route a mouse report. A button belongs to the area where it was pressed until its release."""
         aim = self.aim
         inside = 0 <= report.x - aim.x < aim.width and 0 <= report.y - aim.y < aim.height
@@ -203,12 +261,12 @@ class StdinTap:
             self._grabbed_by_pane = None if report.up else panes
         if not panes:
             self._textual_bytes += sequence
-        elif mouse_encoding.wanted(report, aim.modes):
+        elif accepts_mouse(report, aim.modes):
             column = min(max(report.x - aim.x, 0), max(aim.width - 1, 0)) + aim.left
             row = min(max(report.y - aim.y, 0), max(aim.height - 1, 0)) + aim.top
-            self._keys += mouse_encoding.written(report._replace(x=column, y=row), aim.modes)
+            self._keys += encode_mouse(report._replace(x=column, y=row), aim.modes)
 
-    def _handle_wheel(self, report: mouse_encoding.MouseReport) -> None:
+    def _handle_wheel(self, report: MouseReport) -> None:
         """Handle the wheel if the program does not: arrow keys on the alternate screen, else scrollback."""
         if report.button & 3 > 1:
             return

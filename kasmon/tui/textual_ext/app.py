@@ -3,8 +3,7 @@
 from textual.app import App
 from textual.filter import LineFilter, Monochrome
 
-from kasmon.tui.textual_ext.ascii_shapes import AsciiFilter
-from kasmon.tui.textual_ext.line_filters import ControlCharacterFilter, MonochromeFilter, log_crash
+from kasmon.tui.textual_ext.line_filters import AsciiFilter, ControlCharacterFilter, MonochromeFilter, log_crash
 
 
 class SafeApp(App[None], inherit_bindings=False):

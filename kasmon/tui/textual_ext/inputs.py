@@ -1,11 +1,40 @@
-"""Text inputs that act on each key before they take the next; see `ordered_input`."""
+"""Text inputs that act on each key before they take the next."""
 
 from collections.abc import Sequence
 
+from textual import events
 from textual.suggester import SuggestFromList
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from kasmon.tui.textual_ext.ordered_input import OrderedKeys
+
+class OrderedKeys:
+    """A mixin for an input: it handles each key before it takes the next. Precedes Textual's class."""
+
+    def takes(self, event: events.Key) -> bool:
+        """Handle *event*; False leaves it to the input's own bindings and text."""
+        return False
+
+    async def _on_key(self, event: events.Key) -> None:
+        assert isinstance(self, Widget)
+        if self.takes(event):
+            event.stop()
+            event.prevent_default()
+        else:
+            await act(self, event)
+
+
+def forward_key(widget: Widget, key: events.Key) -> None:
+    """Give *key*, which came to its screen, to *widget*."""
+    widget._forward_event(key)
+
+
+async def act(box: Widget, event: events.Key) -> None:
+    """Run at once the binding of this key in *box* itself, such as Backspace; other keys are left alone."""
+    for binding in box._bindings.key_to_bindings.get(event.key, ()):  # Textual has no public name for them
+        event.stop()
+        event.prevent_default()
+        await box.run_action(binding.action)
 
 
 class LineBox(OrderedKeys, Input):

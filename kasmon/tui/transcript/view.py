@@ -104,8 +104,10 @@ class SessionView(UniformLinesMixin, Vertical):
         """Open the prompt box and focus it; *draft* is its earlier text."""
         if self.box is not None:
             return
-        from kasmon.tui.transcript.code_box import CodeBox  # heavy: only for writing
-        from kasmon.tui.transcript.prompt_box import PromptBox
+        from kasmon.tui.transcript.prompt_box import (
+            CodeBox,  # heavy: only for writing
+            PromptBox,
+        )
 
         if self.session.mode is Mode.INTERPRETER:
             self.box = CodeBox(self.session.id, self.keys, draft, codes=lambda: codes(self.transcript.blocks))

@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
-from kasmon.tui.textual_ext.ordered_input import OrderedKeys
+from kasmon.tui.textual_ext.inputs import OrderedKeys
 
 
 class SearchInput(OrderedKeys, Input):

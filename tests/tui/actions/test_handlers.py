@@ -18,8 +18,7 @@ from kasmon.tui.terminal.scrollback_buffer import ScrollbackBuffer
 from kasmon.tui.terminal.scrollback_screen import ScrollbackScreen
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
-from kasmon.tui.transcript.code_box import CodeBox
-from kasmon.tui.transcript.prompt_box import PromptBox
+from kasmon.tui.transcript.prompt_box import CodeBox, PromptBox
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import StillClock, crew, idle, request
 from tests.support.tui.fake_gateway import text_of

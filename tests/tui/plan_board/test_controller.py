@@ -23,10 +23,10 @@ from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.plan_board.card_text import CardMoment, agent_of, cost, narrow, said, standing, wide
 from kasmon.tui.plan_board.decisions import PlanDecision, offered, resolve_action
+from kasmon.tui.plan_board.dialogs import task_rows
 from kasmon.tui.plan_board.header import notice_lines
 from kasmon.tui.plan_board.layout import CARD, HEADS, BoardLayout
 from kasmon.tui.plan_board.screen import PlanBoardScreen
-from kasmon.tui.plan_board.task_details import task_rows
 from kasmon.tui.theme.look import ThemeStyles
 from kasmon.tui.theme.theme import DEFAULT
 from tests.safety.test_markup import WORST, Stage

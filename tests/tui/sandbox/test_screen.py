@@ -21,7 +21,7 @@ from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.protocol import DashboardSettings, Operations, SandboxChoices, SandboxPreview, TierOffer
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.textual_ext.inputs import LineInput
-from kasmon.tui.transcript.code_box import CodeBox
+from kasmon.tui.transcript.prompt_box import CodeBox
 from tests.model.transcript.test_file_changes import DIFF
 from tests.support.dashboard_scenes import history, kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle, working

@@ -11,9 +11,8 @@ from textual.widgets import Button
 
 from kasmon.host.rpc.frames import Blur, Focus, Paste, Scroll, SendKeys, TerminalModes, Unwatch, Watch
 from kasmon.model.permission import SessionId
-from kasmon.tui.terminal.input_sender import KEYS_BYTES, InputSender
 from kasmon.tui.terminal.link import TerminalCommand
-from kasmon.tui.terminal.view import RESIZE_S, FocusView
+from kasmon.tui.terminal.view import KEYS_BYTES, RESIZE_S, FocusView, InputSender
 from tests.support.wait import auntil
 from tests.tui.terminal.test_widget import pushed
 

@@ -6,7 +6,7 @@ from textual.color import Color
 
 from kasmon.model.formatting import GLYPHS
 from kasmon.tui.gateway.protocol import DashboardSettings
-from kasmon.tui.textual_ext.ascii_shapes import AsciiFilter
+from kasmon.tui.textual_ext.line_filters import AsciiFilter
 from kasmon.tui.theme.look import MARKS
 from tests.support.dashboard_scenes import kasmon, keys
 from tests.support.sample_fleet import asking, fleet
