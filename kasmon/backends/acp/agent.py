@@ -28,8 +28,6 @@ from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, La
 from kasmon.model.events import Event, NoticeRaised, SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.permission import Decision
 
-HANDSHAKE_S: Final = 45.0
-"""How long an agent may take to open a conversation, in seconds: opencode's first start took more than 10."""
 LAST_S: Final = 1.5
 """How long its process may outlast its output, and its output its process, in seconds."""
 PARTING_S: Final = 2.0
@@ -184,7 +182,7 @@ class AcpAgent:
 
     async def _open_conversation(self) -> OpenConversation:
         await agent_start.wait_for_start(self._launch, self._child.pid)
-        limit_s = agent_start.limit_s(self._launch, HANDSHAKE_S)
+        limit_s = agent_start.limit_s(self._launch)
         opening = SessionStart(self._client, self._launch, self._known, self._environment, self._translator)
         try:
             async with asyncio.timeout(limit_s):

@@ -4,7 +4,7 @@ import asyncio
 import time
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.claude.handshake import ClaudeLaunch, build_introduction, check, explain_failure, plan_launch
@@ -21,9 +21,6 @@ from kasmon.model.commands import Launch
 
 if TYPE_CHECKING:
     from kasmon.backends.claude.agent import ClaudeAgent
-
-HANDSHAKE_S: Final = 10.0
-"""The default handshake limit, in seconds."""
 
 
 class ClaudeBackend:
@@ -51,7 +48,7 @@ class ClaudeBackend:
             LaunchError: if claude cannot be started, does not introduce itself in time, has no login, is too old, or
                 has another conversation.
         """
-        began, limit_s = time.time(), agent_start.limit_s(launch, HANDSHAKE_S)
+        began, limit_s = time.time(), agent_start.limit_s(launch)
         plan = await asyncio.to_thread(plan_launch, launch)
         environment = AgentEnvironment(plan.variables, plan.secrets)
         child = await (await agent_start.prepare_start(launch, plan.argv, environment)).run()

@@ -16,8 +16,6 @@ from kasmon.backends.common.json_access import Table
 from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.commands import Launch
 
-HANDSHAKE_S: Final = 45.0
-"""How long codex may take to open a conversation, in seconds; starting MCP servers takes most of it."""
 OWN: Final = ("CODEX_", "OPENAI_")
 WITHIN: Final = frozenset(
     {"CODEX_PERMISSION_PROFILE", "CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_VERSION"}
@@ -72,7 +70,7 @@ async def _begin_agent(agent: CodexAgent, thread: Table, launch: Launch, path: s
         LaunchError: with the reason.
     """
     failure: TimeoutError | SessionEndedError
-    limit_s = agent_start.limit_s(launch, HANDSHAKE_S)
+    limit_s = agent_start.limit_s(launch)
     try:
         await agent_start.wait_for_start(launch, child.pid)
         async with asyncio.timeout(limit_s):

@@ -15,6 +15,9 @@ from kasmon.errors import KasmonError
 from kasmon.model.commands import Launch
 from kasmon.paths import Paths, places
 
+HANDSHAKE_S: Final = 45.0
+"""How long an agent may take to open a conversation, in seconds. Each takes more than 10 at times: claude on a busy
+machine, opencode at its first start, and codex with MCP servers."""
 EMULATED_S: Final = 60.0
 """Additional time if the virtual machine runs without hardware acceleration, in seconds."""
 
@@ -46,11 +49,11 @@ async def prepare_start(launch: Launch, argv: Sequence[str], environment: AgentE
     return AgentStart(inside.command, launch.workdir, {}, secrets, str(inside.home))
 
 
-def limit_s(launch: Launch, usual_s: float) -> float:
-    """Return the limit for the agent of *launch* once it runs: the configured one or *usual_s*, more in a microvm."""
+def limit_s(launch: Launch) -> float:
+    """Return the handshake limit for the agent of *launch*: the configured one or `HANDSHAKE_S`, more in a microvm."""
     if launch.handshake_s is not None:
         return launch.handshake_s
-    return usual_s + (EMULATED_S if launch.sandbox == "microvm" else 0.0)
+    return HANDSHAKE_S + (EMULATED_S if launch.sandbox == "microvm" else 0.0)
 
 
 async def wait_for_start(launch: Launch, front: int, where: Paths | None = None) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.backends.common.agent_start import EMULATED_S, limit_s
+from kasmon.backends.common.agent_start import EMULATED_S, HANDSHAKE_S, limit_s
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.permission import SessionId
 
@@ -23,13 +23,13 @@ def launch(sandbox: str | None, handshake_s: float | None = None) -> Launch:
 
 @pytest.mark.parametrize("sandbox", [None, "jail", "e2b"])
 def test_it_may_take_what_is_usual_for_it(sandbox: str | None) -> None:
-    assert 10.0 == limit_s(launch(sandbox), 10.0)
+    assert HANDSHAKE_S == limit_s(launch(sandbox))
 
 
 def test_in_a_virtual_machine_it_may_take_longer() -> None:
-    assert 10.0 + EMULATED_S == limit_s(launch("microvm"), 10.0)
+    assert HANDSHAKE_S + EMULATED_S == limit_s(launch("microvm"))
 
 
 @pytest.mark.parametrize("sandbox", [None, "microvm"])
 def test_what_a_person_set_counts_in_every_sandbox(sandbox: str | None) -> None:
-    assert 3.0 == limit_s(launch(sandbox, 3.0), 10.0)
+    assert 3.0 == limit_s(launch(sandbox, 3.0))
