@@ -18,9 +18,10 @@ RECONCILE_S: Final = 1.0
 TICK_S: Final = 0.5
 """How long the thread waits for a hint at most; a reconcile is never later by more."""
 GAP_S: Final = 0.1
-"""The shortest time between two published fleets, in seconds; a change of requests is published at once."""
+"""The shortest time between two published fleets, in seconds; a new state or request is published at once."""
 SHORTEST_REST_S, LONGEST_REST_S = 0.01, 0.1
-"""The limits of the pause between two refreshes, in seconds: `RESTS` times as long as the refresh took."""
+"""The limits of the pause after a refresh on a hint, in seconds: `RESTS` times as long as it took. The shortest one
+follows a refresh of everything, which has its own interval: a new state would wait for its end."""
 RESTS: Final = 20
 
 
@@ -34,8 +35,8 @@ class FollowedView(Protocol):
     def refresh_only(self, sessions: Iterable[SessionId]) -> Fleet: ...
 
     @property
-    def asked(self) -> int:
-        """How many times requests appeared or went away."""
+    def urgent_changes(self) -> int:
+        """How many times a state changed, or requests appeared or went away."""
         ...
 
 
@@ -82,21 +83,22 @@ class Follower:
         self._on_loop(self._ended.set)
 
     def _follow(self) -> None:
-        published, asked = self._watched.refresh(), self._watched.asked
+        published, urgent = self._watched.refresh(), self._watched.urgent_changes
         self._on_loop(self._publish, published, True)
         reconciled_at = pause_ends_at = time.monotonic()
         for hinted in hints(self._watched.places, self._stop, TICK_S):
             if self._stop.wait(max(0.0, pause_ends_at - time.monotonic())):
                 return
             refreshed_at = time.monotonic()
+            rest_s = SHORTEST_REST_S
             if refreshed_at >= reconciled_at + RECONCILE_S:
                 fleet, reconciled_at = self._watched.refresh(), refreshed_at
             else:
                 fleet = self._watched.refresh_only(hinted)
-            ended_at = time.monotonic()
-            pause_ends_at = ended_at + min(max(RESTS * (ended_at - refreshed_at), SHORTEST_REST_S), LONGEST_REST_S)
+                rest_s = min(max(RESTS * (time.monotonic() - refreshed_at), rest_s), LONGEST_REST_S)
+            pause_ends_at = time.monotonic() + rest_s
             if fleet.sessions is not published.sessions or fleet.read_only != published.read_only:
-                is_urgent, asked = self._watched.asked != asked, self._watched.asked
+                is_urgent, urgent = self._watched.urgent_changes != urgent, self._watched.urgent_changes
                 published = fleet
                 self._on_loop(self._publish, published, is_urgent)
 

@@ -59,8 +59,8 @@ class FleetWatch:
         self._ended: list[SessionId] = []
         """The ended sessions still to be refreshed in this round."""
         self._is_new = True
-        self.asked = 0
-        """How many times requests appeared or went away."""
+        self.urgent_changes = 0
+        """How many times a state changed, or requests appeared or went away."""
 
     def refresh(self) -> Fleet:
         """Refresh all sessions whose turn it is and return the fleet; accesses files, so call it in a thread.
@@ -176,8 +176,8 @@ class FleetWatch:
         derived, shown = derive(folded, liveness, now), self._shown.get(session)
         if derived == shown:
             return False
-        if derived.asks != (shown.asks if shown is not None else ()):
-            self.asked += 1
+        if shown is None or (derived.state, derived.asks) != (shown.state, shown.asks):
+            self.urgent_changes += 1
         self._shown[session] = derived
         return True
 
