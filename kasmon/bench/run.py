@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import psutil
 
-from kasmon.bench import plans
-from kasmon.bench.agents import detection_cost, host_cost
+from kasmon.bench import commands, plans
+from kasmon.bench.agents import detection_cost, host_cost, many_sessions
 from kasmon.bench.dashboard import (
     busy_fleet,
     collisions,
@@ -25,6 +25,7 @@ from kasmon.bench.dashboard import (
     prompt_delivery,
     search,
     startup,
+    state_latency,
 )
 from kasmon.bench.sandboxes import checkpoints, jails, runs, snapshots
 from kasmon.bench.support.figure import Figure, table
@@ -46,6 +47,10 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
     return {
         "first-frame": partial(startup.measure_first_frame, rounds),
         "ls": partial(startup.measure_ls, rounds),
+        "commands": partial(commands.measure_commands, rounds),
+        "new": partial(many_sessions.measure_new, rounds),
+        "many": many_sessions.measure_many,
+        "hosts": many_sessions.measure_host_memory,
         "memory": partial(startup.measure_memory, 3),
         "focus": partial(focus_latency.measure_key_to_glyph, 3),
         **{f"rest-{count}": partial(idle_cost.measure_idle_fleet, count, seconds) for count in (10, 50, 200, 1000)},
@@ -57,6 +62,7 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "flood": partial(measure_stall, seconds),
         "talk": partial(event_latency.measure_event_to_screen, seconds),
         "last-page": partial(long_transcript.measure_last_page, rounds),
+        "state": partial(state_latency.measure_state_to_row, 3),
         "dialog": partial(permission_latency.measure_event_to_dialog, 4 * rounds),
         "plan": plans.measure_run,
         "plan-file": partial(plans.measure_reading, rounds),

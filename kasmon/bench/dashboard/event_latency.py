@@ -29,7 +29,7 @@ def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: f
         terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
         try:
             terminal.until(b"session-0000")
-            with _talking(ids, rate_hz, own):
+            with talking(ids, rate_hz, own):
                 read_for(terminal, 3.0)
                 delays = _delays(terminal, seconds)
                 share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
@@ -38,7 +38,7 @@ def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: f
         bare = BenchTerminal(following(paths.log(ids[0]), '"text":"T'), own)
         try:
             bare.until(READY)
-            with _talking(ids, rate_hz, own):
+            with talking(ids, rate_hz, own):
                 limits = _delays(bare, seconds)
         finally:
             bare.close()
@@ -65,7 +65,7 @@ def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: f
 
 
 @contextlib.contextmanager
-def _talking(ids: Sequence[SessionId], rate_hz: float, own: Mapping[str, str]) -> Iterator[None]:
+def talking(ids: Sequence[SessionId], rate_hz: float, own: Mapping[str, str]) -> Iterator[None]:
     """Let a program write *rate_hz* events a second for each of *ids* while the context lasts."""
     talking = subprocess.Popen([*TALKING, str(rate_hz), *ids], env=dict(own))
     try:

@@ -37,10 +37,15 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ratio(
-    name: str, values: Sequence[float], limits: Sequence[float], limit_name: str, target: float | None, note: str = ""
+    name: str,
+    values: Sequence[float],
+    limits: Sequence[float] | None,
+    limit_name: str,
+    target: float | None,
+    note: str = "",
 ) -> Figure:
-    """Return the median of *values*, in ms, as a multiple of the median of *limits*."""
-    value, limit = statistics.median(values), statistics.median(limits)
+    """Return the median of *values*, in ms, as a multiple of the median of *limits*, if there are any."""
+    value, limit = statistics.median(values), None if limits is None else statistics.median(limits)
     low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (value, value, value)
     return Figure(
         name=name,

@@ -17,6 +17,13 @@ def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
     return 100.0 * (after - before) / (time.perf_counter() - began)
 
 
+def processor_s(pid: int) -> float:
+    """Return the processor time that process *pid* has used, in seconds; 0 if it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return _spent(psutil.Process(pid))
+    return 0.0
+
+
 def memory_mb(pid: int) -> float:
     """Return the memory of process *pid* and its children, in MB; shared pages count once."""
     return sum(_held(process) for process in family([pid])) / 1e6

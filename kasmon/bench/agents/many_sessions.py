@@ -1,0 +1,129 @@
+"""Measures the start and the end of sessions by the command line, one and fifty, and the memory of ten hosts."""
+
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import psutil
+
+from kasmon.bench.dashboard.startup import KASMON
+from kasmon.bench.support.figure import Figure, ratio
+from kasmon.bench.support.fleet import scratch, session_id
+from kasmon.bench.support.process_cost import held_mb, processor_s
+from kasmon.bench.support.terminal import environment
+from kasmon.bench.support.tmux_sessions import below
+from kasmon.host.rpc.host_lock import lock_holder
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.watch import read_fleet
+from kasmon.tmux.server import TmuxServer
+
+KINDS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
+    "tmux": (("--mode", "tmux"), ("--", "cat")),
+    "structured": (("--mode", "sdk", "--agent", "scripted"), ()),
+}
+"""The options and the last words of `kasmon new` for each kind of session."""
+MANY, HOSTS = 50, 10
+REST_S = 2.0
+
+
+def measure_new(rounds: int) -> list[Figure]:
+    """Measure `kasmon new` for each kind, with one session of each running, and its own processor time."""
+    with scratch() as paths:
+        own = environment(paths.environment_variables())
+        times: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        spent: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        alone: list[float] = []
+        for number in range(rounds + 1):
+            for kind in KINDS:
+                took_s, spent_s = _run(_new(kind, f"{kind}-{number}"), own)
+                if number:
+                    times[kind].append(1000 * took_s)
+                    spent[kind].append(1000 * spent_s)
+            alone.append(_create_alone(paths, number))
+    note = f"`tmux new-session` alone: {statistics.median(alone):.0f} ms"
+    return [
+        figure
+        for kind in KINDS
+        for figure in (
+            _median(f"kasmon new, {kind}", times[kind], 200.0, note if kind == "tmux" else ""),
+            _median(f"kasmon new, {kind}: processor time of the command", spent[kind], 120.0),
+        )
+    ]
+
+
+def measure_many() -> list[Figure]:
+    """Measure 50 sessions of each kind: one command starts them, one stops them."""
+    return [figure for kind in KINDS for figure in _many(kind)]
+
+
+def _many(kind: str) -> list[Figure]:
+    with scratch() as paths:
+        own = environment(paths.environment_variables())
+        started_s, command_s = _run(_new(kind, "fix-{n}", "--count", str(MANY)), own)
+        others = _processes(paths)
+        spent_s = command_s + sum(map(processor_s, others))
+        count = len(read_fleet(paths).sessions)
+        stopped_s, _ = _run([*KASMON, "stop", "--all", "--yes"], own)
+    name = f"{MANY} {kind} sessions"
+    return [
+        _figure(f"{name} by one command", 1000 * started_s, 2500.0, f"{count} were started"),
+        _figure(f"{name}: processor time of all", 1000 * spent_s, 4000.0, "the command, the hosts, the tmux server"),
+        _figure(f"{name} stopped", 1000 * stopped_s, 1500.0),
+    ]
+
+
+def measure_host_memory() -> Figure:
+    """Measure the memory of ten idle structured hosts, a tenth of all; the fork server, which they share, included."""
+    with scratch() as paths:
+        _run(_new("structured", "host-{n}", "--count", str(HOSTS)), environment(paths.environment_variables()))
+        time.sleep(REST_S)
+        values = [held_mb(pid) for pid in _processes(paths)]
+        _run([*KASMON, "stop", "--all", "--yes"], environment(paths.environment_variables()))
+    return Figure(
+        name=f"memory of a structured host, at {HOSTS}",
+        value=sum(values) / HOSTS,
+        unit="MB",
+        target=9.0,
+        samples=HOSTS,
+        note="proportional set size, with a tenth of the fork server",
+    )
+
+
+def _new(kind: str, name: str, *more: str) -> list[str]:
+    options, words = KINDS[kind]
+    return [*KASMON, "new", name, "--dir", "/", *options, *more, *words]
+
+
+def _processes(paths: Paths) -> list[int]:
+    """Return the pids of all hosts, of the fork server and of the tmux server."""
+    hosts = {pid for one in read_fleet(paths).sessions if (pid := lock_holder(paths.host_lock(one.id)))}
+    parents = {psutil.Process(pid).ppid() for pid in hosts} - {0, 1, os.getpid()}
+    servers = {pid for pid in parents if "fork" in " ".join(psutil.Process(pid).cmdline())}
+    return [*{*hosts, *servers, *below(paths)}]
+
+
+def _create_alone(paths: Paths, number: int) -> float:
+    """Return how long `tmux new-session` takes as a command of its own, in ms."""
+    server = TmuxServer(paths.tmux_socket)
+    argv = [server.program, "-S", str(server.socket), "new-session", "-d", "-s", session_id(number), "cat"]
+    return 1000 * _run(argv, environment({}))[0]
+
+
+def _run(argv: Sequence[str], own: Mapping[str, str]) -> tuple[float, float]:
+    """Run *argv*; return how long it took, and its processor time, in seconds."""
+    began = time.perf_counter()
+    process = subprocess.Popen(argv, env=dict(own), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime
+
+
+def _median(name: str, values: Sequence[float], target: float, note: str = "") -> Figure:
+    return ratio(name, values, None, "", target, note)
+
+
+def _figure(name: str, value: float, target: float, note: str = "") -> Figure:
+    return Figure(name=name, value=value, unit="ms", target=target, samples=1, note=note)

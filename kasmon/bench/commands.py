@@ -1,0 +1,86 @@
+"""Measures the commands that people and scripts wait for, from start to end, against bare Python."""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
+from kasmon.bench.support.figure import Figure, ratio
+from kasmon.bench.support.fleet import scratch
+from kasmon.bench.support.terminal import environment
+from kasmon.config import Config
+from kasmon.model import fleet
+from kasmon.model.commands import Mode
+from kasmon.paths import Paths
+from kasmon.supervisor.fleet.watch import read_fleet
+from kasmon.supervisor.sessions.session_operations import NewSession, create
+
+TERMINAL, STRUCTURED, ASKING, STOPPED = "a-terminal", "structured", "asking", "stopped"
+QUICK: Final[Mapping[str, tuple[Sequence[str], float]]] = {
+    "--version": (["--version"], 3.0),
+    "--help": (["--help"], 8.0),
+    "show": (["show", STRUCTURED], 9.0),
+    "inbox": (["inbox"], 9.0),
+    "read": (["read", TERMINAL], 9.0),
+    "send": (["send", TERMINAL, "a line"], 9.0),
+    "stop": (["stop", STOPPED], 9.0),
+    "wait": (["wait", STOPPED, "--for", "ended"], 9.0),
+    "explain": (["explain", TERMINAL], 9.0),
+    "completion of a word": (["__complete", "stop", "a-"], 8.0),
+}
+"""Each command, and its target as a multiple of bare Python."""
+ANSWER: Final = 9.0
+LIMIT_S: Final = 30.0
+
+
+def measure_commands(rounds: int) -> list[Figure]:
+    """Measure each quick command *rounds* times, in turn, with two running sessions and their hosts.
+
+    Raises:
+        TimeoutError: if the scripted agent makes no request.
+    """
+    with scratch() as paths:
+        own = environment(paths.environment_variables())
+        asyncio.run(_create(paths, rounds))
+        _run([*KASMON, "stop", STOPPED], own)
+        bare: list[float] = []
+        times: dict[str, list[float]] = {name: [] for name in (*QUICK, "answer")}
+        for _ in range(rounds):
+            bare.append(_run(BARE_PYTHON, own))
+            for name, (arguments, _) in QUICK.items():
+                times[name].append(_run([*KASMON, *arguments], own))
+            times["answer"].append(_run([*KASMON, "answer", _request(paths), "allow"], own))
+    targets = {name: target for name, (_, target) in QUICK.items()} | {"answer": ANSWER}
+    return [
+        ratio(f"kasmon {name}" if " " not in name else name, each, bare, "bare Python", targets[name])
+        for name, each in times.items()
+    ]
+
+
+async def _create(paths: Paths, rounds: int) -> None:
+    asks = "\n".join(f"ask make part-{number}" for number in range(rounds))
+    for wanted in (
+        NewSession(name=TERMINAL, mode=Mode.TMUX, argv=("cat",), workdir="/"),
+        *(NewSession(name=name, agent="scripted", mode=Mode.SDK, workdir="/") for name in (STRUCTURED, STOPPED)),
+        NewSession(name=ASKING, agent="scripted", mode=Mode.SDK, workdir="/", prompt=asks),
+    ):
+        await create(paths, Config(), wanted)
+
+
+def _request(paths: Paths) -> str:
+    """Wait for a pending request and return its id."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (requests := fleet.requests(read_fleet(paths))):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no request was opened within {LIMIT_S:g} s.")
+        time.sleep(0.01)
+    return requests[0].id
+
+
+def _run(argv: Sequence[str], own: Mapping[str, str]) -> float:
+    """Run *argv* and return how long it took, in ms."""
+    began = time.perf_counter()
+    subprocess.run(argv, env=dict(own), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    return 1000 * (time.perf_counter() - began)
