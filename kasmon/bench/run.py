@@ -53,7 +53,7 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "hosts": many_sessions.measure_host_memory,
         "memory": partial(startup.measure_memory, 3),
         "focus": partial(focus_latency.measure_key_to_glyph, 3),
-        **{f"rest-{count}": partial(idle_cost.measure_idle_fleet, count, seconds) for count in (10, 50, 200, 1000)},
+        "rest": partial(idle_cost.measure_idle_fleets, (10, 50, 200, 1000), seconds),
         "busy": partial(busy_fleet.measure_busy_fleet, seconds),
         "evidence": partial(detection_cost.measure_observation, seconds),
         "evidence-late": partial(detection_cost.measure_changes, seconds),

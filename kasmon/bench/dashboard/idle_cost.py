@@ -1,11 +1,15 @@
 """Measures the cost of idle fleets of 10, 50, 200 and 1,000 sessions, and the bytes written to the terminal.
 
-In fleets of up to 50, every second session is structured, with its own host and agent; larger fleets are all terminals.
+In fleets of up to 200, every second session is structured, with its own host and agent; larger fleets are all
+terminals. All fleets rest at the same time, so that the wait for their rest counts once.
 """
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Iterator, Sequence
 from statistics import median
+from typing import NamedTuple
 
 import psutil
 
@@ -26,34 +30,66 @@ SETTLE_S = 65.0
 """For the first minute a row shows the idle time in seconds; after that the row does not change."""
 DASHBOARD_OF_50 = 1.0
 """The target for the dashboard with 50 idle sessions, in percent of a core."""
-ALL_OF_200 = 1.5
-"""The target for all processes with 200 idle sessions."""
-MIXED = 50
+TARGETS = {200: 1.5, 1000: 1.2}
+"""The targets for all processes, by the number of idle sessions."""
+MIXED = 200
 WINDOWS = 3
 """How many windows are measured: what happens once a minute (ages change, the index is read) is in one of them."""
 COLUMNS, ROWS = 120, 40
 
 
-def measure_idle_fleet(count: int, seconds: float) -> list[Figure]:
-    """Measure the dashboard, its helpers and its terminal over *seconds*, three times, with *count* idle sessions."""
+def measure_idle_fleets(counts: Sequence[int], seconds: float) -> list[Figure]:
+    """Measure the dashboard, its helpers and its terminal over *seconds*, three times, for each of *counts* at once."""
+    with contextlib.ExitStack() as stack:
+        fleets = {count: stack.enter_context(_idle_fleet(count)) for count in counts}
+        settling = [threading.Thread(target=read_for, args=(fleet.terminal, SETTLE_S)) for fleet in fleets.values()]
+        _join(settling)
+        windows: dict[int, list[tuple[float, float, int]]] = {count: [] for count in counts}
+        for _ in range(WINDOWS):
+            _join(
+                [threading.Thread(target=_observe, args=(fleets[count], seconds, windows[count])) for count in counts]
+            )
+        structured = {count: fleet.structured for count, fleet in fleets.items()}
+    return [figure for count in counts for figure in _figures(count, structured[count], windows[count], seconds)]
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class IdleFleet(NamedTuple):
+    terminal: BenchTerminal
+    own: list[int]
+    """The pids of the dashboard and its guard."""
+    helpers: list[int]
+    """The pids of the hosts, of agents with a host of their own, and of the tmux server."""
+    structured: int
+
+
+@contextlib.contextmanager
+def _idle_fleet(count: int) -> Iterator[IdleFleet]:
     structured = count // 2 if count <= MIXED else 0
     with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (paths, _):
         hosts = asyncio.run(_structured(paths, structured))
         terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS)
         try:
             terminal.until(b"idle-00")
-            read_for(terminal, SETTLE_S)
             own = [process.pid for process in family([terminal.pid])]
-            helpers = [*below(paths), *hosts]
-            seen = [_observed(terminal, own, helpers, seconds) for _ in range(WINDOWS)]
+            yield IdleFleet(terminal, own, [*below(paths), *hosts], structured)
         finally:
             terminal.close()
+
+
+def _figures(count: int, structured: int, seen: Sequence[tuple[float, float, int]], seconds: float) -> list[Figure]:
     return [
         Figure(
             name=f"{count:,} sessions at rest, all processes",
             value=median(dashboard + others for dashboard, others, _ in seen),
             unit="% of a core",
-            target=ALL_OF_200 if count == 200 else None,
+            target=TARGETS.get(count),
             samples=WINDOWS,
             note=f"{structured} of them structured, with a host and an agent each" if structured else "all in tmux",
         ),
@@ -84,24 +120,24 @@ async def _structured(paths: Paths, count: int) -> list[int]:
     return [process.pid for process in family([pid for pid in hosts if pid])]
 
 
-def _observed(terminal: BenchTerminal, own: list[int], helpers: list[int], seconds: float) -> tuple[float, float, int]:
-    """Return the use of *own* and of *helpers* in percent of a core, and the bytes written to *terminal* meanwhile."""
+def _observe(fleet: IdleFleet, seconds: float, windows: list[tuple[float, float, int]]) -> None:
+    """Add to *windows*: the use of the dashboard and of its helpers in percent of a core, and the bytes written."""
     written, ended = 0, threading.Event()
 
     def read() -> None:
         nonlocal written
         while not ended.is_set():
-            written += len(terminal.read(0.05))
+            written += len(fleet.terminal.read(0.05))
 
-    before = _spent(helpers)
+    before = _spent(fleet.helpers)
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        dashboard = share_of_a_core(own, seconds)
+        dashboard = share_of_a_core(fleet.own, seconds)
     finally:
         ended.set()
         reader.join()
-    return dashboard, 100.0 * (_spent(helpers) - before) / seconds, written
+    windows.append((dashboard, 100.0 * (_spent(fleet.helpers) - before) / seconds, written))
 
 
 def _spent(pids: list[int]) -> float:
