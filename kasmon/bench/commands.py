@@ -15,7 +15,8 @@ from kasmon.model import fleet
 from kasmon.model.commands import Mode
 from kasmon.paths import Paths
 from kasmon.supervisor.fleet.watch import read_fleet
-from kasmon.supervisor.sessions.session_operations import NewSession, create
+from kasmon.supervisor.sessions.create import NewSession
+from kasmon.supervisor.sessions.session_operations import create
 
 TERMINAL, STRUCTURED, ASKING, STOPPED = "a-terminal", "structured", "asking", "stopped"
 QUICK: Final[Mapping[str, tuple[Sequence[str], float]]] = {
