@@ -149,6 +149,10 @@ class Paths(msgspec.Struct, frozen=True):
         """Return the folder of texts that an event only has the beginning of, each file named by its SHA-256."""
         return self.sessions / session / "blobs"
 
+    def turns(self, session: str) -> Path:
+        """Return the git repository of kasmon's own with the files before and after each turn of the session."""
+        return self.sessions / session / "turns.git"
+
     def record(self, session: str) -> Path:
         """Return the folder with the recorded output of the session's terminal."""
         return self.sessions / session / "terminal"

@@ -17,7 +17,7 @@ FENCED = re.compile(r"^```[\s\S]*?^```$|^ {4}.*$|`[^`\n]*`", re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 TOPICS = (
     *("getting-started", "cli", "keys", "agents", "plans", "sandboxes", "worktrees", "remote", "web", "mcp"),
-    *("python-api", "configuration", "trust", "performance", "promises", "comparison", "troubleshooting"),
+    *("python-api", "configuration", "trust", "performance", "promises", "comparison", "troubleshooting", "review"),
 )
 
 

@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "grep": "grep:grep",
     "export": "show:export",
     "send": "send:send",
+    "diff": "changes.diff:diff",
+    "undo": "changes.undo:undo",
     "interrupt": "sessions:interrupt",
     "fg": "sessions:fg",
     "inbox": "show:inbox",

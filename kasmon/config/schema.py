@@ -208,6 +208,14 @@ class SearchConfig(msgspec.Struct, frozen=True, kw_only=True):
     starts."""
 
 
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """The review of what agents changed."""
+
+    turns: bool = True
+    """Store the files of a session's git worktree before and after each turn, for `kasmon diff` and `kasmon undo`.
+    Files that git ignores are left out. Read when its host starts."""
+
+
 class Remote(msgspec.Struct, frozen=True, kw_only=True):
     """Other machines, used as `--agent shell@HOST`."""
 
@@ -238,6 +246,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """kasmon's own tmux server."""
     search: SearchConfig = SearchConfig()
     """The search and the terminal records."""
+    review: Review = Review()
+    """The review of what agents changed."""
     remote: Remote = Remote()
     """Other machines."""
     sandbox: SandboxConfig = SandboxConfig()

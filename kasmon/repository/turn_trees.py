@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kasmon.errors import GitError, KasmonError, NotFoundError, RefusedError
-from kasmon.paths import private_folder
+from kasmon.paths import private_folder, write_private
 from kasmon.repository.file_restore import ContentChange, put_file
 from kasmon.repository.git import git, repository
 from kasmon.repository.own_git import run_git
@@ -31,7 +31,7 @@ MOST_NAMED: Final = 10
 """An error names at most so many files."""
 MOST_DIFF_BYTES: Final = 16 << 20
 """A diff is cut after so much."""
-RAW: Final = "* -text !eol -ident !filter !working-tree-encoding\n"
+RAW: Final = b"* -text !eol -ident !filter !working-tree-encoding\n"
 """The attributes of all files, which override those in the worktree: none converts a content."""
 OF: Final = "the files of turns"
 
@@ -272,9 +272,9 @@ class TurnTrees:
         if "\n" in objects or objects.startswith('"'):
             raise GitError(f"store {OF}", f"git cannot refer to the objects in {objects!r}")
         (self.store / "info").mkdir(mode=0o700, exist_ok=True)
-        (self.store / "info" / "attributes").write_text(RAW)
-        (self.store / "info" / "exclude").write_bytes(b"\n".join(_ignore_rules(top)))
-        (self.store / "objects" / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
+        _write(self.store / "info" / "attributes", RAW)
+        _write(self.store / "info" / "exclude", b"\n".join(_ignore_rules(top)))
+        _write(self.store / "objects" / "info" / "alternates", os.fsencode(objects) + b"\n")
 
     def _tidy(self, last: int) -> None:
         """Drop the turns that are too old, and the objects that only they have."""
@@ -344,6 +344,11 @@ def _is_file(top: Path, name: str, folders: dict[str, bool], is_known: bool) -> 
 def _is_within(top: Path, folder: str) -> bool:
     parts = Path(folder).parts
     return all(not top.joinpath(*parts[: count + 1]).is_symlink() for count in range(len(parts)))
+
+
+def _write(path: Path, content: bytes) -> None:
+    if not path.exists() or path.read_bytes() != content:
+        write_private(path, content)
 
 
 def _ignore_rules(top: Path) -> Iterator[bytes]:

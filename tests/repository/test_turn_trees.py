@@ -230,17 +230,14 @@ def test_a_folder_that_became_a_link_is_stored_as_that(repo: Repo, trees: TurnTr
     assert ["src", "src/a.txt"] == changed(trees)
 
 
-def test_old_turns_are_dropped_with_their_objects(
-    repo: Repo, trees: TurnTrees, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kasmon.repository.turn_trees.MOST_TURNS", TIDY_TURNS // 2)
+def test_old_turns_are_dropped_with_their_objects(repo: Repo, tmp_path: Path) -> None:
+    trees = TurnTrees(tmp_path / "turns.git", most_turns=TIDY_TURNS // 2)
     for number in range(TIDY_TURNS):
         (repo.folder / "new.txt").write_text(f"{number}")
         trees.end(repo.folder, trees.begin(repo.folder) or 0)
-    last = TIDY_TURNS
 
-    assert list(range(last - TIDY_TURNS // 2 + 1, last + 1)) == [turn.number for turn in trees.turns()]
-    for content, is_gone in (("3", True), (f"{last - 1}", False)):
+    assert list(range(TIDY_TURNS // 2 + 1, TIDY_TURNS + 1)) == [turn.number for turn in trees.turns()]
+    for content, is_gone in (("3", True), (f"{TIDY_TURNS - 1}", False)):
         (repo.folder / "new.txt").write_text(content)
         blob = repo.git("hash-object", "new.txt")
         asked = ["git", f"--git-dir={trees.store}", "cat-file", "-e", blob]

@@ -22,8 +22,8 @@ class LogWriter:
 
     def __init__(self, session_log: SessionLog) -> None:
         self.session_log = session_log
-        self.on_noted: Callable[[], None] = lambda: None
-        """Called after each event that was noted."""
+        self.listeners: list[Callable[[], None]] = []
+        """Each is called after each event that was noted."""
         self._wake = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task = asyncio.create_task(self._run())
@@ -41,7 +41,8 @@ class LogWriter:
         """
         self.session_log.note(event, durable=durable)
         self._wake.set()
-        self.on_noted()
+        for listener in self.listeners:
+            listener()
 
     async def abandon(self) -> None:
         """Stop writing and discard what is pending: the session's folder was removed."""

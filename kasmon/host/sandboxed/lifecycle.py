@@ -98,7 +98,7 @@ class SandboxLifecycle:
             self.begin(msgspec.structs.replace(self._terms, standby_after_s=0.0))
         elif not self._steps.keeps_memory:
             self.begin(only_held(self._terms))
-        self._log_writer.on_noted = self._changed.set
+        self._log_writer.listeners.append(self._changed.set)
         while not self.is_ending:
             self._changed.clear()
             now = time.time()

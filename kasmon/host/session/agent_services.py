@@ -13,6 +13,7 @@ from kasmon.host.rpc.frames import ReportContext
 from kasmon.host.rpc.peer import must_be_a_person, seat
 from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
+from kasmon.host.session.turn_recorder import TurnRecorder
 from kasmon.model.commands import Answer, Launch, Mode, Prompt, When
 from kasmon.model.events import ConnectionRestored, SessionStarted
 from kasmon.model.session import Session
@@ -60,6 +61,8 @@ class AgentServices:
         self._log_writer = log_writer
         self._answering = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
+        self._turns: TurnRecorder | None = None
+        self._has_own_files = launch.sandbox is None and not launch.machine and launch.mode is not Mode.INTERPRETER
         if launch.sandbox is None:
             return
         from kasmon.host.sandboxed import egress_requests  # only needed with a sandbox
@@ -78,8 +81,15 @@ class AgentServices:
         if self.egress is not None:
             self.egress.begin()
 
-    def watch_over(self, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0) -> None:
-        """Run the stuck monitor from now on; *written_at* as there."""
+    def watch_over(
+        self, limits: StuckLimits, written_at: Callable[[], float] = lambda: 0.0, *, stores_turns: bool = True
+    ) -> None:
+        """Run the stuck monitor from now on; *written_at* as there.
+
+        *stores_turns*: also store the files before and after each turn, if the agent works in a folder of this machine.
+        """
+        if stores_turns and self._has_own_files:
+            self._turns = TurnRecorder(self._log_writer)
         self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits, written_at).keep())
 
     async def report(self, frame: ReportContext) -> None:
@@ -121,6 +131,8 @@ class AgentServices:
         """Stop all of that; if the agent *is_over*, remove its sandbox except its home. Idempotent."""
         if self._watching is not None:
             self._watching.cancel()
+        if self._turns is not None:
+            await self._turns.aclose()
         if self.egress is not None:
             await self.egress.aclose()
         if self.sandboxed_agent is not None:

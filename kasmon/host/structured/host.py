@@ -17,7 +17,7 @@ import msgspec
 from kasmon import __version__
 from kasmon.backends import load
 from kasmon.backends.base import Abilities, Agent, Backend
-from kasmon.config import Limits, load_or_default
+from kasmon.config import Config, load_or_default
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
@@ -87,11 +87,13 @@ REMOVAL_CHECK_S: Final = 5.0
 class StructuredHost:
     """The host of the session that *launch* describes. The caller holds the host's lock."""
 
-    def __init__(self, places: Paths, launch: Launch, backend: Backend, limits: Limits | None = None) -> None:
+    def __init__(self, places: Paths, launch: Launch, backend: Backend, config: Config | None = None) -> None:
         self._places = places
         self._launch = launch
         self._backend = backend
-        self._limits = limits or Limits()
+        config = config or Config()
+        self._limits = config.limits
+        self._stores_turns = config.review.turns
         self._id = launch.session
         self._end_why = ""
         self.leaves_sandbox = False
@@ -113,7 +115,9 @@ class StructuredHost:
         self._running = True
         server = HostServer(self._places.socket(self._id), self._receive, self._agent.live.unwatch, self._control)
         self._server = server
-        self._agent.services.watch_over(limits_of(self._limits), lambda: self._agent.live.written_at)
+        self._agent.services.watch_over(
+            limits_of(self._limits), lambda: self._agent.live.written_at, stores_turns=self._stores_turns
+        )
         leaving = asyncio.create_task(self._leave_once_removed())
         ending = asyncio.create_task(self._leave_with_its_server())
         try:
@@ -386,7 +390,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
             return 0
         launch, backend = load_session(here, session)
-        return asyncio.run(_run_host(StructuredHost(here, launch, backend, load_or_default(here, log.warning).limits)))
+        return asyncio.run(_run_host(StructuredHost(here, launch, backend, load_or_default(here, log.warning))))
     finally:
         lock.let_go()
 

@@ -87,6 +87,7 @@ class TmuxHost:
         self._backend = TmuxBackend(here, config.tmux, config.remote)
         self._adopted_servers = AdoptedServers(here, config.tmux, self._report_loss)
         self._stuck = limits_of(config.limits)
+        self._stores_turns = config.review.turns
         self._record_bytes = int(config.search.record_mb * 1_000_000) if config.search.record else 0
         self._terminals: dict[SessionId, TerminalSession] = {}
         self._tmux = ""
@@ -175,7 +176,9 @@ class TmuxHost:
         if session not in self._terminals:
             is_foreign = launch is not None and launch.adopted is not None
             backend = self._adopted_servers.of(launch) if launch is not None and is_foreign else self._backend
-            self._terminals[session] = TerminalSession(self._places, backend, session, self._stuck, self._record_bytes)
+            self._terminals[session] = TerminalSession(
+                self._places, backend, session, self._stuck, self._record_bytes, stores_turns=self._stores_turns
+            )
         return self._terminals[session]
 
     # -- client frames

@@ -88,8 +88,14 @@ class TerminalSession:
         session: SessionId,
         stuck: StuckLimits | None = None,
         record_bytes: int = 0,
+        *,
+        stores_turns: bool = True,
     ) -> None:
-        """*record_bytes*: how much of its terminal's output is recorded; 0 records none."""
+        """
+        Args:
+            record_bytes: how much of its terminal's output is recorded; 0 records none.
+            stores_turns: store the files before and after each turn.
+        """
         self.session = session
         self._places = places
         self._backend = backend
@@ -98,6 +104,7 @@ class TerminalSession:
         self._screen_capture: ScreenCapture | None = None
         self._recorder: Recorder | None = None
         self._record_bytes = record_bytes
+        self._stores_turns = stores_turns
         self._window: WindowSize | None = None
         self._viewers = ScreenStreams(session)
         self._is_starting = self._has_lost_pane = False
@@ -236,7 +243,7 @@ class TerminalSession:
     def _set_runner(self, runner: TerminalAgentRunner, *, is_new: bool = False) -> None:
         self._runner = runner
         runner.agent.is_watched = lambda: self._viewers.has_focus
-        runner.services.watch_over(self._stuck)
+        runner.services.watch_over(self._stuck, stores_turns=self._stores_turns)
         is_blank = is_new and runner.agent.printed_at == -math.inf
         self.use_pane(runner.agent.pane, runner.agent.window, is_blank=is_blank)
 

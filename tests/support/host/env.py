@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from kasmon.backends.base import Backend
-from kasmon.config import Limits
+from kasmon.config import Config, Limits
 from kasmon.errors import HostUnreachableError
 from kasmon.host.journal.process_log import opened
 from kasmon.host.rpc.client import HostLink
@@ -87,7 +87,7 @@ class Env:
         launch = launch or self.wants(backend="fake")
         lock = HostLock(self.places.host_lock(launch.session))
         assert lock.take()
-        host = StructuredHost(self.places, launch, backend, limits)
+        host = StructuredHost(self.places, launch, backend, Config(limits=limits or Limits()))
         running = asyncio.create_task(host.run())
         try:
             await auntil(lambda: running.done() or self.places.socket(launch.session).exists())

@@ -89,6 +89,8 @@ WRITERS: Final = frozenset(
         ("kasmon/paths.py", "write_private"),
         ("kasmon/cli/plan/commands.py", "init"),  # a new file of a person, where they ask for it, with their umask
         ("kasmon/backends/common/environment.py", "search_path"),  # a program in a folder of ours, 0700
+        ("kasmon/repository/file_restore.py", "_open_folder"),  # a folder of a person, where they ask for it
+        ("kasmon/repository/file_restore.py", "_replace"),  # a file of a person, where they ask for it
         ("kasmon/store/event_log.py", "append"),  # one line under flock, 0600
         ("kasmon/store/file_lock.py", "lock"),  # a lock, 0600
         ("kasmon/store/fleet_cache.py", "_open"),  # 0600, a cache
@@ -353,7 +355,7 @@ def no_open_permission(tree: ast.Module, path: str) -> Iterator[Finding]:
     """Nothing that kasmon makes is open to others."""
     inside = functions(tree)
     for call, name in calls(tree):
-        if name in ("mkdir", "makedirs") and path != "kasmon/paths.py":
+        if name in ("mkdir", "makedirs") and path != "kasmon/paths.py" and (path, inside[call]) not in WRITERS:
             mode = keyword(call, "mode")
             if not (isinstance(mode, ast.Constant) and mode.value == 0o700):
                 yield Finding(call.lineno, f"{name}(...) without mode=0o700")

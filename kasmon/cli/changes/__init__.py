@@ -1,0 +1,1 @@
+"""Commands on what a session changed: `diff` and `undo`."""

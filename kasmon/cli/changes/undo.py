@@ -1,0 +1,76 @@
+"""`kasmon undo`: give the files that a turn changed their earlier contents."""
+
+import sys
+from typing import Annotated
+
+from kasmon.cli.arguments import Arg, Json, SessionArgument
+from kasmon.cli.output.console import note, print_json, say, typed
+from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.table import counted
+from kasmon.errors import RefusedError, UsageError
+from kasmon.model.session import Session
+from kasmon.paths import places
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.worktrees import turn_changes
+from kasmon.supervisor.worktrees.turn_changes import PlannedUndo
+
+
+def undo(
+    wanted: SessionArgument,
+    /,
+    *,
+    turn: Annotated[int | None, Arg("Undo this turn, by its number (default: the last).", at_least=1)] = None,
+    redo: Annotated[bool, Arg("Take back the last undo.")] = False,
+    dry_run: Annotated[bool, Arg("Only say what would change.")] = False,
+    yes: Annotated[bool, Arg("Undo without confirmation.")] = False,
+    wants_json: Json = False,
+) -> int:
+    """Undo what a turn changed in the files of a session's worktree.
+
+    Commits, branches and staged changes stay as they are. If files changed since the turn, nothing is undone.
+    """
+    if redo and turn is not None:
+        raise UsageError("--turn and --redo cannot be combined.", hint="Pass one of them.")
+    where = places()
+    session = find(read_fleet(where), wanted)
+    planned = turn_changes.plan_redo(where, session) if redo else turn_changes.plan_undo(where, session, turn)
+    failed: tuple[str, ...] = ()
+    if not dry_run:
+        if not yes and not planned.plan.changed_since:
+            _confirm(session, planned, wants_json=wants_json)
+        failed = turn_changes.undo(where, session, planned)
+    if wants_json:
+        changed_since = list(turn_changes.cleaned(planned.plan.changed_since))
+        fields = {"files": list(planned.files), "changed_since": changed_since, "failed": list(failed)}
+        print_json(answer(session=session.id, turn=planned.turn, done=not dry_run, **fields))
+        return int(bool(failed))
+    if dry_run:
+        say(*_shown(planned))
+    for why in failed:
+        note(f"Not restored: {why}.")
+    if not dry_run:
+        done = "the last undo is taken back" if redo else f"turn {planned.turn} is undone"
+        say(f"{session.name} ({session.id}): {done} in {counted(len(planned.files) - len(failed), 'file')}")
+    return int(bool(failed))
+
+
+def _shown(planned: PlannedUndo) -> list[str]:
+    since = set(turn_changes.cleaned(planned.plan.changed_since))
+    return [f"  {name}{' (changed since: nothing is undone)' if name in since else ''}" for name in planned.files]
+
+
+def _confirm(session: Session, planned: PlannedUndo, *, wants_json: bool) -> None:
+    """List the files and have the user type `yes`.
+
+    Raises:
+        RefusedError: if there is no terminal to ask on, or something else was typed.
+    """
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise RefusedError(
+            f"{counted(len(planned.files), 'file')} in {session.workdir!r} would change.",
+            hint="Pass --dry-run to see them, and --yes to change them without confirmation.",
+        )
+    say(f"In {session.workdir!r}:", *_shown(planned))
+    if typed("Type `yes` to change these files") != "yes":
+        raise RefusedError("Nothing was undone.")

@@ -1,0 +1,119 @@
+"""What each turn of a session changed in its worktree, and how that is undone. Calls block; use a thread."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import NotFoundError, SessionBusyError, UnableError
+from kasmon.model.commands import Mode
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.repository.turn_trees import RestorePlan, Turn, TurnTrees
+from kasmon.sanitize import clean_block, clean_line
+from kasmon.supervisor.worktrees.changes import LONGEST
+
+
+class PlannedUndo(msgspec.Struct, frozen=True, kw_only=True):
+    """An undo, or the way back from one, before it is carried out."""
+
+    turn: int | None
+    """None for the way back from the last undo."""
+    plan: RestorePlan
+    files: tuple[str, ...]
+    """Names of files that it changes, cleaned."""
+
+
+def turn_diff(places: Paths, session: Session, number: int | None = None) -> tuple[Turn, str]:
+    """Return turn *number* of *session*, the last one for None, with its cleaned diff.
+
+    A turn that still runs, or whose end is not stored, is compared with the current files.
+
+    Raises:
+        NotFoundError: if it is not stored.
+        UnableError: if the turns of such a session are never stored.
+        GitError, TimedOutError: if git fails.
+    """
+    trees = _trees(places, session)
+    turn = trees.turn(number)
+    after = turn.after or _end_of(trees, turn, session)
+    return turn, clean_block(trees.diff(turn.before, after).decode("utf-8", "replace")[:LONGEST])
+
+
+def plan_undo(places: Paths, session: Session, number: int | None = None) -> PlannedUndo:
+    """Return how the files that turn *number* changed, the last one for None, get back their earlier contents.
+
+    Raises:
+        NotFoundError: if the turn, or its end, is not stored; or if it changed nothing.
+        SessionBusyError: if a turn is running.
+        UnableError: if the turns of such a session are never stored.
+        GitError, TimedOutError: if git fails.
+    """
+    trees = _trees(places, session)
+    _must_rest(session)
+    turn = trees.turn(number)
+    after = turn.after or _end_of(trees, turn, session)
+    return _planned(trees, session, turn.number, after, turn.before)
+
+
+def plan_redo(places: Paths, session: Session) -> PlannedUndo:
+    """Return how the last undo of *session* is taken back.
+
+    Raises:
+        NotFoundError: if there was none, or it changed nothing.
+        SessionBusyError: if a turn is running.
+        UnableError: if the turns of such a session are never stored.
+        GitError, TimedOutError: if git fails.
+    """
+    trees = _trees(places, session)
+    _must_rest(session)
+    before, after = trees.last_restore()
+    return _planned(trees, session, None, after, before)
+
+
+def undo(places: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ...]:
+    """Carry out *planned*; return why single files were left as they are.
+
+    Raises:
+        RefusedError: if files changed since the turn; nothing is changed then.
+        SessionBusyError: if a turn is running.
+        GitError, TimedOutError: if git fails.
+    """
+    _must_rest(session)
+    failed = _trees(places, session).restore(Path(session.workdir), planned.plan)
+    return tuple(clean_line(why) for why in failed)
+
+
+def _planned(trees: TurnTrees, session: Session, turn: int | None, source: str, target: str) -> PlannedUndo:
+    plan = trees.plan(Path(session.workdir), source, target)
+    if not plan.changes:
+        raise NotFoundError("Nothing can be undone: no file was changed.")
+    return PlannedUndo(turn=turn, plan=plan, files=cleaned([change.name for change in plan.changes]))
+
+
+def cleaned(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(clean_line(name) for name in names)
+
+
+def _trees(places: Paths, session: Session) -> TurnTrees:
+    if session.mode is Mode.INTERPRETER or session.sandbox is not None:
+        raise UnableError(
+            f"{session.name!r} works in a sandbox, so the files of its turns are not stored here.",
+            hint=f"`kasmon sandbox diff {session.id}` shows them where the sandbox has checkpoints.",
+        )
+    return TurnTrees(places.turns(session.id))
+
+
+def _end_of(trees: TurnTrees, turn: Turn, session: Session) -> str:
+    """Return the commit with the current files for the last turn; for an earlier one, those as the next began.
+
+    The end of a turn is not stored if its host ended first.
+    """
+    later = [each for each in trees.turns() if each.number > turn.number]
+    return later[0].before if later else trees.now(Path(session.workdir))
+
+
+def _must_rest(session: Session) -> None:
+    if session.in_turn or session.worked:
+        hint = "Wait until its turn has ended (`kasmon wait`), or interrupt it."
+        raise SessionBusyError(session.name, session.state.value, hint=hint)
