@@ -187,6 +187,11 @@ def new(
     ] = None,
     yes: Annotated[bool, Arg("Agree that the sandbox gets the profile's files and credentials.")] = False,
     folder: Annotated[str, Arg("Working directory (default: the current folder).", ("--dir",))] = "",
+    worktree: Annotated[bool, Arg("Work in a new git worktree, on a branch of its own.")] = False,
+    base: Annotated[str, Arg("What the worktree begins at: a branch, a tag, a commit, `pr:NUMBER`.")] = "",
+    branch: Annotated[str, Arg("Branch of the worktree (default: `worktree.branch` of the config).")] = "",
+    reuse_branch: Annotated[bool, Arg("Work on --branch although it exists.")] = False,
+    in_folder: Annotated[bool, Arg("Work in the folder itself, whatever the config says.", ("--no-worktree",))] = False,
     prompt: Annotated[str, Arg("First prompt (`-`: from stdin).", hyphen=True)] = "",
     beside: Annotated[
         str | None, Arg("Open as an extra window of this session.", ("--in",), completer="sessions")
@@ -224,6 +229,10 @@ def new(
         mode=mode_of(mode),
         argv=argv,
         workdir=folder,
+        worktree=False if in_folder else worktree or None,
+        base=base,
+        branch=branch,
+        reuses_branch=reuse_branch,
         agrees=_confirm_sandbox(where, resolved, folder, agrees=yes),
         parent=None if beside is None else find(read_fleet(where), beside).id,
         prompt=sys.stdin.read() if prompt == "-" else prompt,
@@ -258,6 +267,11 @@ def new(
         if not wants_json:
             if started.fallback:
                 note(f"{started.name!r} runs in {started.mode}: {started.fallback}.")
+            if (tree := started.worktree) is not None:
+                branch_words = f"{'the new' if tree.is_new_branch else 'the'} branch {tree.branch}"
+                note(f"{tree.path} is on {branch_words}, from {tree.base_name} ({tree.base[:12]}).")
+                for remark in tree.remarks:
+                    note(f"{remark}.")
             say(session)
         code = max(code, _report_exit(early))
     if wants_json:

@@ -180,6 +180,7 @@ def described(session: Session, now: float) -> list[str]:
         "model": session.model,
         "permits": session.permission_mode or ("not reported by the agent" if _has_modes(session) else ""),
         "place": f"{session.workdir} on {session.machine or 'this machine'}",
+        "worktree": worktree_words(session),
         "wave": "" if session.wave is None else wave_words(session),
         "process": f"{pid or 'none'}, started {session.generation} times",
         "proof": session.proof,
@@ -189,6 +190,12 @@ def described(session: Session, now: float) -> list[str]:
     }
     shown = [*lines.items(), *(("stderr", line) for line in session.last_words.splitlines()[-LAST_WORDS:])]
     return [f"{session.name} ({session.id})", *(f"  {name:<9} {text}" for name, text in shown if text)]
+
+
+def worktree_words(session: Session) -> str:
+    """Return the branch and the base of the worktree that kasmon created for *session*; empty if it created none."""
+    tree = session.worktree
+    return "" if tree is None else f"branch {tree.branch}, from {tree.base_name} ({tree.base[:12]}), of {tree.source}"
 
 
 def _has_modes(session: Session) -> bool:

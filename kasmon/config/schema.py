@@ -95,6 +95,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Variables for its process. They are stored in this file: pass a secret with `kasmon new --env NAME` instead."""
     clipboard: bool = False
     """Whether text that it copies while you are in its terminal reaches your clipboard."""
+    worktree: bool | None = None
+    """Whether each of its sessions gets a git worktree of its own. Empty for `worktree.default`."""
     sandbox: Literal["", "jail", "microvm", "e2b"] = ""
     """The tier of its sandbox; empty for none."""
     confined: SandboxConfig = SandboxConfig()
@@ -190,6 +192,19 @@ class Plans(msgspec.Struct, frozen=True, kw_only=True):
     """Accept a task without a check as done when its agent reports that, without asking."""
 
 
+class WorktreeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The git worktrees of sessions."""
+
+    default: Literal["folder", "new"] = "folder"
+    """Where a session works without --worktree: in the folder itself, or in a new worktree if that is in a git
+    repository. Programs after `--` and plans work as they are told."""
+    branch: str = "kasmon/{name}"
+    """The name of the branch of a new worktree; `{name}` is the session's name."""
+    folder: str = ""
+    """Where new worktrees are created, each in a folder of its own; `{repository}` is the repository's name. Empty for
+    `{repository}-worktrees` beside the repository, and a relative path begins there too."""
+
+
 class Tmux(msgspec.Struct, frozen=True, kw_only=True):
     """kasmon's own tmux server."""
 
@@ -242,6 +257,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """How the dashboard presents pending requests."""
     plans: Plans = Plans()
     """How plans run."""
+    worktree: WorktreeConfig = WorktreeConfig()
+    """The git worktrees of sessions."""
     tmux: Tmux = Tmux()
     """kasmon's own tmux server."""
     search: SearchConfig = SearchConfig()

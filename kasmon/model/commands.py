@@ -234,6 +234,23 @@ class AdoptedPane(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of that server's process, as in `tmux.process_identity.Process`."""
 
 
+class SessionWorktree(msgspec.Struct, frozen=True, kw_only=True):
+    """The git worktree that kasmon created for a session."""
+
+    path: str
+    branch: str
+    is_new_branch: bool = True
+    """Whether the branch was created with the worktree."""
+    base: str
+    """The commit that it began at."""
+    base_name: str = ""
+    """What that commit was requested as: a branch, a tag, `pr:12`."""
+    source: str
+    """The folder in whose repository it was requested; its `.kasmon.toml` applies."""
+    remarks: tuple[str, ...] = ()
+    """What the person should know about it, a sentence part each."""
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """How a session is started and restarted; stored as `launch.json`, without the values of variables."""
 
@@ -264,6 +281,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """tmux: a program that is neither an agent nor an interactive shell; it counts as working until it exits."""
     public_variables: tuple[str, ...] = ()
     """The names of its own variables with public values (`--env-public`)."""
+    worktree: SessionWorktree | None = None
+    """The worktree that `workdir` is in, if kasmon created it for this session."""
     brought: str = ""
     """The digest of the profile, where a trusted `.kasmon.toml` of its folder defined it; otherwise empty."""
     sandbox: LoggedTier | None = None

@@ -5,7 +5,7 @@ from typing import Final, Literal
 import msgspec
 
 from kasmon.model.agent_program import launched_program
-from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
+from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState, SessionWorktree
 from kasmon.model.evidence import STOPPED_BY, Signal
 from kasmon.model.permission import ClosedRequest, Request, RequestId, RequestKind, SessionId
 from kasmon.model.sandbox.state import SandboxState
@@ -49,6 +49,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the program that it was started with; empty for a login shell."""
     parent: SessionId | None = None
     workdir: str = ""
+    worktree: SessionWorktree | None = None
+    """The worktree that kasmon created for it; None if it created none."""
     machine: str = ""
     fallback: str | None = None
     bypassing: bool = False
@@ -238,6 +240,7 @@ def created(launch: Launch, at: float, machine: str = "") -> Session:
         program=launched_program(launch),
         parent=launch.parent,
         workdir=launch.workdir,
+        worktree=launch.worktree,
         machine=machine,
         fallback=launch.fallback,
         bypassing=launch.bypassing,

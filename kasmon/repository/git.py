@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from kasmon.errors import GitError, TimedOutError
+from kasmon.model.plan.plan import GIT_LOCAL
 
 GIT_S: Final = 60.0
 """How long git may take, in seconds."""
+REQUESTED_S: Final = 600.0
+"""How long a command may take that the user asked for and that may download, in seconds."""
 SAFE: Final = (
     *("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"),
     *("-c", "log.showSignature=false", "-c", "submodule.recurse=false"),
@@ -94,6 +97,20 @@ def git(folder: Path, *arguments: str, fails: bool = False, settings: Mapping[st
     return _run_git(folder, (verb, *words), variables, fails, own)
 
 
+def git_as_user(folder: Path, *arguments: str) -> str:
+    """Return the output of git in *folder*, run as the user's own git: with hooks, filters and remotes.
+
+    For what the user asked for only. It asks for no password.
+
+    Raises:
+        GitError: if it ends with an error, or is not installed.
+        TimedOutError: if it takes longer than `REQUESTED_S`.
+    """
+    variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
+    variables |= {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"}
+    return _run_git(folder, arguments, variables, fails=False, safe=(), limit_s=REQUESTED_S)
+
+
 def _disable_filters(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
     """Return variables that replace each filter and merge driver named by the repository itself by the user's own
     config, or else by none; a merge without its driver has a conflict."""
@@ -117,22 +134,29 @@ def _disable_filters(folder: Path, variables: Mapping[str, str]) -> dict[str, st
 
 
 def _run_git(
-    folder: Path, arguments: tuple[str, ...], variables: Mapping[str, str], fails: bool, settings: Sequence[str] = ()
+    folder: Path,
+    arguments: tuple[str, ...],
+    variables: Mapping[str, str],
+    fails: bool,
+    settings: Sequence[str] = (),
+    *,
+    safe: Sequence[str] = SAFE,
+    limit_s: float = GIT_S,
 ) -> str:
     try:
         done = subprocess.run(
-            ["git", *SAFE, *settings, *arguments],
+            ["git", *safe, *settings, *arguments],
             cwd=folder,
             env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=GIT_S,
+            timeout=limit_s,
             check=False,
         )
     except FileNotFoundError as error:
         raise GitError(f"look at {str(folder)!r}", _missing(folder, error)) from error
     except subprocess.TimeoutExpired as error:
-        raise TimedOutError(f"git {arguments[0]} took longer than {GIT_S:g} s in {str(folder)!r}.") from error
+        raise TimedOutError(f"git {arguments[0]} took longer than {limit_s:g} s in {str(folder)!r}.") from error
     if done.returncode and not fails:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise GitError(f"do {arguments[0]!r} in {str(folder)!r}", said[-1].rstrip(".") if said else "it gave no reason")

@@ -74,6 +74,7 @@ def session_object(session: Session) -> dict[str, Any]:
         "tokens": tokens_object(session.tokens),
         "cost_usd": session.cost_usd,
         "workdir": session.workdir,
+        "worktree": None if session.worktree is None else msgspec.to_builtins(session.worktree),
         "machine": session.machine,
         "created_at": session.created_at,
         "host": {"pid": host.pid, "alive": host.alive},

@@ -18,7 +18,7 @@ from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.config.agent_address import there
 from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UsageError
 from kasmon.host.journal.redaction import Redactor
-from kasmon.model.commands import Launch, Mode
+from kasmon.model.commands import Launch, Mode, SessionWorktree
 from kasmon.model.events import SessionCreated
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
@@ -76,6 +76,14 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """Any program to run in tmux, with its arguments."""
     workdir: str = ""
     """If empty, the caller's own folder. On another machine it is a path there; if empty, the home folder."""
+    worktree: bool | None = None
+    """Whether it gets a git worktree of its own; None means the profile's setting, else the config's."""
+    base: str = ""
+    """The branch, tag or commit that its worktree begins at, or `pr:NUMBER`; empty for the checked out branch."""
+    branch: str = ""
+    """The branch of its worktree; empty for a new one from the config's template."""
+    reuses_branch: bool = False
+    """Whether `branch` exists already."""
     prompt: str = ""
     """The first prompt."""
     parent: SessionId | None = None
@@ -116,10 +124,63 @@ def prepare(
         KasmonError: as `config.resolve` raises for an agent that cannot be started.
         UnableError, SessionEndedError, SessionNotFoundError: if there is no terminal for a window next to it.
         UntrustedFolderError: if a structured agent would run code from the folder that the user has not trusted.
+        RefusedError: if its worktree's branch exists already, or its folder would be in the repository.
+        GitError: if git cannot create its worktree.
         UnavailableError: if the state folder is not writable.
     """
-    name = check_name(new.name)
+    check_name(new.name)
     resolved = resolve(config, new.agent, new.mode, new.argv, sandbox=new.sandbox, environment=variables)
+    if not has_worktree(config, new, resolved):
+        return _prepare(places, config, new, resolved, at, variables)
+    from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree  # rarely needed
+
+    request = WorktreeRequest(base=new.base, branch=new.branch, reuses_branch=new.reuses_branch)
+    with new_worktree(config.worktree, request, _folder(new.workdir), new.name) as (tree, workdir):
+        return _prepare(places, config, new, resolved, at, variables, tree, workdir)
+
+
+def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> bool:
+    """Return whether the requested session gets a worktree: if asked for, else by its profile, else by the config.
+
+    By these, only in a git repository, and never a program after `--`, a plan's task or a window of another session.
+
+    Raises:
+        UsageError: if it cannot have the one that is asked for.
+    """
+    if new.worktree is False and (new.base or new.branch):
+        raise UsageError("--base and --branch require a new worktree.", hint="Leave out --no-worktree.")
+    if new.reuses_branch and not (new.branch and not new.base):
+        raise UsageError(
+            "--reuse-branch requires --branch, and excludes --base.", hint="The worktree begins at that branch."
+        )
+    if new.worktree or new.base or new.branch:
+        if resolved.machine:
+            raise UsageError(
+                f"a worktree on {resolved.machine!r} cannot be created from here.", hint="Create it there."
+            )
+        return True
+    if new.worktree is False or resolved.machine or new.argv or new.plan or new.parent:
+        return False
+    profile = config.agents[resolved.agent].worktree
+    if not (config.worktree.default == "new" if profile is None else profile):
+        return False
+    from kasmon.supervisor.worktrees.session_worktree import locate
+
+    return locate(_folder(new.workdir)) is not None
+
+
+def _prepare(
+    places: Paths,
+    config: Config,
+    new: NewSession,
+    resolved: ResolvedProfile,
+    at: float,
+    variables: Mapping[str, str],
+    worktree: SessionWorktree | None = None,
+    workdir: str = "",
+) -> Launch:
+    """Create the session as `prepare` does; *workdir* is its folder in its *worktree*, if it has one."""
+    name = check_name(new.name)
     own = own_variables(resolved.environment, (*new.environment, *new.public_environment), variables)
     secret, public = named(new.environment), named(new.public_environment)
     if both := secret & public:
@@ -131,7 +192,8 @@ def prepare(
         mode=resolved.mode,
         backend=resolved.backend,
         argv=resolved.argv,
-        workdir=there(resolved.machine, new.workdir) if resolved.machine else str(_folder(new.workdir)),
+        workdir=there(resolved.machine, new.workdir) if resolved.machine else workdir or str(_folder(new.workdir)),
+        worktree=worktree,
         prompt=new.prompt,
         model=resolved.model,
         parent=_parent(places, new.parent, resolved),

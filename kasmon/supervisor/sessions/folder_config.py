@@ -83,7 +83,7 @@ def check_brought(places: Paths, launch: Launch) -> None:
     if not launch.brought:
         return
     own = load_or_default(places)
-    here = in_folder(places, own, launch.workdir)
+    here = in_folder(places, own, launch.worktree.source if launch.worktree else launch.workdir)
     profiles = (config.agents.get(launch.agent) for config in (own, here.config))
     if not any(profile is not None and _profile_digest(profile) == launch.brought for profile in profiles):
         raise RefusedError(

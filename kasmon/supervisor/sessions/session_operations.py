@@ -16,6 +16,7 @@ from kasmon.config.permission_bypass import is_bypassing
 from kasmon.errors import (
     HostUnreachableError,
     InteractiveOnlyError,
+    KasmonError,
     ProtocolVersionError,
     RefusedError,
     SessionEndedError,
@@ -112,6 +113,15 @@ async def create(places: Paths, config: "Config", new_session: "NewSession") -> 
     except ProtocolVersionError as error:
         end = SessionEnded(at=time.time(), why=error.message, never_began=True)
         await in_thread(leave_ended, places, launch.session, end)
+        raise
+    except TimedOutError:  # it may still start
+        raise
+    except KasmonError as error:
+        if launch.worktree is not None:
+            from kasmon.supervisor.worktrees.session_worktree import discard  # rarely needed
+
+            kept = await in_thread(discard, launch.worktree)
+            error.hint = f"{error.hint} {kept}".strip()
         raise
     return launch.session
 
@@ -281,6 +291,7 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
 
         await in_thread(check_session, places, session)
     await in_thread(lambda: check_brought(places, launch_of(places, session.id)))
+    await in_thread(_check_worktree, session)
     if session.is_orphaned or session.state is SessionState.LOST:
         await _end_orphan(session)
     elif session.state in ALIVE:
@@ -312,6 +323,19 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
         await in_thread(leave_notice, places, session.id, notice)
     await in_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
+
+
+def _check_worktree(session: Session) -> None:
+    """Raise unless the worktree of *session*, if it has one, is there; one of a failed start is created again. Blocks.
+
+    Raises:
+        RefusedError: if it is gone; the message says how to get it back.
+    """
+    if session.worktree is None or Path(session.worktree.path).is_dir():
+        return
+    from kasmon.supervisor.worktrees.session_worktree import create_again  # rarely needed
+
+    create_again(session.worktree, has_begun=session.generation > 0)
 
 
 async def _end_orphan(session: Session) -> None:

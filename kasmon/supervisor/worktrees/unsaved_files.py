@@ -31,15 +31,16 @@ MOVED: Final = re.compile(r"checkout: moving from (\S+) to (\S+)")
 """The reflog entries of HEAD that show which branches a worktree was on."""
 
 
-def unsaved(path: Path, known: Collection[str] = ()) -> str:
+def unsaved(path: Path, known: Collection[str] = (), saved: Collection[str] = ()) -> str:
     """Return why the worktree at *path* must stay; empty if nothing in it could be lost.
 
     What cannot be checked counts as unsaved, and so do ignored files, except those *known*, by their names within it.
+    Commits up to those *saved* can be had again.
     """
     try:
         if remaining := [name for name in ignored(path) if name not in known]:
             return f"git ignores {list_files(remaining)}"
-        return next((why for check in CHECKS if (why := check(path))), "")
+        return next((why for check in CHECKS if (why := check(path))), "") or _commits(path, saved)
     except GitError as error:
         return f"its contents cannot be checked: {error.why}"
     except OSError as error:
@@ -128,10 +129,10 @@ def _unfinished(path: Path) -> str:
     return f"{operation} in it is unfinished" if operation else ""
 
 
-def _commits(path: Path) -> str:
+def _commits(path: Path, saved: Collection[str]) -> str:
     branch = _branch(path)
     others = [f"--exclude={branch}", *SAVED] if branch else SAVED
-    alone = _count(path, "HEAD", "--not", *others)
+    alone = _count(path, "HEAD", "--not", *others, *saved)
     return f"{alone} of its commits {'is' if alone == 1 else 'are'} nowhere else" if alone else ""
 
 
@@ -157,7 +158,7 @@ def _stash(path: Path) -> str:
     return "it has a stash" if any(stash.removeprefix("WIP ").startswith(here) for stash in stashes) else ""
 
 
-CHECKS: Final = (_dirty, _ignored_changes, _submodules, _others, _unfinished, _commits, _lost_commits, _stash)
+CHECKS: Final = (_dirty, _ignored_changes, _submodules, _others, _unfinished, _lost_commits, _stash)
 
 
 def _are(commits: int) -> str:

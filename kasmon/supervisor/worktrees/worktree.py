@@ -4,13 +4,16 @@ import os
 import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from kasmon.errors import GitError, KasmonError, RefusedError, UsageError
-from kasmon.repository.git import git, knows, where
+from kasmon.repository.git import git, git_as_user, knows, where
 from kasmon.supervisor.worktrees.changes import changed_files
 from kasmon.supervisor.worktrees.unsaved_files import not_committed, own_folder, unsaved
+
+SUBMODULES: Final = "submodules are not checked out in worktrees (`git submodule update --init` does it)"
 
 
 class TaskWorktree(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +26,10 @@ class TaskWorktree(msgspec.Struct, frozen=True, kw_only=True):
     """The commit that it started from; empty if there is none."""
 
 
-def make(repo: Path, path: Path, branch: str, base: str = "HEAD") -> TaskWorktree:
+def make(repo: Path, path: Path, branch: str, base: str = "HEAD", *, as_user: bool = False) -> TaskWorktree:
     """Create a worktree of *repo* at *path* on a new *branch* from *base*; return an existing one unchanged.
+
+    *as_user*: the repository's hooks and filters run, as with the user's own git.
 
     Raises:
         UsageError: if *base* names no commit.
@@ -36,7 +41,7 @@ def make(repo: Path, path: Path, branch: str, base: str = "HEAD") -> TaskWorktre
         check_worktree(repo, path, branch)
         return TaskWorktree(path=str(path), branch=branch, base=_began_at(path, branch))
     if knows(repo, f"refs/heads/{branch}"):
-        if _is_registered(repo, path):
+        if path.resolve() in list_worktrees(repo):
             raise _worktree_gone_error(repo, path, branch)
         raise _branch_conflict_error(repo, branch, branch)
     if not knows(repo, "HEAD"):
@@ -44,9 +49,11 @@ def make(repo: Path, path: Path, branch: str, base: str = "HEAD") -> TaskWorktre
     base = commit_of(repo, base)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        git(repo, "worktree", "add", "--quiet", "-b", branch, "--", str(path), base)
+        add = git_as_user if as_user else git
+        add(repo, "worktree", "add", "--quiet", "-b", branch, "--", str(path), base)
     except KasmonError:  # git creates the branch first; it is ours unless it has new commits
-        git(repo, "update-ref", "-d", f"refs/heads/{branch}", base, fails=True)
+        if not os.path.lexists(path / ".git"):  # else a hook failed behind a complete worktree
+            git(repo, "update-ref", "-d", f"refs/heads/{branch}", base, fails=True)
         raise
     return TaskWorktree(path=str(path), branch=branch, base=base)
 
@@ -111,7 +118,7 @@ def _branch_conflict_error(repo: Path, branch: str, other: str) -> RefusedError:
     rename = shlex.join(("git", "branch", "-m", other))
     return RefusedError(
         f"the branch {other!r} already exists in {str(repo)!r}{but}.",
-        hint=f"Rename it (`{rename} ...`), delete it, or give the plan another name.",
+        hint=f"Rename it (`{rename} ...`), delete it, or choose another name.",
     )
 
 
@@ -154,7 +161,7 @@ def remarks(repo: Path) -> tuple[str, ...]:
     if not git(repo, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip():
         notes.append("HEAD is detached: worktrees start at its commit")
     if (repo / ".gitmodules").exists():
-        notes.append("submodules are not checked out in worktrees (`git submodule update --init` does it)")
+        notes.append(SUBMODULES)
     return tuple(notes)
 
 
@@ -197,10 +204,10 @@ def _worktree_gone_error(repo: Path, path: Path, branch: str) -> RefusedError:
     )
 
 
-def _is_registered(repo: Path, path: Path) -> bool:
-    """Whether git lists a worktree of *repo* at *path*, even if it is gone."""
-    listed = git(repo, "worktree", "list", "--porcelain").split("\n")
-    return f"worktree {path.resolve()}" in listed
+def list_worktrees(repo: Path) -> tuple[Path, ...]:
+    """Return the worktrees that git lists of *repo*, the main one or the bare repository first, also those gone."""
+    lines = git(repo, "worktree", "list", "--porcelain").split("\n")
+    return tuple(Path(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree "))
 
 
 def _began_at(path: Path, branch: str) -> str:
