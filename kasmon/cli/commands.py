@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "tell": "ctx:tell_peer",
     "attach": "sessions:attach",
     "demo": "dashboard:demo",
+    "worktrees": "plan.worktrees:worktrees",
     "config": "config:config",
     "trust": "trust:trust",
     "doctor": "doctor.command:doctor",

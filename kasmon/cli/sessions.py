@@ -140,7 +140,7 @@ def move(
 
     where = places()
     session = find(read_fleet(where), wanted)
-    here = for_session(where, load(where), session.workdir, session.agent)
+    here = for_session(where, load(where), session.config_folder, session.agent)
     if here.notice:
         note(here.notice)
     try:
@@ -417,13 +417,14 @@ def restart(
     state: InStates = None,
     plan: OfPlan = None,
     everything: Everything = False,
+    skip_setup: Annotated[bool, Arg("Do not run the setup of the worktree that failed.")] = False,
     yes: Yes = False,
     wants_json: Json = False,
 ) -> int:
     """Restart ended sessions."""
 
     async def act(where: Paths, session: Session) -> Outcome:
-        await session_operations.restart(where, session)
+        await session_operations.restart(where, session, skips_setup=skip_setup)
         early = await find_early_exit(where, session.id)
         if early is None:
             return Outcome()

@@ -17,6 +17,8 @@ from kasmon.config.schema import Config
 from kasmon.errors import ConfigError
 
 NAME: Final = ".kasmon.toml"
+OF_WORKTREE: Final = ("setup", "setup_s", "copy", "link", "teardown")
+"""The settings of `[worktree]` that apply from this file."""
 LARGEST_BYTES: Final = 16_384
 """The user has to review it; and some TOML takes time quadratic in its length to parse."""
 
@@ -82,13 +84,15 @@ def root_of(folder: Path) -> Path:
 
 
 def overlay(config: Config, local: FolderConfig) -> Config:
-    """Return *config* with `default_agent` and `agents` from *local*; all its other settings are ignored.
+    """Return *config* with the settings that *local* may make: `default_agent`, `agents`, and `OF_WORKTREE`.
 
     Raises:
         ConfigError: if it is not valid TOML, or has settings that the schema does not know.
     """
     parsed = parse(_text(local), local.file, config)
-    return msgspec.structs.replace(config, default_agent=parsed.default_agent, agents=parsed.agents)
+    own = {field: getattr(parsed.worktree, field) for field in OF_WORKTREE}
+    worktree = msgspec.structs.replace(config.worktree, **own)
+    return msgspec.structs.replace(config, default_agent=parsed.default_agent, agents=parsed.agents, worktree=worktree)
 
 
 def tables(local: FolderConfig) -> dict[str, object]:

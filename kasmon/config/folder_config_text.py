@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.config.folder_config import FolderConfig, overlay, tables
+from kasmon.config.folder_config import OF_WORKTREE, FolderConfig, overlay, tables
 from kasmon.config.permission_bypass import is_bypassing
-from kasmon.config.schema import Config, Profile, SandboxConfig
+from kasmon.config.schema import Config, Profile, SandboxConfig, WorktreeConfig
 from kasmon.errors import KasmonError
 
-COUNTED: Final = frozenset({"default_agent", "agents"})
+COUNTED: Final = frozenset({"default_agent", "agents", "worktree"})
 ENDPOINT: Final = re.compile(r"URL|URI|HOST|ENDPOINT|PROXY|ADDR|SERVER|BASE", re.IGNORECASE)
 """A variable whose name matches may change which server the agent uses, and with whose key."""
 COMMAND: Final = frozenset({"program", "flags", "acp"})
@@ -31,9 +31,24 @@ def describe_changes(config: Config, local: FolderConfig) -> tuple[str, ...]:
         lines.append(f"Sessions without an agent start {after.default_agent!r}.")
     for name, profile in after.agents.items():
         lines += _of_profile(name, config.agents.get(name), profile)
-    if passed_over := sorted(tables(local).keys() - COUNTED):
+    lines += _of_worktree(config.worktree, after.worktree)
+    table = tables(local)
+    said = table.get("worktree")
+    passed_over = sorted(table.keys() - COUNTED)
+    passed_over += sorted(f"worktree.{key}" for key in said if key not in OF_WORKTREE) if isinstance(said, dict) else []
+    if passed_over:
         lines.append(f"It is ignored for {', '.join(passed_over)}: only your own config applies there.")
     return tuple(lines)
+
+
+def _of_worktree(before: WorktreeConfig, after: WorktreeConfig) -> Iterator[str]:
+    limit = f", for at most {after.setup_s:g} s"
+    for field, what in (("setup", "A new worktree runs this command"), ("teardown", "Before it is removed, it runs")):
+        if (command := getattr(after, field)) != getattr(before, field):
+            yield f"{what}: {command or 'nothing'}{limit if command and field == 'setup' else ''}"
+    for field, what in (("copy", "is copied"), ("link", "is linked")):
+        if (names := getattr(after, field)) != getattr(before, field):
+            yield f"From your checkout {what} into a new worktree: {', '.join(names) or 'nothing'}"
 
 
 def defines(local: FolderConfig, agent: str) -> bool:

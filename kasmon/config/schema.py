@@ -200,6 +200,16 @@ class WorktreeConfig(msgspec.Struct, frozen=True, kw_only=True):
     repository. Programs after `--` and plans work as they are told."""
     branch: str = "kasmon/{name}"
     """The name of the branch of a new worktree; `{name}` is the session's name."""
+    setup: str = ""
+    """A shell command that runs in each new worktree before its session starts."""
+    setup_s: Seconds = 600.0
+    """How long that command may take, in seconds."""
+    copy: tuple[str, ...] = ()
+    """Files and folders of the checkout that are copied into a new worktree, as `.env` or `certs/*`."""
+    link: tuple[str, ...] = ()
+    """Files and folders of the checkout that a new worktree links to, as `node_modules`."""
+    teardown: str = ""
+    """A shell command that runs in a worktree before kasmon removes it."""
     folder: str = ""
     """Where new worktrees are created, each in a folder of its own; `{repository}` is the repository's name. Empty for
     `{repository}-worktrees` beside the repository, and a relative path begins there too."""

@@ -247,6 +247,8 @@ class SessionWorktree(msgspec.Struct, frozen=True, kw_only=True):
     """What that commit was requested as: a branch, a tag, `pr:12`."""
     source: str
     """The folder in whose repository it was requested; its `.kasmon.toml` applies."""
+    setup_s: float = 0.0
+    """How long its setup may take, in seconds; 0 if it needs none. In `launch.json`, 0 also once it is done."""
     remarks: tuple[str, ...] = ()
     """What the person should know about it, a sentence part each."""
 

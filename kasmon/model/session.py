@@ -140,6 +140,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Set by a caller that probed it; None otherwise."""
 
     @property
+    def config_folder(self) -> str:
+        """The folder whose `.kasmon.toml` applies to it."""
+        return self.worktree.source if self.worktree else self.workdir
+
+    @property
     def phase(self) -> str | None:
         """The phase of its sandbox; None if it has none."""
         return None if self.sandbox_state is None else self.sandbox_state.phase.value

@@ -371,6 +371,7 @@ OTHERWISE = {
     "model": '"x"',
     "env": '{ X = "./x" }',
     "clipboard": "true",
+    "worktree": "true",
     "sandbox": '"jail"',
     "confined": '{ project = "./x" }',
 }

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | the log cannot be read | any | any | unsure |
 | ended, or lost as its host logged | any | any | as in the events |
-| never started | runs, or 15 s not over | - | starting |
+| never started | runs, or 15 s and its worktree's setup not over | - | starting |
 | never started, or its folder is gone | gone | - | lost |
 | running | runs | any | as in the events, judged at this moment |
 | running, and the log is not writable | runs | any | unsure, unless it asks |
@@ -75,7 +75,8 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
     if session.generation == 0:
         if seen.folder_gone:
             return _mark_lost(session, host, FOLDER_GONE, session.created_at)
-        if -START_S < now - session.created_at < START_S:
+        setup_s = session.worktree.setup_s if session.worktree else 0.0
+        if -START_S < now - session.created_at < START_S + setup_s:
             return msgspec.structs.replace(session, host=host)
         return _mark_lost(session, host, NEVER_STARTED, session.created_at)
     since = max(session.since, seen.heard_at)

@@ -1,17 +1,15 @@
 """Remove the worktrees of an ended plan that hold no unsaved work and are not in use."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from kasmon.errors import KasmonError, RefusedError, of_system
 from kasmon.model.fleet import Fleet
-from kasmon.model.session_state import ALIVE
-from kasmon.process_identity import HAS_PROC
 from kasmon.repository.git import repository
 from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans.task_folder import LONGEST_RESULT, NOTHING_OF_OURS, OWN_FOLDER
+from kasmon.supervisor.worktrees.inventory import check_unused
 from kasmon.supervisor.worktrees.unsaved_files import ignored
 from kasmon.supervisor.worktrees.worktree import remove
 
@@ -74,7 +72,7 @@ def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -
         try:
             if repo is None:
                 raise RefusedError(f"the repository of {str(path)!r} is gone.")
-            _check_unused(path, fleet)
+            check_unused(path, fleet)
             remove(repo, path, found[path].known if path in found else ())
             removed.append(str(path))
         except KasmonError as error:
@@ -102,41 +100,3 @@ def _is_kept(plan_log: PlanLog, path: Path, name: str) -> bool:
         return False
     with (path / name).open("rb") as opened:
         return opened.read(LONGEST_RESULT + 1) == expected
-
-
-def _check_unused(path: Path, fleet: Fleet) -> None:
-    """Raise while a session or another process works in the worktree at *path*.
-
-    A process is found by the identity of its working directory, so one in its own mount namespace counts too. Those of
-    other users, which the system does not show, do not count.
-
-    Raises:
-        RefusedError: if one does.
-        OSError: if the worktree cannot be read completely.
-    """
-    import psutil  # only here: `kasmon plan` rarely cleans, and all its commands would wait for it
-
-    top = path.resolve()
-    for session in fleet.sessions:
-        if session.state in ALIVE and session.workdir and Path(session.workdir).resolve().is_relative_to(top):
-            raise RefusedError(
-                f"session {session.name!r} still runs in {str(path)!r}.", hint=f"`kasmon stop {session.id}` stops it."
-            )
-    inside = {(facts.st_dev, facts.st_ino) for facts in (folder.stat() for folder in _folders(top))}
-    for process in psutil.process_iter(["name"]):
-        try:
-            here = Path(f"/proc/{process.pid}/cwd" if HAS_PROC else process.cwd()).stat()
-        except (psutil.Error, OSError):  # the process has ended, or is another user's
-            continue
-        if (here.st_dev, here.st_ino) in inside:
-            raise RefusedError(
-                f"process {process.pid} ({process.info['name']!r}) runs in {str(path)!r}.",
-                hint="End it, or change its working directory.",
-            )
-
-
-def _folders(top: Path) -> list[Path]:
-    def stop(error: OSError) -> None:
-        raise error
-
-    return [Path(folder) for folder, _, _ in os.walk(top, onerror=stop)]

@@ -108,6 +108,7 @@ async def create(places: Paths, config: "Config", new_session: "NewSession") -> 
     from kasmon.supervisor.sessions.create import prepare  # most commands create none
 
     launch = await in_thread(prepare, places, config, new_session, time.time())
+    launch = await in_thread(_set_up, places, launch)
     try:
         await begin(places, launch)
     except ProtocolVersionError as error:
@@ -268,8 +269,10 @@ async def stop(places: Paths, session: Session, grace_s: float = 5.0) -> None:
         await sleep(0.02)
 
 
-async def restart(places: Paths, session: Session, *, force: bool = False) -> None:
+async def restart(places: Paths, session: Session, *, force: bool = False, skips_setup: bool = False) -> None:
     """Start the agent again, with its conversation if its backend can; id and log stay, the generation increments.
+
+    The setup of its worktree runs again if it failed, unless *skips_setup*.
 
     A structured agent that runs under a host of another version is moved to this one, once its turn has ended. The
     agent asks as much as it last reported, or a notice in the log says why it may not.
@@ -321,8 +324,28 @@ async def restart(places: Paths, session: Session, *, force: bool = False) -> No
         await wait_for_host_exit(places, session.id)
         notice = f"After the restart the agent may ask more or less than before: {problem}."
         await in_thread(leave_notice, places, session.id, notice)
+    launch = await in_thread(_set_up, places, launch, skips=skips_setup)
     await in_thread(write_private, places.launch(session.id), msgspec.json.encode(launch))
     await begin(places, launch, again=True)
+
+
+def _set_up(places: Paths, launch: Launch, *, skips: bool = False) -> Launch:
+    """Set up the worktree of *launch*, if that is due, and return the launch without it. Blocks.
+
+    The output is in the session's log.
+
+    Raises:
+        LaunchError: if it failed; the session has ended then, and a person decides.
+    """
+    if launch.worktree is None or not launch.worktree.setup_s:
+        return launch
+    done = msgspec.structs.replace(launch, worktree=msgspec.structs.replace(launch.worktree, setup_s=0.0))
+    if not skips:
+        from kasmon.supervisor.worktrees.setup import set_up  # rarely needed
+
+        set_up(places, launch, launch.worktree)
+    write_private(places.launch(launch.session), msgspec.json.encode(done))
+    return done
 
 
 def _check_worktree(session: Session) -> None:

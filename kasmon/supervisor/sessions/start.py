@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -197,13 +197,13 @@ async def wait_for_host_exit(places: Paths, session: SessionId) -> None:
         await sleep(0.01)
 
 
-def leave_notice(places: Paths, session: SessionId, text: str) -> None:
+def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["info", "warning"] = "warning") -> None:
     """Log the notice *text* of *session*, if no host runs that could. Nothing else fails if it cannot be written."""
     lock = HostLock(places.host_lock(session))
     with contextlib.suppress(OSError):
         if lock.take():
             try:
-                SessionLog(places, session).append(NoticeRaised(at=time.time(), text=text, level="warning"))
+                SessionLog(places, session).append(NoticeRaised(at=time.time(), text=text, level=level))
             finally:
                 lock.let_go()
 

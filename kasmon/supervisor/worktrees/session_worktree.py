@@ -292,6 +292,7 @@ def _reserve(
                 base=commit,
                 base_name=base_name.removeprefix("refs/heads/"),
                 source=str(folder),
+                setup_s=config.setup_s if config.setup or config.copy or config.link else 0.0,
             )
     raise AssertionError
 

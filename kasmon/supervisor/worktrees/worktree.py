@@ -136,8 +136,10 @@ def commit_of(repo: Path, name: str) -> str:
     return found
 
 
-def remove(repo: Path, path: Path, known: Collection[str] = ()) -> None:
+def remove(repo: Path, path: Path, known: Collection[str] = (), saved: Collection[str] = ()) -> None:
     """Remove the worktree at *path*; its branch stays. Of the git-ignored files only those *known* may be deleted.
+
+    Commits up to those *saved* can be had again.
 
     Raises:
         RefusedError: if something in it could be lost.
@@ -145,7 +147,7 @@ def remove(repo: Path, path: Path, known: Collection[str] = ()) -> None:
     """
     if path.is_symlink() or not (path / ".git").is_file():
         raise RefusedError(f"{str(path)!r} is not a worktree: it was not removed.")
-    if why := unsaved(path, known):
+    if why := unsaved(path, known, saved):
         raise RefusedError(
             f"the worktree {str(path)!r} was not removed: {why}.", hint="Commit and push or merge it, then try again."
         )

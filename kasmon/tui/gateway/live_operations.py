@@ -102,7 +102,7 @@ class LiveOperations:
         from kasmon.supervisor.sessions.move import move  # rarely needed
 
         known = self._session(session)
-        config = await self._config_in(known.workdir, known.agent)
+        config = await self._config_in(known.config_folder, known.agent)
         await move(self._places, config, known, to, changes_permissions=changes_permissions)
 
     async def rename(self, session: SessionId, name: str, /) -> None:

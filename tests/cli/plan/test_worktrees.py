@@ -131,3 +131,78 @@ def test_a_worktree_that_was_deleted_is_not_created_again_by_a_restart(kasmon: C
     repo.git("worktree", "add", "--force", str(path), "kasmon/a")
     assert 0 == kasmon("restart", session).code
     until(lambda: kasmon.json("show", session)["session"]["state"] != "ended")
+
+
+def setup_of(repo: Repo, text: str) -> None:
+    (repo.folder / ".kasmon.toml").write_text(text)
+
+
+def agree(kasmon: Cli, repo: Repo) -> str:
+    """Trust the config of *repo*; return what the person was shown."""
+    code, shown = kasmon.terminal("trust", str(repo.folder), typed=[("Trust it?", "y\n")])
+    assert 0 == code, shown
+    return shown
+
+
+def test_the_setup_of_a_repository_runs_once_it_is_trusted(kasmon: Cli, repo: Repo) -> None:
+    (repo.folder / ".env").write_text("A=1\n")
+    setup_of(repo, '[worktree]\nsetup = "cat .env >out; echo ready"\ncopy = [".env"]\nfolder = "/tmp"\n')
+    untrusted = kasmon("new", "a", *SCRIPTED, "--worktree", "--dir", str(repo.folder))
+    shown = agree(kasmon, repo)
+    trusted = kasmon("new", "b", *SCRIPTED, "--worktree", "--dir", str(repo.folder))
+
+    assert (0, 0) == (untrusted.code, trusted.code), trusted.err
+    assert ".kasmon.toml' is ignored" in untrusted.err
+    assert not (kasmon.home / "shop-worktrees" / "a" / "out").exists()
+    assert "A=1\n" == (kasmon.home / "shop-worktrees" / "b" / "out").read_text()
+    assert "A new worktree runs this command: cat .env >out; echo ready, for at most 600 s" in shown
+    assert "It is ignored for worktree.folder" in shown
+    notices = [event["text"] for event in kasmon.json("show", "b")["session"]["events"] if "text" in event]
+    assert "ready" in notices
+
+
+def test_a_setup_that_fails_starts_no_agent_and_waits_for_a_decision(kasmon: Cli, repo: Repo) -> None:
+    setup_of(repo, '[worktree]\nsetup = "echo no network; test -e ../online"\n')
+    agree(kasmon, repo)
+
+    done = kasmon("new", "a", *SCRIPTED, "--worktree", "--dir", str(repo.folder))
+    kasmon("new", "b", *SCRIPTED, "--worktree", "--dir", str(repo.folder))
+
+    assert (1, True) == (done.code, "failed with exit code 1: no network" in done.err)
+    assert "tries again, with --skip-setup it starts the agent anyway" in done.err
+    session = kasmon.json("show", "a")["session"]
+    assert ("ended", True) == (session["state"], "failed with exit code 1: no network" in session["end_why"])
+    assert (kasmon.home / "shop-worktrees" / "a" / "file0.txt").exists()
+    assert 1 == kasmon("restart", "a").code
+    assert 0 == kasmon("restart", "a", "--skip-setup").code
+    (kasmon.home / "shop-worktrees" / "online").touch()
+    assert 0 == kasmon("restart", "b").code
+    assert {"a", "b"} == {each["name"] for each in kasmon.json("ls")["sessions"] if each["state"] != "ended"}
+
+
+def test_worktrees_are_listed_and_go_only_when_agreed_and_nothing_would_be_lost(kasmon: Cli, repo: Repo) -> None:
+    setup_of(repo, '[worktree]\ncopy = [".env"]\nteardown = "echo gone >../torn"\n')
+    (repo.folder / ".env").write_text("A=1\n")
+    (repo.folder / ".git" / "info" / "exclude").write_text(".env\n")
+    agree(kasmon, repo)
+    for name in ("done", "busy", "dirty"):
+        assert 0 == kasmon("new", name, *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
+    root = kasmon.home / "shop-worktrees"
+    (root / "dirty" / "new.txt").write_text("mine\n")
+    assert 0 == kasmon("stop", "done", "dirty").code
+
+    listed = {each["name"]: each for each in kasmon.json("worktrees")["worktrees"]}
+    proposed = kasmon("worktrees", "gc")
+    still = sorted(path.name for path in root.iterdir())
+    kasmon("worktrees", "gc", "--yes")
+
+    assert {"done": True, "busy": False, "dirty": False} == {name: each["can_go"] for name, each in listed.items()}
+    assert ("1 file is not committed.", True) == (listed["dirty"]["why"], "still runs in" in listed["busy"]["why"])
+    assert "nothing was removed; --yes removes what can go." in proposed.err
+    assert ["busy", "dirty", "done"] == still
+    assert ["busy", "dirty", "torn"] == sorted(path.name for path in root.iterdir())
+    assert ["kasmon/busy", "kasmon/dirty"] == repo.git(
+        "branch", "--list", "--format=%(refname:short)", "kasmon/*"
+    ).split()
+    assert 4 == kasmon("worktrees", "gc", "dirty", "--yes").code
+    assert 3 == kasmon("worktrees", "gc", "nothing").code

@@ -1,0 +1,112 @@
+"""`kasmon worktrees`: list the worktrees of sessions, and remove those in which nothing could be lost."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from kasmon.cli.arguments import Arg, Json
+from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.json_objects import answer
+from kasmon.cli.output.table import age, aligned
+from kasmon.config import load
+from kasmon.errors import KasmonError, NotFoundError
+from kasmon.paths import places
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions.folder_config import in_folder
+from kasmon.supervisor.worktrees.inventory import WorktreeEntry, list_session_worktrees, remove_session_worktree
+
+HEADS: Final = ("SESSION", "BRANCH", "BASE", "AGE", "SIZE", "STATE", "PATH")
+
+
+def worktrees(
+    action: Annotated[Literal["ls", "gc"], Arg("ls: list them. gc: propose what can go, and remove it.")] = "ls",
+    /,
+    *wanted: Annotated[str, Arg("gc: sessions or folders (default: all worktrees that can go).")],
+    yes: Annotated[bool, Arg("gc: remove without asking.")] = False,
+    wants_json: Json = False,
+) -> int:
+    """List the worktrees of sessions, or remove those in which nothing could be lost."""
+    return _collect(wanted, agrees=yes, wants_json=wants_json) if action == "gc" else _list(wants_json=wants_json)
+
+
+def _list(*, wants_json: bool) -> int:
+    where = places()
+    fleet = read_fleet(where)
+    entries = list_session_worktrees(where, fleet)
+    if wants_json:
+        print_json(answer(worktrees=[_object(entry) for entry in entries]))
+    elif not entries:
+        say("No worktrees.")
+    else:
+        say(*aligned([HEADS, *(_row(entry, fleet.at) for entry in entries)]))
+    return 0
+
+
+def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
+    where = places()
+    fleet = read_fleet(where)
+    entries = list_session_worktrees(where, fleet)
+    chosen = [entry for entry in entries if not wanted or {entry.session, entry.name, entry.tree.path} & set(wanted)]
+    known = {name for entry in chosen for name in (entry.session, entry.name, entry.tree.path)}
+    if unknown := next((name for name in wanted if name not in known), ""):
+        raise NotFoundError(f"there is no worktree {unknown!r}.", hint="See `kasmon worktrees`.")
+    can_go = [entry for entry in chosen if not entry.keeps]
+    if not wants_json:
+        for entry in chosen:
+            state = f"stays: {entry.keeps} {entry.hint}".strip() if entry.keeps else "can go"
+            say(f"{entry.tree.path} ({entry.name}, {_megabytes(entry.size_bytes)}): {state}")
+    agreed = bool(can_go) and (agrees or _agrees(len(can_go), wants_json=wants_json))
+    removed, errors = [], []
+    for entry in can_go if agreed else []:
+        config = in_folder(where, load(where), entry.tree.source).config.worktree
+        try:
+            done = remove_session_worktree(config, entry.tree, read_fleet(where), note)
+        except KasmonError as error:
+            errors.append(error)
+            note(f"{entry.tree.path} stays: {error}")
+        else:
+            removed.append(entry.tree.path)
+            if not wants_json:
+                say(done)
+    if wants_json:
+        print_json(answer(removed=removed, worktrees=[_object(entry) for entry in chosen]))
+    elif not can_go:
+        say("Nothing can go.")
+    elif not agreed:
+        note("nothing was removed; --yes removes what can go.")
+    refused = any(entry.keeps for entry in chosen) if wanted else False
+    return max([error.exit_code for error in errors], default=4 if refused else 0)
+
+
+def _agrees(count: int, *, wants_json: bool) -> bool:
+    if wants_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(f"Remove {'this worktree' if count == 1 else f'these {count} worktrees'}? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _row(entry: WorktreeEntry, now: float) -> tuple[str, ...]:
+    tree = entry.tree
+    base = f"{tree.base_name} {tree.base[:8]}"
+    state = f"stays: {entry.keeps.rstrip('.')}" if entry.keeps else "can go"
+    since = age(now - entry.created_at)
+    return (entry.name, tree.branch, base, since, _megabytes(entry.size_bytes), state, tree.path)
+
+
+def _object(entry: WorktreeEntry) -> dict[str, object]:
+    return {
+        "session": entry.session,
+        "name": entry.name,
+        "created_at": entry.created_at,
+        "size_bytes": entry.size_bytes,
+        "can_go": not entry.keeps,
+        "why": entry.keeps or None,
+        "worktree": msgspec.to_builtins(entry.tree),
+    }
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"

@@ -1,0 +1,177 @@
+"""The worktrees that kasmon created: where they are, who uses them, and which can go. Calls block.
+
+A worktree can go if nothing in it could be lost: its work is merged or pushed, no session and no process uses it.
+"""
+
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kasmon.config.schema import WorktreeConfig
+from kasmon.errors import KasmonError, RefusedError, of_system
+from kasmon.model.commands import SessionWorktree
+from kasmon.model.events import SessionCreated
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session_state import ALIVE
+from kasmon.paths import Paths
+from kasmon.process_identity import HAS_PROC
+from kasmon.repository.git import git, knows, repository
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.worktrees.setup import run_command
+from kasmon.supervisor.worktrees.unsaved_files import ignored, unsaved
+from kasmon.supervisor.worktrees.worktree import remove
+
+PULL_REQUEST: Final = "pr:"
+
+
+class WorktreeEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A session's worktree that exists, as it is now."""
+
+    session: SessionId
+    name: str
+    """The session's name."""
+    tree: SessionWorktree
+    created_at: float
+    size_bytes: int
+    keeps: str = ""
+    """Why it must stay; empty if it can go."""
+    hint: str = ""
+    """What to do about that."""
+
+
+def list_session_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...]:
+    """Return the worktrees of all sessions, also of removed ones, that exist, oldest first."""
+    found: dict[str, WorktreeEntry] = {}
+    for event, _ in EventLog(places.fleet_log).read():
+        if not isinstance(event, SessionCreated) or (tree := event.launch.worktree) is None:
+            continue
+        if not os.path.lexists(Path(tree.path) / ".git"):
+            continue
+        session = fleet.get(event.launch.session)
+        entry = WorktreeEntry(
+            session=event.launch.session,
+            name=session.name if session else event.launch.name,
+            tree=tree,
+            created_at=event.at,
+            size_bytes=size_of(Path(tree.path)),
+        )
+        try:
+            check_removable(tree, fleet)
+        except KasmonError as error:
+            entry = msgspec.structs.replace(entry, keeps=error.message, hint=error.hint)
+        found[tree.path] = entry
+    return tuple(found.values())
+
+
+def check_removable(tree: SessionWorktree, fleet: Fleet) -> None:
+    """Raise unless *tree* is unused and nothing in it could be lost.
+
+    Raises:
+        RefusedError: if a session or a process uses it, or it has unsaved work.
+    """
+    path = Path(tree.path)
+    try:
+        check_unused(path, fleet)
+        why = unsaved(path, _copies(tree), _saved(tree))
+    except OSError as error:
+        raise of_system(error) from error
+    if why:
+        raise RefusedError(f"{why}.", hint="Commit and push or merge it, then try again.")
+
+
+def remove_session_worktree(
+    config: WorktreeConfig, tree: SessionWorktree, fleet: Fleet, report: Callable[[str], None]
+) -> str:
+    """Remove *tree*, after its teardown, and its new branch if other branches have its commits; describe the result.
+
+    Raises:
+        RefusedError: if it is used, or something in it could be lost.
+        LaunchError: if the teardown fails.
+        GitError: if git fails.
+    """
+    check_removable(tree, fleet)
+    path = Path(tree.path)
+    repo = Path(tree.source)
+    if config.teardown:
+        run_command(config.teardown, path, config.setup_s, "teardown", report)
+        check_removable(tree, fleet)
+    tip = git(path, "rev-parse", "HEAD").strip()
+    branch = git(path, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
+    remove(repo, path, _copies(tree), _saved(tree))
+    if not tree.is_new_branch or branch != tree.branch or not knows(repo, f"refs/heads/{branch}"):
+        return f"{tree.path}: removed"
+    git(repo, "update-ref", "-d", f"refs/heads/{branch}", tip)
+    return f"{tree.path}: removed, with its branch {branch} at {tip[:12]}"
+
+
+def check_unused(path: Path, fleet: Fleet) -> None:
+    """Raise while a session or another process works in the worktree at *path*.
+
+    A process is found by the identity of its working directory, so one in its own mount namespace counts too. Those of
+    other users, which the system does not show, do not count.
+
+    Raises:
+        RefusedError: if one does.
+        OSError: if the worktree cannot be read completely.
+    """
+    import psutil  # only here: it takes long to load
+
+    top = path.resolve()
+    for session in fleet.sessions:
+        if session.state in ALIVE and session.workdir and Path(session.workdir).resolve().is_relative_to(top):
+            raise RefusedError(
+                f"session {session.name!r} still runs in {str(path)!r}.", hint=f"`kasmon stop {session.id}` stops it."
+            )
+    inside = {(facts.st_dev, facts.st_ino) for facts in (folder.stat() for folder in _folders(top))}
+    for process in psutil.process_iter(["name"]):
+        try:
+            here = Path(f"/proc/{process.pid}/cwd" if HAS_PROC else process.cwd()).stat()
+        except (psutil.Error, OSError):  # the process has ended, or is another user's
+            continue
+        if (here.st_dev, here.st_ino) in inside:
+            raise RefusedError(
+                f"process {process.pid} ({process.info['name']!r}) runs in {str(path)!r}.",
+                hint="End it, or change its working directory.",
+            )
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes that the files in *folder* take, as far as they can be read."""
+    total = 0
+    for here, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += (Path(here) / name).lstat().st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+def _folders(top: Path) -> list[Path]:
+    def stop(error: OSError) -> None:
+        raise error
+
+    return [Path(folder) for folder, _, _ in os.walk(top, onerror=stop)]
+
+
+def _saved(tree: SessionWorktree) -> tuple[str, ...]:
+    """The commits that can be had again although no branch has them: a pull request stays on its server."""
+    return (tree.base,) if tree.base_name.startswith(PULL_REQUEST) else ()
+
+
+def _copies(tree: SessionWorktree) -> Collection[str]:
+    """Return the git-ignored files of *tree* that the checkout it came from has with the same bytes."""
+    path, source = Path(tree.path), repository(Path(tree.source)) if Path(tree.source).is_dir() else None
+    if source is None:
+        return ()
+    return [name for name in ignored(path) if _is_same(path / name, source / name)]
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    if one.is_symlink():
+        return one.resolve() == other.resolve()
+    return one.is_file() and other.is_file() and not other.is_symlink() and one.read_bytes() == other.read_bytes()
