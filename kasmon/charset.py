@@ -7,7 +7,7 @@ from collections.abc import Mapping
 C = ("C", "POSIX")
 
 
-def wants_ascii(environment: Mapping[str, str] = os.environ) -> bool:
+def needs_ascii(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the locale is C and Python switched to UTF-8 by itself, as it does since 3.7 (PEP 538, PEP 540).
 
     Python changes `LC_CTYPE` in this process, so its original value cannot be read. Its UTF-8 mode is on without a

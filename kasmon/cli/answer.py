@@ -16,7 +16,7 @@ from kasmon.errors import RefusedError, RequestClosedError, RequestNotFoundError
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.rpc import event_loop
 from kasmon.host.session.rules import project_of
-from kasmon.model.answer import must_be_complete, must_be_whole, must_take, with_text_as_label
+from kasmon.model.answer import check_decision, must_be_complete, must_be_whole, with_text_as_label
 from kasmon.model.commands import Answer, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import MAY_BE_CUT, Decision, Request, RequestId, RequestKind
@@ -236,7 +236,7 @@ def _check(request: Request, decision: Decision) -> None:
             f"request {request.id!r} was only recognised on the screen, so kasmon cannot answer it.",
             hint=f"Answer it in the terminal: `kasmon attach {request.session}`.",
         )
-    must_take(request, decision, (*request.choices, Decision.LATER))
+    check_decision(request, decision, (*request.choices, Decision.LATER))
 
 
 def _label(request: Request, said: str) -> str:

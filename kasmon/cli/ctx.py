@@ -57,7 +57,7 @@ def tell_peer(
     peers, receipts = peer_messages.find_peers(fleet, teller, wanted, programs(load_or_default(where))), []
     for peer in peers:
         try:
-            receipts.append(asyncio.run(peer_messages.tell(where, teller, peer, said)))
+            receipts.append(asyncio.run(peer_messages.send(where, teller, peer, said)))
         except KasmonError as error:
             if len(peers) == 1 or isinstance(error, UsageError):
                 raise

@@ -84,7 +84,7 @@ def _print_hits(found: Iterator[SessionHits], context: int) -> int:
 
 def _lines(hit: SearchHit, context: int) -> list[str]:
     """Return *hit* as text: the time, kind, position and line."""
-    head = f"  {clock(hit.at, day=True)}  {hit.what:<8} {hit.where}:{hit.place}"
+    head = f"  {clock(hit.at, day=True)}  {hit.what:<8} {hit.source}:{hit.position}"
     if not context:
         return [f"{head}  {_cut(hit)}"]
     others = [*(f"      {line[:SHOWN]}" for line in hit.before)]
@@ -113,8 +113,8 @@ def _object(session: Session, hit: SearchHit) -> dict[str, Any]:
         "session": session.id,
         "name": session.name,
         "at": hit.at,
-        "where": hit.where,
-        "place": hit.place,
+        "where": hit.source,
+        "place": hit.position,
         "what": hit.what,
         "line": hit.line,
         "start": hit.start,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-from kasmon.charset import wants_ascii
+from kasmon.charset import needs_ascii
 from kasmon.cli.arguments import NAMED, Arg, Json, States, Timeout
 from kasmon.cli.output.console import as_json, note, print_json, say
 from kasmon.cli.output.json_objects import answer, session_object
@@ -121,4 +121,4 @@ def columns() -> int:
 
 def is_utf8() -> bool:
     """Whether stdout and the locale accept every character."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" and not wants_ascii()
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" and not needs_ascii()

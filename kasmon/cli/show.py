@@ -146,7 +146,7 @@ def show(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
         code = "" if receipt.exit_code is None else f"exit code {receipt.exit_code}"
         why = ", ".join(part for part in (code, receipt.reason) if part)
         say(f"  prompt    {receipt.state}: {receipt.text}" + (f" ({why})" if why else ""))
-    for ask in session.asks:
+    for ask in session.requests:
         say(f"  request   {ask.id}: {ask.tool} {ask.title}".rstrip())
     for closed in session.closed[-ANSWERED:]:
         if closed.decision is not None:

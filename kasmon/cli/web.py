@@ -46,11 +46,11 @@ def web(
     console = Console()
 
     def print_link(link: str) -> None:
-        process_log.learn([link.rpartition("=")[2]])
+        process_log.add_secrets([link.rpartition("=")[2]])
         made = {"schema": 1, "web": {"url": link, "address": loopback(address), "port": view.port}}
-        console.say(msgspec.json.encode(made).decode() if wants_json else link)
+        console.print_line(msgspec.json.encode(made).decode() if wants_json else link)
 
-    process_log.keep(console)
+    process_log.configure(console)
     if not wants_json:
         is_heard = sys.stdin is not None and sys.stdin.isatty()
         again = "Enter prints a new link; `r` and Enter logs out all browsers first. " if is_heard else ""

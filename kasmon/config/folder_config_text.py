@@ -70,7 +70,7 @@ def _of_profile(name: str, known: Profile | None, after: Profile) -> Iterator[st
         yield f"{what} runs this command: {_command(after) or 'your login shell'}"
         if after.acp:
             yield f"{name!r} as a structured session gets extra arguments: {' '.join(after.acp)}"
-        if is_bypassing(_split_words(after)):
+        if is_bypassing(_split_arguments(after)):
             yield f"{name!r} skips permission requests: it never asks."
     for variable, value in after.env.items():
         if before.env.get(variable) != value:
@@ -109,7 +109,7 @@ def _command(profile: Profile) -> str:
     return " ".join([shlex.quote(profile.program) if profile.program else "", *profile.flags]).strip()
 
 
-def _split_words(profile: Profile) -> list[str]:
+def _split_arguments(profile: Profile) -> list[str]:
     try:
         return [profile.program, *(word for flag in profile.flags for word in shlex.split(flag))]
     except ValueError:

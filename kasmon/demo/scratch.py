@@ -54,7 +54,7 @@ class Scratch:
         self.folder = Path(tempfile.mkdtemp(prefix="kasmon-demo-"))
         for name in ("s", "r", "c"):
             (self.folder / name).mkdir(mode=0o700)
-        self.places = scratch_places(self.folder)
+        self.places = scratch_paths(self.folder)
         self.places.make()
         for name in MACHINES:  # a build takes minutes: use an existing one
             if (real.state / name).is_dir():
@@ -73,7 +73,7 @@ class Scratch:
             os.close(self._lock)
 
 
-def scratch_places(folder: Path) -> Paths:
+def scratch_paths(folder: Path) -> Paths:
     """Return the `Paths` within *folder*."""
     return places(
         {
@@ -110,7 +110,7 @@ def clear(folder: Path) -> None:
 
     A host that was just started holds no lock yet, so the search repeats until it finds none.
     """
-    inside = scratch_places(folder)
+    inside = scratch_paths(folder)
     deadline = time.monotonic() + CLEAR_S
     while True:
         _end(_hosts(inside))

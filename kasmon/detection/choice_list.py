@@ -49,7 +49,7 @@ def find_list(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
 
 def _find_in_rows(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None:
     pattern = re.compile(rule.choice)
-    matches = [pattern.search(row.seen) for row in rows]
+    matches = [pattern.search(row.pattern_text) for row in rows]
     for start in reversed(range(len(rows))):
         first = matches[start]
         if first is None or _number(first) not in ("1", "") or _match_continuation(rows[start], rule):
@@ -99,7 +99,7 @@ def _find_in_row(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None
     """Return choices beside each other: the lowest row with two or more."""
     pattern = re.compile(rule.choice)
     for at in reversed(range(len(rows))):
-        found = list(pattern.finditer(rows[at].seen))
+        found = list(pattern.finditer(rows[at].pattern_text))
         if len(found) >= 2:
             items = [ChoiceItem(match["label"], "", "", _has_background(rows[at], match)) for match in found]
             return ChoiceList(at, at + 1, items)
@@ -107,14 +107,14 @@ def _find_in_row(rows: Sequence[ScreenRow], rule: MenuRule) -> ChoiceList | None
 
 
 def _match_continuation(row: ScreenRow, rule: MenuRule) -> re.Match[str] | None:
-    return re.search(rule.more, row.seen) if rule.more else None
+    return re.search(rule.more, row.pattern_text) if rule.more else None
 
 
 def _has_background(row: ScreenRow, match: re.Match[str]) -> bool:
     """Return whether the label's background differs from that of the text beside it."""
     start, end = match.span("label")
-    style, before = row.look_at(start), max(0, _start_column(match) - 1)
-    beside = row.look_at(end + 1 if row.text[end + 1 : end + 2].isspace() else before)
+    style, before = row.style_at(start), max(0, _start_column(match) - 1)
+    beside = row.style_at(end + 1 if row.text[end + 1 : end + 2].isspace() else before)
     return (style.background, style.reverse) != (beside.background, beside.reverse)
 
 

@@ -25,25 +25,25 @@ class MenuAnswer(NamedTuple):
     """The key to type; empty where the mark has to be moved to the choice, which Enter then takes."""
     choice: int | None
     """The index of the choice to take, from 0; None where Escape answers."""
-    words: str = ""
+    text: str = ""
     """The free text to type into the choice before Enter."""
     opens: str = ""
     """The key to type on the choice before the free text."""
     stands: str = ""
     """The choice's label with the free text; empty where that appears elsewhere (`ScreenMenu.entry`, or its note)."""
-    wanted: frozenset[int] | None = None
+    selected: frozenset[int] | None = None
     """The indices of all choices to select before `key`, and no others; None where one choice answers."""
 
 
 def decisions(menu: ScreenMenu) -> tuple[Decision, ...]:
     """Return the decisions that *menu* accepts, `CHOOSE` for one of its options first."""
-    choosing = (Decision.CHOOSE,) if options(menu) or own_words(menu) is not None else ()
+    choosing = (Decision.CHOOSE,) if options(menu) or find_free_text(menu) is not None else ()
     return (*choosing, *(decision for decision in TAKEN if _find_answer(menu, decision) is not None))
 
 
 def options(menu: ScreenMenu) -> tuple[MenuChoice, ...]:
     """Return the options of a question; empty if it is unknown how to choose them, or not all of it is shown."""
-    if (menu.many and not menu.then) or not (menu.hears and menu.is_whole):
+    if (menu.many and not menu.then) or not (menu.reads_keys and menu.is_whole):
         return ()
     offered = [choice for choice in menu.choices if choice.decision is Decision.CHOOSE]
     if menu.many:
@@ -52,21 +52,21 @@ def options(menu: ScreenMenu) -> tuple[MenuChoice, ...]:
     return tuple(choice for choice in offered if labels.count(choice.label) == 1)
 
 
-def own_words(menu: ScreenMenu) -> MenuChoice | None:
+def find_free_text(menu: ScreenMenu) -> MenuChoice | None:
     """Return the choice that takes free text, if the rules of the menu say how it is typed."""
-    takes = [choice for choice in menu.choices if choice.words]
+    takes = [choice for choice in menu.choices if choice.is_free_text]
     if len(takes) != 1 or menu.many:
         return None
     is_field = menu.is_whole and len(menu.choices) == 1 and takes[0].marked
     return takes[0] if is_field or options(menu) else None
 
 
-def takes_reason(menu: ScreenMenu) -> bool:
+def accepts_reason(menu: ScreenMenu) -> bool:
     """Return whether a denial can include a reason."""
     return bool(menu.amends) and _find_amendable(menu, Decision.DENY) is not None
 
 
-def course(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), reason: str = "") -> MenuAnswer:
+def plan_keys(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), reason: str = "") -> MenuAnswer:
     """Return the steps that give *decision* to *menu*, with option *labels* for `CHOOSE`, or a *reason* for a denial.
 
     Raises:
@@ -85,7 +85,7 @@ def course(menu: ScreenMenu, decision: Decision, labels: tuple[str, ...] = (), r
 
 def _find_amendable(menu: ScreenMenu, decision: Decision) -> MenuChoice | None:
     choice = menu.meaning(decision)
-    may = menu.hears and decision in REFUSALS
+    may = menu.reads_keys and decision in REFUSALS
     return choice if choice is not None and may and menu.steps(choice) is not None else None
 
 
@@ -103,11 +103,11 @@ def _answer_several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[Me
     unknown = [label for label in labels if label not in known]
     if unknown:
         raise RefusedError(f"the menu has no option {unknown[0]!r}.", hint=f"Options: {', '.join(known)}.")
-    return MenuAnswer(menu.then, None, wanted=frozenset(known[label] for label in labels))
+    return MenuAnswer(menu.then, None, selected=frozenset(known[label] for label in labels))
 
 
 def _answer_choice(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
-    offered, own = options(menu), own_words(menu)
+    offered, own = options(menu), find_free_text(menu)
     if menu.many and offered and labels:
         return _answer_several(menu, labels, offered)
     if len(labels) != 1 or not (offered or own):
@@ -141,7 +141,7 @@ def _find_answer(menu: ScreenMenu, decision: Decision) -> MenuAnswer | None:
     at = None if choice is None else menu.choices.index(choice)
     if key := menu.keys.get(decision):
         return MenuAnswer(key, None if key == ESCAPE else at)
-    may = menu.hears and (menu.is_whole or decision in REFUSALS)
+    may = menu.reads_keys and (menu.is_whole or decision in REFUSALS)
     if choice is None or choice.key or not may or menu.steps(choice) is None:
         return None
     return MenuAnswer("", at)
@@ -154,19 +154,19 @@ def is_filled_in(now: ScreenMenu, before: ScreenMenu, menu_answer: MenuAnswer) -
     assert menu_answer.choice is not None
     expected = [choice.label for choice in before.choices]
     if menu_answer.stands:
-        if now.choices[menu_answer.choice].words:  # still the agent's own hint, which looks like the text
+        if now.choices[menu_answer.choice].is_free_text:  # still the agent's own hint, which looks like the text
             return False
         expected[menu_answer.choice] = menu_answer.stands
     else:
         written = now.choices[menu_answer.choice].note if now.entry is None else now.entry
-        if written != menu_answer.words:
+        if written != menu_answer.text:
             return False
-    return _asked(now) == _asked(before) and expected == [choice.label for choice in now.choices]
+    return _lines(now) == _lines(before) and expected == [choice.label for choice in now.choices]
 
 
 def is_open(now: ScreenMenu, before: ScreenMenu, menu_answer: MenuAnswer) -> bool:
     """Whether *now* is the menu *before*, with the marked choice open for text."""
-    if now.marked != menu_answer.choice or len(now.choices) != len(before.choices) or _asked(now) != _asked(before):
+    if now.marked != menu_answer.choice or len(now.choices) != len(before.choices) or _lines(now) != _lines(before):
         return False
     assert menu_answer.choice is not None
     known = [choice.label for choice in before.choices]
@@ -184,9 +184,9 @@ def is_toggled(before: ScreenMenu, at: int, now: ScreenMenu) -> bool:
 
     expected = chosen(before)
     expected[at] = (expected[at][0], not expected[at][1])
-    return _asked(now) == _asked(before) and expected == chosen(now)
+    return _lines(now) == _lines(before) and expected == chosen(now)
 
 
-def _asked(menu: ScreenMenu) -> list[str]:
+def _lines(menu: ScreenMenu) -> list[str]:
     """Return the lines of the question, without the choices, and without marks of what is answered."""
     return [re.sub("[☐☑☒✓✔]", "☐", line) for line in menu.text.splitlines()[: -len(menu.choices)]]

@@ -42,7 +42,7 @@ class MenuChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Whether Enter would take it now."""
     free_text: bool = False
     """Whether it takes free text."""
-    words: bool = False
+    is_free_text: bool = False
     """Whether free text is typed while the mark is on it, and Enter then sends the text."""
     plain: bool = False
     """Whether it means no known answer and takes no text."""
@@ -111,7 +111,7 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         choice, and a digit would be text.
         """
         keys: dict[Decision, str] = {}
-        for decision in Decision if self.hears else ():
+        for decision in Decision if self.reads_keys else ():
             choice = None if decision is Decision.CHOOSE else self.meaning(decision)
             if choice is not None and choice.key and (self.is_whole or decision in REFUSALS):
                 keys[decision] = choice.key
@@ -125,7 +125,7 @@ class ScreenMenu(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return next((at for at, choice in enumerate(self.choices) if choice.marked), None)
 
     @property
-    def hears(self) -> bool:
+    def reads_keys(self) -> bool:
         """Whether typed characters are keys now, and not text for one of the choices."""
         if self.unmarked:
             return not self.is_deaf
@@ -188,10 +188,10 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
     below = rows[end:]
     entry = _find_entry(below, rule)
     question = re.compile(rule.question)
-    asked = next((at for at in reversed(range(start)) if question.search(rows[at].seen)), None)
+    asked = next((at for at in reversed(range(start)) if question.search(rows[at].pattern_text)), None)
     if asked is None or (rule.gap is not None and start - asked - 1 > rule.gap):
         return None
-    if rule.foot and not any(re.search(rule.foot, row.seen) for row in rows[end - rule.row :]):
+    if rule.foot and not any(re.search(rule.foot, row.pattern_text) for row in rows[end - rule.row :]):
         return None
     if rule.last and not re.search(rule.last, choices[-1].label):
         return None
@@ -210,9 +210,9 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
         then=rule.then,
         opens=rule.opens,
         entry=None if entry is None else entry.text,
-        amends=rule.opens_it if rule.amends and any(re.search(rule.amends, row.seen) for row in below) else "",
+        amends=rule.opens_it if rule.amends and any(re.search(rule.amends, row.pattern_text) for row in below) else "",
         unmarked=rule.unmarked,
-        is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.seen) for row in below),
+        is_deaf=bool(rule.deaf) and any(re.search(rule.deaf, row.pattern_text) for row in below),
         is_whole=regions.is_certain(rule.area) and _is_whole(rows, start, rule) and call.has_lines,
         head="\n".join(_format_rows(rows[: call.begins])),
         call=call.text,
@@ -227,19 +227,21 @@ def find_menu(shot: TerminalScreen, regions: ScreenRegions, rule: MenuRule) -> S
 def _strip_timer(row: ScreenRow, rule: MenuRule) -> ScreenRow:
     if not rule.timer or not re.search(rule.timer, row.text):
         return row
-    return row._replace(text=re.sub(rule.timer, "", row.text).rstrip(), seen=re.sub(rule.timer, "", row.seen).rstrip())
+    return row._replace(
+        text=re.sub(rule.timer, "", row.text).rstrip(), pattern_text=re.sub(rule.timer, "", row.pattern_text).rstrip()
+    )
 
 
 def _is_whole(rows: Sequence[ScreenRow], start: int, rule: MenuRule) -> bool:
     """Return whether one of the proofs of *rule* holds; the choices begin at row *start*."""
-    if rule.cut and any(re.search(rule.cut, row.seen) for row in rows):
+    if rule.cut and any(re.search(rule.cut, row.pattern_text) for row in rows):
         return False
     request = rows[:start]
     return any(
         (not proof.rows or len(rows) <= proof.rows)
-        and all(any(re.search(pattern, row.seen) for row in request) for pattern in proof.all)
-        and (not proof.frame or sum(re.search(proof.frame, row.seen) is not None for row in request) >= 2)
-        and (not proof.last or (bool(request) and re.search(proof.last, request[-1].seen) is not None))
+        and all(any(re.search(pattern, row.pattern_text) for row in request) for pattern in proof.all)
+        and (not proof.frame or sum(re.search(proof.frame, row.pattern_text) is not None for row in request) >= 2)
+        and (not proof.last or (bool(request) and re.search(proof.last, request[-1].pattern_text) is not None))
         for proof in rule.whole
     )
 
@@ -320,7 +322,7 @@ def _cells(text: str) -> int:
 
 
 def _search(pattern: str, row: ScreenRow) -> re.Match[str] | None:
-    return re.search(pattern, row.seen) if pattern else None
+    return re.search(pattern, row.pattern_text) if pattern else None
 
 
 class _Entry(NamedTuple):
@@ -332,13 +334,13 @@ class _Entry(NamedTuple):
 
 def _find_entry(below: Sequence[ScreenRow], rule: MenuRule) -> _Entry | None:
     for at, row in enumerate(below if rule.entry else ()):
-        if match := re.search(rule.entry, row.seen):
+        if match := re.search(rule.entry, row.pattern_text):
             return _Entry(match["text"].strip(), at + 1)
     return None
 
 
 def _find_scope(request: Sequence[ScreenRow], rule: MenuRule) -> str:
-    found = (re.search(rule.covers, row.seen) for row in request) if rule.covers else ()
+    found = (re.search(rule.covers, row.pattern_text) for row in request) if rule.covers else ()
     return " ".join(match["text"].strip() for match in found if match)
 
 
@@ -368,7 +370,7 @@ def _number_labels(choices: Sequence[MenuChoice]) -> list[str]:
 def _compute_digest(rule: MenuRule, request: Sequence[ScreenRow], choices: Sequence[MenuChoice]) -> str:
     marks = {None: "", False: "[ ]", True: "[x]"}
     offered = (part for choice in choices for part in (choice.note, choice.key, marks[choice.is_on]))
-    fields = ("" if choice.words else "draft" for choice in choices if rule.placeholder)
+    fields = ("" if choice.is_free_text else "draft" for choice in choices if rule.placeholder)
     parts = (rule.kind, *(row.text for row in request), *_number_labels(choices), *offered, *fields)
     return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
 
@@ -391,7 +393,7 @@ def _build_choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
         decision=decision,
         marked=item.is_marked and not rule.unmarked,
         free_text=is_free,
-        words=is_free
+        is_free_text=is_free
         and bool(rule.words and re.search(rule.words, label))
         and (item.is_placeholder or not rule.placeholder),
         is_on=None if toggle is None or is_free else bool(toggle["on"].strip()),

@@ -144,7 +144,7 @@ def _is_label(text: str) -> bool:
 
 def _stands_out(row: ScreenRow) -> bool:
     """Return whether the row is in reverse or has a background colour."""
-    return any(run.look.reverse or run.look.background for run in row.runs)
+    return any(run.style.reverse or run.style.background for run in row.runs)
 
 
 def _strip_box(text: str) -> str:

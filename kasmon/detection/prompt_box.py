@@ -92,9 +92,9 @@ def _around_cursor(shot: TerminalScreen, rule: ComposerRule) -> range | None:
     at, end = shot.cursor_row, shot.end
     if shot.cursor is None and rule.foot:
         foot, first = re.compile(rule.foot), re.compile(rule.first)
-        if not any(foot.search(row.seen) for row in shot.rows[:end]):
+        if not any(foot.search(row.pattern_text) for row in shot.rows[:end]):
             return None
-        at = next((row for row in reversed(range(end)) if first.search(shot.rows[row].seen)), None)
+        at = next((row for row in reversed(range(end)) if first.search(shot.rows[row].pattern_text)), None)
     if at is None:
         return None
     start = _first_row(shot, rule, at + 1) if rule.more else at
@@ -102,37 +102,39 @@ def _around_cursor(shot: TerminalScreen, rule: ComposerRule) -> range | None:
         return None
     more = re.compile(rule.more)
     stop = at + 1
-    while rule.more and stop < end and shot.rows[stop].text and more.search(shot.rows[stop].seen):
+    while rule.more and stop < end and shot.rows[stop].text and more.search(shot.rows[stop].pattern_text):
         stop += 1
     return range(start, stop)
 
 
 def _above_landmark(shot: TerminalScreen, rule: ComposerRule) -> range | None:
     bottom, foot = re.compile(rule.bottom), re.compile(rule.foot)
-    under = next((at for at in reversed(range(shot.end)) if bottom.search(shot.rows[at].seen)), None)
+    under = next((at for at in reversed(range(shot.end)) if bottom.search(shot.rows[at].pattern_text)), None)
     if under is None:
         return None
-    if rule.foot and not any(foot.search(row.seen) for row in shot.rows[under : shot.end]):
+    if rule.foot and not any(foot.search(row.pattern_text) for row in shot.rows[under : shot.end]):
         return None
     if not rule.top:
         start = _first_row(shot, rule, under)
     else:
         top = re.compile(rule.top)
         above = range(under - 1, max(-1, under - MOST_ROWS), -1)
-        start = next((at + 1 for at in above if top.search(shot.rows[at].seen)), None)
+        start = next((at + 1 for at in above if top.search(shot.rows[at].pattern_text)), None)
     return None if start is None or start == under else range(start, under)
 
 
 def _first_row(shot: TerminalScreen, rule: ComposerRule, end: int) -> int | None:
     first = re.compile(rule.first)
-    return next((at for at in range(end - 1, max(-1, end - MOST_ROWS), -1) if first.search(shot.rows[at].seen)), None)
+    return next(
+        (at for at in range(end - 1, max(-1, end - MOST_ROWS), -1) if first.search(shot.rows[at].pattern_text)), None
+    )
 
 
 def _matches(shot: TerminalScreen, rule: ComposerRule, box: range) -> Iterator[tuple[int, re.Match[str] | None]]:
     """Yield each text row of *box* with its match; the match is None if the row fits no row pattern of the box."""
     first, more = re.compile(rule.first), re.compile(rule.more)
     for at in box[: len(box) - rule.skip_last]:
-        text = shot.rows[at].seen
+        text = shot.rows[at].pattern_text
         match = first.search(text) if at == box.start or not rule.more else more.search(text)
         if match is not None or text.strip():
             yield at, match
@@ -146,7 +148,7 @@ def _split_draft(row: ScreenRow, match: re.Match[str], rule: ComposerRule) -> tu
     text = row.text[start:end]
     if not rule.looks_faint or not text.strip():
         return text.rstrip(), ""
-    faint = {at for run in row.runs if run.look.faint for at in range(max(start, run.start), min(end, run.end))}
+    faint = {at for run in row.runs if run.style.faint for at in range(max(start, run.start), min(end, run.end))}
     solid = [at for at in range(start, end) if at not in faint and not text[at - start].isspace()]
     typed = 0 if not solid or row.is_placeholder(start, end) else solid[-1] + 1 - start
     return text[:typed].rstrip(), text[typed:].strip()

@@ -219,7 +219,7 @@ def find_last_activity(shot: TerminalScreen, box: Composer | None, rules: Screen
     found: list[str] = []
     is_open, is_below_blank = False, True
     for row in shot.rows[: box.first_row] if box is not None else ():
-        text = row.seen
+        text = row.pattern_text
         if not text.strip():
             is_below_blank = True
             continue

@@ -58,8 +58,8 @@ class ScreenRegions:
             return PatternMatch(rows.start, match) if match else None
         for at in reversed(rows or ()):
             row = self.shot.rows[at]
-            match = target.pattern.search(row.seen)
-            if match and (not target.look or looks(row, match, target.look)):
+            match = target.pattern.search(row.pattern_text)
+            if match and (not target.look or has_style(row, match, target.look)):
                 return PatternMatch(at, match)
         return None
 
@@ -76,7 +76,7 @@ class ScreenRegions:
         if named is None or not named.start:
             return True
         pattern = re.compile(named.start)
-        return sum(pattern.search(row.seen) is not None for row in self.shot.rows[: self.shot.end]) == 1
+        return sum(pattern.search(row.pattern_text) is not None for row in self.shot.rows[: self.shot.end]) == 1
 
     def has_scrolled(self, area: str) -> bool:
         """Return whether the beginning of *area* has scrolled off the screen, as its `cut` pattern shows."""
@@ -142,14 +142,14 @@ class ScreenRegions:
         if named.above:
             pattern = re.compile(named.above)
             for at in range(start + 1, self.shot.end):
-                if pattern.search(self.shot.rows[at].seen):
+                if pattern.search(self.shot.rows[at].pattern_text):
                     return range(start, at)
         return range(start, max(start, self.shot.end))
 
 
-def looks(row: ScreenRow, match: re.Match[str], look: str) -> bool:
+def has_style(row: ScreenRow, match: re.Match[str], look: str) -> bool:
     """Return whether all matched characters have the attribute *look*."""
-    return all(getattr(seen, look) for seen in row.looks(*match.span()))
+    return all(getattr(seen, look) for seen in row.styles(*match.span()))
 
 
 def _is_blank(row: ScreenRow) -> bool:

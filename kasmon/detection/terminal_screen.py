@@ -46,7 +46,7 @@ class StyledRun(NamedTuple):
 
     start: int
     end: int
-    look: CellStyle
+    style: CellStyle
 
 
 class ScreenRow(NamedTuple):
@@ -55,24 +55,24 @@ class ScreenRow(NamedTuple):
     text: str
     runs: tuple[StyledRun, ...]
     """The runs with a style other than plain, from left to right."""
-    seen: str
+    pattern_text: str
     """The text that patterns are matched against."""
 
-    def looks(self, start: int, end: int) -> set[CellStyle]:
+    def styles(self, start: int, end: int) -> set[CellStyle]:
         """Return the styles of the non-blank characters from *start* to *end*."""
-        return {self.look_at(at) for at in range(start, end) if not self.text[at : at + 1].isspace()}
+        return {self.style_at(at) for at in range(start, end) if not self.text[at : at + 1].isspace()}
 
-    def look_at(self, at: int) -> CellStyle:
+    def style_at(self, at: int) -> CellStyle:
         """Return the style of the character at *at*, counted from 0 in the text and not in cells."""
-        return next((run.look for run in self.runs if run.start <= at < run.end), PLAIN)
+        return next((run.style for run in self.runs if run.start <= at < run.end), PLAIN)
 
     def is_placeholder(self, start: int, end: int) -> bool:
         """Return whether the text from *start* to *end* is the hint of an empty field: faint after the cursor's cell.
 
         A text of one character is not: it may have been typed.
         """
-        solid = [at for at in range(start, end) if not (self.text[at : at + 1].isspace() or self.look_at(at).faint)]
-        return solid == [start] and self.look_at(start).reverse and len(self.text[start:end].strip()) > 1
+        solid = [at for at in range(start, end) if not (self.text[at : at + 1].isspace() or self.style_at(at).faint)]
+        return solid == [start] and self.style_at(start).reverse and len(self.text[start:end].strip()) > 1
 
 
 class TerminalScreen:
@@ -171,24 +171,24 @@ def _row(raw: str, style: TextStyle) -> tuple[ScreenRow, TextStyle]:
     """Return the row *raw*, which starts with *style*, and the style at its end."""
     if style is styles.PLAIN and raw.isascii() and raw.isprintable():
         text = raw.rstrip()
-        return ScreenRow(text, (), _seen(text)), style
+        return ScreenRow(text, (), _pattern_text(text)), style
     text, runs = "", list[StyledRun]()
     pieces, behind = read_row(raw, style)
     for piece, drawn_in in pieces:
         if piece := piece if piece.isascii() and piece.isprintable() else clean_line(piece):
-            if drawn_in is not styles.PLAIN and (look := _look(drawn_in)) != PLAIN:
+            if drawn_in is not styles.PLAIN and (look := _cell_style(drawn_in)) != PLAIN:
                 runs.append(StyledRun(len(text), len(text) + len(piece), look))
             text += piece
     text = text.replace("\u00a0", " ").rstrip()
-    return ScreenRow(text, tuple(run for run in runs if run.start < len(text)), _seen(text)), behind
+    return ScreenRow(text, tuple(run for run in runs if run.start < len(text)), _pattern_text(text)), behind
 
 
-def _seen(text: str) -> str:
+def _pattern_text(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 @lru_cache(maxsize=4096)
-def _look(style: TextStyle) -> CellStyle:
+def _cell_style(style: TextStyle) -> CellStyle:
     foreground, background = colour_numbers(style.foreground), colour_numbers(style.background)
     return CellStyle(
         "1" in style.attributes,

@@ -281,7 +281,7 @@ class ExecutionSession:
         if session.mode is Mode.TMUX:
             asked = await self._terminal.asked(self._now, request)
         else:
-            known = session.open_request(RequestId(request)) if request else next(iter(session.asks), None)
+            known = session.open_request(RequestId(request)) if request else next(iter(session.requests), None)
             if known is None:
                 raise RequestNotFoundError(request or "", session.name)
             asked = known
@@ -331,7 +331,7 @@ class ExecutionSession:
 
     async def permissions(self) -> tuple[Request, ...]:
         """Return its open requests, oldest first; for a terminal, see `on_screen`."""
-        return (await self._now()).asks
+        return (await self._now()).requests
 
     async def on_screen(self) -> ScreenMenu | None:
         """Return the menu on its tmux screen, if a screen file describes it."""

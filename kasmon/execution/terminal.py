@@ -15,7 +15,7 @@ from kasmon.detection.rule_schema import ComposerRule
 from kasmon.detection.terminal_screen import shown
 from kasmon.errors import RequestNotFoundError, SessionEndedError, StaleRequestError, TimedOutError, UnableError
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import Blur, Focus, SendKeys
 from kasmon.model.permission import Request
 from kasmon.model.session import Session
@@ -63,7 +63,7 @@ class SessionTerminal:
         if session.state not in ALIVE:
             raise SessionEndedError(session.name)
         async with self._host(session) as host:
-            host.tell(SendKeys(session=session.id, data=keys.encode("utf-8", "surrogateescape")))
+            host.send(SendKeys(session=session.id, data=keys.encode("utf-8", "surrogateescape")))
         self._keyed_at = asyncio.get_running_loop().time()
         self._typed += keys
 
@@ -151,7 +151,7 @@ class SessionTerminal:
         try:
             async with asyncio.timeout(CALL_S):
                 while (shown := await self.menu(session)) is not None:
-                    request = next((asked for asked in session.asks if _is_of(asked, shown)), None)
+                    request = next((asked for asked in session.requests if _is_of(asked, shown)), None)
                     if wanted not in (None, shown.digest) and (request is None or wanted != request.id):
                         raise StaleRequestError(str(wanted))
                     if request is not None:
@@ -188,8 +188,8 @@ class SessionTerminal:
             TimedOutError: if it does not accept it within `CALL_S`.
         """
         async with self._host(session) as host:
-            host.tell(Focus(session=session.id, columns=columns, rows=rows))
-            host.tell(Blur(session=session.id))
+            host.send(Focus(session=session.id, columns=columns, rows=rows))
+            host.send(Blur(session=session.id))
             try:
                 async with asyncio.timeout(CALL_S):
                     while True:
@@ -213,7 +213,7 @@ class SessionTerminal:
 
     @contextlib.asynccontextmanager
     async def _host(self, session: Session) -> AsyncIterator[HostLink]:
-        async with contextlib.aclosing(await link(self._places, session.id, session.mode)) as host:
+        async with contextlib.aclosing(await open_link(self._places, session.id, session.mode)) as host:
             yield host
 
 

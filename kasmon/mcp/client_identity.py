@@ -41,7 +41,7 @@ class ClientIdentity:
         """Take the lock that shows that this server runs; blocks."""
         self._places.make()
         private_folder(self._lock.path.parent)
-        self._lock.take()
+        self._lock.acquire()
 
     def end(self) -> None:
         """Release the lock, once no session has this server's own names; blocks."""

@@ -44,7 +44,7 @@ class RunTask:
     printed: Show
     """Called with its output as it arrives."""
     id: str = field(default_factory=sandbox_operations.new_run)
-    where: Session | None = None
+    sandbox: Session | None = None
     """Set as soon as it may run there."""
     is_stopped: bool = False
 
@@ -62,10 +62,10 @@ class SandboxPool:
     ) -> None:
         """*make* creates a sandbox; *look* returns the current state of one."""
         self._make = make
-        self._look = look
+        self._lookup = look
         self._next: asyncio.Task[Session] | None = None
 
-    async def take(self) -> Session:
+    async def acquire(self) -> Session:
         """Return the spare sandbox, or a new one.
 
         Raises:
@@ -79,7 +79,7 @@ class SandboxPool:
         if coming is None:
             return None
         with contextlib.suppress(KasmonError):
-            session = await self._look(await asyncio.shield(coming))
+            session = await self._lookup(await asyncio.shield(coming))
             if session.state not in (SessionState.ENDED, SessionState.LOST):
                 return session
         return None
@@ -178,7 +178,7 @@ class SandboxTools:
         return [
             each
             for each in self._runs.values()
-            if each.session == session and interpreter in (None, each.interpreter) and each.where is not None
+            if each.session == session and interpreter in (None, each.interpreter) and each.sandbox is not None
         ]
 
     async def interrupt(self, session: str, interpreter: Interpreter | None, run: str) -> tuple[list[str], list[str]]:
@@ -219,12 +219,12 @@ class SandboxTools:
             async with self._session_locks[name]:
                 where, lost = await self._get_session(name)
             running.check()
-            running.where = where
+            running.sandbox = where
             ran = await self._execute(where, running)
         return results.lost_before(results.of_run(ran, running.session, self._original_names.get(name, name)), lost)
 
     async def _run_in_temporary(self, running: RunTask) -> dict[str, Any]:
-        where = await self._pool.take()
+        where = await self._pool.acquire()
         try:
             self._pool.prepare(self._start_task)
             ran = await self._execute(where, running)
@@ -277,9 +277,9 @@ class SandboxTools:
             await asyncio.wait({work})
             return
         for _ in range(INTERRUPTS):
-            if running.where is not None:
+            if running.sandbox is not None:
                 with contextlib.suppress(KasmonError):
-                    await sandbox_operations.interrupt(self._places, running.where, run=running.id)
+                    await sandbox_operations.interrupt(self._places, running.sandbox, run=running.id)
             if (await asyncio.wait({work}, timeout=AGAIN_S))[0]:
                 return
 

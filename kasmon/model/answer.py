@@ -28,10 +28,10 @@ def must_fit(request: Request, answer: Answer) -> None:
     """
     if answer.digest != request.digest:
         raise StaleRequestError(request.id)
-    must_take(request, answer.decision, request.choices)
+    check_decision(request, answer.decision, request.choices)
 
 
-def must_take(request: Request, decision: Decision, choices: tuple[Decision, ...]) -> None:
+def check_decision(request: Request, decision: Decision, choices: tuple[Decision, ...]) -> None:
     """Refuse a *decision* that is not one of the *choices* for *request*.
 
     Raises:

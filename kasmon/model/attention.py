@@ -55,7 +55,7 @@ def need(session: Session) -> AttentionReason | None:
         case SessionState.ASKING:
             return (
                 AttentionReason.ASIDE
-                if session.asks and all(ask.later for ask in session.asks)
+                if session.requests and all(ask.later for ask in session.requests)
                 else AttentionReason.ASKING
             )
         case SessionState.LOST:
@@ -69,7 +69,7 @@ def need(session: Session) -> AttentionReason | None:
 
 def waits_since(session: Session) -> float:
     """Return since when *session* needs a person, in seconds since the epoch: by its oldest request not set aside."""
-    asked = [ask.asked_at for ask in session.asks if not ask.later]
+    asked = [ask.asked_at for ask in session.requests if not ask.later]
     return min(asked) if asked else session.since
 
 
@@ -92,13 +92,13 @@ def pressing(sessions: Iterable[Session], now: float, waves: Waves | None = None
     sessions = tuple(sessions)
     waves = waiting_peers(sessions) if waves is None else waves
 
-    def place(session: Session) -> tuple[int, float, str]:
+    def sort_key(session: Session) -> tuple[int, float, str]:
         why = need(session)
         held = 0 if session.wave is None else waves[session.plan or "", session.wave]
         cost_s = max(now - waits_since(session), LEAST_S) * (1 + held)
         return (len(RANKS) if why is None else RANKS[why], -cost_s, session.id)
 
-    return tuple(sorted((session for session in sessions if need(session) is not None), key=place))
+    return tuple(sorted((session for session in sessions if need(session) is not None), key=sort_key))
 
 
 def next_pressing(order: Sequence[Session], after: SessionId | None) -> Session | None:

@@ -76,7 +76,7 @@ def find_collisions(trees: Mapping[str, WorktreeChanges]) -> dict[str, tuple[Fil
 class CollisionSummary(NamedTuple):
     """The collisions of a session as its row shows them."""
 
-    words: str
+    text: str
     lines: bool
     """Whether another worktree changes the same lines."""
 

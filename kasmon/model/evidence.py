@@ -133,7 +133,7 @@ def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
         words = " or ".join(sorted(str(state) for state in states))
         return _unsure(first, f"its {first.source} says {words}", lost)
     (state,) = states
-    doubts = _doubts(deciding, state, against, known)
+    doubts = _find_doubtful_times(deciding, state, against, known)
     if due := [(at, why) for at, why in doubts if at <= now]:
         return _unsure(first, min(due)[1], lost)
     asking = _kind(speaking, state)
@@ -198,7 +198,7 @@ def _speaks(signal: Signal, known: list[Signal], lost: list[OverruledSignal]) ->
     return True
 
 
-def _doubts(
+def _find_doubtful_times(
     deciding: Signal, state: SessionState, against: list[Signal], known: list[Signal]
 ) -> list[tuple[float, str]]:
     """Return from when *state* is doubted, in seconds since the epoch, each with the reason."""

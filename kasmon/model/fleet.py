@@ -85,7 +85,7 @@ def by_attention(sessions: Iterable[Session]) -> tuple[Session, ...]:
 
 def requests(fleet: Fleet) -> tuple[Request, ...]:
     """Return every open request, oldest first."""
-    return tuple(sorted((ask for s in fleet.sessions for ask in s.asks), key=lambda ask: (ask.asked_at, ask.id)))
+    return tuple(sorted((ask for s in fleet.sessions for ask in s.requests), key=lambda ask: (ask.asked_at, ask.id)))
 
 
 def totals(fleet: Fleet) -> FleetTotals:
@@ -93,7 +93,7 @@ def totals(fleet: Fleet) -> FleetTotals:
         states=Counter(s.state for s in fleet.sessions if not s.is_unviewed),
         crashed=sum(s.crashed for s in fleet.sessions),
         finished=sum(s.is_unviewed for s in fleet.sessions),
-        requests=sum(len(s.asks) for s in fleet.sessions),
+        requests=sum(len(s.requests) for s in fleet.sessions),
         tokens=sum(s.tokens.input + s.tokens.output for s in fleet.sessions if s.tokens),
         cost_usd=sum(s.cost_usd or 0.0 for s in fleet.sessions),
     )

@@ -29,7 +29,7 @@ def group_sizes(waiting: Sequence[Request]) -> dict[RequestId, int]:
     groups: defaultdict[Hashable, set[RequestId]] = defaultdict(set)
     keys: dict[RequestId, list[Hashable]] = {}
     for ask in filter(_can_be_listed, waiting):
-        said: Hashable = (ask.tool, json.dumps(_says(ask), sort_keys=True))
+        said: Hashable = (ask.tool, json.dumps(_content_of(ask), sort_keys=True))
         keys[ask.id] = [said, *([(ask.tool, ask.rule, "rule")] if ask.rule else [])]
         for key in keys[ask.id] if not ask.later else ():
             groups[key].add(ask.id)
@@ -67,8 +67,8 @@ def _is_like(one: Request, other: Request) -> bool:
     if one.tool != other.tool:
         return False
     same_rule = bool(one.rule) and one.rule == other.rule
-    return (same_rule or _says(one) == _says(other)) and _can_be_listed(other)
+    return (same_rule or _content_of(one) == _content_of(other)) and _can_be_listed(other)
 
 
-def _says(request: Request) -> tuple[object, ...]:
+def _content_of(request: Request) -> tuple[object, ...]:
     return request.title, request.input, request.shown, request.is_diff

@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """The text that describes what it covers."""
-        return words(self.tool, self.match, self.text)
+        return describe(self.tool, self.match, self.text)
 
 
 class RequestSource(NamedTuple):
@@ -102,7 +102,7 @@ def draft_rule(request: Request, workdir: str) -> RuleDraft | None:
     return found
 
 
-def words(tool: str, match: Match, text: str) -> str:
+def describe(tool: str, match: Match, text: str) -> str:
     return f"{tool}({text}:*)" if match == "words" else f"{tool}({text})"
 
 

@@ -111,7 +111,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     """It ended because its sandbox expired; this is no crash either."""
 
-    asks: tuple[Request, ...] = ()
+    requests: tuple[Request, ...] = msgspec.field(default=(), name="asks")
     """Open requests, oldest first."""
     closed: tuple[ClosedRequest, ...] = ()
     """The latest requests that were answered or withdrawn."""
@@ -199,7 +199,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
         Its agent does not wait for the answer, so its state is another one.
         """
-        return self.state in ALIVE and any(ask.by_host and not ask.later for ask in self.asks)
+        return self.state in ALIVE and any(ask.by_host and not ask.later for ask in self.requests)
 
     @property
     def attention(self) -> int:
@@ -231,7 +231,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     def open_request(self, request: RequestId) -> Request | None:
         """Return the open request with this id, or None."""
-        return next((ask for ask in self.asks if ask.id == request), None)
+        return next((ask for ask in self.requests if ask.id == request), None)
 
 
 def created(launch: Launch, at: float, machine: str = "") -> Session:

@@ -106,7 +106,7 @@ class Player:
         """Play *step*; return how it ended the turn, None if the turn continues."""
         match step:
             case SayStep():
-                yield from self._say(step)
+                yield from self._speak(step)
             case ToolStep():
                 yield from self._use(step)
             case AskStep() | QuestionStep() | ApproveStep() | LoginStep():
@@ -191,7 +191,7 @@ class Player:
         """Return a pause of random length within *span*, in seconds at speed 1."""
         return ScriptPause(seconds=self._random.uniform(*span))
 
-    def _say(self, step: SayStep) -> Moves:
+    def _speak(self, step: SayStep) -> Moves:
         self._unfinished, self._said = step, ""
         for word in WORDS.findall(step.text):
             self._said += word

@@ -28,7 +28,7 @@ class FoldedSession(NamedTuple):
     cursor: Cursor = START
     inode: int = 0
     """The inode of the log that was read; 0 if there was none."""
-    seen: int = 0
+    log_size: int = 0
     """The size of the log then, in bytes; behind the cursor is at most a half-written line."""
 
 
@@ -36,7 +36,7 @@ class FleetChange(NamedTuple):
     """The sessions that one read of `fleet_index.jsonl` changed or removed."""
 
     changed: frozenset[SessionId] = frozenset()
-    gone: frozenset[SessionId] = frozenset()
+    removed: frozenset[SessionId] = frozenset()
 
 
 class FleetIndex:
@@ -90,7 +90,7 @@ class FleetIndex:
         """
         previous = self.sessions[session]
         size, inode = _stat(path := f"{self._folders}/{session}/events.jsonl")
-        if size == previous.seen and inode == previous.inode:
+        if size == previous.log_size and inode == previous.inode:
             return False
         folded, cursor = previous.session, previous.cursor
         if inode != previous.inode or size < cursor:

@@ -109,7 +109,7 @@ class SearchIndex:
         self._database: sqlite3.Connection | None = None
         self._entries: dict[Key, IndexedFile] = {}
 
-    def learn(
+    def update(
         self,
         sources: Iterable[SearchSource],
         text_of: Callable[[SearchSource, SourceLines], str],
@@ -148,7 +148,7 @@ class SearchIndex:
             raise UnavailableError(f"the search index {str(self.path)!r} cannot be written: {error}.") from error
         return indexed_bytes
 
-    def keep(self, sources: Iterable[SearchSource]) -> None:
+    def retain_only(self, sources: Iterable[SearchSource]) -> None:
         """Remove the entries of all files but *sources*."""
         current = {(source.session, source.name, source.inode) for source in sources}
         missing = [entry.row for key, entry in self._entries.items() if key not in current]

@@ -154,7 +154,7 @@ def hits(source: SearchSource, block: SourceLines, query: SearchQuery, *, in_ter
     return [hit for event_hits in reversed(collected) for hit in event_hits]
 
 
-def whose_blob(log: Path, digest: str) -> tuple[int, float]:
+def find_blob_event(log: Path, digest: str) -> tuple[int, float]:
     """Return the offset in *log* of the event whose text is blob *digest*, and its time; zeros if there is none."""
     with contextlib.suppress(LogMissingError, OSError):
         start = 0
@@ -204,8 +204,8 @@ def _hit(spot: _Spot, lines: Sequence[str], span: tuple[int, int, int], context:
     return SearchHit(
         session=spot.session,
         at=spot.at,
-        where="terminal" if spot.what == "printed" else "transcript",
-        place=spot.place,
+        source="terminal" if spot.what == "printed" else "transcript",
+        position=spot.place,
         what=spot.what,
         line=lines[number],
         start=start,

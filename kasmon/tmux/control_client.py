@@ -45,7 +45,7 @@ class ControlClient:
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None, server: str = "") -> None:
         self.on_output: Callable[[str, bytes], None] = lambda pane, data: None
         self.on_notice: Callable[[NoticeItem], None] = lambda notice: None
-        self.on_gone: Callable[[], None] = lambda: None
+        self.on_exit: Callable[[], None] = lambda: None
         """Called once when tmux ends the connection; not after `close`."""
         self._server = server or " ".join(argv)
         self._process = subprocess.Popen(
@@ -68,7 +68,7 @@ class ControlClient:
         self._outgoing = bytearray()
         self._greeting: AnswerItem | None = None
         self._is_open = True
-        self._is_gone_reported = False
+        self._is_exit_reported = False
 
     @property
     def pid(self) -> int:
@@ -161,7 +161,7 @@ class ControlClient:
 
     def close(self) -> None:
         """End this client, by its pid and within three seconds; idempotent. The server and its sessions stay."""
-        self._is_open, self._is_gone_reported = False, True
+        self._is_open, self._is_exit_reported = False, True
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number, patience_s in CLOSE_STEPS:
@@ -198,7 +198,7 @@ class ControlClient:
             match self._items.popleft():
                 case OutputItem(pane, data):
                     self.on_output(pane, data)
-                case AnswerItem(asked=True) as item:
+                case AnswerItem(is_requested=True) as item:
                     self._answer(item)
                 case AnswerItem() as item:
                     self._greeting = self._greeting or item
@@ -208,10 +208,10 @@ class ControlClient:
                     self._is_open = False
                     self._items.clear()
                     self._process.terminate()
-        if not self._is_open and not self._is_gone_reported:
-            self._is_gone_reported = True
+        if not self._is_open and not self._is_exit_reported:
+            self._is_exit_reported = True
             self._fail_waiting()
-            self.on_gone()
+            self.on_exit()
 
     def _answer(self, item: AnswerItem) -> None:
         if not self._pending:

@@ -25,7 +25,7 @@ class OutputItem(msgspec.Struct, frozen=True):
 
 class AnswerItem(msgspec.Struct, frozen=True):
     number: int
-    asked: bool
+    is_requested: bool
     """Whether a command of this client caused it; otherwise tmux ran something by itself."""
     failed: bool
     lines: list[bytes]
@@ -108,7 +108,9 @@ class ControlParser:
             return None
         self._begin_fields = None
         flags = rest.rpartition(b" ")[2]
-        return AnswerItem(_parse_number(rest) or 0, asked=flags == b"1", failed=word == b"%error", lines=self._lines)
+        return AnswerItem(
+            _parse_number(rest) or 0, is_requested=flags == b"1", failed=word == b"%error", lines=self._lines
+        )
 
 
 def unescape(text: bytes) -> bytes:

@@ -14,7 +14,7 @@ from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.control_protocol import NoticeItem
 from kasmon.tmux.formats import PANE_FACTS_FORMAT, CreatedPane, PaneFacts, read_pane_facts
 from kasmon.tmux.hub import PAUSE_AFTER_S, Hub
-from kasmon.tmux.quoting import ID, exact, word
+from kasmon.tmux.quoting import ID, exact, quote_word
 from kasmon.tmux.requests import TmuxRequest
 from kasmon.tmux.server import TmuxServer
 
@@ -163,13 +163,13 @@ class ForeignHub(Hub):
             raise TmuxCommandError("attach-session", "the pane no longer exists")
         try:
             self._client = self._attach_to(self._sessions[existing[0]])
-            self._client.on_output, self._client.on_notice, self._client.on_gone = (
+            self._client.on_output, self._client.on_notice, self._client.on_exit = (
                 self._handle_output,
                 self._handle_notice,
-                self._handle_gone,
+                self._handle_exit,
             )
             self._server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
-            self.submit(ask.command(f"refresh-client -B {word('kasmon::' + SUBSCRIPTION_FORMAT)}"))
+            self.submit(ask.command(f"refresh-client -B {quote_word('kasmon::' + SUBSCRIPTION_FORMAT)}"))
         except BaseException:
             self.close()
             raise
@@ -202,7 +202,7 @@ class ForeignHub(Hub):
             self.submit(ask.command("refresh-client -f '!no-output'"))
             self.on_output(looked_at, b"")
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Do nothing: the subscription reports every change."""
 
     def submit(

@@ -57,7 +57,7 @@ class PaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this entry is from the hub session, into which every window is linked."""
 
     @property
-    def says_how_it_ended(self) -> bool:
+    def has_exit_status(self) -> bool:
         """Whether its program has ended and tmux knows its exit code or signal."""
         return self.is_dead and (self.status is not None or self.signal is not None)
 

@@ -14,7 +14,7 @@ from kasmon.tmux.control_protocol import NoticeItem
 from kasmon.tmux.flood_control import FloodControl
 from kasmon.tmux.formats import HUB, PaneFacts, distinct, orphans
 from kasmon.tmux.pane_deaths import PaneDeaths
-from kasmon.tmux.quoting import ID, exact, word
+from kasmon.tmux.quoting import ID, exact, quote_word
 from kasmon.tmux.requests import TmuxRequest
 from kasmon.tmux.server import TmuxServer, build_run_error
 
@@ -54,7 +54,7 @@ class Hub:
         """A pane no longer exists."""
         self.on_flood: Callable[[str, bool], None] = lambda pane, is_off: None
         """An unwatched pane prints too much: its output is skipped while *is_off*. Capture it now and then."""
-        self.on_gone: Callable[[], None] = lambda: None
+        self.on_exit: Callable[[], None] = lambda: None
         """tmux ended the connection."""
         self._clock = clock
         self._server_pid = 0
@@ -131,7 +131,7 @@ class Hub:
         try:
             self._client = self._attach_client("-f", f"ignore-size,pause-after={PAUSE_AFTER_S}", "-t", f"={HUB}")
             self._client.on_output, self._client.on_notice = self._handle_output, self._handle_notice
-            self._client.on_gone = self._handle_gone
+            self._client.on_exit = self._handle_exit
             self._ensure_keeper()
             self._set_up()
         except BaseException:
@@ -164,7 +164,7 @@ class Hub:
         for pane in self._floods.due(self._clock()):
             self._resume_pane(pane)
         if self._list_again:
-            self.look()
+            self.refresh()
 
     def watch(self, panes: Iterable[str]) -> None:
         """Receive all output of these watched *panes*; all other panes have an output budget."""
@@ -200,7 +200,7 @@ class Hub:
 
         self.submit(ask.paste(pane, buffer, unless), finish)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """List all panes; report new deaths and removed panes; end windows that only the hub still holds."""
         if self._is_listing:
             self._list_again = True
@@ -214,7 +214,7 @@ class Hub:
             return
         for window in orphans(panes, self._own_window):
             self.submit(ask.kill_window(window))
-        changes = self._deaths.look(distinct(panes))
+        changes = self._deaths.compare(distinct(panes))
         if changes.unexplained:
             self._wake_server()
         again = self._list_again
@@ -227,7 +227,7 @@ class Hub:
             self.on_death(death.pane, death.status, death.signal)
         self._list_again = self._list_again or changes.unexplained
         if again or changes.at_once:
-            self.look()
+            self.refresh()
 
     def _wake_server(self) -> None:
         """Send SIGCHLD to the server, so that it reaps its dead children: tmux sometimes misses the signal."""
@@ -243,11 +243,11 @@ class Hub:
         for window in self._list_unlinked():
             self._link_window(window)
         self._select_window()
-        self.submit(ask.command(f"refresh-client -B {word('dead::' + DEAD_FORMAT)}"))
+        self.submit(ask.command(f"refresh-client -B {quote_word('dead::' + DEAD_FORMAT)}"))
         # A hook cannot notify us, but it can pause our own pane, and tmux reports that at once.
-        signal_us = f"refresh-client -t {word(client)} -A {word(f'{self._own_pane}:pause')}"
-        self.submit(ask.command(f"set-hook -g pane-died {word(signal_us)}"))
-        self.look()
+        signal_us = f"refresh-client -t {quote_word(client)} -A {quote_word(f'{self._own_pane}:pause')}"
+        self.submit(ask.command(f"set-hook -g pane-died {quote_word(signal_us)}"))
+        self.refresh()
         self.call(ask.command("display-message -p settled"))
 
     def _list_unlinked(self) -> list[str]:
@@ -274,15 +274,15 @@ class Hub:
         first = notice.rest.split(b" ")[0].decode("ascii", "replace")
         if notice.kind == "unlinked-window-add" and ID.fullmatch(first):
             self._link_window(first)
-            self.look()
+            self.refresh()
         elif notice.kind == "pause" and ID.fullmatch(first) and first not in self._floods.off:
             self._set_flow(first, "continue")
             if first == self._own_pane:
-                self.look()
+                self.refresh()
             else:
                 self.on_output(first, b"")
         elif notice.kind in LOOK_AGAIN:
-            self.look()
+            self.refresh()
 
     def _resume_pane(self, pane: str) -> None:
         self._set_flow(pane, "continue")
@@ -290,7 +290,7 @@ class Hub:
         self.on_output(pane, b"")
 
     def _set_flow(self, pane: str, state: str) -> None:
-        self.submit(ask.command(f"refresh-client -A {word(f'{exact(pane)}:{state}')}"))
+        self.submit(ask.command(f"refresh-client -A {quote_word(f'{exact(pane)}:{state}')}"))
 
     def _ensure_keeper(self) -> None:
         """Ensure that a second, silent client is attached, and discard what it receives.
@@ -330,5 +330,5 @@ class Hub:
             raise TmuxServerGoneError(str(self._server.socket))
         return self._client
 
-    def _handle_gone(self) -> None:
-        self.on_gone()
+    def _handle_exit(self) -> None:
+        self.on_exit()

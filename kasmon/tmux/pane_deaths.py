@@ -49,7 +49,7 @@ class PaneDeaths:
         self._pids: dict[str, int] = {}
         self._checks: dict[str, int] = {}
 
-    def look(self, panes: Sequence[PaneFacts]) -> PaneChanges:
+    def compare(self, panes: Sequence[PaneFacts]) -> PaneChanges:
         """Compare *panes*, the listing of all panes, with the previous one."""
         appeared = [facts.pane_id for facts in panes if facts.pane_id not in self._reported]
         deaths = [death for facts in panes if (death := self._find_death(facts))]

@@ -22,7 +22,7 @@ from kasmon.tmux.formats import (
     read_screen,
     read_text,
 )
-from kasmon.tmux.quoting import exact, own_name, word
+from kasmon.tmux.quoting import exact, own_name, quote_word
 
 Answer = TypeVar("Answer")
 Lines = list[bytes]
@@ -135,7 +135,7 @@ def pane_text(pane: str) -> TmuxRequest[PaneText]:
 
 def all_panes() -> TmuxRequest[list[PaneFacts]]:
     """List the panes of all sessions, including the hub's."""
-    line = f"list-panes -a -F {word(PANE_FACTS_FORMAT)}"
+    line = f"list-panes -a -F {quote_word(PANE_FACTS_FORMAT)}"
     return TmuxRequest(line, 1, lambda answers: [facts for text in answers[0] if (facts := read_pane_facts(text))])
 
 
@@ -161,7 +161,7 @@ def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
         ScreenChangedError: if *unless* is true.
     """
     target = exact(pane)
-    refuse = f"display-message -p -t {target} {word(REFUSED)}"
+    refuse = f"display-message -p -t {target} {quote_word(REFUSED)}"
 
     def read(answers: Sequence[Lines]) -> None:
         reply = b" ".join(answers[1]) if len(answers) > 1 else b""
@@ -174,7 +174,7 @@ def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
         raise PasteRefusedError(pane, "its input is off" if b"off=1" in reply else "it shows its history (copy mode)")
 
     guard = f"#{{||:{GUARD},{unless}}}" if unless else GUARD
-    return TmuxRequest(f"if-shell -F -t {target} {word(guard)} {word(refuse)} {word(act)}", 2, read)
+    return TmuxRequest(f"if-shell -F -t {target} {quote_word(guard)} {quote_word(refuse)} {quote_word(act)}", 2, read)
 
 
 def press(pane: str, data: bytes, unless: str = "") -> TmuxRequest[None]:
@@ -193,8 +193,12 @@ def leave_mode(pane: str) -> TmuxRequest[None]:
     """Make *pane* leave copy mode, if it is in it."""
     target = exact(pane)
     leave = f"send-keys -X -t {target} cancel"
-    stay = f"display-message -p -t {target} {word('#{pane_in_mode}')}"
-    return TmuxRequest(f"if-shell -F -t {target} {word('#{pane_in_mode}')} {word(leave)} {word(stay)}", 2, read_nothing)
+    stay = f"display-message -p -t {target} {quote_word('#{pane_in_mode}')}"
+    return TmuxRequest(
+        f"if-shell -F -t {target} {quote_word('#{pane_in_mode}')} {quote_word(leave)} {quote_word(stay)}",
+        2,
+        read_nothing,
+    )
 
 
 def paste(pane: str, buffer: str, unless: str = "") -> TmuxRequest[None]:
@@ -205,7 +209,7 @@ def paste(pane: str, buffer: str, unless: str = "") -> TmuxRequest[None]:
 def last_key_at(pane: str) -> TmuxRequest[float]:
     """Read when a person last pressed a key in an attached terminal that shows *pane*; minus infinity if no terminal
     shows it. In whole seconds since the epoch."""
-    template = word("#{client_control_mode}|#{client_activity}|#{pane_id}")
+    template = quote_word("#{client_control_mode}|#{client_activity}|#{pane_id}")
 
     def read(answers: Sequence[Lines]) -> float:
         fields = [line.decode("ascii", "replace").split("|") for line in answers[0]]
@@ -237,7 +241,7 @@ def refused(request: "TmuxRequest[Answer]", lines: Lines) -> TmuxCommandError:
 
 
 def _display(pane: str, template: str) -> str:
-    return f"display-message -p -t {exact(pane)} {word(template)}"
+    return f"display-message -p -t {exact(pane)} {quote_word(template)}"
 
 
 def _screen_facts(pane: str, lines: Lines) -> ScreenFacts:

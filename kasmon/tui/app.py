@@ -17,7 +17,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.command import CommandPalette, Provider
 
-from kasmon.charset import wants_ascii
+from kasmon.charset import needs_ascii
 from kasmon.errors import KasmonError, of_system
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
@@ -412,4 +412,4 @@ class Kasmon(SafeApp, inherit_bindings=False):
 def _is_utf8(settings: DashboardSettings) -> bool:
     if settings.ascii != "auto":
         return settings.ascii == "no"
-    return locale.getencoding().lower().replace("-", "") == "utf8" and not wants_ascii()
+    return locale.getencoding().lower().replace("-", "") == "utf8" and not needs_ascii()

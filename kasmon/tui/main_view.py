@@ -74,7 +74,7 @@ class ListTotals:
         self._states[session.state] += sign * (not session.is_unviewed)
         self._crashed += sign * session.crashed
         self._finished += sign * session.is_unviewed
-        self._requests += sign * len(session.asks)
+        self._requests += sign * len(session.requests)
         self._tokens += sign * (session.tokens.input + session.tokens.output if session.tokens else 0)
         self._cost_usd += sign * (session.cost_usd or 0.0)
 

@@ -61,30 +61,30 @@ class AccessGuard:
         names = (self._address, "localhost")
         self.hosts = frozenset(f"{name}:{port}" for name in names) | frozenset(names if port == 80 else ())
         """All valid names of this server."""
-        self.place = token_urlsafe(PLACE_BYTES)
+        self.folder = token_urlsafe(PLACE_BYTES)
         """The first part of every path."""
         self._cookies: set[str] = set()
         """One cookie for each browser with access."""
         self._link: str | None = None
 
-    def link(self) -> str:
+    def create_link(self) -> str:
         """Return a URL that gives one browser access, once; an earlier unused one becomes invalid."""
         self._link = token_urlsafe(SECRET_BYTES)
-        return f"http://{self._address}:{self._port}/{self.place}/?{LINK}={self._link}"
+        return f"http://{self._address}:{self._port}/{self.folder}/?{LINK}={self._link}"
 
     def refusal(self, asked: AccessRequest) -> Refusal | None:
         """Return why *asked* is refused; None if it is accepted. Does not use up the link, see `change`."""
         if len(asked.hosts) != 1 or asked.hosts[0].lower() not in self.hosts:
             return Refusal(403, "unknown host name for kasmon's server.")
-        does = asked.path == f"/{self.place}/{LOG_OUT}"
+        does = asked.path == f"/{self.folder}/{LOG_OUT}"
         if asked.method != ("POST" if does else "GET"):
             return Refusal(405, "method not allowed.")
         if (asked.origins or asked.is_socket or does) and list(asked.origins) != [f"http://{asked.hosts[0]}"]:
             return Refusal(403, "the request came from another site.")
-        if not _same(asked.path[1:].partition("/")[0], self.place):
+        if not _same(asked.path[1:].partition("/")[0], self.folder):
             return Refusal(403, "not logged in: open the link that `kasmon web` prints.")
         if asked.link is not None and not does:
-            return self._of_link(asked)
+            return self._refuse_link(asked)
         if not OURS.issuperset(asked.sites):
             return Refusal(403, "the request came from another site.")
         # compares with every cookie, so that the time does not depend on a match
@@ -106,7 +106,7 @@ class AccessGuard:
         else:
             self._cookies.discard(cookie)
 
-    def _of_link(self, asked: AccessRequest) -> Refusal | None:
+    def _refuse_link(self, asked: AccessRequest) -> Refusal | None:
         if asked.purpose or asked.is_socket:
             return Refusal(403, "open the link in a browser.")
         if self._link is None or not _same(asked.link or "", self._link):

@@ -40,7 +40,7 @@ class Console(logging.Handler):
         self._thread = threading.Thread(target=self._print, daemon=True, name="prints")
         self._thread.start()
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Queue *line* for stdout; drop it if the queue is full."""
         self._put(1, line)
 
@@ -83,13 +83,13 @@ async def serve(view: WebView, show_link: Callable[[str], None]) -> int:
             return
         if line == REVOKE:
             view.revoke()
-        show_link(view.access_guard.link())
+        show_link(view.access_guard.create_link())
 
     for number in SIGNALS:
         loop.add_signal_handler(number, handle_signal, number)
     await view.open()
     try:
-        show_link(view.access_guard.link())
+        show_link(view.access_guard.create_link())
         if sys.stdin is not None and sys.stdin.isatty():
             threading.Thread(target=_read_lines, args=(loop, handle_line), daemon=True, name="hears Enter").start()
         await stopped.wait()

@@ -162,14 +162,14 @@ class WebView:
     def _log_in(self) -> web.Response:
         answer = web.Response(body=self._enter, content_type="text/html", headers=headers(self._own_name))
         cookie = self.access_guard.change()
-        process_log.learn([cookie])
-        answer.set_cookie(COOKIE, cookie, path=f"/{self.access_guard.place}/", httponly=True, samesite="Strict")
+        process_log.add_secrets([cookie])
+        answer.set_cookie(COOKIE, cookie, path=f"/{self.access_guard.folder}/", httponly=True, samesite="Strict")
         return answer
 
     async def _log_out(self, request: web.Request) -> web.Response:
         self.revoke(request.cookies.get(COOKIE, ""))
         answer = self._plain(200, "logged out.")
-        answer.del_cookie(COOKIE, path=f"/{self.access_guard.place}/")
+        answer.del_cookie(COOKIE, path=f"/{self.access_guard.folder}/")
         return answer
 
     async def _file(self, request: web.Request) -> web.Response:

@@ -46,11 +46,11 @@ class TestScripted(
         async with self.opened() as heard:
             await heard.prompt("think a\nplan\n  [~] b\nedit c.py\n  -d\n  +e\nlimit 5\nquestion f?|g|h\nfail i")
             await heard.answer(await heard.until_asked(), Decision.ALWAYS)
-            await auntil(lambda: heard.session.asks and heard.session.asks[0].options, LIMIT_S)
-            await heard.answer(heard.session.asks[0], Decision.CHOOSE, labels=("h",))
+            await auntil(lambda: heard.session.requests and heard.session.requests[0].options, LIMIT_S)
+            await heard.answer(heard.session.requests[0], Decision.CHOOSE, labels=("h",))
             session = await heard.until(SessionState.IDLE)
 
-            assert ("i", 1, ()) == (session.last_line, session.turns, session.asks)
+            assert ("i", 1, ()) == (session.last_line, session.turns, session.requests)
             assert {LimitReached, LimitLifted, RequestOpened, TurnEnded} <= {type(fact) for fact in heard.facts}
 
     async def test_no_two_requests_have_one_id(self) -> None:
@@ -58,8 +58,8 @@ class TestScripted(
         for generation in (1, 2):
             async with self.opened(self.launch(generation=generation)) as heard:
                 await heard.prompt("ask a &\nask b")
-                await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
-                ids += [request.id for request in heard.session.asks]
+                await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
+                ids += [request.id for request in heard.session.requests]
 
         assert 4 == len(set(ids))
 

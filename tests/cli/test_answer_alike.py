@@ -32,7 +32,7 @@ def crew(fork_server: ForkServer) -> Iterator[Cli]:
 def kasmon(crew: Cli) -> Cli:
     """All four agents ask."""
     for session in read_fleet(crew.places).sessions:
-        if not session.asks:
+        if not session.requests:
             assert 0 == crew("send", session.id, SCRIPTS[session.name], "--when", "idle").code
     until(lambda: len(waiting(crew)) == 4, LIMIT_S, "four requests")
     return crew

@@ -14,7 +14,7 @@ import pytest
 
 from kasmon.demo.cast import CAST, DemoAgent, cast
 from kasmon.demo.populate import populate
-from kasmon.demo.scratch import Scratch, scratch_places, sweep
+from kasmon.demo.scratch import Scratch, scratch_paths, sweep
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import places
 from kasmon.scripted_agent.script import parse
@@ -53,7 +53,7 @@ def test_whoever_cannot_be_started_is_told_and_holds_up_nobody_below(tmp_path: P
     above = DemoAgent(name="above", mode=mode)
     below = DemoAgent(name="below", mode="sdk", parent="above"), DemoAgent(name="lowest", mode="sdk", parent="below")
 
-    failures = asyncio.run(populate(scratch_places(tmp_path), [above, *below], 1))
+    failures = asyncio.run(populate(scratch_paths(tmp_path), [above, *below], 1))
 
     assert ["above", "below", "lowest"] == [failure.partition(": ")[0] for failure in failures]
 
@@ -106,7 +106,7 @@ def test_a_demo_that_runs_is_not_swept(outside: DemoTerminal, monkeypatch: pytes
     scratch = Scratch(places())
     try:
         assert [] == sweep(places())
-        assert scratch_places(scratch.folder).state.is_dir()
+        assert scratch_paths(scratch.folder).state.is_dir()
     finally:
         scratch.close()
     assert not scratch.folder.exists()

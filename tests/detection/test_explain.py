@@ -170,7 +170,7 @@ def test_where_its_host_is_gone_a_session_is_explained_by_its_log(kasmon: Cli) -
     log.append(SignalSeen(at=2.0, source="screen", value="working", rule="tool"))
     folded, _ = advanced(kasmon.places, Session(id=session, mode=Mode.TMUX))
 
-    found = asyncio.run(explain(kasmon.places, derive(folded, Liveness(agent_runs=True, heard_at=3.0), 9.0)))
+    found = asyncio.run(explain(kasmon.places, derive(folded, Liveness(agent_runs=True, written_at=3.0), 9.0)))
 
     assert [
         "unsure (source: host): host gone, agent alive",

@@ -130,7 +130,7 @@ def test_no_row_of_a_thousand_columns_makes_a_long_search(program: str) -> None:
             rows = made_for(source)
             read(shown(rows * (40 // len(rows) + 1), cursor=(0, 5)), rules)
             for row in rows:
-                assert len(TerminalScreen(shown([row]).rows).rows[0].seen) <= LONGEST + 1, place
+                assert len(TerminalScreen(shown([row]).rows).rows[0].pattern_text) <= LONGEST + 1, place
 
 
 def test_escape_sequences_and_controls_are_no_text() -> None:

@@ -3,7 +3,15 @@
 import msgspec
 import pytest
 
-from kasmon.detection.menu_answer import MenuAnswer, course, decisions, is_filled_in, options, own_words, takes_reason
+from kasmon.detection.menu_answer import (
+    MenuAnswer,
+    accepts_reason,
+    decisions,
+    find_free_text,
+    is_filled_in,
+    options,
+    plan_keys,
+)
 from kasmon.detection.menu_choices import ESCAPE, ScreenMenu
 from kasmon.detection.reader import read
 from kasmon.detection.terminal_screen import captured
@@ -38,7 +46,7 @@ def menu_of(case: str, *changes: tuple[str, str]) -> ScreenMenu:
 
 def told(menu: ScreenMenu) -> dict[str, str]:
     """Each decision that it takes, with the key, or the choice that the mark is moved to."""
-    ways = {decision: course(menu, decision) for decision in decisions(menu) if decision is not Decision.CHOOSE}
+    ways = {decision: plan_keys(menu, decision) for decision in decisions(menu) if decision is not Decision.CHOOSE}
     return {
         str(decision): way.key or f"the mark on {menu.choices[way.choice or 0].label}" for decision, way in ways.items()
     }
@@ -89,13 +97,13 @@ def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None
     for decision in decisions(menu):
         if decision is Decision.CHOOSE:
             for option in options(menu):
-                way = course(menu, decision, (option.label,))
+                way = plan_keys(menu, decision, (option.label,))
                 if menu.many:
-                    assert way.wanted == frozenset({menu.choices.index(option)})
+                    assert way.selected == frozenset({menu.choices.index(option)})
                     continue
                 assert menu.choices[way.choice or 0] is option or menu.choices[way.choice or 0] == option
             continue
-        way = course(menu, decision)
+        way = plan_keys(menu, decision)
         assert way.key == ESCAPE if way.choice is None else menu.choices[way.choice].decision is decision
         assert way.choice is None or not way.key or way.key == menu.choices[way.choice].key
 
@@ -106,34 +114,34 @@ def test_what_a_menu_does_not_take_has_no_key(case: str) -> None:
 
     for decision in set(Decision) - set(decisions(menu)):
         with pytest.raises(UnableError, match=r"no key|by one of its options"):
-            course(menu, decision, ("red",))
+            plan_keys(menu, decision, ("red",))
 
 
 def test_a_question_is_answered_by_one_of_its_options() -> None:
     menu = menu_of("claude/2.1.330/question")
 
     assert ["red", "blue"] == [option.label for option in options(menu)]
-    assert MenuAnswer("2", 1) == course(menu, Decision.CHOOSE, ("blue",))
+    assert MenuAnswer("2", 1) == plan_keys(menu, Decision.CHOOSE, ("blue",))
     for labels in ((), ("red", "blue")):
         with pytest.raises(UnableError):
-            course(menu, Decision.CHOOSE, labels)
+            plan_keys(menu, Decision.CHOOSE, labels)
     with pytest.raises(RefusedError, match="green"):
-        course(menu_of("claude/2.1.330/question-review"), Decision.CHOOSE, ("green",))
+        plan_keys(menu_of("claude/2.1.330/question-review"), Decision.CHOOSE, ("green",))
 
 
 def test_own_words_are_typed_where_the_file_says_where_and_stand_in_one_row() -> None:
     menu = menu_of("claude/2.1.330/question")
 
-    assert MenuAnswer("", 2, "green, or none", "", "green, or none") == course(
+    assert MenuAnswer("", 2, "green, or none", "", "green, or none") == plan_keys(
         menu, Decision.CHOOSE, (" green, or none",)
     )
     codex, opencode = menu_of("codex/0.169.0/question"), menu_of("opencode/1.18.33/question")
-    assert MenuAnswer("", 2, "green", "\t") == course(codex, Decision.CHOOSE, ("green",))
-    assert MenuAnswer("", 2, "green", "\r") == course(opencode, Decision.CHOOSE, ("green",))
+    assert MenuAnswer("", 2, "green", "\t") == plan_keys(codex, Decision.CHOOSE, ("green",))
+    assert MenuAnswer("", 2, "green", "\r") == plan_keys(opencode, Decision.CHOOSE, ("green",))
     for words in (" ", "one\ntwo", "x" * 61, "\x1b[A\x1b[A\x1b"):
         with pytest.raises(UnableError):
-            course(menu, Decision.CHOOSE, (words,))
-    assert own_words(menu_of("claude/2.1.330/question-own-words")) is None
+            plan_keys(menu, Decision.CHOOSE, (words,))
+    assert find_free_text(menu_of("claude/2.1.330/question-own-words")) is None
 
 
 @pytest.mark.parametrize("agent", ["claude/2.1.330", "opencode/1.18.33"])
@@ -142,12 +150,12 @@ def test_a_question_that_takes_several_says_what_is_chosen_and_how_to_go_on(agen
 
     assert ["core", "docs"] == [option.label for option in options(menu)]
     assert [(False, False), (False, True)] == [tuple(one.is_on for one in options(each)) for each in (menu, chosen)]
-    assert MenuAnswer("\t", None, wanted=frozenset({0, 1})) == course(menu, Decision.CHOOSE, ("docs", "core"))
+    assert MenuAnswer("\t", None, selected=frozenset({0, 1})) == plan_keys(menu, Decision.CHOOSE, ("docs", "core"))
     assert menu.digest != chosen.digest
     with pytest.raises(RefusedError, match="tools"):
-        course(menu, Decision.CHOOSE, ("docs", "tools"))
+        plan_keys(menu, Decision.CHOOSE, ("docs", "tools"))
     with pytest.raises(UnableError):
-        course(menu, Decision.CHOOSE, ())
+        plan_keys(menu, Decision.CHOOSE, ())
     review = menu_of(f"{agent}/question-review")
     assert [1, 1] == [len(options(review)), len([one for one in review.choices if one.decision is Decision.CANCEL])]
 
@@ -159,18 +167,18 @@ def test_a_question_that_takes_several_and_does_not_say_how_it_goes_on_is_answer
 def test_a_no_says_why_only_where_the_menu_takes_that() -> None:
     menu = menu_of("claude/2.1.330/permission-bash")
 
-    assert takes_reason(menu)
+    assert accepts_reason(menu)
     why = MenuAnswer("", 3, "take b.txt", "\t", "No, take b.txt")
-    assert why == course(menu, Decision.DENY, reason="take b.txt")
+    assert why == plan_keys(menu, Decision.DENY, reason="take b.txt")
     for case in ("claude/2.1.330/permission-bash-why-not", "codex/0.169.0/permission-exec", "claude/2.1.330/question"):
-        assert not takes_reason(menu_of(case))
+        assert not accepts_reason(menu_of(case))
     for decision in (Decision.ALLOW, Decision.ALWAYS, Decision.CANCEL):
         with pytest.raises(UnableError, match="no reason"):
-            course(menu, decision, reason="take b.txt")
+            plan_keys(menu, decision, reason="take b.txt")
     with pytest.raises(UnableError, match="no reason"):
-        course(menu_of("codex/0.169.0/permission-exec"), Decision.DENY, reason="take b.txt")
+        plan_keys(menu_of("codex/0.169.0/permission-exec"), Decision.DENY, reason="take b.txt")
     with pytest.raises(UnableError, match="one line"):
-        course(menu, Decision.DENY, reason="one\ntwo")
+        plan_keys(menu, Decision.DENY, reason="one\ntwo")
 
 
 def test_the_rows_of_a_request_reach_from_its_first_to_its_last_choice() -> None:
@@ -200,9 +208,9 @@ def test_an_empty_field_takes_own_words_also_those_of_its_hint() -> None:
 
     assert (Decision.CHOOSE, Decision.CANCEL) == decisions(empty)
     for words in ("release", "like main"):
-        assert MenuAnswer("", 0, words, "", words) == course(empty, Decision.CHOOSE, (words,))
+        assert MenuAnswer("", 0, words, "", words) == plan_keys(empty, Decision.CHOOSE, (words,))
     with pytest.raises(UnableError):
-        course(empty, Decision.CHOOSE, ("two", "words"))
+        plan_keys(empty, Decision.CHOOSE, ("two", "words"))
 
 
 @pytest.mark.parametrize(
@@ -218,17 +226,17 @@ def test_an_empty_field_takes_own_words_also_those_of_its_hint() -> None:
 def test_where_somebody_may_have_typed_into_the_field_no_words_are_offered(drawn: str) -> None:
     draft = menu_of(FIELD, (HINT, drawn))
 
-    assert own_words(draft) is None
+    assert find_free_text(draft) is None
     assert (Decision.CANCEL,) == decisions(draft)
     assert menu_of(FIELD).digest != draft.digest
     with pytest.raises(UnableError):
-        course(draft, Decision.CHOOSE, ("release",))
+        plan_keys(draft, Decision.CHOOSE, ("release",))
     assert (Decision.CANCEL,) == decisions(menu_of(f"{FIELD}-draft"))
 
 
 def test_words_that_read_like_the_hint_stand_in_the_field_only_once_they_are_typed() -> None:
     empty = menu_of(FIELD)
-    way = course(empty, Decision.CHOOSE, ("like main",))
+    way = plan_keys(empty, Decision.CHOOSE, ("like main",))
 
     assert not is_filled_in(empty, empty, way)
     assert is_filled_in(menu_of(FIELD, (HINT, "like main\x1b[7m \x1b[0m")), empty, way)

@@ -8,7 +8,7 @@ from kasmon.detection.terminal_screen import PLAIN, CellStyle, captured, cells, 
 def looks(row: str) -> list[CellStyle]:
     """How each character of the first row looks."""
     seen = captured(row).rows[0]
-    return [seen.look_at(at) for at in range(len(seen.text))]
+    return [seen.style_at(at) for at in range(len(seen.text))]
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_a_sequence_says_how_what_follows_looks(codes: str, look: CellStyle) -> 
 def test_a_look_goes_on_in_the_next_row_of_a_capture() -> None:
     rows = captured("a\x1b[2mb\nc\x1b[0md\n").rows
 
-    assert [False, True] == [rows[0].look_at(at).faint for at in (0, 1)]
-    assert [True, False] == [rows[1].look_at(at).faint for at in (0, 1)]
+    assert [False, True] == [rows[0].style_at(at).faint for at in (0, 1)]
+    assert [True, False] == [rows[1].style_at(at).faint for at in (0, 1)]
 
 
 def test_rows_that_stand_alone_begin_plain() -> None:
     rows = shown(["a\x1b[2mb", "c"]).rows
 
-    assert PLAIN == rows[1].look_at(0)
+    assert PLAIN == rows[1].style_at(0)
 
 
 def test_line_drawing_becomes_lines() -> None:

@@ -111,7 +111,7 @@ async def test_while_it_runs_nothing_is_asked_and_who_types_meanwhile_makes_its_
     await run(tmux, link, *BASH)
     receipt = await prompted(link, ME, "echo rea''dy; read line; echo got $line")
     await tmux.shows(ME, "ready")
-    link.tell(SendKeys(session=ME, data=b"mine\r"))
+    link.send(SendKeys(session=ME, data=b"mine\r"))
 
     ended = await finished(tmux, receipt)
 

@@ -385,7 +385,7 @@ async def test_while_a_persons_last_key_is_seconds_old_nothing_is_typed(
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *box(tmux))
         await tmux.until_state(ME, SessionState.IDLE)
-        link.tell(SendKeys(session=session, data=b"\x15"))
+        link.send(SendKeys(session=session, data=b"\x15"))
         waits = await prompted(link, ME, "later", when="idle")
         await auntil(lambda: "typed into" in states(tmux, waits.id)[-1][1])
         with pytest.raises(SessionBusyError, match="being typed into"):

@@ -63,14 +63,14 @@ def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(tmux
     agent.shows("permission-bash")
     session = agent.is_judged(S.ASKING)
     assert RequestKind.PERMISSION is session.asking
-    until(lambda: agent.now().asks)
-    (request,) = agent.now().asks
+    until(lambda: agent.now().requests)
+    (request,) = agent.now().requests
     assert request.answerable
     assert "touch perm.txt" in request.shown
     assert {Decision.ALLOW, Decision.DENY} <= set(request.choices)
     agent.shows("finished")
     agent.is_judged(S.IDLE)
-    until(lambda: not agent.now().asks)
+    until(lambda: not agent.now().requests)
     assert 1 == len(tmux.only(RequestWithdrawn, agent.session))
 
 
@@ -95,7 +95,7 @@ def test_a_title_tells_at_once_what_the_screen_does_not(tmux: TmuxEnv) -> None:
     until(lambda: (S.WORKING, "title") == ((now := agent.now()).state, now.source))
     agent.do(title="✋  Action Required (x)")
     agent.is_judged(S.ASKING)
-    (request,) = until(lambda: agent.now().asks)
+    (request,) = until(lambda: agent.now().requests)
     assert not request.answerable
 
 
@@ -103,9 +103,9 @@ def test_a_request_that_changes_is_another_one(tmux: TmuxEnv) -> None:
     agent = actor(tmux, OPENCODE)
     agent.shows("permission-bash")
     agent.is_judged(S.ASKING)
-    first = until(lambda: agent.now().asks)[0]
+    first = until(lambda: agent.now().requests)[0]
     agent.shows("permission-edit")
-    asks = until(lambda: [ask for ask in agent.now().asks if ask.id != first.id])
+    asks = until(lambda: [ask for ask in agent.now().requests if ask.id != first.id])
 
     assert 1 == len(asks)
     assert first.digest != asks[0].digest
@@ -159,7 +159,7 @@ def test_a_hook_that_comes_late_is_overruled_by_what_still_stands_there(tmux: Tm
     until(lambda: any(signal.source == "hook" for signal in agent.now().signals))
 
     agent.is_judged(S.IDLE)
-    assert not agent.now().asks
+    assert not agent.now().requests
 
 
 def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_says(tmux: TmuxEnv) -> None:
@@ -212,7 +212,7 @@ def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that
     assert [] == tmux.only(RequestOpened, agent.session)
     agent.do(print=report("blocked", "permission"))
     agent.is_judged(S.ASKING)
-    until(lambda: agent.now().asks)
+    until(lambda: agent.now().requests)
 
 
 def test_what_nobody_knows_and_stands_still_in_a_list_of_choices_is_probably_asking_and_has_no_keys(
@@ -222,13 +222,13 @@ def test_what_nobody_knows_and_stands_still_in_a_list_of_choices_is_probably_ask
     agent.do(screen="想要继续吗\r\n\r\n❯ 1. 是\r\n  2. 否", cursor=[0, 2])
     session = agent.is_judged(S.ASKING)
     assert "fallback" == session.source
-    (request,) = until(lambda: agent.now().asks)
+    (request,) = until(lambda: agent.now().requests)
     assert not request.answerable
     assert () == request.choices
     assert "1. 是" in request.shown
     agent.do(screen="gut", cursor=[3, 0])
     until(lambda: agent.now().state is not S.ASKING)
-    until(lambda: not agent.now().asks)
+    until(lambda: not agent.now().requests)
 
 
 def test_an_agent_that_crashed_to_its_shell_has_ended_and_lives_again_when_it_is_started_there(tmux: TmuxEnv) -> None:
@@ -251,12 +251,12 @@ def test_the_next_host_knows_what_stands_there(tmux: TmuxEnv) -> None:
     agent = actor(tmux, OPENCODE)
     agent.shows("permission-bash")
     agent.is_judged(S.ASKING)
-    first = until(lambda: agent.now().asks)[0]
+    first = until(lambda: agent.now().requests)[0]
     host = tmux.processes[-1]
     host.kill()
     host.wait()
     tmux.open()
-    asks = until(lambda: [ask for ask in agent.now().asks if ask.id != first.id])
+    asks = until(lambda: [ask for ask in agent.now().requests if ask.id != first.id])
 
     assert [first.digest] == [ask.digest for ask in asks]
 

@@ -12,7 +12,7 @@ from kasmon import __version__
 from kasmon.errors import ProtocolVersionError, RefusedError
 from kasmon.host.rpc import control
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.control import ControlKind
 from kasmon.host.rpc.frames import VERSION, Hello
 from kasmon.host.rpc.host_lock import lock_holder
@@ -66,7 +66,7 @@ async def client_of(tmux: TmuxEnv, other: OtherVersion, monkeypatch: pytest.Monk
 
 
 async def linked(tmux: TmuxEnv) -> HostLink:
-    return await link(tmux.places, SHARED, Mode.TMUX)
+    return await open_link(tmux.places, SHARED, Mode.TMUX)
 
 
 def host_pid(tmux: TmuxEnv) -> int | None:

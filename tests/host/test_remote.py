@@ -301,8 +301,8 @@ async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(env: E
     session = await seen(env, session.id, lambda now: now.state is S.IDLE)
 
     await session_operations.send(env.places, session, "say one\nask rm -rf build\nsay two")
-    asking = await seen(env, session.id, lambda now: now.state is S.ASKING and bool(now.asks))
-    (request,) = asking.asks
+    asking = await seen(env, session.id, lambda now: now.state is S.ASKING and bool(now.requests))
+    (request,) = asking.requests
     await session_operations.answer(
         env.places, asking, Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
     )

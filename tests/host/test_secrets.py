@@ -57,7 +57,7 @@ async def test_an_inherited_key_is_hidden_from_the_log_and_makes_no_rule(
     async with env.hosting(fake, env.wants(backend="fake", argv=("claude",))):
         fake.say(MessageWritten(at=1.0, text=f"{KEY}, a-model"), ToolFinished(at=1.0, call="1", output=OTHER))
         fake.say(asked(f"echo {KEY}"))
-        await auntil(lambda: env.session().asks)
+        await auntil(lambda: env.session().requests)
 
     assert [f"{MARK}, a-model"] == [said.text for said in env.only(MessageWritten)]
     assert [OTHER] == [done.output for done in env.only(ToolFinished)]
@@ -75,7 +75,7 @@ async def test_no_piece_of_it_is_shown_while_it_is_written(
     async with env.hosting(fake, env.wants(backend="fake", argv=("claude",))):
         link = await env.linked()
         link.on_push = shown.append
-        link.tell(Watch(session=ME, rate_hz=0.0))
+        link.send(Watch(session=ME, rate_hz=0.0))
         texts = [f"it is {KEY[:5]}", KEY[5:9], f"{KEY[9:]}. So", " be it"]
         for number, text in enumerate(texts):
             fake.say(Chunk(text=text), Chunk(text=text, thinking=True))
@@ -93,8 +93,8 @@ async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place
     write_private(env.places.environment(ME), encoded({"PLANTED": KEY}))
     async with env.hosting(fake, env.wanted()):
         fake.say(asked(f"echo {KEY}"))
-        await auntil(lambda: env.session().asks)
-        [request] = env.session().asks
+        await auntil(lambda: env.session().requests)
+        [request] = env.session().requests
         assert (f"echo {MARK}", True) == (request.input["command"], Decision.EDIT in request.choices)
         edit = Answer(request=request.id, digest=request.digest, decision=Decision.EDIT)
         link = await env.linked()

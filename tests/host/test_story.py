@@ -59,7 +59,7 @@ async def test_a_client_that_is_killed_leaves_the_agent_at_work(env: Env) -> Non
             assert b"pushed\n" == await asyncio.to_thread(client.stdout.readline)
         finally:
             client.kill()  # also where it said nothing: whoever reads it waits for its end
-    (request,) = await auntil(lambda: env.session().asks)
+    (request,) = await auntil(lambda: env.session().requests)
     await do(link, answer(request))
     await auntil(lambda: env.only(TurnEnded))
     await link.aclose()
@@ -71,7 +71,7 @@ async def test_a_client_that_is_killed_leaves_the_agent_at_work(env: Env) -> Non
 async def test_a_host_that_is_killed_comes_back_with_the_next_generation_and_its_queue(env: Env) -> None:
     env.wants(prompt="say one\nask make test\nsay never said")
     first = env.start()
-    (request,) = await auntil(lambda: env.session().asks)
+    (request,) = await auntil(lambda: env.session().requests)
     link = await env.linked()
     for text in ("say two", "say three"):
         assert "queued" == await prompt(link, text, when="idle")
@@ -114,7 +114,7 @@ async def test_two_people_answer_one_request_and_exactly_one_is_heard(env: Env) 
 
 
 def _open(env: Env, n: int) -> Request | None:
-    asks = env.session().asks
+    asks = env.session().requests
     return asks[0] if asks and asks[0].title == f"make {n}" else None
 
 

@@ -100,7 +100,7 @@ def test_the_order_does_not_depend_on_the_order_before(fleet: list[Session], see
 
 def test_requests_wait_oldest_first_over_all_sessions() -> None:
     first, second, third = (request(f"make {n}", n) for n in (1, 2, 3))
-    fleet = Fleet(sessions=(session("a", asks=(first, third)), session("b", asks=(second,))))
+    fleet = Fleet(sessions=(session("a", requests=(first, third)), session("b", requests=(second,))))
 
     assert (first, second, third) == requests(fleet)
 
@@ -115,9 +115,9 @@ def test_a_session_is_found_by_its_id() -> None:
 def test_the_totals_count_states_crashes_requests_tokens_and_cost() -> None:
     fleet = Fleet(
         sessions=(
-            session("a", S.ASKING, asks=(request(),), tokens=Tokens(input=10, output=5), cost_usd=0.25),
+            session("a", S.ASKING, requests=(request(),), tokens=Tokens(input=10, output=5), cost_usd=0.25),
             session("b", S.ENDED, signal="SIGKILL", tokens=Tokens(input=1), cost_usd=0.5),
-            session("c", S.ASKING, asks=(request(), request("make", 2))),
+            session("c", S.ASKING, requests=(request(), request("make", 2))),
         )
     )
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kasmon.model.permission import Request, RequestId, RequestKind, SessionId
-from kasmon.model.rule import RequestSource, Rule, RuleEffect, Scope, covers, decide, draft_rule, words
+from kasmon.model.rule import RequestSource, Rule, RuleEffect, Scope, covers, decide, describe, draft_rule
 
 HERE = "/home/me/app"
 WHERE = RequestSource(session="abcdefgh", plan="p1", project="/home/me", workdir=HERE)
@@ -31,7 +31,7 @@ def rule_of(
 
 def in_words(request: Request) -> str:
     says = draft_rule(request, HERE)
-    return words(request.tool, says.match, says.text) if says else ""
+    return describe(request.tool, says.match, says.text) if says else ""
 
 
 @pytest.mark.parametrize(

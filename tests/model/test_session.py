@@ -47,10 +47,10 @@ def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: l
 
     assert (session.state is S.ASKING) == (session.asking is not None)
     assert (session.state is S.UNSURE) == (session.unsure_why is not None)
-    assert not (session.state is S.ENDED and (session.asks or session.in_turn))
+    assert not (session.state is S.ENDED and (session.requests or session.in_turn))
     assert session.limited_until is None or session.state is S.LIMITED
-    assert len({ask.id for ask in session.asks}) == len(session.asks)
-    assert {ask.id for ask in session.asks} & {session.next_request()} == set()
+    assert len({ask.id for ask in session.requests}) == len(session.requests)
+    assert {ask.id for ask in session.requests} & {session.next_request()} == set()
     assert {known.id for known in session.receipts} & {session.next_receipt()} == set()
 
 
@@ -58,7 +58,7 @@ def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
     gone = events.SandboxPhaseChanged(at=9.0, phase=SandboxPhase.EXPIRED, why="maximum lifetime of 24 h reached")
     session = fold(turn("x"), asks(), gone, session=Session(id=ME, mode=Mode.INTERPRETER))
 
-    assert (S.ENDED, ()) == (session.state, session.asks)
+    assert (S.ENDED, ()) == (session.state, session.requests)
 
 
 @settings(max_examples=200)
@@ -126,7 +126,7 @@ def test_what_was_set_aside_still_asks() -> None:
     session = fold(started(), turn(), asks(), events.RequestSetAside(at=4.0, request=RequestId(f"{ME}-1")))
 
     assert S.ASKING is session.state
-    assert [True] == [ask.later for ask in session.asks]
+    assert [True] == [ask.later for ask in session.requests]
 
 
 def test_a_second_answer_changes_nothing() -> None:
@@ -141,14 +141,14 @@ def test_a_second_answer_changes_nothing() -> None:
 def test_whatever_ends_a_session_or_its_turn_withdraws_its_open_requests(event: events.Event) -> None:
     session = fold(started(), turn(), asks(n=1), asks(n=2), event)
 
-    assert () == session.asks
+    assert () == session.requests
     assert [None, None] == [closed.decision for closed in session.closed]
 
 
 def test_a_request_after_the_end_does_not_open() -> None:
     session = fold(started(), ended(), asks())
 
-    assert () == session.asks
+    assert () == session.requests
     assert f"{ME}-2" == session.next_request()
 
 
@@ -231,7 +231,7 @@ def test_a_restart_clears_what_was(before: list[events.Event]) -> None:
 
     assert (S.IDLE, 20.0, 2, 102) == (session.state, session.since, session.generation, session.pid)
     assert (None, None, "", False) == (session.exit_code, session.signal, session.end_why, session.crashed)
-    assert (None, ()) == (session.limited_until, session.asks)
+    assert (None, ()) == (session.limited_until, session.requests)
 
 
 def test_the_conversation_survives_a_restart_that_does_not_name_it() -> None:
@@ -464,4 +464,4 @@ def test_what_its_host_asks_outlives_a_turn_and_ends_with_the_agent() -> None:
     session = fold(started(), turn(), asks(n=1), events.RequestOpened(at=4.0, request=own), events.TurnEnded(at=5.0))
     after = fold(events.SessionEnded(at=6.0), session=session)
 
-    assert ([own], ()) == ([*session.asks], after.asks)
+    assert ([own], ()) == ([*session.requests], after.requests)

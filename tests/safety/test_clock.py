@@ -32,7 +32,7 @@ def test_a_clock_that_jumps_loses_nobody_and_ends_nothing(jump: float) -> None:
 
     assert before
     assert not [each.name for each in after.values() if each.state in GONE]
-    assert {id_: each.asks for id_, each in before.items()} == {id_: each.asks for id_, each in after.items()}
+    assert {id_: each.requests for id_, each in before.items()} == {id_: each.requests for id_, each in after.items()}
     assert not [each.name for id_, each in after.items() if each.state is SessionState.IDLE is not before[id_].state]
 
 

@@ -73,7 +73,7 @@ def hostile(number: int, payload: str, mode: Mode, *, asks: bool) -> Session:
         session = apply(session, fact)
     if asks:
         return session
-    return msgspec.structs.replace(session, asks=(), asking=None, state=SessionState.IDLE)
+    return msgspec.structs.replace(session, requests=(), asking=None, state=SessionState.IDLE)
 
 
 class Stage:

@@ -80,6 +80,57 @@ NOT_SPLIT: Final = {"sandbox/guest": "the files that run inside a sandbox are co
 FILES: Final = 20
 
 
+GONE: Final = frozenset(
+    {"clue", "course", "deed", "deeds", "desk", "diary", "glance", "grounds", "hands"}
+    | {"heir", "house", "housing", "lodger", "pen", "rooms", "seat", "shelf", "steered"}
+    | {"steward", "tenant", "thrift", "typist", "vigil", "whom", "wish", "wishes"}
+)
+"""Words that no function, method, parameter or field has in its name."""
+REPLACED: Final[Mapping[str, frozenset[str]]] = {
+    "anew": frozenset(["sandbox", "tui"]),
+    "asks": frozenset(["backends", "bench", "host", "model", "sandbox", "tui"]),
+    "door": frozenset(["sandbox"]),
+    "doubt": frozenset(["backends"]),
+    "doubts": frozenset(["host"]),
+    "far": frozenset(["sandbox"]),
+    "found": frozenset(["backends", "cli", "detection", "host", "model", "sandbox", "supervisor", "tui"]),
+    "gift": frozenset(["sandbox"]),
+    "hear": frozenset(["backends", "bench", "sandbox", "tui"]),
+    "heard": frozenset(["backends", "bench", "sandbox", "tui"]),
+    "hears": frozenset(["backends", "sandbox"]),
+    "keep": frozenset(["backends", "bench", "host", "sandbox", "supervisor", "tui"]),
+    "known": frozenset(
+        [
+            "backends",
+            "cli",
+            "config",
+            "errors.py",
+            "execution",
+            "mcp",
+            "model",
+            "repository",
+            "sandbox",
+            "sanitize.py",
+            "supervisor",
+            "tui",
+        ]
+    ),
+    "learn": frozenset(["backends", "bench", "host", "tui"]),
+    "look": frozenset(
+        ["backends", "detection", "execution", "host", "mcp", "model", "sandbox", "terminal_text", "tui"]
+    ),
+    "steer": frozenset(["backends"]),
+    "take": frozenset(["backends", "bench", "cli", "host", "model", "sandbox", "scripted_agent", "tui"]),
+    "tell": frozenset(["backends", "cli", "sandbox", "tui"]),
+    "together": frozenset(["tui"]),
+    "told": frozenset(["backends", "cli", "model", "sandbox", "supervisor", "tui"]),
+    "way": frozenset(["backends", "sandbox", "tui"]),
+    "ways": frozenset(["backends"]),
+    "word": frozenset(["backends", "bench", "cli", "sandbox", "sanitize.py", "supervisor", "tmux", "tui"]),
+}
+"""Words that get no further uses in such names, each with the packages that still have one."""
+
+
 DIALECT: Final = re.compile(
     r"\b(nobody|somebody|whoever|deeds?|wishes|tenants?|anew|goes on|stands there|what becomes of|by its own word)\b",
     re.IGNORECASE,
@@ -175,6 +226,32 @@ def acts(sources: Mapping[str, str]) -> list[Named]:
         and isinstance(node.returns, ast.Constant)
         and node.returns.value is None
     ]
+
+
+def members(sources: Mapping[str, str]) -> list[Named]:
+    """Every function, method, parameter, and attribute that is annotated in a class or assigned to an object."""
+    found: list[Named] = []
+    for where, tree in _trees(sources):
+        for node in ast.walk(tree):
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                    found.append(Named(name, where))
+                case ast.Attribute(attr=name, ctx=ast.Store()):
+                    found.append(Named(name, where))
+                case ast.ClassDef(body=body):
+                    targets = [each.target for each in body if isinstance(each, ast.AnnAssign)]
+                    found += [Named(target.id, where) for target in targets if isinstance(target, ast.Name)]
+    return found
+
+
+def packages(names: list[Named], replaced: Container[str]) -> dict[str, frozenset[str]]:
+    """Return each of the *replaced* words that is in one of *names*, with the packages of those."""
+    found: dict[str, set[str]] = {}
+    for named in names:
+        for word in words(named.name):
+            if word in replaced:
+                found.setdefault(word, set()).add(Path(named.where).parts[0])
+    return {word: frozenset(where) for word, where in found.items()}
 
 
 def verbless(names: list[Named]) -> list[Named]:
@@ -291,6 +368,28 @@ def test_dialect_is_found_in_prose_and_not_in_values(source: str, found: list[tu
 
 def test_no_word_with_a_private_meaning_is_part_of_a_name() -> None:
     assert [] == banned(modules()) + banned(types(sources()))
+
+
+def test_a_replaced_word_is_part_of_no_function_parameter_or_field() -> None:
+    assert REPLACED == packages(members(sources()), GONE | set(REPLACED))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def tell() -> None: ...",
+        "class A:\n    async def _tell_all(self) -> None: ...",
+        "def f(*, can_tell: bool) -> None: ...",
+        "class A:\n    tell: int = 0",
+        "class A:\n    def __init__(self) -> None:\n        self._tell = 1",
+    ],
+)
+def test_a_replaced_word_is_found_with_its_package(source: str) -> None:
+    assert {"tell": {"host"}} == packages(members({"host/a/x.py": source}), {"tell"})
+
+
+def test_a_replaced_word_may_name_a_local_variable_or_an_attribute_of_others() -> None:
+    assert {} == packages(members({"x.py": "def f(a: A) -> None:\n    tell = a.tell\n    teller = 1"}), {"tell"})
 
 
 def test_no_participle_is_the_name_of_a_module() -> None:

@@ -23,7 +23,7 @@ import pytest
 
 from kasmon import errors, paths
 from kasmon.config import Config, folder_config
-from kasmon.demo.scratch import scratch_places
+from kasmon.demo.scratch import scratch_paths
 from kasmon.host.journal import session_log as book_module
 from kasmon.host.journal.session_log import SessionLog
 from kasmon.host.rpc import server as host_server
@@ -87,7 +87,7 @@ async def answered(env: Env, *decisions: Decision, digest: str = "") -> tuple[li
         link = await env.linked()
         await prompt(link, "tidy up")
         fake.say(asked("rm -rf build"))
-        (request,) = await auntil(lambda: env.session().asks)
+        (request,) = await auntil(lambda: env.session().requests)
         for decision in decisions:
             try:
                 await do(link, Answer(request=request.id, digest=digest or request.digest, decision=decision))
@@ -304,7 +304,7 @@ def test_each_of_them_is_made_so(monkeypatch: pytest.MonkeyPatch, made: str, mod
                 case "a log":
                     EventLog(path).append(LogOpened(at=0.0, session=SessionId("x")))
                 case "a session's folder":
-                    places = scratch_places(folder)
+                    places = scratch_paths(folder)
                     path = places.folder(claim.claim(places))
                 case _:
                     host_server._bind(path).close()

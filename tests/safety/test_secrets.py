@@ -66,7 +66,7 @@ def planted(home: Home) -> tuple[SessionId, SessionId]:
     asks = ("--agent", "scripted", "--mode", "sdk", "--env", "PLANTED", "--prompt", "-")
     structured = kasmon(home, "new", "worker", *asks, given=SCRIPT, variables=SECRETS).strip()
     terminal = in_a_terminal(home)
-    until(lambda: home.session(SessionId(structured)).asks)
+    until(lambda: home.session(SessionId(structured)).requests)
     return SessionId(structured), terminal
 
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from kasmon.demo import sandboxes
-from kasmon.demo.scratch import clear, scratch_places
+from kasmon.demo.scratch import clear, scratch_paths
 from kasmon.model.events import ToolFinished
 from kasmon.model.session_state import SessionState
 from kasmon.sandbox.microvm.machine import MicroVm
@@ -28,7 +28,7 @@ def folder(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="kasmon-demo-", dir="/tmp"))
     for name in ("s", "r", "c"):
         (folder / name).mkdir(mode=0o700)
-    for name, value in scratch_places(folder).environment_variables().items():
+    for name, value in scratch_paths(folder).environment_variables().items():
         monkeypatch.setenv(name, value)
     yield folder
     clear(folder)
@@ -46,7 +46,7 @@ def jailed(where: set[str]) -> list[int]:
 
 
 def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
-    inside = scratch_places(folder)
+    inside = scratch_paths(folder)
     inside.make()
 
     assert [] == asyncio.run(sandboxes.begin(inside))
@@ -68,7 +68,7 @@ def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
 def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_generator_was(folder: Path) -> None:
     need_machine()
     warmed(MicroVm(image=IMAGE))
-    inside = scratch_places(folder)
+    inside = scratch_paths(folder)
     inside.make()
     for name in ("image", "machines"):
         (inside.state / name).symlink_to(CACHE / name)

@@ -132,7 +132,7 @@ def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(env: Env) -> Non
         events.SessionForgotten(at=NOW, session=SessionId(OTHER)),
     )
     moved = fold.read_fleet()
-    assert keeper.write(fold, moved.changed, moved.gone)
+    assert keeper.write(fold, moved.changed, moved.removed)
     keeper.close()
     env.places.fleet_log.write_bytes(b" " * (env.places.fleet_log.stat().st_size - 1) + b"\n")
 

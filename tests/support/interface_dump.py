@@ -51,7 +51,7 @@ def _exit_codes() -> dict[str, int]:
 
 
 def _requests() -> Any:
-    return _shape([request_object(ask) for session in crew().sessions for ask in session.asks])
+    return _shape([request_object(ask) for session in crew().sessions for ask in session.requests])
 
 
 def _structs() -> tuple[dict[str, list[str]], list[list[str]]]:

@@ -54,8 +54,10 @@ SESSIONS: tuple[Session, ...] = (
     ended("parser-W2-T5", 1, plan="parser", agent="gemini"),
 )
 DONE = {
-    "1": at(T.DONE, session="parser-W1-T1", took_s=540.0, why="its check passed", is_checked=True, check=checked(1)),
-    "2": at(T.DONE, session="parser-W1-T2", took_s=75.0, why="accepted by user"),
+    "1": at(
+        T.DONE, session="parser-W1-T1", duration_s=540.0, why="its check passed", is_checked=True, check=checked(1)
+    ),
+    "2": at(T.DONE, session="parser-W1-T2", duration_s=75.0, why="accepted by user"),
 }
 RUNNING = DONE | {
     "3": at(T.RUNNING, session="parser-W2-T3", attempt=2, ago=1260, failures=("check failed (exit 1",)),
@@ -63,7 +65,7 @@ RUNNING = DONE | {
     "5": at(
         T.FAILED,
         session="parser-W2-T5",
-        took_s=210.0,
+        duration_s=210.0,
         why="check failed (exit 2",
         check=checked(5, 2, "2 failed\nE  AssertionError: 3 != 4\n"),
         failures=("check failed (exit 2",),
@@ -101,7 +103,7 @@ def claimed() -> PlanBoard:
 
 def over() -> PlanBoard:
     return board(
-        {each.id: at(T.DONE, took_s=60.0, why="its check passed") for each in TASKS},
+        {each.id: at(T.DONE, duration_s=60.0, why="its check passed") for each in TASKS},
         state="ended",
         outcome="done",
         ended_at=NOW - 60,

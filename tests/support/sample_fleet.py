@@ -76,7 +76,7 @@ def idle(name: str, said: str = "Done. Anything else?", **fields: Any) -> Sessio
 
 def asking(name: str, *requests: Request, ago: float = 12.0, **fields: Any) -> Session:
     asks = requests or (command(name, "rm -rf build && make release", ago=ago),)
-    return session(name, SessionState.ASKING, ago=ago, asks=asks, asking=asks[0].kind, **fields)
+    return session(name, SessionState.ASKING, ago=ago, requests=asks, asking=asks[0].kind, **fields)
 
 
 def ended(name: str, code: int | None = 0, *, signal: str | None = None, **fields: Any) -> Session:

@@ -106,7 +106,7 @@ def _word(step: Any) -> str:
         case scheduler.StartAttemptSession():
             return f"start {step.task.id} in {step.session}"
         case scheduler.ClaimTask():
-            return f"claim {step.task.id}: {step.word.by or 'failed'}, {step.word.text}"
+            return f"claim {step.task.id}: {step.outcome.by or 'failed'}, {step.outcome.text}"
         case scheduler.FinishTask():
             return f"{'done' if step.done else 'failed'} {step.task.id}: {step.why}"
         case scheduler.EndTaskSession():

@@ -16,8 +16,8 @@ def _hit(
     return SearchHit(
         session=SessionId(session),
         at=NOW - ago_s,
-        where="terminal" if what == "printed" else "transcript",
-        place=0,
+        source="terminal" if what == "printed" else "transcript",
+        position=0,
         what=what,
         line=line,
         start=start,

@@ -134,7 +134,7 @@ def test_a_full_pipe_blocks_nobody_and_loses_nothing(start: Start) -> None:
 
 def test_every_question_is_answered_when_the_end_comes(start: Start) -> None:
     client, kept, gone = start(POLITE), Kept(), list[int]()
-    client.on_gone = lambda: gone.append(1)
+    client.on_exit = lambda: gone.append(1)
     client.submit(command("leave"), kept.append)
     until(lambda: not client.pump())
 
@@ -197,7 +197,7 @@ def test_closing_ends_a_client_that_cannot_get_rid_of_its_last_words(start: Star
 
 def test_closing_answers_what_is_open_and_is_not_told_as_gone(start: Start) -> None:
     client, kept, gone = start("import sys\nsys.stdin.read()\n"), Kept(), list[int]()
-    client.on_gone = lambda: gone.append(1)
+    client.on_exit = lambda: gone.append(1)
     client.submit(command("hello"), kept.append)
     client.close()
 

@@ -16,12 +16,12 @@ CONVERSATION = (
     b"%pause %2\n%exit\n"
 )
 MEANING = [
-    AnswerItem(275, asked=False, failed=False, lines=[]),
+    AnswerItem(275, is_requested=False, failed=False, lines=[]),
     NoticeItem("session-changed", b"$0 _km"),
     OutputItem("%1", b"hi\r\n"),
     OutputItem("%2", b"caf\xc3\xa9\\"),
-    AnswerItem(286, asked=True, failed=False, lines=[b"first", b"", b"%output %9 only text here"]),
-    AnswerItem(287, asked=True, failed=True, lines=[b"can't find pane: %99"]),
+    AnswerItem(286, is_requested=True, failed=False, lines=[b"first", b"", b"%output %9 only text here"]),
+    AnswerItem(287, is_requested=True, failed=True, lines=[b"can't find pane: %99"]),
     NoticeItem("pause", b"%2"),
     NoticeItem("exit", b""),
 ]
@@ -60,13 +60,15 @@ def test_a_line_that_means_nothing_harms_no_other(junk: bytes) -> None:
 def test_an_answer_ends_only_with_its_own_number() -> None:
     said = items(b"%begin 1 7 1\n%end 1 8 1\n%error 2 7 1\n%end 1 7 0\n%end 1 7 1\n")
 
-    assert [AnswerItem(7, asked=True, failed=False, lines=[b"%end 1 8 1", b"%error 2 7 1", b"%end 1 7 0"])] == said
+    assert [
+        AnswerItem(7, is_requested=True, failed=False, lines=[b"%end 1 8 1", b"%error 2 7 1", b"%end 1 7 0"])
+    ] == said
 
 
 def test_a_screen_that_guesses_its_own_end_is_found_out() -> None:
     said = items(b"%begin 1 7 1\nrow\n%end 1 7 1\nrow\n%end 1 7 1\n")
 
-    assert [AnswerItem(7, asked=True, failed=False, lines=[b"row"]), BrokenItem(b"%end 1 7 1")] == said
+    assert [AnswerItem(7, is_requested=True, failed=False, lines=[b"row"]), BrokenItem(b"%end 1 7 1")] == said
 
 
 @given(st.binary(max_size=200))

@@ -75,7 +75,7 @@ def test_an_end_is_told_with_its_code_or_signal(ended: Ended, name: str) -> None
 def test_each_end_is_told_once_and_who_lives_is_not_told(ended: Ended) -> None:
     for pane in ended.panes.values():
         ended.listener.ending(pane.pane_id)
-    ended.listener.hub.look()
+    ended.listener.hub.refresh()
     ended.listener.hears(ended.living)
 
     assert sorted(pane.pane_id for pane in ended.panes.values()) == sorted(death[0] for death in ended.listener.deaths)

@@ -13,47 +13,47 @@ def pane(name: str = "%1", pid: int = 10, *, dead: bool = False, status: str = "
 def test_a_pane_that_lives_is_no_news() -> None:
     deaths = PaneDeaths()
 
-    assert [] == deaths.look([pane()]).deaths
+    assert [] == deaths.compare([pane()]).deaths
 
 
 def test_a_pane_appears_once() -> None:
     deaths = PaneDeaths()
 
-    assert ["%1"] == deaths.look([pane()]).appeared
-    assert [] == deaths.look([pane(dead=True, status="7")]).appeared
+    assert ["%1"] == deaths.compare([pane()]).appeared
+    assert [] == deaths.compare([pane(dead=True, status="7")]).appeared
 
 
 def test_a_death_is_told_once() -> None:
     deaths = PaneDeaths()
-    deaths.look([pane()])
+    deaths.compare([pane()])
 
-    assert [PaneDeath("%1", 7, None)] == deaths.look([pane(dead=True, status="7")]).deaths
-    assert [] == deaths.look([pane(dead=True, status="7")]).deaths
+    assert [PaneDeath("%1", 7, None)] == deaths.compare([pane(dead=True, status="7")]).deaths
+    assert [] == deaths.compare([pane(dead=True, status="7")]).deaths
 
 
 def test_a_pane_that_was_dead_from_the_first_look_is_told() -> None:
     """The host was not there when it happened."""
-    assert [PaneDeath("%1", None, 9)] == PaneDeaths().look([pane(dead=True, signal="9")]).deaths
+    assert [PaneDeath("%1", None, 9)] == PaneDeaths().compare([pane(dead=True, signal="9")]).deaths
 
 
 def test_who_was_started_again_can_die_again() -> None:
     deaths = PaneDeaths()
-    deaths.look([pane(dead=True, status="7")])
-    deaths.look([pane(pid=11)])
+    deaths.compare([pane(dead=True, status="7")])
+    deaths.compare([pane(pid=11)])
 
-    assert [PaneDeath("%1", 7, None)] == deaths.look([pane(pid=11, dead=True, status="7")]).deaths
+    assert [PaneDeath("%1", 7, None)] == deaths.compare([pane(pid=11, dead=True, status="7")]).deaths
 
 
 def test_a_second_death_is_told_even_if_nobody_saw_the_life_between() -> None:
     deaths = PaneDeaths()
-    deaths.look([pane(dead=True, status="7")])
+    deaths.compare([pane(dead=True, status="7")])
 
-    assert [PaneDeath("%1", 7, None)] == deaths.look([pane(pid=11, dead=True, status="7")]).deaths
+    assert [PaneDeath("%1", 7, None)] == deaths.compare([pane(pid=11, dead=True, status="7")]).deaths
 
 
 def test_a_death_without_a_reason_is_looked_at_again_before_it_is_told() -> None:
     deaths = PaneDeaths()
-    looks = [deaths.look([pane(dead=True)]) for _ in range(CHECKS)]
+    looks = [deaths.compare([pane(dead=True)]) for _ in range(CHECKS)]
 
     assert [False] * (CHECKS - 1) + [True] == [bool(look.deaths) for look in looks]
     assert [True] * (CHECKS - 1) + [False] == [look.unexplained for look in looks]
@@ -64,15 +64,15 @@ def test_a_death_without_a_reason_is_looked_at_again_before_it_is_told() -> None
 def test_a_reason_that_comes_late_is_told() -> None:
     deaths = PaneDeaths()
     for _ in range(CHECKS):
-        deaths.look([pane(dead=True)])
+        deaths.compare([pane(dead=True)])
 
-    assert [PaneDeath("%1", None, 15)] == deaths.look([pane(dead=True, signal="15")]).deaths
-    assert [] == deaths.look([pane(dead=True, signal="15")]).deaths
+    assert [PaneDeath("%1", None, 15)] == deaths.compare([pane(dead=True, signal="15")]).deaths
+    assert [] == deaths.compare([pane(dead=True, signal="15")]).deaths
 
 
 def test_a_pane_that_is_gone_is_told_once() -> None:
     deaths = PaneDeaths()
-    deaths.look([pane("%1"), pane("%2")])
+    deaths.compare([pane("%1"), pane("%2")])
 
-    assert ["%1"] == deaths.look([pane("%2")]).closed
-    assert [] == deaths.look([pane("%2")]).closed
+    assert ["%1"] == deaths.compare([pane("%2")]).closed
+    assert [] == deaths.compare([pane("%2")]).closed

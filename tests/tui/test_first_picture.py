@@ -105,7 +105,7 @@ def one_asks(tmp_path: Path) -> Iterator[tuple[Paths, SessionId]]:
     EventLog(own.log(session)).append(SessionStarted(at=NOW, backend="x", workdir=str(folder), pid=os.getpid()))
     EventLog(own.log(session)).append(RequestOpened(at=NOW, request=seal(ask)))
     lock = HostLock(own.host_lock(session))
-    assert lock.take()
+    assert lock.acquire()
     yield own, session
     lock.let_go()
 
@@ -121,7 +121,7 @@ async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
         update = await anext(changes)
         card = CardContext(secrets=("long-enough-a-secret",), project=str(tmp_path))
 
-        assert [True] == [bool(each.asks) for each in update.fleet.sessions]
+        assert [True] == [bool(each.requests) for each in update.fleet.sessions]
         assert {session: card} == update.cards
     finally:
         await changes.aclose()

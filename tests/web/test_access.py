@@ -109,7 +109,7 @@ def test_an_address_of_this_machine_is_taken(address: str, meant: str) -> None:
 
 def asked(access_guard: AccessGuard, **more: object) -> AccessRequest:
     known = min(access_guard._cookies) if access_guard._cookies else ""
-    fields: dict[str, object] = {"path": f"/{access_guard.place}/", "hosts": ["127.0.0.1:8000"], "cookie": known}
+    fields: dict[str, object] = {"path": f"/{access_guard.folder}/", "hosts": ["127.0.0.1:8000"], "cookie": known}
     return AccessRequest(**(fields | more))  # type: ignore[arg-type]  # a test's own fields
 
 
@@ -126,7 +126,7 @@ def token(link: str) -> str:
 
 
 def test_a_link_opens_once(access_guard: AccessGuard) -> None:
-    link = token(access_guard.link())
+    link = token(access_guard.create_link())
     assert None is access_guard.refusal(asked(access_guard, link=link, cookie=""))
 
     cookie = access_guard.change()
@@ -138,7 +138,7 @@ def test_a_link_opens_once(access_guard: AccessGuard) -> None:
 
 
 def test_a_new_link_ends_the_one_before(access_guard: AccessGuard) -> None:
-    old, new = token(access_guard.link()), token(access_guard.link())
+    old, new = token(access_guard.create_link()), token(access_guard.create_link())
 
     assert access_guard.refusal(asked(access_guard, link=old))
     assert None is access_guard.refusal(asked(access_guard, link=new))
@@ -188,7 +188,7 @@ def test_before_there_is_a_link_no_token_comes_in(access_guard: AccessGuard) -> 
     ids=str,
 )
 def test_what_is_not_exactly_ours_is_refused(access_guard: AccessGuard, more: dict[str, object]) -> None:
-    access_guard.link()
+    access_guard.create_link()
 
     assert None is access_guard.refusal(asked(access_guard))
     assert access_guard.refusal(asked(access_guard, **more))
@@ -204,7 +204,7 @@ def test_on_the_port_that_browsers_leave_out_the_name_alone_is_ours() -> None:
     access_guard.change()
 
     assert None is access_guard.refusal(asked(access_guard, hosts=["[::1]"]))
-    assert access_guard.link().startswith("http://[::1]:80/")
+    assert access_guard.create_link().startswith("http://[::1]:80/")
 
 
 def test_secrets_are_compared_in_a_time_that_tells_nothing(
@@ -217,24 +217,24 @@ def test_secrets_are_compared_in_a_time_that_tells_nothing(
         return compare_digest(given, wanted)
 
     monkeypatch.setattr(gates, "compare_digest", compare)
-    link = token(access_guard.link())
+    link = token(access_guard.create_link())
 
     access_guard.refusal(asked(access_guard))
     access_guard.refusal(asked(access_guard, link="wrong"))
 
-    assert {access_guard.place.encode(), *map(str.encode, access_guard._cookies), link.encode()} == set(compared)
+    assert {access_guard.folder.encode(), *map(str.encode, access_guard._cookies), link.encode()} == set(compared)
 
 
 def test_a_link_fits_in_a_line_of_80_columns() -> None:
     """A terminal that wraps it may take half of it for the link."""
-    assert len(AccessGuard("127.0.0.1", 65535).link()) < 80
+    assert len(AccessGuard("127.0.0.1", 65535).create_link()) < 80
 
 
 def test_two_web_views_share_no_secret() -> None:
     one, other = AccessGuard("127.0.0.1", 8000), AccessGuard("127.0.0.1", 8001)
 
-    assert 6 == len({one.place, one.change(), one.link(), other.place, other.change(), other.link()})
-    assert min(len(one.change()), len(token(one.link()))) >= 43
+    assert 6 == len({one.folder, one.change(), one.create_link(), other.folder, other.change(), other.create_link()})
+    assert min(len(one.change()), len(token(one.create_link()))) >= 43
 
 
 def test_each_browser_has_a_cookie_of_its_own_and_each_can_be_revoked_alone(access_guard: AccessGuard) -> None:
@@ -265,12 +265,12 @@ LOG_OUT = {"method": "POST", "origins": ["http://127.0.0.1:8000"]}
     ids=str,
 )
 def test_only_our_own_page_logs_out(access_guard: AccessGuard, more: dict[str, object]) -> None:
-    path = f"/{access_guard.place}/logout"
+    path = f"/{access_guard.folder}/logout"
 
     assert None is access_guard.refusal(asked(access_guard, path=path, **LOG_OUT))
     assert access_guard.refusal(asked(access_guard, path=path, **(LOG_OUT | more)))
-    assert access_guard.refusal(asked(access_guard, path=f"/{access_guard.place}/", **LOG_OUT))
-    link = access_guard.link().rpartition("=")[2]
+    assert access_guard.refusal(asked(access_guard, path=f"/{access_guard.folder}/", **LOG_OUT))
+    link = access_guard.create_link().rpartition("=")[2]
     assert access_guard.refusal(asked(access_guard, path=path, link=link, **(LOG_OUT | {"cookie": ""}))), (
         "a link logs nobody out"
     )

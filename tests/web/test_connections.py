@@ -297,7 +297,7 @@ def deaf(view: server.WebView) -> Iterator[None]:
     headers = {**UPGRADE, "Host": here, "Origin": f"http://{here}", "Cookie": f"kasmon={view.access_guard.change()}"}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with socket.create_connection(("127.0.0.1", view.port), 20) as line:
-        line.sendall(f"GET /{view.access_guard.place}/ws HTTP/1.1\r\n{lines}\r\n".encode())
+        line.sendall(f"GET /{view.access_guard.folder}/ws HTTP/1.1\r\n{lines}\r\n".encode())
         yield
 
 
@@ -332,12 +332,12 @@ async def test_a_log_out_ends_the_dashboards_of_that_browser_alone() -> None:
         await other.shows(b"ready")
         here = f"http://127.0.0.1:{view.port}"
         cookie = str(mine.headers["Cookie"])
-        async with mine.client.post(f"{here}/{view.access_guard.place}/logout") as answer:
+        async with mine.client.post(f"{here}/{view.access_guard.folder}/logout") as answer:
             assert 200 == answer.status
             assert "kasmon=" in answer.headers["Set-Cookie"]
             assert "Max-Age=0" in answer.headers["Set-Cookie"]
         await mine.ends()
-        async with mine.client.get(f"{here}/{view.access_guard.place}/", headers={"Cookie": cookie}) as answer:
+        async with mine.client.get(f"{here}/{view.access_guard.folder}/", headers={"Cookie": cookie}) as answer:
             assert 403 == answer.status
         await auntil(lambda: len(view.dashboards) == 1)
         await other.say("stdin", "still here")

@@ -71,7 +71,7 @@ async def page(view: WebView, size: str = "width=80&height=24") -> AsyncIterator
     headers = {"Origin": f"http://{here}", "Cookie": f"kasmon={view.access_guard.change()}"}
     async with (
         ClientSession(headers=headers) as client,
-        client.ws_connect(f"ws://{here}/{view.access_guard.place}/ws?{size}") as socket,
+        client.ws_connect(f"ws://{here}/{view.access_guard.folder}/ws?{size}") as socket,
     ):
         yield Page(client, socket)
 

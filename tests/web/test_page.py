@@ -108,7 +108,7 @@ def test_what_is_no_proper_request_gets_no_dashboard_and_is_not_logged(
     caplog.set_level(logging.WARNING)
     with Served() as served:
         served.link()
-        place, port, cookie = served.view.access_guard.place, served.view.port, served.view.access_guard.change()
+        place, port, cookie = served.view.access_guard.folder, served.view.port, served.view.access_guard.change()
         for field, value in ((b"PLACE", place), (b"PORT", str(port)), (b"COOKIE", f"kasmon={cookie}")):
             request_ = request_.replace(field, value.encode())
 
@@ -132,7 +132,7 @@ def test_no_address_is_logged(caplog: pytest.LogCaptureFixture, capfd: pytest.Ca
 
     told = caplog.text + "".join(capfd.readouterr())
     assert [] == [
-        each for each in (link, served.view.access_guard.place, *served.view.access_guard._cookies) if each in told
+        each for each in (link, served.view.access_guard.folder, *served.view.access_guard._cookies) if each in told
     ]
 
 

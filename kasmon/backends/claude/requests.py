@@ -8,7 +8,7 @@ import msgspec
 from kasmon.backends.claude.control_request import RequestContext, requests
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.errors import RequestClosedError, UnableError
-from kasmon.model.answer import must_take
+from kasmon.model.answer import check_decision
 from kasmon.model.commands import Answer
 from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind
@@ -95,7 +95,7 @@ class ClaudeRequests:
             UnableError: if the request does not accept it.
         """
         name, call, request = self._find(answer.request)
-        must_take(request, answer.decision, request.choices)
+        check_decision(request, answer.decision, request.choices)
         reply: Reply | None
         match answer.decision:
             case Decision.CHOOSE:

@@ -329,7 +329,7 @@ class TmuxAgent(PaneListener):
 
     def handle_pane_facts(self, facts: PaneFacts) -> None:
         """Report its death from *facts* that another part looked up, if they include an exit status or signal."""
-        if facts.says_how_it_ended:
+        if facts.has_exit_status:
             self.handle_exit(facts.status, facts.signal)
 
     def say(self, event: Event) -> None:

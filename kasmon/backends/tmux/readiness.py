@@ -80,7 +80,7 @@ class PaneReadiness:
                 panes = {}
             for session, (nonce, seen) in self._awaited.items():
                 facts = panes.get(session)
-                if facts is None or facts.ready == nonce or facts.says_how_it_ended:
+                if facts is None or facts.ready == nonce or facts.has_exit_status:
                     _settle(seen, facts)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):

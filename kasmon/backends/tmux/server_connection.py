@@ -38,7 +38,7 @@ class ServerConnection:
         self.listeners = PaneListeners(hub, self._pump)
         self.server = server
         self.on_lost: Callable[[str], None] = lambda why: None
-        self._hub.on_gone = self._handle_loss
+        self._hub.on_exit = self._handle_loss
         self._watched: dict[str, int] = {}
         self._focused: list[str] = []
         """The windows that a user has focused, the latest last."""

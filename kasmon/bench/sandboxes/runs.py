@@ -12,7 +12,7 @@ from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.config import Config
 from kasmon.errors import SandboxError, SessionNotFoundError
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand
 from kasmon.model.commands import Mode, Pause, Run, SandboxCommand
 from kasmon.model.permission import SessionId
@@ -77,7 +77,7 @@ def measure_host_runs(rounds: int, sleeps: int = 10) -> list[Figure]:
 async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
     session = await sandbox_operations.create(paths, Config(), sandbox_operations.NewSandbox(name=NAME))
     try:
-        host = await link(paths, session, Mode.INTERPRETER)
+        host = await open_link(paths, session, Mode.INTERPRETER)
         run = Run(interpreter="python", code=CODE["python"])
         for _ in range(WARM):
             await _time_command(host, session, run)

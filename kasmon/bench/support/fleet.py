@@ -52,7 +52,7 @@ def create_sessions(paths: Paths, count: int, *, alive: int | None = None) -> It
         _write_facts(paths, session, number, is_alive=is_alive)
         if is_alive:
             lock = HostLock(paths.host_lock(session))
-            lock.take()
+            lock.acquire()
             locks.append(lock)
     try:
         yield ids

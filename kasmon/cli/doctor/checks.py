@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kasmon.charset import wants_ascii
+from kasmon.charset import needs_ascii
 from kasmon.cli import mcp, web
 from kasmon.cli.dashboard import no_screen
 from kasmon.cli.doctor.agents import agents, fallbacks, hooks, statuses, versions
@@ -28,7 +28,7 @@ from kasmon.errors import KasmonError
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.session_state import SessionState
 from kasmon.paths import SOCKET_PATH_BYTES, Paths, no_runtime_dir
-from kasmon.supervisor.fleet.snapshot import no_room, read_fleet
+from kasmon.supervisor.fleet.snapshot import find_write_problem, read_fleet
 from kasmon.supervisor.sessions.folder_config import in_folder
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def terminal(environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     yield DoctorCheck(
         id="terminal", level="warn" if small else "ok", text=text, fix="Make it 80x24 or larger." if small else ""
     )
-    encoding = "ASCII (from the locale)" if wants_ascii() else sys.stdout.encoding or "none"
+    encoding = "ASCII (from the locale)" if needs_ascii() else sys.stdout.encoding or "none"
     utf8 = is_utf8()
     fix = "" if utf8 else "Set LANG to a UTF-8 locale, for example C.UTF-8; until then shapes are ASCII."
     yield DoctorCheck(
@@ -192,7 +192,7 @@ def folders(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChec
     yield _folder("state", where.state)
     yield runtime(where, environment)
     yield _folder("config", where.config)
-    if full := no_room(where):
+    if full := find_write_problem(where):
         yield DoctorCheck(id="disk", level="fail", text=f"{str(where.state)!r}: {full}", fix="Make room on this disk.")
     else:
         yield DoctorCheck(id="disk", level="ok", text="writable")

@@ -111,7 +111,7 @@ def shown_object(
         ],
         "evidence": [msgspec.to_builtins(signal) for signal in session.signals],
         "receipts": [receipt_object(receipt) for receipt in session.receipts],
-        "permissions": [request_object(request) for request in session.asks],
+        "permissions": [request_object(request) for request in session.requests],
         "closed": [msgspec.to_builtins(closed) for closed in session.closed],
         "pane": pane,
         "events": [msgspec.to_builtins(event) for event in events],

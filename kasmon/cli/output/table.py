@@ -107,8 +107,8 @@ def last_words(session: Session) -> str:
             return session.end_why or session.last_line
         case SessionState.ENDED if session.crashed and session.end_why:
             return session.end_why
-        case SessionState.ASKING if session.asks:
-            ask = min(session.asks, key=lambda ask: ask.by_host)  # requests of the agent come before those of its host
+        case SessionState.ASKING if session.requests:
+            ask = min(session.requests, key=lambda ask: ask.by_host)  # the agent's come first
             return f"{ask.tool} {ask.title}".strip()
         case SessionState.IDLE if session.turn_ended == "error":
             return f"failed: {session.turn_error}"

@@ -140,8 +140,8 @@ def show(
     say(*graph.text(plan, states, utf8=is_utf8()))
     if run is not None:
         say(f"{run.plan}: {run.outcome or run.state}" + (f" ({run.why})" if run.why else ""))
-        if ahead.asks:
-            say(f"asks: {ahead.asks}")
+        if ahead.question:
+            say(f"asks: {ahead.question}")
 
 
 def run(
@@ -240,7 +240,7 @@ def edit(wanted: str, *, apply: bool, yes: bool, wants_json: bool) -> None:
         must_be_able(where, config, new, folder)
         remarks = approval.check_repository(new, folder, plan_log.plan, plan_log.run)
         _agree(str(file), new, config, folder, remarks, yes=yes, quiet=wants_json)
-        decisions.take_edit(where, config, plan_log.plan, start.digest(text))
+        decisions.apply_edit(where, config, plan_log.plan, start.digest(text))
         if wants_json:
             print_json(answer(changes=list(edited.lines), refused=[]))
 
@@ -297,7 +297,7 @@ def clean(
     if not wants_json:
         for path, files in found.items():
             say(*([f"{path}: git ignores {list_files(files.listed)}"] if files.listed else []))
-            say(*(f"{path}: `--ignored` matches {name!r}" for name in files.listed if name in files.known))
+            say(*(f"{path}: `--ignored` matches {name!r}" for name in files.listed if name in files.deletable))
     removed, kept = worktree_removal.clean(plan_log, read_fleet(where), found)
     if wants_json:
         listed = {str(path): files.listed for path, files in found.items() if files.listed}
@@ -305,7 +305,7 @@ def clean(
     else:
         say(*(f"removed {path}" for path in removed))
     if kept:
-        hold = [path for path, files in found.items() if set(files.listed) - files.known]
+        hold = [path for path, files in found.items() if set(files.listed) - files.deletable]
         hint = "`--ignored PATTERN` removes ignored files that match, as in a `.gitignore`." if hold else ""
         raise RefusedError(" ".join(kept), hint=hint)
 

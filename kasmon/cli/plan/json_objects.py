@@ -19,7 +19,7 @@ def plan_object(plan: Plan, run: PlanRun | None = None, ahead: NextSteps | None 
         "state": None if run is None else run.state,
         "outcome": None if run is None else run.outcome or None,
         "stopped": None if run is None else run.is_stopped,
-        "asks": None if ahead is None else ahead.asks or None,
+        "asks": None if ahead is None else ahead.question or None,
         "tasks": [_task_object(plan, task, run, ahead) for task in plan.tasks],
     }
 
@@ -56,7 +56,7 @@ def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps |
             "base": at.base or None,
             "workdir": at.workdir or None,
             "conflicts": list(at.conflicts),
-            "took_s": at.took_s,
+            "took_s": at.duration_s,
             "blocked": None if ahead is None else ahead.blocked.get(task.id),
         }
     if run is not None and at.ran is not None and at.ran.agent and at.state is not TaskState.WAITING:

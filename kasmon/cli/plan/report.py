@@ -131,7 +131,7 @@ def _text(plan: Plan, run: PlanRun) -> str:
     for task in plan.tasks:
         at = run.of(task.id)
         known = "checked" if at.is_checked else "not checked" if at.state is TaskState.DONE else ""
-        took = f"{at.took_s:.1f} s" if at.took_s is not None else ""
+        took = f"{at.duration_s:.1f} s" if at.duration_s is not None else ""
         words = [_state(run, at), known, took, f"{at.attempt} attempts" if at.attempt > 1 else "", at.why]
         lines.append(f"  {task.number:>3} {task.title}: {', '.join(word for word in words if word)}")
     return "\n".join(lines) + "\n"
@@ -175,7 +175,7 @@ _RAN: Final = (TaskState.DONE, TaskState.FAILED)
 def _add_case(suite: ET.Element, plan: Plan, task: Task, run: PlanRun) -> None:
     at = run.of(task.id)
     name = _xml(f"{task.number} {task.title}")
-    case = ET.SubElement(suite, "testcase", classname=_xml(plan.name), name=name, time=f"{at.took_s or 0:.3f}")
+    case = ET.SubElement(suite, "testcase", classname=_xml(plan.name), name=name, time=f"{at.duration_s or 0:.3f}")
     if at.state is TaskState.FAILED:
         failure = ET.SubElement(case, "failure", message=_xml(at.why))
         failure.text = _xml(at.check.output) if at.check is not None else ""

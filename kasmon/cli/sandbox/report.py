@@ -11,7 +11,7 @@ from kasmon.cli.output.json_objects import session_object
 from kasmon.cli.output.table import age, counted, state_words
 from kasmon.model.commands import Mode
 from kasmon.model.sandbox.policy import MIB
-from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict, origin_words
+from kasmon.model.sandbox.snapshot import ForkOrigin, SnapshotVerdict, describe_origin
 from kasmon.model.sandbox.state import CheckpointSummary, SandboxUsage
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
@@ -126,7 +126,7 @@ def about(session: Session, remembered: StoredSnapshots, points: Sequence[Checkp
         )
     lines += [f"work        {words}"] if (words := works_in_words(session)) else []
     if (origin := remembered.origin) is not None:
-        lines.append(f"forked      from {origin.name} {age(now - origin.at)} ago, {origin_words(origin)}")
+        lines.append(f"forked      from {origin.name} {age(now - origin.at)} ago, {describe_origin(origin)}")
     lines += [f"memory      {line}" for judged in remembered.snapshots for line in _about_memory(judged, now)]
     lines += [f"memory      {remembered.missing}"] if remembered.missing else []
     lines += [f"checkpoint  {point_row(point)}  {age(now - point.at)} old" for point in points]

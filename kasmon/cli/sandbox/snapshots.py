@@ -25,7 +25,7 @@ from kasmon.errors import KasmonError, SandboxError, SessionNotFoundError, Usage
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import REMEMBERING, SandboxPhase
-from kasmon.model.sandbox.snapshot import origin_words
+from kasmon.model.sandbox.snapshot import describe_origin
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE, SessionState
 from kasmon.paths import Paths, places
@@ -139,7 +139,7 @@ def fork(
         print_json(answer(session=sandbox_object(new, SnapshotReader(where).of(new)), lost=made.lost or None))
         return
     say(made.session)
-    note(f"{seen(where, made.session).name} begins as {session.name}, {origin_words(made.origin)}.")
+    note(f"{seen(where, made.session).name} begins as {session.name}, {describe_origin(made.origin)}.")
     if made.lost:
         note(f"{session.name} lost state by the fork: {made.lost.rstrip('.')}.")
 

@@ -86,9 +86,9 @@ class LogWriter:
             await self._wake.wait()
             self._wake.clear()
             if not await self._flushed():
-                await self._keep_trying()
+                await self._retry()
 
-    async def _keep_trying(self) -> None:
+    async def _retry(self) -> None:
         began_at, pause_s = time.monotonic(), FIRST_PAUSE_S
         why = self.session_log.trouble
         while True:

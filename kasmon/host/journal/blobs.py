@@ -40,10 +40,10 @@ def _shortened(event: Event, blobs: Path | None) -> Event:
         case EntryImported():
             return put(event, entry=_shortened(event.entry, blobs))
         case MessageWritten():
-            return put(event, text=event.text[:KEPT], blob=_kept(event.text, blobs))
+            return put(event, text=event.text[:KEPT], blob=_store(event.text, blobs))
         case ToolFinished():
             whole = event.output + ("\n" + event.diff if event.diff else "")
-            return put(event, output=event.output[:KEPT], diff=event.diff[:KEPT], blob=_kept(whole, blobs))
+            return put(event, output=event.output[:KEPT], diff=event.diff[:KEPT], blob=_store(whole, blobs))
         case ThoughtWritten() | NoticeRaised():
             return put(event, text=_cut(event.text, blobs))
         case ToolStarted():
@@ -54,7 +54,7 @@ def _shortened(event: Event, blobs: Path | None) -> Event:
             return event
 
 
-def _kept(text: str, blobs: Path | None) -> str:
+def _store(text: str, blobs: Path | None) -> str:
     import hashlib  # only here: few events are so long, and the library takes 4 ms to load
 
     content = text.encode("utf-8", "replace")
@@ -68,4 +68,4 @@ def _kept(text: str, blobs: Path | None) -> str:
 def _cut(text: str, blobs: Path | None) -> str:
     if len(text) <= KEPT:
         return text
-    return f"{text[:KEPT]}\n… {len(text) - KEPT:,} more characters, blob {_kept(text, blobs)}"
+    return f"{text[:KEPT]}\n… {len(text) - KEPT:,} more characters, blob {_store(text, blobs)}"

@@ -17,7 +17,7 @@ def save_index(places: Paths, fold: FleetIndex) -> bool:
     """Write the state of *fold* to the index, unless another process holds `fleet.lock`; whether it was written."""
     lock, index = HostLock(places.fleet_lock), FleetCache(places.index)
     try:
-        return lock.take(wait_s=0) and index.write(fold, fold.sessions, ())
+        return lock.acquire(wait_s=0) and index.write(fold, fold.sessions, ())
     except (OSError, UnavailableError):  # without an index the next reader takes longer, no more
         return False
     finally:

@@ -45,16 +45,16 @@ class PendingPromptStore:
             texts = {name: text for name, text in self._texts.items() if name != event.receipt.id}
             if event.prompt != written.prompt and event.receipt.state is ReceiptState.QUEUED:
                 texts[event.receipt.id] = event.prompt
-            self._keep(texts)
+            self._write(texts)
 
     def remove_prompt_texts(self, event: Event) -> None:
         """Remove the text of prompts that are no longer queued after *event*."""
         if isinstance(event, SessionEnded):
-            self._keep({})
+            self._write({})
         elif isinstance(event, ReceiptChanged) and event.receipt.state is not ReceiptState.QUEUED:
-            self._keep({name: text for name, text in self._texts.items() if name != event.receipt.id})
+            self._write({name: text for name, text in self._texts.items() if name != event.receipt.id})
 
-    def _keep(self, texts: Mapping[ReceiptId, str]) -> None:
+    def _write(self, texts: Mapping[ReceiptId, str]) -> None:
         if texts == self._texts:
             return
         self._texts = dict(texts)

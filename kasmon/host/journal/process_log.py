@@ -23,23 +23,23 @@ _hiding = Redactor()
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats a record, its traceback included, and redacts the values passed to `learn`."""
+    """Formats a record, its traceback included, and redacts the values passed to `add_secrets`."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _hiding.line(super().format(record))
 
 
-def learn(secrets: Iterable[str]) -> None:
+def add_secrets(secrets: Iterable[str]) -> None:
     """Redact *secrets* too from now on. From any thread."""
-    _hiding.learn(secrets)
+    _hiding.add_secrets(secrets)
 
 
 def hidden(text: str) -> str:
-    """Return *text* without tokens and the values passed to `learn`."""
+    """Return *text* without tokens and the values passed to `add_secrets`."""
     return _hiding.line(text)
 
 
-def keep(handler: logging.Handler | None = None) -> None:
+def configure(handler: logging.Handler | None = None) -> None:
     """From now on log only to *handler*, by default stderr, uncaught errors included."""
     handler = handler or logging.StreamHandler()
     if handler.formatter is None:

@@ -92,9 +92,9 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._marks: dict[str, str] = {}
         """Each form of each secret -> the mark that replaces it; the longest first."""
-        self.learn(secrets)
+        self.add_secrets(secrets)
 
-    def learn(self, secrets: Iterable[str]) -> None:
+    def add_secrets(self, secrets: Iterable[str]) -> None:
         """Redact *secrets* too from now on. From any thread."""
         known = {value for value in secrets if len(value) >= KNOWN_LENGTH and not _is_path(value)}
         marks = self._marks | {

@@ -61,8 +61,8 @@ class SessionLog:
         """Redacts the lines of the log."""
         argv: tuple[str, ...] = ()
         with contextlib.suppress(LaunchError):
-            argv = wanted(places, session).argv
-        self.learn((*secrets, *secrets_of(places, session, argv)))
+            argv = load_launch(places, session).argv
+        self.add_secrets((*secrets, *secrets_of(places, session, argv)))
         self._waiting = PendingPromptStore(places, session)
         self._indexed_at = START
         self._indexing: threading.Thread | None = None
@@ -133,11 +133,11 @@ class SessionLog:
         """Discard pending events and write nothing more, counting all as written: the session's folder is removed."""
         self._is_abandoned = True
 
-    def learn(self, secrets: Iterable[str]) -> None:
+    def add_secrets(self, secrets: Iterable[str]) -> None:
         """Redact *secrets* from now on, here and in this process's own log."""
         secrets = tuple(secrets)
-        self.redactor.learn(secrets)
-        process_log.learn(secrets)
+        self.redactor.add_secrets(secrets)
+        process_log.add_secrets(secrets)
 
     def restored(self, receipt: ReceiptId, text: str) -> str:
         """Return *text*, an edit of a queued prompt as the log has it, with its secrets in place of their marks.
@@ -180,7 +180,7 @@ class SessionLog:
 def begun(places: Paths, session: SessionId) -> Session:
     """Return the session before its first event, as its `launch.json` describes it; without one, only its id."""
     try:
-        launch = wanted(places, session)
+        launch = load_launch(places, session)
     except LaunchError:
         return Session(id=session)
     return created(launch, launch.created_at)
@@ -194,7 +194,7 @@ def advanced(places: Paths, session: Session, since: Cursor = START) -> tuple[Se
     return session, since
 
 
-def wanted(places: Paths, session: SessionId) -> Launch:
+def load_launch(places: Paths, session: SessionId) -> Launch:
     """Return the session's launch, from its `launch.json`.
 
     Raises:

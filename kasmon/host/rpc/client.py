@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class HostLink:
-    """One open connection to a host. `tell` may be called from any thread, the rest on the loop it was opened on."""
+    """One open connection to a host. `send` may be called from any thread, the rest on the loop it was opened on."""
 
     def __init__(self, connected: socket.socket, name: str) -> None:
         self.on_push: Callable[[FromHost], None] = lambda frame: None
@@ -37,7 +37,7 @@ class HostLink:
         self._socket = connected
         self._name = name
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[FromHost]] = {}
+        self._pending: dict[int, asyncio.Future[FromHost]] = {}
         self._unpacker = Unpacker()
         self._unsent = bytearray()
         self._all_sent = asyncio.Event()
@@ -102,7 +102,7 @@ class HostLink:
         limit_s = self.welcome.answer_s if limit_s is None else limit_s
         n = next(self._numbers)
         answer: asyncio.Future[FromHost] = self._loop.create_future()
-        self._asked[n] = answer
+        self._pending[n] = answer
         try:
             self._send(pack(msgspec.structs.replace(frame, n=n)))
             async with asyncio.timeout(limit_s):
@@ -110,7 +110,7 @@ class HostLink:
         except TimeoutError as error:
             raise control.not_answered(self._name, limit_s) from error
         finally:
-            self._asked.pop(n, None)
+            self._pending.pop(n, None)
         if isinstance(answered, FailureReply):
             raise rebuilt(answered)
         return answered
@@ -123,7 +123,7 @@ class HostLink:
         """
         wanted: asyncio.Future[FromHost] = self._loop.create_future()
         self.on_push = lambda push: wanted.set_result(push) if is_wanted(push) and not wanted.done() else None
-        self._asked[-1] = wanted  # ends with the link
+        self._pending[-1] = wanted  # ends with the link
         try:
             self._send(pack(frame))
             async with asyncio.timeout(limit_s):
@@ -131,9 +131,9 @@ class HostLink:
         except TimeoutError as error:
             raise control.not_answered(self._name, limit_s) from error
         finally:
-            self._asked.pop(-1)
+            self._pending.pop(-1)
 
-    def tell(self, frame: Frame) -> None:
+    def send(self, frame: Frame) -> None:
         """Send *frame* at once, from any thread; never blocks. Does nothing on a closed link.
 
         A frame that cannot be sent is dropped and logged.
@@ -204,18 +204,18 @@ class HostLink:
             return
         try:
             for body in self._unpacker.feed(data):
-                self._take(body)
+                self._receive(body)
                 if not self.is_open:
                     return
         except WireError:
             self._hang_up()
 
-    def _take(self, body: bytes) -> None:
+    def _receive(self, body: bytes) -> None:
         try:
             frame = from_host.decode(body)
         except msgspec.DecodeError:
             return  # a newer host's frame, unknown to this version
-        asked = self._asked.get(frame.n) if isinstance(frame, NumberedFrame) else None
+        asked = self._pending.get(frame.n) if isinstance(frame, NumberedFrame) else None
         if asked is not None:
             if not asked.done():
                 asked.set_result(frame)
@@ -235,7 +235,7 @@ class HostLink:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
             self._socket.close()
-        for answer in self._asked.values():
+        for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(HostUnreachableError(self._name, control.GONE))
         self._on_close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from kasmon.errors import HostUnreachableError, LaunchError, ProtocolVersionError, SessionEndedError, TimedOutError
-from kasmon.host.journal.session_log import advanced, begun, wanted
+from kasmon.host.journal.session_log import advanced, begun, load_launch
 from kasmon.host.rpc import control
 from kasmon.host.rpc.blocking_client import BlockingLink
 from kasmon.host.rpc.event_loop import in_thread, is_running, sleep
@@ -31,7 +31,7 @@ TRIES = 3
 LONGEST_PAUSE_S = 0.1
 
 
-async def link(
+async def open_link(
     places: Paths,
     session: SessionId,
     mode: Mode,
@@ -67,7 +67,7 @@ async def link(
 async def reach(
     places: Paths, session: SessionId, mode: Mode, *, start: bool = False
 ) -> AsyncIterator["HostLink | BlockingLink"]:
-    """Yield a link as `link` returns it, without an event loop a blocking one, and close it."""
+    """Yield a link as `open_link` returns it, without an event loop a blocking one, and close it."""
     found = await _find(places, session, mode, start)
     async with contextlib.aclosing(found):
         yield found
@@ -78,7 +78,7 @@ async def reach_running_tmux_host(places: Paths) -> AsyncIterator["HostLink | Bl
     """Yield a link to the running shared tmux host; none is started, except to replace one of an older version.
 
     Raises:
-        KasmonError: as `link` does.
+        KasmonError: as `open_link` does.
     """
     try:
         found = await _open(places.tmux_host_socket)
@@ -136,11 +136,11 @@ class _Search:
         """Return a link to the host, starting or replacing it where that is allowed.
 
         Raises:
-            KasmonError: as `link` does.
+            KasmonError: as `open_link` does.
             OSError: if the system denies access.
         """
         pause_s = 0.005
-        await in_thread(_refuse_link, self.places)
+        await in_thread(_refuse_symlink, self.places)
         while True:
             try:
                 return await _open(self.socket, max(0.1, deadline - time.monotonic()))
@@ -176,13 +176,13 @@ class _Search:
 
     async def _start(self) -> None:
         """Start the host, unless one started here is still coming up."""
-        from kasmon.host.rpc.spawn import last_words, spawn, spawn_tmux_host  # few commands start a host
+        from kasmon.host.rpc.spawn import read_last_line, spawn, spawn_tmux_host  # few commands start a host
 
         if self.child is not None and self.child.poll() is None:
             return
         await self._check_start()
         if self.child is not None and (self.child.returncode != 0 or self.started == TRIES):
-            last_output = await in_thread(last_words, self.log)
+            last_output = await in_thread(read_last_line, self.log)
             raise HostUnreachableError(self.name, last_output or f"it ended with exit code {self.child.returncode}")
         try:
             if self.session is None:
@@ -261,7 +261,7 @@ class _SessionSearch(_Search):
         )
 
 
-def _refuse_link(places: Paths) -> None:
+def _refuse_symlink(places: Paths) -> None:
     """Refuse a runtime folder that is a symlink.
 
     Raises:
@@ -277,7 +277,7 @@ def _load_launch(places: Paths, session: SessionId) -> tuple[Launch, float]:
     Raises:
         LaunchError: if it cannot be read.
     """
-    launch = wanted(places, session)
+    launch = load_launch(places, session)
     return launch, places.launch(session).stat().st_mtime
 
 

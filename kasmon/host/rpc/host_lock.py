@@ -25,7 +25,7 @@ class HostLock:
         if handle is not None:
             os.set_inheritable(handle, False)
 
-    def take(self, wait_s: float = PROBE_S) -> bool:
+    def acquire(self, wait_s: float = PROBE_S) -> bool:
         """Acquire it; False if another process holds it. This process's pid is written into it, for people.
 
         A probe (`lock_holder`) holds it for a moment, so the attempt is repeated for *wait_s* seconds before that

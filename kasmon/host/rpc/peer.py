@@ -62,7 +62,7 @@ async def must_be_a_person(
         )
 
 
-def seat(pid: int) -> str:
+def describe_terminal(pid: int) -> str:
     """Return the terminal and pid of the user behind process *pid*, as text; empty if unknown."""
     import psutil  # only here: a host that is never answered does without
 

@@ -61,7 +61,7 @@ def evidence(pid: int, agents: Collection[int] = ()) -> str:
         seen.add(each)
         if each in agent_pids or (each == os.getpid() and each != pid):
             return f"process {each} is an agent or its host"
-        facts = _look(each)
+        facts = _read_process(each)
         if facts is None and each == pid:
             return f"process {pid} cannot be inspected"
         if facts is None or facts.has_ended:
@@ -79,13 +79,13 @@ def _by_company(pid: int, leaderless: Collection[int]) -> str:
     if not leaderless and not control_group:
         return ""
     for each in _pids():
-        facts = _look(each)
+        facts = _read_process(each)
         if facts is None or each == pid:
             continue
         if facts.mark and ({facts.session, facts.group} & {*leaderless} - {0}):
             return f"process {each}, of the same session, carries {facts.mark}"
         if control_group and _control_group(each) == control_group:
-            above = _look(facts.parent)
+            above = _read_process(facts.parent)
             is_machinery = facts.parent == os.getpid() or (above is not None and above.mark == MACHINERY)
             if is_machinery and _control_group(facts.parent) not in (b"", control_group):  # empty once it has ended
                 return f"process {each}, of the same control group, was started by kasmon"
@@ -109,7 +109,7 @@ def _control_group(pid: int) -> bytes:
         return b""
 
 
-def _look(pid: int) -> ProcessFacts | None:
+def _read_process(pid: int) -> ProcessFacts | None:
     """Return the system's data on *pid*; None if it does not exist."""
     if pid <= 0:
         return None

@@ -27,7 +27,7 @@ def handed(places: Paths, variables: Mapping[str, str]) -> IO[bytes]:
     return file
 
 
-def take() -> None:
+def load_environment() -> None:
     """Add the variables on stdin to `os.environ` and make stdin empty. No effect if stdin is no regular file."""
     try:
         if not stat.S_ISREG(os.fstat(0).st_mode):

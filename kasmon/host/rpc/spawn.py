@@ -64,7 +64,7 @@ def spawn_tmux_host(places: Paths) -> Host | None:
     """
     with _streams(places, places.tmux_host_log, keeps=False) as (environment, given, output):
         lock = HostLock(places.tmux_host_lock)
-        if not lock.take(wait_s=0) or lock.handle is None:
+        if not lock.acquire(wait_s=0) or lock.handle is None:
             return None
         try:
             host = _start(["--tmux", str(lock.handle)], environment, given, output, (lock.handle,))
@@ -105,7 +105,7 @@ def _fork(
     if (host := _ask_running(path, ask)) is not None:
         return host
     lock = HostLock(places.fork_server_lock)  # of many that start a host at once, one starts a server
-    if not lock.take(fork_server.START_S):
+    if not lock.acquire(fork_server.START_S):
         return None
     try:
         if (host := _ask_running(path, ask)) is not None:
@@ -171,7 +171,7 @@ def build_host_environment(places: Paths, variables: Mapping[str, str]) -> tuple
     return shown | places.environment_variables(), {name: kept[name] for name in kept.keys() - shown.keys()}
 
 
-def last_words(log: Path) -> str:
+def read_last_line(log: Path) -> str:
     """Return the last line that a host printed; empty if there is none."""
     try:
         lines = log.read_bytes()[-4096:].decode("utf-8", "replace").splitlines()

@@ -84,13 +84,13 @@ class EgressRequests:
 
         Raises:
             UsageError: if its scope exceeds this sandbox; nothing was done then.
-            KasmonError: as `RequestRegistry.take`; or if the sandbox's list cannot be changed, which is noted too.
+            KasmonError: as `RequestRegistry.accept`; or if the sandbox's list cannot be changed, which is noted too.
         """
         if answer.decision is Decision.ALWAYS and answer.scope != "session":
             raise UsageError(
                 f"a host can be allowed for one sandbox only, not for the {answer.scope}.", hint="Leave the scope out."
             )
-        if self._asks.take(answer, who=who) is None:
+        if self._asks.accept(answer, who=who) is None:
             return
         entry = self._entries.pop(answer.request)
         try:
@@ -133,7 +133,7 @@ class EgressRequests:
             self._open(denial)
 
     def _open(self, denial: Denial) -> None:
-        still_open = {ask.id for ask in self._log_writer.session.asks}
+        still_open = {ask.id for ask in self._log_writer.session.requests}
         self._entries = {id_: entry for id_, entry in self._entries.items() if id_ in still_open}
         known = {*self._entries.values(), *self._denied, *self._once}
         if denial.entry in known or len(self._entries) >= MOST:

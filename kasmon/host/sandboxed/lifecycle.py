@@ -309,7 +309,7 @@ def as_of(session: Session, now: float) -> Session:
 
 def rests_at(session: Session) -> float:
     """Return from when on it has neither work nor a pending request; infinity while it has."""
-    if session.state not in RESTING or session.in_turn or session.asks:
+    if session.state not in RESTING or session.in_turn or session.requests:
         return math.inf
     if any(receipt.state in ON_THE_WAY for receipt in session.receipts):
         return math.inf

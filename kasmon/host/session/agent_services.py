@@ -10,7 +10,7 @@ import msgspec
 from kasmon.boot_id import boot
 from kasmon.host.journal.async_writer import WRITTEN_S, LogWriter
 from kasmon.host.rpc.frames import ReportContext
-from kasmon.host.rpc.peer import must_be_a_person, seat
+from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
 from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
 from kasmon.host.session.turn_recorder import TurnRecorder
@@ -39,7 +39,7 @@ class AgentServices:
         self,
         log_writer: LogWriter,
         launch: Launch,
-        asks: RequestRegistry,
+        requests: RequestRegistry,
         *,
         end_agent: Callable[[str], None],
         on_agent: Callable[[int], None] = lambda _: None,
@@ -53,7 +53,7 @@ class AgentServices:
             is_attached: whether a user is attached to it, though it does nothing.
             allow_for_good: adds a host to its sandbox's list; None: to its policy's file.
         """
-        self.asks = asks
+        self.requests = requests
         self.sandboxed_agent: SandboxedAgent | None = None
         """Controls its sandbox; None without one, and for an interpreter, whose backend does."""
         self.egress: EgressRequests | None = None
@@ -68,7 +68,7 @@ class AgentServices:
         from kasmon.host.sandboxed import egress_requests  # only needed with a sandbox
 
         places = log_writer.session_log.places
-        self.egress = egress_requests.EgressRequests(places, launch.session, asks, log_writer, allow_for_good)
+        self.egress = egress_requests.EgressRequests(places, launch.session, requests, log_writer, allow_for_good)
         if launch.mode is not Mode.INTERPRETER:
             from kasmon.host.sandboxed import agent
 
@@ -90,7 +90,7 @@ class AgentServices:
         """
         if stores_turns and self._has_own_files:
             self._turns = TurnRecorder(self._log_writer)
-        self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits, written_at).keep())
+        self._watching = asyncio.create_task(StuckMonitor(self._log_writer, limits, written_at).run())
 
     async def report(self, frame: ReportContext) -> None:
         """Note the agent's own report of its progress."""
@@ -118,9 +118,9 @@ class AgentServices:
             KasmonError: as *accept*.
         """
         await must_be_a_person(peer_pid, self._log_writer.session.pid, is_agents=is_agents)
-        accepted, who = None, await asyncio.to_thread(seat, peer_pid)
+        accepted, who = None, await asyncio.to_thread(describe_terminal, peer_pid)
         async with self._answering:
-            if self.egress is not None and self.asks.is_own(answer.request):
+            if self.egress is not None and self.requests.is_own(answer.request):
                 await self.egress.answer(answer, who)
             else:
                 accepted = await accept(answer, who)

@@ -85,7 +85,7 @@ class Prompts:
         state = self._log_writer.session.state
         return SessionState.IDLE if state in ASLEEP else state
 
-    async def take(self, prompt: Prompt) -> Receipt:
+    async def submit(self, prompt: Prompt) -> Receipt:
         """Send *prompt* to the agent as its `when` requires; the receipt shows how far it came.
 
         Raises:

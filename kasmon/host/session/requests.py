@@ -22,13 +22,13 @@ class AcceptedAnswer(NamedTuple):
     """An accepted answer as it is sent to the agent, and the agent's request."""
 
     answer: Answer
-    asked: Request
+    agent_request: Request
 
 
 class OpenRequest(NamedTuple):
     request: Request
     """As in the log."""
-    asked: Request
+    agent_request: Request
     """As the agent sent it."""
 
 
@@ -42,7 +42,7 @@ class RequestRegistry:
         self._log_writer = log_writer
         self._policy = policy
         self._replacements = replacements
-        self._asked: dict[RequestId, Request] = {}
+        self._agent_requests: dict[RequestId, Request] = {}
         """The log's id of each open request -> the request as the agent sent it."""
 
     def translate(self, event: Event) -> Event | None:
@@ -63,23 +63,25 @@ class RequestRegistry:
         log_id = session.next_request()
         now = time.time()
         opened = seal(msgspec.structs.replace(request, id=log_id, session=session.id, asked_at=now, by_host=True))
-        self._asked[log_id] = opened
+        self._agent_requests[log_id] = opened
         self._log_writer.note(RequestOpened(at=now, request=opened))
         return log_id
 
     def is_own(self, request: RequestId) -> bool:
         """Whether the host itself opened *request*, and it is open."""
-        return (asked := self._asked.get(request)) is not None and asked.by_host
+        return (asked := self._agent_requests.get(request)) is not None and asked.by_host
 
     def forget_closed(self) -> None:
         """Forget requests that are no longer open, after each event."""
-        if self._asked:
-            still_open = {ask.id for ask in self._log_writer.session.asks}
-            self._asked = {log_id: asked for log_id, asked in self._asked.items() if log_id in still_open}
+        if self._agent_requests:
+            still_open = {ask.id for ask in self._log_writer.session.requests}
+            self._agent_requests = {
+                log_id: asked for log_id, asked in self._agent_requests.items() if log_id in still_open
+            }
 
     def withdraw_all(self, why: str, at: float) -> None:
         """Withdraw all open requests, whether the agent's backend reported that or not."""
-        for request in self._log_writer.session.asks:
+        for request in self._log_writer.session.requests:
             self._log_writer.note(RequestWithdrawn(at=at, request=request.id, why=why))
         self.forget_closed()
 
@@ -94,7 +96,7 @@ class RequestRegistry:
             RefusedError: if the request does not take this decision.
             UsageError: if the answer lacks what its decision needs, or carries what would be ignored.
         """
-        request, asked = self._log_writer.session.open_request(answer.request), self._asked.get(answer.request)
+        request, asked = self._log_writer.session.open_request(answer.request), self._agent_requests.get(answer.request)
         if request is None or asked is None:
             raise self._not_open(answer.request)
         if answer.digest != request.digest:
@@ -104,7 +106,7 @@ class RequestRegistry:
         must_be_complete(request, answer)
         return OpenRequest(request, asked)
 
-    def take(self, answer: Answer, by: str = "user", who: str = "", rule: str = "") -> AcceptedAnswer | None:
+    def accept(self, answer: Answer, by: str = "user", who: str = "", rule: str = "") -> AcceptedAnswer | None:
         """Accept *answer*: close its request now, and log that. None for LATER: the request stays open.
 
         Args:
@@ -149,7 +151,7 @@ class RequestRegistry:
 
     def reopen(self, taken: AcceptedAnswer) -> None:
         """Open the same request again, under the next id: the agent did not accept the answer and still waits."""
-        if (opened := self._opened(taken.asked, time.time())) is not None:
+        if (opened := self._opened(taken.agent_request, time.time())) is not None:
             self._log_writer.note(opened)
 
     def _opened(self, asked: Request, at: float) -> RequestOpened | None:
@@ -166,12 +168,12 @@ class RequestRegistry:
             if known.digest == request.digest:
                 return None
             self._log_writer.note(RequestWithdrawn(at=at, request=before, why=CHANGED))
-            del self._asked[before]
-        self._asked[log_id] = msgspec.structs.replace(asked, by_host=False)
+            del self._agent_requests[before]
+        self._agent_requests[log_id] = msgspec.structs.replace(asked, by_host=False)
         return RequestOpened(at=at, request=request)
 
     def _log_id(self, agent_id: RequestId) -> RequestId | None:
-        return next((log_id for log_id, asked in self._asked.items() if asked.id == agent_id), None)
+        return next((log_id for log_id, asked in self._agent_requests.items() if asked.id == agent_id), None)
 
     def _not_open(self, request: RequestId) -> RequestNotFoundError | RequestClosedError:
         session = self._log_writer.session

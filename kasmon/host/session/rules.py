@@ -11,7 +11,7 @@ from kasmon.errors import ConfigError, KasmonError, UnableError
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Answer, Launch
 from kasmon.model.permission import Decision, Request, RequestKind
-from kasmon.model.rule import RequestSource, Rule, RuleEffect, decide, draft_rule, words
+from kasmon.model.rule import RequestSource, Rule, RuleEffect, decide, describe, draft_rule
 from kasmon.paths import Paths
 from kasmon.sanitize import has_hidden, redact
 from kasmon.store.rules import RuleBook
@@ -54,7 +54,7 @@ class SessionRules:
         can_decide = request.kind is RequestKind.PERMISSION and request.answerable and Decision.ALLOW in others
         if not can_decide or (says := draft_rule(request, self.where.workdir)) is None:
             return plain
-        rule = words(request.tool, says.match, says.text)
+        rule = describe(request.tool, says.match, says.text)
         says_all = not has_hidden(f"{rule}\n{request.shown}")
         if not says_all or redact(rule, self._secrets)[1] or redact(request.shown, self._secrets)[1]:
             return plain

@@ -36,7 +36,7 @@ class StuckMonitor:
         self._children = ChildActivity()
         self._seen_at = 0.0
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Monitor until cancelled."""
         pause_s = LONGEST_S
         if self._limits.after_s > 0:
@@ -44,18 +44,18 @@ class StuckMonitor:
         while self._limits.after_s > 0 or self._limits.calls > 0:
             await asyncio.sleep(rest_s(self._log_writer.session.state, pause_s))
             try:
-                await self._look()
+                await self._check()
             except Exception:  # a failed check shows nothing about the agent, and the next one may succeed
                 log.exception("could not look whether the agent is stuck")
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         session = self._log_writer.session
         if session.state is not SessionState.WORKING or session.waits:
             self._children.forget()
             return
         quiet_at = max(quiet_since(session), self._written_at(), self._seen_at)
         if self._limits.after_s and time.time() - quiet_at >= self._limits.after_s / 2:
-            seen_at = await asyncio.to_thread(self._look_outside, session, quiet_at)
+            seen_at = await asyncio.to_thread(self._find_effect, session, quiet_at)
             if seen_at is None:
                 return
             self._seen_at = max(self._seen_at, seen_at)
@@ -64,7 +64,7 @@ class StuckMonitor:
         if why != session.stuck_why:
             self._log_writer.note(StuckSeen(at=now, why=why))
 
-    def _look_outside(self, session: Session, since: float) -> float | None:
+    def _find_effect(self, session: Session, since: float) -> float | None:
         """Return when an effect was seen after *since*, 0 if none was; None if that is not known (yet). Blocks."""
         if machine_of(session.agent):
             return None  # a remote agent's files and child processes are not visible here

@@ -54,13 +54,13 @@ class StructuredAgentRunner:
         self.has_ended = False
         self.opened = False
         self.policy = SessionRules(log_writer.session_log.places, launch)
-        self.asks = RequestRegistry(log_writer, self.policy)
+        self.requests = RequestRegistry(log_writer, self.policy)
         self.live = LiveText(launch.session, log_writer.session_log.redactor, log_writer.note)
-        self.prompts = Prompts(log_writer, self.tell, steers=backend.abilities.steers)
+        self.prompts = Prompts(log_writer, self.send, steers=backend.abilities.steers)
         self.services = AgentServices(
             log_writer,
             launch,
-            self.asks,
+            self.requests,
             end_agent=lambda why: self.end(why, Stop().grace_s),
             allow_for_good=self._allow_for_good if launch.mode is Mode.INTERPRETER else None,
         )
@@ -89,7 +89,7 @@ class StructuredAgentRunner:
                 return
             self._agent, self.opened = agent, True
             if self.services.sandboxed_agent is not None:
-                self._log_writer.session_log.learn(self.services.sandboxed_agent.secrets)
+                self._log_writer.session_log.add_secrets(self.services.sandboxed_agent.secrets)
         finally:
             self._settled.set()
         self._output_monitor = asyncio.create_task(self._read_events(agent))
@@ -114,11 +114,11 @@ class StructuredAgentRunner:
         elif isinstance(event, RequestOpened):
             await self._refresh_rules()
         try:
-            translated = self.asks.translate(event)
+            translated = self.requests.translate(event)
             if translated is None:
                 return
             if isinstance(translated, SessionEnded):
-                self.asks.withdraw_all(GONE, translated.at)
+                self.requests.withdraw_all(GONE, translated.at)
             self.live.flush_before(translated)
             self._log_writer.note(translated, durable=must_be_on_disk(translated))
         except (ValueError, TypeError, RecursionError) as error:
@@ -127,7 +127,7 @@ class StructuredAgentRunner:
         if isinstance(translated, SessionStarted | SessionEnded):
             self.prompts.is_ready = isinstance(translated, SessionStarted)
             self.has_ended = isinstance(translated, SessionEnded)
-        self.asks.forget_closed()
+        self.requests.forget_closed()
         if isinstance(translated, SessionStarted):
             self.services.begin(translated.pid)
         self.live.handle_event(translated)
@@ -136,7 +136,7 @@ class StructuredAgentRunner:
             self._answering.add(task := asyncio.create_task(self._answer_by_rule(rule, translated.request)))
             task.add_done_callback(self._answering.discard)
 
-    async def tell(self, command: AgentCommand) -> None:
+    async def send(self, command: AgentCommand) -> None:
         """Send *command* to the agent.
 
         Raises:
@@ -218,13 +218,13 @@ class StructuredAgentRunner:
             await self._send_answer(accepted, answer.request)
 
     async def _accept(self, answer: Answer, who: str) -> AcceptedAnswer | None:
-        request, asked = self.asks.checked(answer)
+        request, asked = self.requests.checked(answer)
         answer = self._restore_secrets(answer, asked)
         if answer.decision not in STANDING:
-            return self.asks.take(answer, who=who)
+            return self.requests.accept(answer, who=who)
         rule = await asyncio.to_thread(self.policy.remember, request, answer)
         try:
-            return self.asks.take(answer, who=who, rule=rule.id)
+            return self.requests.accept(answer, who=who, rule=rule.id)
         except KasmonError:
             if rule.request == request.id:
                 with contextlib.suppress(KasmonError):
@@ -254,7 +254,7 @@ class StructuredAgentRunner:
         reason = "" if rule.effect is RuleEffect.ALLOW else f"A standing rule denies {rule.words}."
         answer = Answer(request=request.id, digest=request.digest, decision=decision, reason=reason)
         with contextlib.suppress(KasmonError):  # the user was faster, or a notice has the reason
-            accepted = self.asks.take(answer, by="policy", rule=rule.id)
+            accepted = self.requests.accept(answer, by="policy", rule=rule.id)
             assert accepted is not None
             await self._log_writer.on_disk()
             await self._send_answer(accepted, request.id, f" of rule {rule.id}")
@@ -266,14 +266,14 @@ class StructuredAgentRunner:
             KasmonError: if it was not sent, or that is unknown; a notice has the reason.
         """
         try:
-            await self.tell(accepted.answer)
+            await self.send(accepted.answer)
         except (RequestClosedError, StaleRequestError) as error:
             self.notice(f"The answer{of_rule} to {request} came too late: the agent no longer waits for it.")
             raise RequestClosedError(request, "the agent no longer waits for it") from error
         except RefusedError as error:
             self.notice(f"The agent did not accept the answer{of_rule} to {request}: {error.message}")
             if not self.has_ended:
-                self.asks.reopen(accepted)
+                self.requests.reopen(accepted)
             raise
         except KasmonError as error:
             self.notice(f"It is unknown whether the agent received the answer{of_rule} to {request}: {error.message}")
@@ -322,7 +322,7 @@ class StructuredAgentRunner:
                     self.live.write(event)
                     continue
                 if isinstance(event, SecretsLearned):
-                    self._log_writer.session_log.learn(event.secrets)
+                    self._log_writer.session_log.add_secrets(event.secrets)
                     continue
                 await self._log_writer.wait_for_space()
                 await self.handle_event(event)
@@ -342,7 +342,7 @@ class StructuredAgentRunner:
         """End the agent: asked, then closed, then no longer waited for."""
         assert self._agent is not None
         assert self._output_monitor is not None
-        asking = asyncio.create_task(self.tell(stop))  # if that fails, it is ended all the same
+        asking = asyncio.create_task(self.send(stop))  # if that fails, it is ended all the same
         hurrying = asyncio.create_task(self._in_a_hurry.wait())
         await asyncio.wait([self._output_monitor, hurrying], return_when=asyncio.FIRST_COMPLETED)
         if not self._output_monitor.done():

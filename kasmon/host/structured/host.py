@@ -32,7 +32,7 @@ from kasmon.errors import (
 from kasmon.host.journal import process_log
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_of
-from kasmon.host.journal.session_log import SessionLog, wanted
+from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc import frames, secret_stdin
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
@@ -297,21 +297,21 @@ class StructuredHost:
                 self._must_run()
                 if self._handing_over is not None and prompt.when in ("now", "interrupt"):
                     prompt = msgspec.structs.replace(prompt, when="idle")  # it waits for the next host
-                receipt = await self._agent.prompts.take(prompt)
+                receipt = await self._agent.prompts.submit(prompt)
             case Answer() as answer:
-                if not self._backend.abilities.asks and not self._agent.asks.is_own(answer.request):
+                if not self._backend.abilities.asks and not self._agent.requests.is_own(answer.request):
                     raise UnableError(f"the agent of session {self._id!r} accepts no answers.")
                 await self._agent.answer(answer, connection.peer_pid, is_agents=connection.as_agent)
             case Interrupt() as interrupt:
                 self._must_run()
                 if not self._backend.abilities.interrupts:
                     raise UnableError(f"the agent of session {self._id!r} cannot be interrupted.")
-                await self._agent.tell(interrupt)
+                await self._agent.send(interrupt)
             case Continue() as proceed:
                 self._must_run()
                 if not self._backend.abilities.continues:
                     raise UnableError(f"session {self._id!r} has no terminal in which Ctrl+Z could suspend its agent.")
-                await self._agent.tell(proceed)
+                await self._agent.send(proceed)
             case Stop() as stop:
                 self._must_run()
                 self._agent.end(STOPPED, stop.grace_s)
@@ -322,7 +322,7 @@ class StructuredHost:
                 self._check_settings(configure)
                 if configure.permission_mode is not None:
                     await self._check_person(connection, "change a permission mode")
-                await self._agent.tell(configure)
+                await self._agent.send(configure)
             case Run() | Pause() | Resume() | Checkpoint() | Restore() | Fork() | Allow() as command:
                 self._must_run()
                 if isinstance(command, Allow):
@@ -375,16 +375,16 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write("a host requires the id of one session.\n")
         return UsageError.exit_code
     os.umask(0o077)
-    process_log.keep()
-    secret_stdin.take()
+    process_log.configure()
+    secret_stdin.load_environment()
     session, here = SessionId(arguments["session"]), places()
     if not here.folder(session).is_dir():
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")
         return SessionNotFoundError.exit_code
     here.make()
-    process_log.learn(secrets_of(here, session))
+    process_log.add_secrets(secrets_of(here, session))
     lock = HostLock(here.host_lock(session))
-    if not lock.take():
+    if not lock.acquire():
         return 0
     try:
         if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
@@ -406,7 +406,7 @@ def load_session(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
     """Return the launch and its backend; an error in either is raised when the agent is opened."""
     launch = Launch(session=session, name="", agent="", mode=Mode.SDK, backend="")
     try:
-        launch = wanted(here, session)
+        launch = load_launch(here, session)
         if launch.mode is Mode.TMUX:
             raise UsageError(f"session {session!r} is a terminal session; the shared tmux host runs it.")
         return launch, load(launch.backend)

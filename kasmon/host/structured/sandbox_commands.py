@@ -28,7 +28,7 @@ async def execute(
         return CommandResult(n=n, outcome=await agent.keep(command))
     stream = RunStream(connection, command.id)
     try:
-        ran = await agent.run(command, stream.take)
+        ran = await agent.run(command, stream.add)
     finally:
         stream.close()
     return CommandResult(n=n, ran=ran)
@@ -47,7 +47,7 @@ class RunStream:
         self._pause_s = SOON_S
         self._timer = asyncio.get_running_loop().call_later(SOON_S, self._push)
 
-    def take(self, name: str, text: str) -> None:
+    def add(self, name: str, text: str) -> None:
         """Add *text*, which was written to the stream *name*."""
         with self._lock:
             waiting = self._waiting.get(name, "") + text

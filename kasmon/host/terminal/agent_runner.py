@@ -15,7 +15,7 @@ from kasmon.backends.tmux import TmuxAgent, TmuxBackend
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
-from kasmon.host.journal.session_log import SessionLog, wanted
+from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
 from kasmon.host.terminal.screen_requests import ScreenAnswers, screen_asks
@@ -56,7 +56,7 @@ class TerminalAgentRunner:
         )
         self._on_cut = on_cut
         self._is_cut = False
-        self._answers = ScreenAnswers(log_writer, self.services.asks, agent)
+        self._answers = ScreenAnswers(log_writer, self.services.requests, agent)
         self._launch = launch
         self._lock = lock
         self._log_writer = log_writer
@@ -90,7 +90,7 @@ class TerminalAgentRunner:
             LaunchError, TmuxError: if it cannot be started; the log has the reason too.
             RemoteUnreachableError: if its machine cannot be reached.
         """
-        launch = await asyncio.to_thread(wanted, places, session)
+        launch = await asyncio.to_thread(load_launch, places, session)
         lock, log_writer = await _opened(places, session, secret_values(variables))
         generation = max(launch.generation, log_writer.session.generation + 1)
         may_live_on = bool(launch.machine) and log_writer.session.state is SessionState.LOST
@@ -103,7 +103,7 @@ class TerminalAgentRunner:
             if launch.sandbox is not None:
                 from kasmon.sandbox.agent.launch import secrets_of  # only needed with a sandbox
 
-                log_writer.session_log.learn(secrets_of(session))
+                log_writer.session_log.add_secrets(secrets_of(session))
         except BaseException as error:
             if isinstance(error, KasmonError) and not isinstance(error, RefusedError) and not may_live_on:
                 log_writer.note(SessionEnded(at=time.time(), why=str(error), never_began=True))
@@ -137,7 +137,7 @@ class TerminalAgentRunner:
         agent = await backend.found(launch, facts, now.signals)
         runner = cls(launch, lock, log_writer, agent, on_cut)
         # The first reading opens again what is still on the screen.
-        runner.services.asks.withdraw_all(HOST_RESTARTED, time.time())
+        runner.services.requests.withdraw_all(HOST_RESTARTED, time.time())
         if now.state is SessionState.LOST:
             log_writer.note(ConnectionRestored(at=time.time()))
         is_same = facts.pid == _pane_pid(now) and (
@@ -166,13 +166,13 @@ class TerminalAgentRunner:
         """Send *command* of process *peer_pid* to the agent; return a prompt's receipt. *is_agents*: an agent sent it.
 
         Raises:
-            KasmonError: as `TmuxAgent.send`, `Prompts.take` and `AgentServices.answer`.
+            KasmonError: as `TmuxAgent.send`, `Prompts.submit` and `AgentServices.answer`.
         """
         if self.services.sandboxed_agent is not None:
             await self.services.sandboxed_agent.lifecycle.ensure_running(command)
         try:
             if isinstance(command, Prompt):
-                return await self.prompts.take(command)
+                return await self.prompts.submit(command)
             if isinstance(command, Requeue):
                 return self.prompts.requeue(command)
             if isinstance(command, Answer):
@@ -214,11 +214,11 @@ class TerminalAgentRunner:
             event = await with_process(event)
             if isinstance(event, SessionStarted):
                 event = msgspec.structs.replace(event, host_pid=os.getpid())
-        translated = self.services.asks.translate(event)
+        translated = self.services.requests.translate(event)
         if translated is None:
             return
         self._log_writer.note(translated)
-        self.services.asks.forget_closed()
+        self.services.requests.forget_closed()
         match event:
             case SessionStarted() | ConnectionRestored():
                 self._begun.set()
@@ -271,7 +271,7 @@ async def _opened(places: Paths, session: SessionId, secrets: Sequence[str] = ()
         RefusedError: if another host has the lock.
     """
     lock = HostLock(places.host_lock(session))
-    if not await asyncio.to_thread(lock.take):
+    if not await asyncio.to_thread(lock.acquire):
         raise RefusedError(f"session {session!r} already has a host.")
     try:
         return lock, LogWriter(await asyncio.to_thread(SessionLog, places, session, secrets))

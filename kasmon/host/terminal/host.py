@@ -20,7 +20,7 @@ from kasmon.backends.tmux import TmuxBackend
 from kasmon.config import Config, load_or_default
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host.journal import process_log
-from kasmon.host.journal.session_log import wanted
+from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc import frames, secret_stdin
 from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
@@ -276,7 +276,7 @@ class TmuxHost:
     def _load_launch(self, session: SessionId) -> Launch:
         if not SESSION.fullmatch(session) or not self._places.folder(session).is_dir():
             raise SessionNotFoundError(session)
-        launch = wanted(self._places, session)
+        launch = load_launch(self._places, session)
         if launch.mode is not Mode.TMUX:
             raise RefusedError(f"session {session!r} is structured; it has its own host.")
         return launch
@@ -293,12 +293,12 @@ def main(handle: int | None = None) -> int:
     *handle*: of its lock, if its starter has taken that.
     """
     os.umask(0o077)
-    process_log.keep()
-    secret_stdin.take()
+    process_log.configure()
+    secret_stdin.load_environment()
     here = places()
     here.make()
     lock = HostLock(here.tmux_host_lock, handle)
-    if not lock.take():
+    if not lock.acquire():
         return 0
     try:
         _raise_file_limit()
@@ -318,7 +318,7 @@ async def _run_host(host: TmuxHost) -> None:
 def _raise_file_limit() -> None:
     """Raise the limit of open files, if the system allows it: each running session needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    limit = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -45,7 +45,7 @@ class ScreenAnswers:
         if answer.decision is not Decision.LATER:
             await self._send(answer, asked)
         if self._log_writer.session.open_request(request.id) is not None:
-            self._asks.take(answer, who=who)
+            self._asks.accept(answer, who=who)
 
     async def _send(self, answer: Answer, asked: Request) -> None:
         try:

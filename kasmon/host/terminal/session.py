@@ -187,7 +187,7 @@ class TerminalSession:
         """
         runner = await TerminalAgentRunner.recover(self._places, self._backend, launch, facts, self.reach)
         self._set_runner(runner)
-        if facts.says_how_it_ended:
+        if facts.has_exit_status:
             await runner.wait_for_end()
 
     def handle_server_loss(self, why: str) -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from kasmon.errors import LaunchError, LogMissingError
-from kasmon.host.journal.session_log import advanced, wanted
+from kasmon.host.journal.session_log import advanced, load_launch
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import SessionForgotten
 from kasmon.model.permission import SessionId
@@ -56,7 +56,7 @@ def survey(places: Paths) -> TakeoverSurvey:
             continue
         session = SessionId(folder.name)
         try:
-            launch = wanted(places, session)
+            launch = load_launch(places, session)
         except LaunchError as error:
             log.warning("session %s is left alone: %s", session, error)
             continue

@@ -122,8 +122,8 @@ class TypedPrompts(Prompts):
             self._step(receipt, ReceiptState.LOST, HOST_GONE)
         self._await_turn()
 
-    async def take(self, prompt: Prompt) -> Receipt:
-        """Send *prompt* as `Prompts.take`; while the agent starts, an immediate prompt waits for it a while.
+    async def submit(self, prompt: Prompt) -> Receipt:
+        """Send *prompt* as `Prompts.submit`; while the agent starts, an immediate prompt waits for it a while.
 
         Delivery that takes longer than `ANSWER_S` continues in the background: the receipt is then the current one.
 
@@ -138,7 +138,7 @@ class TypedPrompts(Prompts):
                     await self._begun_to_read.wait()
         if self._is_over:
             raise SessionEndedError(self._log_writer.session.id)
-        sending = asyncio.create_task(super().take(prompt))
+        sending = asyncio.create_task(super().submit(prompt))
         self._sending.add(sending)
         sending.add_done_callback(self._finish_sending)
         await asyncio.wait([sending], timeout=max(0.0, until - asyncio.get_running_loop().time()))

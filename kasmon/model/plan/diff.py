@@ -35,13 +35,13 @@ def changes(old: Plan, new: Plan, run: PlanRun) -> PlanDiff:
             continue
         differing = _differing(task, after[id_])
         lines += [f"~ task {id_}: {field}: {was!r} -> {now!r}" for field, was, now in differing]
-        if begun and (fixed := [field for field, _, _ in differing] or _given_by_plan(old, task, new, after[id_])):
+        if begun and (fixed := [field for field, _, _ in differing] or _list_inherited(old, task, new, after[id_])):
             refused.append(f"task {id_!r} has started, so its {', '.join(fixed)} cannot be changed")
     lines += [f"+ task {id_}: {task.title}" for id_, task in after.items() if id_ not in before]
     return PlanDiff(tuple(lines), tuple(refused))
 
 
-def _given_by_plan(old: Plan, was: Task, new: Plan, now: Task) -> list[str]:
+def _list_inherited(old: Plan, was: Task, new: Plan, now: Task) -> list[str]:
     """Return the fields of a task that change with the plan's defaults, where the task does not set them."""
     given = {
         "agent": (agent_of(old, was), agent_of(new, now)),

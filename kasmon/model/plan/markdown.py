@@ -73,7 +73,7 @@ class _Reader:
             self._add_fault(0, "the heading `## Wave 1` is missing")
         self._check_order()
         plan = msgspec.structs.replace(self._plan, tasks=tuple(self._tasks), warnings=tuple(self._warnings))
-        return PlanDraft(plan, tuple(self._faults), tells_gaps=True)
+        return PlanDraft(plan, tuple(self._faults), reports_gaps=True)
 
     def _in_fence(self, line: str, number: int) -> bool:
         """Whether *line* belongs to a code block, fences included."""

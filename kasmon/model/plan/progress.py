@@ -51,7 +51,7 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
     began_at: float = 0.0
     """When its last attempt began."""
-    took_s: float | None = None
+    duration_s: float | None = None
     """How long that took, once it ended."""
     why: str = ""
     """Why it counts as done, or why it failed."""
@@ -69,7 +69,7 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str = ""
     branch: str = ""
     base: str = ""
-    found: str = ""
+    initial_state: str = ""
     """The state of the worktree at the start of its last attempt."""
     agent: str = ""
     """The agent that replaces the plan's from the next attempt on; empty is the plan's."""
@@ -196,7 +196,7 @@ def _start_attempt(run: PlanRun, event: TaskBegan) -> PlanRun:
         workdir=event.workdir,
         branch=event.branch,
         base=event.base or task.base,
-        found=event.state,
+        initial_state=event.state,
         agent=task.agent,
         ran=event,
     )
@@ -223,7 +223,7 @@ def _apply_progress(run: PlanRun, event: TaskClaimed | TaskChecking | TaskChecke
         case TaskChecked():
             moved = put(task, check=event, is_checked=event.ok, checking=None)
         case TaskDone():
-            moved = put(task, state=T.DONE, since=event.at, why=event.why, took_s=took_s)
+            moved = put(task, state=T.DONE, since=event.at, why=event.why, duration_s=took_s)
         case TaskFailed():
             moved = put(
                 task,
@@ -233,7 +233,7 @@ def _apply_progress(run: PlanRun, event: TaskClaimed | TaskChecking | TaskChecke
                 conflicts=event.conflicts,
                 failures=task.failures if event.conflicts else (*task.failures, event.why),
                 tries=task.tries if event.conflicts else task.tries + 1,
-                took_s=took_s,
+                duration_s=took_s,
             )
     return _with(run, event.task, moved)
 

@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import Plan, Task
 from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
-from kasmon.model.plan.shared_terminal import ON, is_unsent, is_wanted, terminal_of, user_of
-from kasmon.model.plan.task_outcome import TaskOutcome, doubt, word
+from kasmon.model.plan.shared_terminal import ON, is_needed, is_unsent, terminal_of, user_of
+from kasmon.model.plan.task_outcome import TaskOutcome, explain_uncertainty, find_outcome
 from kasmon.model.plan.validation import named_needs
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
@@ -40,7 +40,7 @@ class ClaimTask(NamedTuple):
 
     task: Task
     attempt: int
-    word: TaskOutcome
+    outcome: TaskOutcome
 
 
 class CheckTask(NamedTuple):
@@ -79,7 +79,7 @@ class NextSteps(NamedTuple):
     steps: tuple[Step, ...]
     blocked: Mapping[str, str]
     """Task -> why it does not start, for each that waits or is blocked."""
-    asks: str = ""
+    question: str = ""
     """The question to a person; empty if there is none."""
 
 
@@ -96,7 +96,7 @@ def next_steps(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit:
     if run.state == "ended":
         return NextSteps((), {})
     if run.is_aborted:
-        return _given_up(plan, run, sessions)
+        return _give_up(plan, run, sessions)
     if run.is_stopped:
         blocked = {task.id: "the plan is stopped" for task in plan.tasks if _may_begin(run, task)}
         return NextSteps(_ends(plan, run, sessions), blocked)
@@ -138,13 +138,13 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
             return [FinishTask(task, at.attempt, False, "its session could not be created")]
         if session is None:
             return []
-        if (said := word(plan, task, session, at.began_at, now)) is not None:
+        if (said := find_outcome(plan, task, session, at.began_at, now)) is not None:
             return [ClaimTask(task, at.attempt, said)]
         if run.headless and session.state is SessionState.LOST and now - session.since > LOST_S:
             return [FinishTask(task, at.attempt, False, f"its agent is lost for {LOST_S:g} s")]
         if run.headless and _has_no_host(session) and now - session.since > LOST_S:
             return [FinishTask(task, at.attempt, False, f"its host is gone for {LOST_S:g} s and did not come back")]
-        doubtful = doubt(plan, task, session, at.began_at, now)
+        doubtful = explain_uncertainty(plan, task, session, at.began_at, now)
         if run.headless and doubtful and now - session.since > LOST_S:
             return [FinishTask(task, at.attempt, False, f"its agent is idle, and its prompt {doubtful}")]
         is_on_its_way = bool(session.generation) and not is_unsent(plan, run, task, session)
@@ -154,12 +154,14 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
             if at.check is None:
                 return [CheckTask(task, at.attempt)]
             return [
-                FinishTask(task, at.attempt, at.check.ok, _check_words(at.check.ok, at.check.exit_code, at.check.why))
+                FinishTask(
+                    task, at.attempt, at.check.ok, _describe_check(at.check.ok, at.check.exit_code, at.check.why)
+                )
             ]
         if plan.without_check == "advance" or run.headless:
             return [FinishTask(task, at.attempt, True, at.why or "reported by its agent")]
         return []
-    if session is None or not session.exists or is_wanted(plan, run, task):
+    if session is None or not session.exists or is_needed(plan, run, task):
         return []
     is_over = at.state is not T.DONE or session.state is SessionState.IDLE
     return [EndTaskSession(session.id)] if is_over else []
@@ -179,7 +181,7 @@ def _last_one(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessi
     return session
 
 
-def _check_words(ok: bool, exit_code: int | None, why: str) -> str:
+def _describe_check(ok: bool, exit_code: int | None, why: str) -> str:
     if ok:
         return "its check passed"
     return f"its check failed: {why}" if why else f"check failed (exit {exit_code})"
@@ -278,7 +280,7 @@ def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: fl
 def _is_doubtful(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session], now: float) -> bool:
     at = run.of(task.id)
     session = sessions.get(at.session)
-    return session is not None and bool(doubt(plan, task, session, at.began_at, now))
+    return session is not None and bool(explain_uncertainty(plan, task, session, at.began_at, now))
 
 
 def _is_lost(run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> bool:
@@ -309,7 +311,7 @@ def _finished(plan: Plan, run: PlanRun, asks: str) -> FinishPlan | None:
     return None
 
 
-def _given_up(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> NextSteps:
+def _give_up(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> NextSteps:
     return NextSteps(_ends(plan, run, sessions) or (FinishPlan("aborted", "aborted by user"),), {})
 
 

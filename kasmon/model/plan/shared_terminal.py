@@ -39,7 +39,7 @@ def is_unsent(plan: Plan, run: PlanRun, task: Task, session: Session) -> bool:
     return not any(receipt.at >= at.began_at for receipt in session.receipts)
 
 
-def is_wanted(plan: Plan, run: PlanRun, task: Task) -> bool:
+def is_needed(plan: Plan, run: PlanRun, task: Task) -> bool:
     """Whether a later command still needs the terminal of *task*."""
     same = [other for other in plan.tasks if other.run and other.inherits]
     if not task.run or not same:

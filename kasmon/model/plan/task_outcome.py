@@ -38,7 +38,7 @@ class TaskOutcome(NamedTuple):
     text: str = ""
 
 
-def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) -> TaskOutcome | None:
+def find_outcome(plan: Plan, task: Task, session: Session, began_at: float, now: float) -> TaskOutcome | None:
     """Return the outcome of *task* according to *session*; None while there is none.
 
     Args:
@@ -57,7 +57,7 @@ def word(plan: Plan, task: Task, session: Session, began_at: float, now: float) 
     finished = [receipt for receipt in receipts if _is_carried(task, receipt)]
     if session.state is SessionState.ENDED:
         if session.exit_code != 0 or session.stopped or session.timed_out:
-            return TaskOutcome("", ended_words(session))
+            return TaskOutcome("", describe_end(session))
         if task.run or finished:
             return TaskOutcome("exit", "it ended with exit code 0")
         return TaskOutcome("", UNFINISHED)
@@ -98,7 +98,7 @@ _GIVEN: Final = frozenset(
 _NOT_TAKEN: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST})
 
 
-def doubt(plan: Plan, task: Task, session: Session, began_at: float, now: float) -> str:
+def explain_uncertainty(plan: Plan, task: Task, session: Session, began_at: float, now: float) -> str:
     """Return why the progress of *task* is unknown though its agent is idle; empty if it is known or may change."""
     since = [receipt for receipt in session.receipts if receipt.at >= began_at]
     receipts = _own(since)
@@ -107,7 +107,7 @@ def doubt(plan: Plan, task: Task, session: Session, began_at: float, now: float)
     if any(receipt.state in _UNDER_WAY for receipt in since) or any(_is_carried(task, each) for each in receipts):
         return ""
     is_refused = bool(receipts) and receipts[-1].state in _NOT_TAKEN
-    return NO_TURN if word(plan, task, session, began_at, now) is None and not is_refused else ""
+    return NO_TURN if find_outcome(plan, task, session, began_at, now) is None and not is_refused else ""
 
 
 def _own(receipts: Sequence[Receipt]) -> list[Receipt]:
@@ -129,7 +129,7 @@ def _is_carried(task: Task, receipt: Receipt) -> bool:
     return receipt.state is FINISHED and bool(task.run or receipt.carried_by)
 
 
-def ended_words(session: Session) -> str:
+def describe_end(session: Session) -> str:
     """Return how *session* ended, as the reason for its task's failure."""
     if session.stopped:
         return "its session was stopped"

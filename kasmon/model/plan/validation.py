@@ -14,7 +14,7 @@ class PlanDraft(NamedTuple):
     plan: Plan
     faults: tuple[PlanFault, ...] = ()
     """The faults that its parser found."""
-    tells_gaps: bool = False
+    reports_gaps: bool = False
     """Whether they include waves without tasks."""
 
 
@@ -42,7 +42,7 @@ def validate(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Pla
         )
     gives_waves = any(task.wave for task in tasks)
     if gives_waves:
-        faults += [*([] if draft.tells_gaps else _gaps(tasks)), *_waves(tasks, known)]
+        faults += [*([] if draft.reports_gaps else _gaps(tasks)), *_waves(tasks, known)]
     elif not circle:
         levels = _levels(known)
         tasks = tuple(msgspec.structs.replace(task, wave=levels[task.id]) for task in tasks)

@@ -18,8 +18,8 @@ def open_request(session: Session, request: Request) -> Session:
     """Return *session* with *request* open; one that comes after the end only counts."""
     counted = max(session.requests_counted, number(request.id, session.requests_counted + 1))
     known = session.state is SessionState.ENDED or session.open_request(request.id) is not None
-    asks = session.asks if known else (*session.asks, request)
-    return msgspec.structs.replace(session, asks=asks, requests_counted=counted)
+    asks = session.requests if known else (*session.requests, request)
+    return msgspec.structs.replace(session, requests=asks, requests_counted=counted)
 
 
 def apply_answer(session: Session, event: RequestAnswered) -> Session:
@@ -50,7 +50,7 @@ def withdraw_all(session: Session, why: str, at: float, *, spares_hosts: bool = 
 
     *spares_hosts*: requests of its host stay open.
     """
-    for ask in session.asks:
+    for ask in session.requests:
         if spares_hosts and ask.by_host:
             continue
         session = withdraw(session, ask.id, why, at)
@@ -59,13 +59,13 @@ def withdraw_all(session: Session, why: str, at: float, *, spares_hosts: bool = 
 
 def set_aside(session: Session, request: RequestId) -> Session:
     """Return *session* with *request* open, but set aside."""
-    asks = tuple(msgspec.structs.replace(ask, later=True) if ask.id == request else ask for ask in session.asks)
-    return msgspec.structs.replace(session, asks=asks)
+    asks = tuple(msgspec.structs.replace(ask, later=True) if ask.id == request else ask for ask in session.requests)
+    return msgspec.structs.replace(session, requests=asks)
 
 
 def _closed(session: Session, closed: ClosedRequest) -> Session:
     """Return *session* with the request closed; a request that is not open changes nothing."""
     if session.open_request(closed.id) is None:
         return session
-    asks = tuple(ask for ask in session.asks if ask.id != closed.id)
-    return msgspec.structs.replace(session, asks=asks, closed=(*session.closed, closed)[-KEPT_CLOSED:])
+    asks = tuple(ask for ask in session.requests if ask.id != closed.id)
+    return msgspec.structs.replace(session, requests=asks, closed=(*session.closed, closed)[-KEPT_CLOSED:])

@@ -81,7 +81,7 @@ def update_state(before: Session, after: Session, event: Event) -> Session:
         state = find_phase_state(before, after, event) or _next(before, after, event)
         source = "protocol" if state is not before.state or isinstance(event, SessionStarted) else before.source
         why = (before.unsure_why or LINE_WAS_LOST) if state is S.UNSURE else None
-        asking = _own_asks(after)[0].kind if state is S.ASKING else None
+        asking = _own_requests(after)[0].kind if state is S.ASKING else None
     changed = state is not before.state or isinstance(event, SessionStarted | SessionEnded)
     return msgspec.structs.replace(
         after,
@@ -100,13 +100,13 @@ def _next(before: Session, after: Session, event: Event) -> SessionState:
     if isinstance(event, TurnEnded) and event.reason == "limit" and before.state is S.LIMITED:
         return S.LIMITED
     state = NEXT[before.state].get(type(event), before.state)
-    if state in ASKABLE and _own_asks(after):
+    if state in ASKABLE and _own_requests(after):
         return S.ASKING
     if state is S.ASKING or (state is S.WORKING and isinstance(event, LimitLifted)):
         return S.WORKING if after.in_turn else S.IDLE if after.generation else S.STARTING
     return state
 
 
-def _own_asks(session: Session) -> tuple[Request, ...]:
+def _own_requests(session: Session) -> tuple[Request, ...]:
     """Return the open requests whose answers the agent waits for."""
-    return tuple(ask for ask in session.asks if not ask.by_host)
+    return tuple(ask for ask in session.requests if not ask.by_host)

@@ -87,7 +87,7 @@ class ForkOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Why it has no memory, as a few words."""
 
 
-def origin_words(origin: ForkOrigin) -> str:
+def describe_origin(origin: ForkOrigin) -> str:
     """Return how much of its source a fork has: `with its memory`. Pure."""
     if not origin.is_whole:
         return "incomplete"

@@ -23,7 +23,7 @@ class Heights:
         self.follow(blocks)
 
     @property
-    def known(self) -> int:
+    def measured(self) -> int:
         """The rows of all measured blocks."""
         return _before(self._rows, len(self._known))
 
@@ -62,15 +62,15 @@ class Heights:
             self.of(self._low)
         return self._low == 0
 
-    def place(self, above: int) -> tuple[int, int] | None:
+    def find_position(self, above: int) -> tuple[int, int] | None:
         """Return the block, and the row in it, *above* rows over the last row; None beyond the beginning.
 
         All blocks below it are measured, if they were not.
         """
-        while self.known - _before(self._rows, self._low) <= above:
-            if self.measure(1) and self.known <= above:
+        while self.measured - _before(self._rows, self._low) <= above:
+            if self.measure(1) and self.measured <= above:
                 return None
-        row = self.known - 1 - above  # counted from the first measured row
+        row = self.measured - 1 - above  # counted from the first measured row
         block = _holding(self._rows, row)
         return block, row - _before(self._rows, block)
 
@@ -83,7 +83,7 @@ class Heights:
         count = len(self._known)
         measured = _before(self._measured, count)
         missing = count - first - (measured - _before(self._measured, first))
-        rows = self.known
+        rows = self.measured
         return rows - _before(self._rows, first) + (missing * rows // measured if measured else missing)
 
     def _grow(self, blocks: int) -> None:

@@ -238,7 +238,7 @@ class Transcript:
         self.changes += 1
         return True
 
-    def look(self, width: int) -> TranscriptStyle:
+    def style(self, width: int) -> TranscriptStyle:
         """Return how its blocks are drawn at *width*."""
         return TranscriptStyle(width=width, fold=self._fold, zone=self._zone)
 
@@ -246,5 +246,5 @@ class Transcript:
         """Return the rows of the text that `write` showed last."""
         last = self.blocks[-1] if self.blocks else None
         if last is not None and run_blocks.code_of(last.event):  # a run's output is shown unformatted until its event
-            return run_blocks.printed(self._live[0], last.then, self.look(width))
-        return live(*self._live, self.look(width))
+            return run_blocks.printed(self._live[0], last.then, self.style(width))
+        return live(*self._live, self.style(width))

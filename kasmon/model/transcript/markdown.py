@@ -29,7 +29,7 @@ class Paragraph(msgspec.Struct, frozen=True):
     spans: tuple[Span, ...]
     first: Margin = ()
     rest: Margin = ()
-    words: bool = True
+    wraps: bool = True
 
 
 def draw_markdown(text: str, width: int, margin: Margin, *, colours: bool = True) -> list[TextLine]:
@@ -56,7 +56,7 @@ def _prose(lines: list[str], width: int, margin: Margin) -> list[TextLine]:
             rows += drawn_table
         if end == at:
             part, end = _line(lines[at]), at + 1
-            rows += wrap(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.words)
+            rows += wrap(part.spans, width, (*margin, *part.first), (*margin, *part.rest), words=part.wraps)
         at = end
     return rows
 
@@ -103,7 +103,7 @@ def _line(line: str) -> Paragraph:
     if heading := HEADING.match(line):
         return Paragraph(((heading[1], Token.HEADING),))
     if RULE.match(line):
-        return Paragraph((("─" * RULE_CELLS, Token.FAINT),), words=False)
+        return Paragraph((("─" * RULE_CELLS, Token.FAINT),), wraps=False)
     if item := ITEM.match(line):
         sign, behind = item[2] or "•", item.end()
         if not item[2] and (task := TASK.match(line, behind)):
@@ -113,7 +113,7 @@ def _line(line: str) -> Paragraph:
     if quote := QUOTE.match(line):
         return Paragraph(((line[quote.end() :], Token.FAINT),), BAR, BAR)
     if line.lstrip().startswith("|"):
-        return Paragraph(((line, Token.TEXT),), words=False)
+        return Paragraph(((line, Token.TEXT),), wraps=False)
     return Paragraph(inline(line))
 
 

@@ -54,11 +54,11 @@ def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
     """Return the outcome of a request: answered, set aside or withdrawn; no lines for other events."""
     match event:
         case RequestAnswered(decision=Decision.CHOOSE):
-            told = f"chosen by {_who(event)}: {', '.join(event.labels)}"
+            told = f"chosen by {_describe_author(event)}: {', '.join(event.labels)}"
         case RequestAnswered():
             reason = f": {event.reason}" if event.reason else ""
             made = f", by rule {event.rule} from now on" if event.rule and event.by != POLICY else ""
-            told = f"{TOLD[event.decision]} by {_who(event)}{made}{reason}"
+            told = f"{TOLD[event.decision]} by {_describe_author(event)}{made}{reason}"
         case RequestSetAside():
             told = "snoozed"
         case RequestWithdrawn():
@@ -71,7 +71,7 @@ def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
     return rows
 
 
-def _who(event: RequestAnswered) -> str:
+def _describe_author(event: RequestAnswered) -> str:
     """Return who answered: which rule, or which person at which terminal."""
     if event.by == POLICY:
         return f"rule {event.rule}" if event.rule else "a rule"

@@ -37,7 +37,7 @@ class TranscriptRows(Sequence[TextLine]):
         self.drawn = 0
         """How many times a block was drawn so far."""
         self._transcript = transcript
-        self._look = transcript.look(width)
+        self._look = transcript.style(width)
         self._plain = msgspec.structs.replace(self._look, colours=False)
         self._heights = Heights(self._height, len(transcript.blocks))
         self._kept: OrderedDict[int, list[TextLine]] = OrderedDict()
@@ -48,7 +48,7 @@ class TranscriptRows(Sequence[TextLine]):
         """The exact number of rows; measures every unmeasured block."""
         while not self.measure(1000):
             pass
-        return self._heights.known + len(self._written())
+        return self._heights.measured + len(self._written())
 
     @overload
     def __getitem__(self, at: int) -> TextLine: ...
@@ -81,7 +81,7 @@ class TranscriptRows(Sequence[TextLine]):
         written = self._written()
         pieces = [_ending(written, above, count)]
         missing, skipped = count - len(pieces[0]), max(0, above - len(written))
-        while missing > 0 and (place := self._heights.place(skipped)) is not None:
+        while missing > 0 and (place := self._heights.find_position(skipped)) is not None:
             at, row = place
             piece = _ending(self._block(at)[: row + 1], 0, missing)
             pieces.append(piece)
@@ -132,13 +132,13 @@ class TranscriptRows(Sequence[TextLine]):
             return max(written - 1 - place.row, 0)
         return written + self._heights.below(place.block) + self._height_of(place.block) - 1 - place.row
 
-    def place(self, above: int) -> RowPosition | None:
+    def find_position(self, above: int) -> RowPosition | None:
         """Return the row exactly *above* rows over the last one; None if there is none."""
         self._follow()
         written = len(self._written())
         if above < written:
             return RowPosition(len(self._transcript.blocks), written - 1 - above)
-        found = self._heights.place(above - written)
+        found = self._heights.find_position(above - written)
         return None if found is None else RowPosition(*found)
 
     def block(self, at: int) -> list[TextLine]:
@@ -147,10 +147,10 @@ class TranscriptRows(Sequence[TextLine]):
         return self._block(at)
 
     @property
-    def known(self) -> int:
+    def measured(self) -> int:
         """The number of measured rows."""
         self._follow()
-        return self._heights.known + len(self._written())
+        return self._heights.measured + len(self._written())
 
     @property
     def estimate(self) -> int:

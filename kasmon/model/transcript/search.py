@@ -29,8 +29,8 @@ class TranscriptSearch:
     """The occurrences of *words* in *transcript*; follows additions."""
 
     def __init__(self, transcript: Transcript, words: str) -> None:
-        self.words = CaseFoldedText(words.casefold())
-        self.found: list[int] = []
+        self.query = CaseFoldedText(words.casefold())
+        self.matches: list[int] = []
         """The indexes of the blocks that contain the text, as far as scanned."""
         self.tires = False
         """The last `above` or `below` did not check every block: it may be called again."""
@@ -43,7 +43,7 @@ class TranscriptSearch:
         """Whether every block was scanned."""
         return self._low == 0 and self._high == len(self._transcript.blocks)
 
-    def look(self, blocks: int) -> None:
+    def scan(self, blocks: int) -> None:
         """Scan up to *blocks* further blocks, and those that were added or changed since."""
         for at in self._transcript.replaced[self._followed :]:
             if self._low <= at < self._high:
@@ -53,13 +53,13 @@ class TranscriptSearch:
             self._judge(at)
         self._high = len(self._transcript.blocks)
         low = max(0, self._low - blocks)
-        self.found[:0] = [at for at in range(low, self._low) if self._holds(at)]
+        self.matches[:0] = [at for at in range(low, self._low) if self._holds(at)]
         self._low = low
 
     def above(self, place: RowPosition, lines: TranscriptRows) -> RowPosition | None:
         """Return the nearest row above *place* that shows the text; None if there is none, or none known yet."""
-        at = bisect_left(self.found, place.block + 1)
-        nearest = self.found[max(0, at - MISSES) : at][::-1]
+        at = bisect_left(self.matches, place.block + 1)
+        nearest = self.matches[max(0, at - MISSES) : at][::-1]
         for block in nearest:
             rows = [row for row in self._rows(block, lines) if (block, row) < (place.block, place.row)]
             if rows:
@@ -69,37 +69,37 @@ class TranscriptSearch:
 
     def below(self, place: RowPosition, lines: TranscriptRows) -> RowPosition | None:
         """Return the nearest row below *place* that shows the text."""
-        at = bisect_left(self.found, place.block)
-        for block in self.found[at : at + MISSES]:
+        at = bisect_left(self.matches, place.block)
+        for block in self.matches[at : at + MISSES]:
             rows = [row for row in self._rows(block, lines) if (block, row) > (place.block, place.row)]
             if rows:
                 return RowPosition(block, rows[0])
-        self.tires = at + MISSES < len(self.found)
+        self.tires = at + MISSES < len(self.matches)
         return None
 
     def _judge(self, at: int) -> None:
-        was, now = at in self.found, self._holds(at)
+        was, now = at in self.matches, self._holds(at)
         if now and not was:
-            insort(self.found, at)
+            insort(self.matches, at)
         elif was and not now:
-            self.found.remove(at)
+            self.matches.remove(at)
 
     def _holds(self, at: int) -> bool:
-        return self.words in _text(self._transcript.blocks[at])
+        return self.query in _text(self._transcript.blocks[at])
 
     def _rows(self, at: int, lines: TranscriptRows) -> list[int]:
         """Return the rows of block *at* that show the text; open its fold if that hides all of them.
 
         A block that shows it nowhere no longer counts as a match.
         """
-        rows = _showing(lines.block(at), self.words)
+        rows = _showing(lines.block(at), self.query)
         if not rows and at not in self._transcript.opened and self._transcript.toggle(at):
-            rows = _showing(lines.block(at), self.words)
+            rows = _showing(lines.block(at), self.query)
             if not rows:
                 self._transcript.toggle(at)
                 self._followed = len(self._transcript.replaced)  # there was no other change
         if not rows:
-            self.found.remove(at)
+            self.matches.remove(at)
         return rows
 
 
@@ -140,10 +140,10 @@ def _showing(rows: list[TextLine], words: CaseFoldedText) -> list[int]:
 def _text(block: Block) -> str:
     """Return all text of *block*, in folded case."""
     then = () if isinstance(block.event, TurnEnded) else block.then  # with a turn's end: only for its duration
-    return "\n".join(_words(event) for event in (block.event, *then)).casefold()
+    return "\n".join(_searchable_text(event) for event in (block.event, *then)).casefold()
 
 
-def _words(event: Event) -> str:
+def _searchable_text(event: Event) -> str:
     if isinstance(event, RequestOpened):
         asked = event.request
         return "\n".join((asked.tool, asked.title, asked.shown, *asked.options))

@@ -41,8 +41,8 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionId
     at: float
     """When it was written or printed, in seconds since the epoch."""
-    where: Literal["transcript", "terminal"]
-    place: int
+    source: Literal["transcript", "terminal"]
+    position: int
     """Of a transcript: the event's byte offset in its log. Of a terminal: the line number."""
     what: What
     line: str

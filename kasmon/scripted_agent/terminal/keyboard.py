@@ -52,7 +52,7 @@ class Keyboard:
     def feed(self, data: bytes) -> Iterator[Key]:
         self._pending += data
         while self._pending:
-            taken = self._take()
+            taken = self._next_keys()
             if taken is None:
                 return
             yield from taken
@@ -64,7 +64,7 @@ class Keyboard:
             yield Key("escape")
             yield from self.feed(b"")
 
-    def _take(self) -> list[Key] | None:
+    def _next_keys(self) -> list[Key] | None:
         """Return the next keys; None if more input is needed first."""
         pending = self._pending
         if pending.startswith(PASTE_BEGINS):

@@ -180,7 +180,7 @@ class Program:
                 self._end(0, "The scripted agent ended.")
             case "ctrl-c":
                 self._confirms_end = True
-                if not self._box.take():
+                if not self._box.pop_text():
                     self._actor.interrupt(now)
             case "ctrl-d" if not self._box.text:
                 self._end(0, "The scripted agent ended.")
@@ -198,7 +198,7 @@ class Program:
                 self._box.press(key)
 
     def _send(self, now: float) -> None:
-        text = self._box.take()
+        text = self._box.pop_text()
         if text.strip():
             self._above = 0
             self._actor.prompt(Prompt(text=text), now)

@@ -18,7 +18,7 @@ class ScriptedPromptBox:
         self.text = ""
         self._cursor = 0
 
-    def take(self) -> str:
+    def pop_text(self) -> str:
         """Return the text and empty the box."""
         text, self.text, self._cursor = self.text, "", 0
         return text

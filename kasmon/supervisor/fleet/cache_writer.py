@@ -40,14 +40,14 @@ class FleetCacheWriter:
         self._changed.update(changed)
         self._gone.update(gone)
 
-    def keep(self, fleet_index: FleetIndex) -> None:
+    def write(self, fleet_index: FleetIndex) -> None:
         """Write the recorded changes if a write is due and this process holds the lock."""
         if time.monotonic() < self._due_at:
             return
         self._due_at = time.monotonic() + self._every_s
         if not self._has_lock:
             with contextlib.suppress(OSError):  # a folder that takes no file: no cache either
-                self._has_lock = self._lock.take()
+                self._has_lock = self._lock.acquire()
             if not self._has_lock:
                 return
             self._changed.update(fleet_index.sessions)

@@ -48,11 +48,11 @@ class Liveness(NamedTuple):
     """The pid of its host, 0 if the host did not record it; None if its lock is free."""
     agent_runs: bool = False
     """Whether the agent's logged process still runs; only probed if the host is gone."""
-    heard_at: float = 0.0
+    written_at: float = 0.0
     """When its log was last written to; likewise."""
-    no_room: str = ""
+    write_problem: str = ""
     """Why its host cannot write events; empty if it can."""
-    folder_gone: bool = False
+    is_folder_missing: bool = False
     """Whether its folder is gone; only probed if it apparently never started."""
     unreadable: str = ""
     """Why its log cannot be read; empty if it can."""
@@ -71,15 +71,19 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
     if host.alive:
         if session.recheck_at is not None and session.recheck_at <= now:
             session = apply_verdict(session, now, since=session.recheck_at)
-        return _unwritten(session, host, seen.no_room) if seen.no_room else msgspec.structs.replace(session, host=host)
+        return (
+            _unwritten(session, host, seen.write_problem)
+            if seen.write_problem
+            else msgspec.structs.replace(session, host=host)
+        )
     if session.generation == 0:
-        if seen.folder_gone:
+        if seen.is_folder_missing:
             return _mark_lost(session, host, FOLDER_GONE, session.created_at)
         setup_s = session.worktree.setup_s if session.worktree else 0.0
         if -START_S < now - session.created_at < START_S + setup_s:
             return msgspec.structs.replace(session, host=host)
         return _mark_lost(session, host, NEVER_STARTED, session.created_at)
-    since = max(session.since, seen.heard_at)
+    since = max(session.since, seen.written_at)
     if session.mode is Mode.INTERPRETER:
         return _derive_interpreter(session, seen, host, since)
     if session.mode is Mode.SDK and seen.agent_runs:
@@ -88,7 +92,7 @@ def derive(session: Session, seen: Liveness, now: float) -> Session:
             state=SessionState.UNSURE,
             unsure_why=f"{AGENT_LEFT} (pid {session.pid})",
             asking=None,
-            asks=(),
+            requests=(),
             source="host",
             since=since,
             host=host,
@@ -133,7 +137,7 @@ def _mark_lost(session: Session, host: HostProbe, why: str, since: float) -> Ses
         state=SessionState.LOST,
         unsure_why=None,
         asking=None,
-        asks=(),
+        requests=(),
         limited_until=None,
         end_why=why,
         source="host",

@@ -74,7 +74,7 @@ def end_unfinished(places: Paths, session: Session) -> None:
 
     lock = HostLock(_host_lock(places, session))
     try:
-        if not lock.take():
+        if not lock.acquire():
             return
         policy = policy_of_session(places, session.id)
         tiers.load(policy.tier, places).destroy(policy, None)

@@ -32,7 +32,7 @@ class LivenessProbe:
     """Finds out which processes are alive. Call `check` before each round of reads."""
 
     def __init__(self, places: Paths) -> None:
-        self.no_room = ""
+        self.write_problem = ""
         """Why events cannot be written, as `check` found; empty if they can."""
         self._places = places
         self._locks: dict[SessionId, Path] = {}
@@ -43,7 +43,7 @@ class LivenessProbe:
         Raises:
             OSError: if the system refuses: an unreadable folder, no file handles left.
         """
-        self.no_room = no_room(self._places)
+        self.write_problem = find_write_problem(self._places)
         with contextlib.suppress(FileNotFoundError):
             os.close(os.open(self._places.sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
@@ -68,9 +68,9 @@ class LivenessProbe:
         lock = self._locks.get(session.id) or self._lock(session.id)
         host = lock_holder(lock)
         if host is not None:
-            return Liveness(host, no_room=self.no_room)
+            return Liveness(host, write_problem=self.write_problem)
         if session.generation == 0:
-            return Liveness(folder_gone=not lock.parent.is_dir())
+            return Liveness(is_folder_missing=not lock.parent.is_dir())
         agent_runs = is_running(session.pid, session.pid_started, session.pid_boot)
         return Liveness(None, agent_runs, self._last_write_at(session))
 
@@ -112,10 +112,10 @@ def read_fleet(places: Paths, clock: Callable[[], float] = time.time) -> Fleet:
         ) from error
     if fleet_index.folded_bytes >= MUCH_BYTES:
         save_index(places, fleet_index)
-    return Fleet(sessions=tuple(derived), at=now, read_only=probe.no_room)
+    return Fleet(sessions=tuple(derived), at=now, read_only=probe.write_problem)
 
 
-def no_room(places: Paths) -> str:
+def find_write_problem(places: Paths) -> str:
     """Return why events cannot be written now, according to the file system; empty if they can."""
     try:
         stats = _file_system_stats(places.state)

@@ -78,7 +78,7 @@ class FleetWatch:
                 del self._ended[-ENDED_AT_ONCE:]
             self._refresh(requested)
             if self._cache_writer is not None:
-                self._cache_writer.keep(self._fleet_index)
+                self._cache_writer.write(self._fleet_index)
             return self._fleet
 
     def refresh_only(self, sessions: Iterable[SessionId]) -> Fleet:
@@ -161,7 +161,7 @@ class FleetWatch:
                 extended.append(session)
             differs |= self._show(session, liveness, now)
         if self._cache_writer is not None:
-            self._cache_writer.note(moved.changed.union(extended), moved.gone)
+            self._cache_writer.note(moved.changed.union(extended), moved.removed)
         self._publish(now, differs, problem)
 
     def _show(self, session: SessionId, liveness: Liveness, now: float) -> bool:
@@ -176,22 +176,22 @@ class FleetWatch:
         derived, shown = derive(folded, liveness, now), self._shown.get(session)
         if derived == shown:
             return False
-        if shown is None or (derived.state, derived.asks) != (shown.state, shown.asks):
+        if shown is None or (derived.state, derived.requests) != (shown.state, shown.requests):
             self.urgent_changes += 1
         self._shown[session] = derived
         return True
 
     def _drop(self, moved: FleetChange) -> bool:
-        for session in moved.gone:
+        for session in moved.removed:
             self._active.discard(session)
             self._derived_from.pop(session, None)
             self._shown.pop(session, None)
-        return bool(moved.gone)
+        return bool(moved.removed)
 
     def _publish(self, now: float, differs: bool, problem: str) -> None:
         sessions = tuple(self._shown.values()) if differs else self._fleet.sessions
         kept = self._cache_writer.problem if self._cache_writer is not None else ""
-        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._probe.no_room)
+        self._fleet = Fleet(sessions=sessions, at=now, read_only=problem or kept or self._probe.write_problem)
 
 
 def _why(error: OSError) -> str:

@@ -88,7 +88,7 @@ class PlanBoards:
             begun = [board for board in boards if board is not None]
             at_work = {board.run.file for board in begun if board.run.state != "ended"}
             files = [board for board in self._files.read(config) if board.id not in at_work]
-            found = sorted((*begun, *files), key=_place)
+            found = sorted((*begun, *files), key=_sort_key)
             if not _are_identical(found, self._boards):
                 self._boards = tuple(found)
             return self._boards
@@ -258,5 +258,5 @@ def _are_identical(one: Sequence[object], other: Sequence[object]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def _place(board: PlanBoard) -> tuple[bool, float]:
+def _sort_key(board: PlanBoard) -> tuple[bool, float]:
     return board.run.state == "ended", -(board.run.ended_at or board.run.began_at)

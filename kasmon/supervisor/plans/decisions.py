@@ -50,7 +50,7 @@ def record_decision(
     return view._replace(run=plan_log.run)
 
 
-def take_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
+def apply_edit(places: Paths, config: Config, plan: str, digest: str) -> None:
     """Apply the edited file of *plan*, if its text still has the *digest* that was shown. Blocks.
 
     A plan that never ran, identified by its file's path, is started.

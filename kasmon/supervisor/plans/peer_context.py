@@ -76,7 +76,7 @@ class TaskContexts:
         self._places = places
         self._written: dict[SessionId, bytes] = {}
 
-    def tell(self, plan: Plan, run: PlanRun, fleet: Fleet, files: Mapping[str, tuple[str, ...]]) -> None:
+    def write(self, plan: Plan, run: PlanRun, fleet: Fleet, files: Mapping[str, tuple[str, ...]]) -> None:
         """Write the contexts that changed since the last call; blocks. A session whose folder is gone is left out.
 
         Args:

@@ -52,7 +52,7 @@ def find_peers(fleet: Fleet, sender: Session, requested: str, profiles: Mapping[
     return tuple(found)
 
 
-async def tell(places: Paths, sender: Session, peer: Session, text: str) -> Receipt:
+async def send(places: Paths, sender: Session, peer: Session, text: str) -> Receipt:
     """Send *peer* the message *text* of *sender*, for the end of its turn; return the receipt.
 
     Raises:

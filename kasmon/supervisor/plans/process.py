@@ -30,8 +30,8 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write("a plan runner requires the id of one plan.\n")
         return UsageError.exit_code
     os.umask(0o077)
-    process_log.keep()
-    secret_stdin.take()
+    process_log.configure()
+    secret_stdin.load_environment()
     here = places()
     plan_log = PlanLog(here, argv[0])
     if not plan_log.folder.is_dir():
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         return PlanNotFoundError.exit_code
     while True:
         lock = HostLock(plan_log.lock)
-        if not lock.take():
+        if not lock.acquire():
             return 0
         try:
             plan_log.more()

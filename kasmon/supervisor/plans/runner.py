@@ -171,7 +171,7 @@ class PlanRunner:
                 self._context_timer = asyncio.get_running_loop().call_later(wait_s, self._changed.set)
             return
         self._contexts_written_at = time.monotonic()
-        await asyncio.to_thread(self._contexts.tell, self._plan, run, self._fleet, dict(self._files))
+        await asyncio.to_thread(self._contexts.write, self._plan, run, self._fleet, dict(self._files))
 
     async def _is_stopped(self) -> bool:
         """Whether the user stopped the plan, and nothing of it runs any more."""

@@ -50,8 +50,8 @@ class TaskActions:
         """Log that the step's task is claimed, with its changes, and store its result."""
         task, at = step.task, self._plan_log.run.of(step.task.id)
         fetch_problem = await asyncio.to_thread(self._fetch_changes, plan, task, at)
-        if not step.word.by:
-            await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.word.text))
+        if not step.outcome.by:
+            await self._note(TaskFailed(at=time.time(), task=task.id, attempt=step.attempt, why=step.outcome.text))
             return
         has_own_worktree = (task.worktree or plan.worktree) == "own"
         if (machine := self._remote_tasks.machine(plan, self._plan_log.run, task)) is not None:
@@ -67,8 +67,8 @@ class TaskActions:
             at=time.time(),
             task=task.id,
             attempt=step.attempt,
-            by=step.word.by,
-            text=f"{step.word.text}{remark}",
+            by=step.outcome.by,
+            text=f"{step.outcome.text}{remark}",
             changed=change_count,
         )
         await asyncio.to_thread(self._store_result, task, result_text, claimed)
@@ -158,7 +158,7 @@ def _changed(at: TaskRun, has_own_worktree: bool) -> int | None:
         return None
     tree = TaskWorktree(path=at.workdir, branch=at.branch, base=at.base)
     if not has_own_worktree:
-        return 0 if at.found and task_folder.state_of(tree) == at.found else None
+        return 0 if at.initial_state and task_folder.state_of(tree) == at.initial_state else None
     try:
         return len(changed_files(Path(tree.path), tree.base))
     except KasmonError as error:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kasmon.config import Config
 from kasmon.config.agent_address import machine_of, there
 from kasmon.errors import KasmonError, MergeConflictError, ProtocolVersionError, RefusedError
-from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId

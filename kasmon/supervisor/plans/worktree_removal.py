@@ -19,14 +19,14 @@ class IgnoredFiles(NamedTuple):
 
     listed: tuple[str, ...]
     """All except those that kasmon created and has elsewhere."""
-    known: frozenset[str]
+    deletable: frozenset[str]
     """Those that may be deleted with the worktree."""
 
 
 class CleanResult(NamedTuple):
     removed: tuple[str, ...]
     """Their folders."""
-    kept: tuple[str, ...]
+    retained: tuple[str, ...]
     """Why each of the others was kept, and what to do about it."""
 
 
@@ -43,7 +43,7 @@ def find_ignored(plan_log: PlanLog, patterns: Sequence[str]) -> dict[Path, Ignor
             if path.is_symlink() or not (path / ".git").is_file():
                 continue
             names = ignored(path)
-            own = frozenset(name for name in names if _is_kept(plan_log, path, name))
+            own = frozenset(name for name in names if _is_stored(plan_log, path, name))
             may_go = frozenset(ignored(path, patterns)) if patterns else frozenset()
         except (KasmonError, OSError):  # its removal is refused with the reason
             continue
@@ -73,7 +73,7 @@ def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -
             if repo is None:
                 raise RefusedError(f"the repository of {str(path)!r} is gone.")
             check_unused(path, fleet)
-            remove(repo, path, found[path].known if path in found else ())
+            remove(repo, path, found[path].deletable if path in found else ())
             removed.append(str(path))
         except KasmonError as error:
             kept.append(str(error))
@@ -86,7 +86,7 @@ def _worktrees(plan_log: PlanLog) -> list[Path]:
     return sorted((plan_log.folder / "trees").glob("*"))
 
 
-def _is_kept(plan_log: PlanLog, path: Path, name: str) -> bool:
+def _is_stored(plan_log: PlanLog, path: Path, name: str) -> bool:
     """Whether kasmon created the file *name* in the worktree at *path*, or stores its content with the plan."""
     file = PurePosixPath(name)
     if file.parts[-2:] == (OWN_FOLDER, ".gitignore"):

@@ -37,10 +37,10 @@ def conversation(file: Path) -> StoredConversation | None:
         return None
     directory = said = ""
 
-    def is_wanted(line: bytes) -> bool:
+    def is_relevant(line: bytes) -> bool:
         return b'"type":"assistant"' in line or (not directory and b'"cwd"' in line)
 
-    for entry in read_objects(file, is_wanted):
+    for entry in read_objects(file, is_relevant):
         directory = directory or text(entry, "cwd")
         if entry.get("type") == "assistant" and not entry.get("isSidechain"):
             words = (text(part, "text") for part in rows(table(entry, "message"), "content"))

@@ -23,7 +23,7 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     """The folder where its agent ran, as recorded by the agent."""
     prompts: tuple[str, ...] = ()
     """The user's prompts, oldest first."""
-    said: str = ""
+    last_message: str = ""
     """The agent's last message."""
     at: float = 0.0
     """When the file was last written, in seconds since the epoch."""
@@ -36,7 +36,7 @@ class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def last(self) -> str:
         """The last message: the agent's, or if it has none the last prompt."""
-        return self.said or (self.prompts[-1] if self.prompts else "")
+        return self.last_message or (self.prompts[-1] if self.prompts else "")
 
 
 class LoggedConversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +51,14 @@ class LoggedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """The prompts sent to the agent, oldest first."""
     is_whole: bool = True
     """Whether the first of these is the first prompt that the agent ever got."""
-    said: tuple[str, ...] = ()
+    last_messages: tuple[str, ...] = ()
     """The last messages of the agent, oldest first."""
 
 
 def build_conversation(id_: str, directory: str, prompts: Sequence[str], said: str, at: float) -> StoredConversation:
     """Build a `StoredConversation` from the untrusted texts of an agent's files."""
     clean = tuple(text for text in (clean_block(prompt).strip() for prompt in prompts) if text)
-    return StoredConversation(id=id_, directory=directory, prompts=clean, said=clean_block(said).strip(), at=at)
+    return StoredConversation(id=id_, directory=directory, prompts=clean, last_message=clean_block(said).strip(), at=at)
 
 
 def read_all(files: Iterable[Path], read: Callable[[Path], StoredConversation | None]) -> Iterator[StoredConversation]:

@@ -41,7 +41,7 @@ def conversation(file: Path, directory: str) -> StoredConversation | None:
     for entry in read_objects(file):
         id_ = id_ or text(entry, "sessionId")
         for message in (entry, *rows(table(entry, "$set"), "messages")):
-            if message.get("type") == "user" and (words := _words(message)) and not words.startswith(CONTEXT):
+            if message.get("type") == "user" and (words := _text_of(message)) and not words.startswith(CONTEXT):
                 prompts[text(message, "id")] = words
             elif message.get("type") == "gemini":
                 said = text(message, "content") or said
@@ -52,5 +52,5 @@ def conversation(file: Path, directory: str) -> StoredConversation | None:
     )
 
 
-def _words(message: dict[str, Any]) -> str:
+def _text_of(message: dict[str, Any]) -> str:
     return text(message, "content") or "\n".join(text(part, "text") for part in rows(message, "content")).strip()

@@ -18,7 +18,7 @@ class RecoveryMatch(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["proven", "ask", "none"]
     why: str
     """What proves the match; or why it is uncertain; or why there is none."""
-    kept: StoredConversation | None = None
+    conversation: StoredConversation | None = None
     candidates: tuple[StoredConversation, ...] = ()
     """The candidates for the user's choice, newest first."""
 
@@ -41,12 +41,12 @@ def find_match(
         contradiction = _contradiction(logged, by_id)
         if contradiction:
             return RecoveryMatch(kind="ask", why=f"it has its id, but {contradiction}", candidates=(by_id,))
-        return RecoveryMatch(kind="proven", why=_describe_proof(logged, by_id, ("its id",)), kept=by_id)
+        return RecoveryMatch(kind="proven", why=_describe_proof(logged, by_id, ("its id",)), conversation=by_id)
     own = [each for each in stored if each.id not in taken and each.at >= logged.since - LATE_S]
     likely = [each for each in own if not _contradiction(logged, each)]
     proven = [each for each in likely if _is_proven(logged, each)]
     if len(proven) == 1:
-        return RecoveryMatch(kind="proven", why=_describe_proof(logged, proven[0], ()), kept=proven[0])
+        return RecoveryMatch(kind="proven", why=_describe_proof(logged, proven[0], ()), conversation=proven[0])
     choice = sorted(proven or likely, key=lambda each: each.at, reverse=True)
     if not choice:
         return RecoveryMatch(kind="none", why=f"its agent has no matching conversation of {logged.directory!r}")
@@ -77,7 +77,11 @@ def _describe_proof(logged: LoggedConversation, kept: StoredConversation, proofs
     parts = [*proofs, "its folder"]
     if logged.is_whole and logged.prompts and is_comparable(logged.prompts[0]):
         parts.append("its first prompt")
-    if logged.said and is_comparable(logged.said[-1]) and is_same(logged.said[-1], kept.said):
+    if (
+        logged.last_messages
+        and is_comparable(logged.last_messages[-1])
+        and is_same(logged.last_messages[-1], kept.last_message)
+    ):
         parts.append("its last message")
     elif logged.prompts and is_comparable(logged.prompts[-1]) and _contains(kept.prompts, logged.prompts[-1]):
         is_last = is_same(logged.prompts[-1], kept.prompts[-1])

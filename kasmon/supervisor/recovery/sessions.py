@@ -14,7 +14,7 @@ import msgspec
 from kasmon.backends.common.environment import inherited, load_variables, own_prefixes, program_of
 from kasmon.config.agent_address import machine_of
 from kasmon.errors import LaunchError, LogMissingError, RefusedError
-from kasmon.host.journal.session_log import wanted
+from kasmon.host.journal.session_log import load_launch
 from kasmon.model.commands import Launch, Mode, ReceiptId, ReceiptState
 from kasmon.model.events import Event, MessageWritten, ReceiptChanged, TurnStarted
 from kasmon.model.fleet import Fleet
@@ -71,7 +71,7 @@ def collect_conversation(session: Session, events: Iterable[Event]) -> LoggedCon
         since=session.created_at,
         prompts=tuple(text for text in by_turn or typed if text.strip()),
         is_whole=is_whole,
-        said=tuple(messages[-2:]),
+        last_messages=tuple(messages[-2:]),
     )
 
 
@@ -149,13 +149,13 @@ def _case(places: Paths, session: Session, taken: set[str]) -> LostSession:
         why = f"it may still run on its machine: `kasmon restart {session.id}` reconnects"
         return LostSession(session=session, action="leave", why=why)
     try:
-        finding = _finding(places, session, wanted(places, session.id), taken)
+        finding = _finding(places, session, load_launch(places, session.id), taken)
     except (LaunchError, OSError) as error:
         told = error.message if isinstance(error, LaunchError) else error.strerror
         why = f"its log cannot be read: {told}"
         return LostSession(session=session, action="leave", why=why, lost=lost)
     match finding:
-        case RecoveryMatch(kind="proven", kept=StoredConversation(id=id_), why=why):
+        case RecoveryMatch(kind="proven", conversation=StoredConversation(id=id_), why=why):
             return LostSession(session=session, action="resume", why=why, resume=id_, lost=lost)
         case RecoveryMatch(kind="proven", why=why):
             return LostSession(session=session, action="resume", why=why, resume=session.resume_id or "", lost=lost)
@@ -189,7 +189,7 @@ def _lost(session: Session) -> list[str]:
 
 def _remember(places: Paths, session: Session, conversation: str) -> None:
     """Store the conversation that *session* resumes, so that its next start opens it."""
-    launch = msgspec.structs.replace(wanted(places, session.id), resume=conversation)
+    launch = msgspec.structs.replace(load_launch(places, session.id), resume=conversation)
     write_private(places.launch(session.id), msgspec.json.encode(launch))
 
 

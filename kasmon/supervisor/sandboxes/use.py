@@ -13,7 +13,7 @@ import msgspec
 
 from kasmon.errors import HostUnreachableError, SessionEndedError, UnableError
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, FromHost, RunOutputChunk
 from kasmon.model.commands import Interrupt, Mode, Pause, Resume, Run, SandboxCommand
 from kasmon.model.sandbox.policy import SIZES, Interpreter, RunResult
@@ -131,7 +131,7 @@ async def _link_host(places: Paths, session: Session, *, is_agents: bool = False
     if session.state is SessionState.ENDED:
         raise SessionEndedError(session.name)
     is_lost = session.state is SessionState.LOST
-    host = await link(places, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
+    host = await open_link(places, session.id, session.mode, start=is_lost, limit_s=AROUND_S)
     try:
         yield host
     finally:

@@ -81,8 +81,8 @@ def update_some(index: SearchIndex, places: Paths, sessions: Sequence[Session], 
         return text_of(source, block, source.session in terminals)
 
     current = [source for session in sessions for source in sources(places, session.id)]
-    indexed_bytes = index.learn(current, text, time.time(), most_bytes)
-    index.keep(current)
+    indexed_bytes = index.update(current, text, time.time(), most_bytes)
+    index.retain_only(current)
     return indexed_bytes
 
 

@@ -25,10 +25,10 @@ from kasmon.store.search_sources import (
     SearchSource,
     SourceLines,
     blocks,
+    find_blob_event,
     hits,
     hits_on_screen,
     sources,
-    whose_blob,
 )
 
 FIRST_STEP_BYTES: Final = 1 << 13
@@ -134,7 +134,7 @@ def _in_session(parameters: _SearchParameters, session: Session) -> list[SearchH
         collected += _add_positions(places, source, found) if source.kind == "blob" else found
     if not collected:
         return []
-    collected.sort(key=lambda hit: (hit.at, hit.place))
+    collected.sort(key=lambda hit: (hit.at, hit.position))
     return _redact(query.newest(collected), query.pattern, Redactor(secrets_of(places, session.id)))
 
 
@@ -179,8 +179,8 @@ def _add_positions(places: Paths, source: SearchSource, found: Sequence[SearchHi
     """Return hits in a blob with the time and place of the event that it belongs to."""
     if not found:
         return []
-    place, at = whose_blob(places.log(source.session), source.name)
-    return [msgspec.structs.replace(hit, place=place, at=at) for hit in found] if at else []
+    place, at = find_blob_event(places.log(source.session), source.name)
+    return [msgspec.structs.replace(hit, position=place, at=at) for hit in found] if at else []
 
 
 def _redact(collected: Iterable[SearchHit], pattern: SearchPattern, redactor: Redactor) -> list[SearchHit]:

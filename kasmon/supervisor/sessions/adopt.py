@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from kasmon.errors import HostUnreachableError, RefusedError
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.commands import AdoptedPane, Launch, Mode
@@ -75,7 +75,7 @@ async def adopt(places: Paths, target: str, name: str = "", socket: str = "") ->
 async def _list_panes(places: Paths, socket: str) -> ForeignPanes:
     await asyncio.to_thread(places.make)
     frame = ListForeignPanes(n=0, socket=str(_socket(places, socket)))
-    async with contextlib.aclosing(await link(places, SessionId(""), Mode.TMUX)) as host:
+    async with contextlib.aclosing(await open_link(places, SessionId(""), Mode.TMUX)) as host:
         listing = await host.ask(frame)
     if not isinstance(listing, ForeignPanes):
         raise HostUnreachableError("tmux", "it did not list its panes")

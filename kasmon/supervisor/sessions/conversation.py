@@ -53,7 +53,7 @@ def import_turns(places: Paths, session: SessionId, program: str, folder: Path, 
     """
     lock = HostLock(places.host_lock(session))
     try:
-        if program not in READERS or not lock.take():
+        if program not in READERS or not lock.acquire():
             return 0
         try:
             after, earlier = _terminal_time(event for event, _ in EventLog(places.log(session)).read())

@@ -5,7 +5,7 @@ from typing import Final
 
 from kasmon.errors import HostUnreachableError, TimedOutError
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import Blur, Cursor, Focus, FromHost, Paste, Scroll, SendKeys, SubscriptionEnd, TerminalRows
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
@@ -27,7 +27,7 @@ class EmbeddedTerminal:
         self._host = host
         self._session = session
         self._changed = asyncio.Event()
-        host.on_push = self._take
+        host.on_push = self._receive
         host.on_close = self._handle_loss
 
     @classmethod
@@ -38,7 +38,7 @@ class EmbeddedTerminal:
             HostUnreachableError: if it has no terminal.
             TimedOutError: if no rows arrive within 10 s.
         """
-        terminal = cls(await link(places, session, Mode.TMUX), session)
+        terminal = cls(await open_link(places, session, Mode.TMUX), session)
         try:
             terminal.resize(columns, rows)
             async with asyncio.timeout(FIRST_S):
@@ -59,27 +59,27 @@ class EmbeddedTerminal:
 
     def write(self, data: bytes) -> None:
         """Send *data* as keyboard input."""
-        self._host.tell(SendKeys(session=self._session, data=data))
+        self._host.send(SendKeys(session=self._session, data=data))
 
     def paste(self, text: str) -> None:
         """Paste *text*, bracketed if the program requested that."""
-        self._host.tell(Paste(session=self._session, text=text))
+        self._host.send(Paste(session=self._session, text=text))
 
     def resize(self, columns: int, rows: int) -> None:
         """Request this size of the pane; it applies unless another client also shows the pane."""
-        self._host.tell(Focus(session=self._session, columns=columns, rows=rows))
+        self._host.send(Focus(session=self._session, columns=columns, rows=rows))
 
     def scroll(self, up: int) -> None:
         """Show the rows *up* lines above the screen's bottom; 0 follows the screen again."""
-        self._host.tell(Scroll(session=self._session, up=up))
+        self._host.send(Scroll(session=self._session, up=up))
 
     async def aclose(self) -> None:
         """Unsubscribe; the session continues. Idempotent."""
         if self._host.is_open:
-            self._host.tell(Blur(session=self._session))
+            self._host.send(Blur(session=self._session))
         await self._host.aclose()
 
-    def _take(self, frame: FromHost) -> None:
+    def _receive(self, frame: FromHost) -> None:
         if isinstance(frame, SubscriptionEnd):
             self.gone = frame.why or "its terminal is gone"
         elif isinstance(frame, TerminalRows):

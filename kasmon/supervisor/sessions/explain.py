@@ -17,7 +17,7 @@ from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
 from kasmon.host.journal.session_log import begun
-from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.connect import reach_running_tmux_host
 from kasmon.host.rpc.event_loop import in_thread
 from kasmon.host.rpc.frames import DescribePane, FromHost, PaneDescription, SubscriptionEnd, TerminalRows, Watch

@@ -25,7 +25,7 @@ from kasmon.errors import (
     SessionEndedError,
     UnableError,
 )
-from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.peer import must_be_a_person
 from kasmon.model.codex_permissions import CodexPermissions
 from kasmon.model.commands import Launch, Mode, ReceiptState

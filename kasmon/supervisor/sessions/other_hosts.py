@@ -10,7 +10,7 @@ import msgspec
 
 from kasmon import __version__
 from kasmon.errors import KasmonError, RefusedError, TimedOutError, end_old_host
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.control import HAND_OVER_S, ControlKind, HostStatus, request
 from kasmon.host.rpc.frames import VERSION
 from kasmon.host.rpc.host_lock import lock_holder
@@ -109,5 +109,5 @@ async def _leave(socket: Path, lock: Path, other: OtherHost) -> None:
 
 
 async def _start(places: Paths, session: SessionId, mode: Mode) -> None:
-    async with contextlib.aclosing(await link(places, session, mode)):
+    async with contextlib.aclosing(await open_link(places, session, mode)):
         pass

@@ -24,7 +24,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.journal.session_log import advanced, begun
-from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.control import ControlKind
 from kasmon.host.rpc.event_loop import in_thread, sleep

@@ -20,7 +20,7 @@ from kasmon.errors import (
     TimedOutError,
     UnavailableError,
 )
-from kasmon.host.journal.session_log import SessionLog, advanced, begun, wanted
+from kasmon.host.journal.session_log import SessionLog, advanced, begun, load_launch
 from kasmon.host.rpc.connect import reach
 from kasmon.host.rpc.event_loop import in_thread, sleep
 from kasmon.host.rpc.frames import StartSession
@@ -77,7 +77,7 @@ def forget_prompt(places: Paths, session: SessionId) -> None:
     It stays there until the agent runs, since a retry of a failed start needs it.
     """
     with contextlib.suppress(KasmonError, OSError):  # it is a courtesy, and only this user can read the file
-        launch = wanted(places, session)
+        launch = load_launch(places, session)
         if launch.prompt:
             spent = msgspec.structs.replace(launch, prompt="")
             write_private(places.launch(session), msgspec.json.encode(spent))
@@ -114,10 +114,10 @@ async def _wait_until_running(places: Paths, launch: Launch, facts: NewEvents, u
                 why = (event.why or "it exited immediately").rstrip(".")
                 raise LaunchError(f"session {launch.name!r} could not be started: {why}.")
         if not is_hosted:
-            from kasmon.host.rpc.spawn import last_words  # it starts processes, and is rarely needed
+            from kasmon.host.rpc.spawn import read_last_line  # it starts processes, and is rarely needed
 
             last_message = await in_thread(
-                last_words, places.tmux_host_log if is_tmux else places.host_log(launch.session)
+                read_last_line, places.tmux_host_log if is_tmux else places.host_log(launch.session)
             )
             raise unreachable or HostUnreachableError(launch.name, last_message or "it ended without a message")
         if time.monotonic() > deadline:
@@ -156,12 +156,12 @@ def _credentials(places: Paths, launch: Launch) -> dict[str, str]:
         return {}
     from kasmon.sandbox.agent.launch import policy_of  # only imported if there is a sandbox
 
-    wanted = [credential.variable for credential in policy_of(places, launch.session).credentials]
+    needed = [credential.variable for credential in policy_of(places, launch.session).credentials]
     if launch.sandbox == "e2b":
         from kasmon.host.rpc.spawn import SERVICES  # likewise
 
-        wanted += [name for name in os.environ if name.startswith(SERVICES)]
-    return {name: os.environ[name] for name in wanted if name in os.environ}
+        needed += [name for name in os.environ if name.startswith(SERVICES)]
+    return {name: os.environ[name] for name in needed if name in os.environ}
 
 
 def _log_failed_start(places: Paths, launch: Launch, why: str) -> None:
@@ -177,7 +177,7 @@ def leave_ended(places: Paths, session: SessionId, end: SessionEnded, unless_los
     """
     lock = HostLock(places.host_lock(session))
     with contextlib.suppress(OSError):
-        if not lock.take():
+        if not lock.acquire():
             return
         try:
             session_log = SessionLog(places, session)
@@ -201,7 +201,7 @@ def leave_notice(places: Paths, session: SessionId, text: str, level: Literal["i
     """Log the notice *text* of *session*, if no host runs that could. Nothing else fails if it cannot be written."""
     lock = HostLock(places.host_lock(session))
     with contextlib.suppress(OSError):
-        if lock.take():
+        if lock.acquire():
             try:
                 SessionLog(places, session).append(NoticeRaised(at=time.time(), text=text, level=level))
             finally:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
@@ -37,5 +37,5 @@ async def bring_back(places: Paths) -> bool:
     """
     if await asyncio.to_thread(lock_holder, places.tmux_host_lock) is not None:
         return False
-    async with contextlib.aclosing(await link(places, SessionId("tmux"), Mode.TMUX)):
+    async with contextlib.aclosing(await open_link(places, SessionId("tmux"), Mode.TMUX)):
         return True

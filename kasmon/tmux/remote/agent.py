@@ -15,7 +15,7 @@ import msgspec
 
 from kasmon.errors import RemoteLaunchError
 from kasmon.tmux.quoting import own_name
-from kasmon.tmux.remote.ssh import HEAD, OPTIONS, RemoteMachine, asked
+from kasmon.tmux.remote.ssh import HEAD, OPTIONS, RemoteMachine, run_script
 from kasmon.tmux.server_config import CELLS
 
 SOCKET: Final = "kasmon-remote"
@@ -160,7 +160,7 @@ def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[
         RemoteLaunchError: if the agent cannot be started there.
         ValueError: if a variable has an invalid name.
     """
-    said = asked(machine, build_start_script(remote_start), variables).words
+    said = run_script(machine, build_start_script(remote_start), variables).fields
     match said[:2]:
         case ["started"]:
             return True
@@ -192,8 +192,8 @@ def outcome(
     """Return the state as `state` does, and the last screen of an ended session. Blocks."""
     name = own_name(session)
     script = _build_head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
-    said = asked(machine, script, variables)
-    match said.words:
+    said = run_script(machine, script, variables)
+    match said.fields:
         case ["runs"]:
             return RemoteOutcome("runs"), b""
         case ["ended", code] if code.isdecimal():
@@ -209,7 +209,7 @@ def stop(machine: RemoteMachine, session: str, grace_s: float, variables: Mappin
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    asked(machine, build_stop_script(session, grace_s), variables)
+    run_script(machine, build_stop_script(session, grace_s), variables)
 
 
 def attach_argv(machine: RemoteMachine, session: str, nonce: str) -> list[str]:

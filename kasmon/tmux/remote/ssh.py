@@ -40,7 +40,7 @@ class RemoteMachine(msgspec.Struct, frozen=True):
 
 
 class ScriptResult(NamedTuple):
-    words: list[str]
+    fields: list[str]
     shown: bytes = b""
     """What it printed between `show` and its answer."""
 
@@ -54,7 +54,7 @@ say() {{ printf '\\n{SIGN} %s\\n' "$*"; exit 0; }}
 """The prologue of every script: `say` answers and exits, `show` begins output before the answer."""
 
 
-def asked(machine: RemoteMachine, script: str, variables: Mapping[str, str]) -> ScriptResult:
+def run_script(machine: RemoteMachine, script: str, variables: Mapping[str, str]) -> ScriptResult:
     """Run *script*, which begins with `HEAD`, and return its answer. *variables*: the environment of ssh.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Final
 from kasmon.errors import RemoteLaunchError
 from kasmon.tmux.remote import agent
 from kasmon.tmux.remote.agent import RemoteOutcome, RemoteStart, quote_folder
-from kasmon.tmux.remote.ssh import HEAD, RemoteMachine, asked
+from kasmon.tmux.remote.ssh import HEAD, RemoteMachine, run_script
 
 KEPT_LINES: Final = 400
 """How many of a check's last output lines are stored."""
@@ -53,7 +53,7 @@ def lay_out(machine: RemoteMachine, folder: str, number: int, variables: Mapping
         RemoteLaunchError: if the folder cannot be created.
     """
     script = HEAD + LAY_OUT.format(folder=quote_folder(folder), number=int(number))
-    match asked(machine, script, variables).words[:1]:
+    match run_script(machine, script, variables).fields[:1]:
         case ["laid"]:
             return
         case ["missing"]:
@@ -72,8 +72,8 @@ def result(machine: RemoteMachine, folder: str, number: int, longest: int, varia
         RemoteUnreachableError: if there is no connection.
     """
     script = HEAD + RESULT.format(folder=quote_folder(folder), number=int(number), longest=int(longest))
-    answer = asked(machine, script, variables)
-    return answer.shown.decode("utf-8", "replace") if answer.words == ["found"] else ""
+    answer = run_script(machine, script, variables)
+    return answer.shown.decode("utf-8", "replace") if answer.fields == ["found"] else ""
 
 
 def check(machine: RemoteMachine, session: str, variables: Mapping[str, str]) -> tuple[RemoteOutcome, str]:
@@ -126,7 +126,7 @@ def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
     Raises:
         RemoteUnreachableError: if there is no connection.
     """
-    words = asked(machine, HEAD + VERSION, variables).words
+    words = run_script(machine, HEAD + VERSION, variables).fields
     return " ".join(words[1:]) if words[:1] == ["has"] else ""
 
 

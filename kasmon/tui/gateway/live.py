@@ -118,7 +118,7 @@ class LiveGateway:
                     self._fleet = next_fleet.result()
                     next_fleet = asyncio.create_task(anext(fleets))
                     self._sandbox_adopter.adopt_orphans(self._fleet.sessions)
-                    if new := [each for each in self._fleet.sessions if each.asks and each.id not in requested]:
+                    if new := [each for each in self._fleet.sessions if each.requests and each.id not in requested]:
                         requested |= {each.id for each in new}
                         reads.add(asyncio.create_task(asyncio.to_thread(_read_cards, self.places, new)))
                         await asyncio.wait(reads, timeout=PREPARED_S)  # while the dashboard draws, threads wait

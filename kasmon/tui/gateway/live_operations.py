@@ -167,12 +167,12 @@ class LiveOperations:
         return f"{known.name}: {checkpoint}" if checkpoint else ""
 
     async def fork_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
-        from kasmon.model.sandbox.snapshot import origin_words
+        from kasmon.model.sandbox.snapshot import describe_origin
         from kasmon.supervisor.sandboxes import sandbox_operations
 
         known = self._session(session)
         made = await sandbox_operations.fork(self._places, known, name, checkpoint)
-        text = f"Created {name} from {known.name}, {origin_words(made.origin)}."
+        text = f"Created {name} from {known.name}, {describe_origin(made.origin)}."
         return f"{text} {known.name} lost: {made.lost}" if made.lost else text
 
     async def replay_sandbox(self, session: SessionId, name: str, checkpoint: str = "", /) -> str:
@@ -189,7 +189,7 @@ class LiveOperations:
     async def apply_plan_edit(self, plan: str, digest: str, /) -> None:
         from kasmon.supervisor.plans import decisions
 
-        await asyncio.to_thread(decisions.take_edit, self._places, self._config(), plan, digest)
+        await asyncio.to_thread(decisions.apply_edit, self._places, self._config(), plan, digest)
 
     async def save_theme(self, name: str, /) -> None:
         await asyncio.to_thread(put, self._places, "ui.theme", name)

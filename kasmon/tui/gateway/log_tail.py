@@ -87,7 +87,7 @@ def _read_end(log: EventLog, since: Cursor) -> EventBatch:
 
 async def _follow_text(places: Paths, session: SessionId, publish: Callable[[TranscriptUpdate], None]) -> None:
     """Receive the text that the agent is writing from its host, while it has one; this starts no agent."""
-    from kasmon.host.rpc.connect import link  # not before the first frame
+    from kasmon.host.rpc.connect import open_link  # not before the first frame
 
     def push(frame: FromHost) -> None:
         if isinstance(frame, TextDelta) and frame.session == session:
@@ -95,11 +95,11 @@ async def _follow_text(places: Paths, session: SessionId, publish: Callable[[Tra
 
     while True:
         with contextlib.suppress(KasmonError):
-            reached = await link(places, session, Mode.SDK, only_looks=True)
+            reached = await open_link(places, session, Mode.SDK, only_looks=True)
             gone = asyncio.Event()
             reached.on_push, reached.on_close = push, gone.set
             try:
-                reached.tell(Watch(session=session))
+                reached.send(Watch(session=session))
                 await gone.wait()
             finally:
                 await reached.aclose()

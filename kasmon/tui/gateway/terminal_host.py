@@ -41,7 +41,7 @@ class TerminalHost:
             case Blur():
                 self._focused.pop(command.session, None)
         if self._link is not None and self._link.is_open:
-            self._link.tell(command)
+            self._link.send(command)
         elif isinstance(command, Watch | Focus):
             self._open()
 
@@ -51,12 +51,12 @@ class TerminalHost:
 
     async def _connect(self) -> None:
         """Connect, however long that takes, and repeat the subscriptions."""
-        from kasmon.host.rpc.connect import link  # not before the first frame
+        from kasmon.host.rpc.connect import open_link  # not before the first frame
 
         pause_s = FIRST_PAUSE_S
         while self._watched or self._focused:
             try:
-                opened = await link(self._places, SessionId("tmux"), Mode.TMUX)
+                opened = await open_link(self._places, SessionId("tmux"), Mode.TMUX)
             except KasmonError as error:
                 for session in (*self._watched, *self._focused):
                     self.heard(SubscriptionEnd(session=session, why=error.message))
@@ -67,7 +67,7 @@ class TerminalHost:
             opened.on_close = self._handle_disconnect
             self._link = opened
             for command in (*self._watched.values(), *self._focused.values()):
-                opened.tell(command)
+                opened.send(command)
             break
         self._opening = None
 

@@ -106,7 +106,7 @@ class Alerts:
     def _find_reason(self, was: Session, session: Session) -> str:
         """The reason for an alert about *session*, which *was* in another state; empty if there is none."""
         before, state = (session.state.value if not session.crashed else "crashed" for session in (was, session))
-        is_new = {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
+        is_new = {ask.id for ask in session.requests} - {ask.id for ask in was.requests}
         if session.has_host_request and is_new:
             return "asking"
         if state == "asking":

@@ -32,7 +32,7 @@ def toasts(before: Mapping[SessionId, Session], changed: Iterable[Session]) -> l
         state = state_name(session)
         if was is None or state not in LOUD:
             continue
-        further = state == "asking" and {ask.id for ask in session.asks} - {ask.id for ask in was.asks}
+        further = state == "asking" and {ask.id for ask in session.requests} - {ask.id for ask in was.requests}
         if state_name(was) != state or further:
             shown.append(_toast(session, state))
     return shown

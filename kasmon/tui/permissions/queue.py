@@ -79,7 +79,7 @@ class PermissionQueue:
 
     def take(self, changed: Iterable[Session], gone: Iterable[SessionId] = ()) -> bool:
         """Update the requests of these sessions; return whether any changed."""
-        asks = {session.id: session.asks for session in changed} | dict.fromkeys(gone, ())
+        asks = {session.id: session.requests for session in changed} | dict.fromkeys(gone, ())
         others = {id_: now for id_, now in asks.items() if now != self._asks.get(id_, ())}
         for session_id, now in others.items():
             self._put(session_id, now)

@@ -189,8 +189,8 @@ def _title(task: Task, at: TaskRun) -> list[Span]:
 
 def _time(at: TaskRun, now: float) -> str:
     """How long its last attempt has been running, or took."""
-    if at.took_s is not None and at.state not in ON:
-        return age(at.took_s)
+    if at.duration_s is not None and at.state not in ON:
+        return age(at.duration_s)
     if at.state is TaskState.CLAIMED:
         return age(at.since - at.began_at)
     return age(now - at.began_at) if at.state is TaskState.RUNNING else ""
@@ -209,7 +209,7 @@ def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardStat
     """The collisions of its changes with others'; a request to the user takes precedence."""
     if hit is None or how.needs_person:
         return []
-    return [(clean_line(hit.words), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint")]
+    return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint")]
 
 
 def _checked(task: Task, at: TaskRun) -> list[Span]:

@@ -57,8 +57,8 @@ class PlanBoardController:
         """Alert the user to each plan that newly needs a decision, or has ended, unless the user looks at it."""
         before = {board.id: board for board in self.boards}
         for board in boards:
-            was, asks, is_over = before.get(board.id), board.ahead.asks, board.run.state == "ended"
-            is_new = bool(asks) and not (was is not None and was.ahead.asks)
+            was, asks, is_over = before.get(board.id), board.ahead.question, board.run.state == "ended"
+            is_new = bool(asks) and not (was is not None and was.ahead.question)
             if is_over:
                 is_new = was is not None and was.run.state != "ended" and not was.run.is_aborted
             if is_new and not self._is_viewed(board):
@@ -112,7 +112,7 @@ class PlanBoardController:
         """The plans that need a decision; none while the board is open."""
         if self.screen is not None:
             return ()
-        return tuple(board for board in self.boards if board.ahead.asks and board.run.state != "ended")
+        return tuple(board for board in self.boards if board.ahead.question and board.run.state != "ended")
 
     def notice(self) -> BannerContent | None:
         """Return the question of the first such plan, how many more there are, and the key that opens the board."""
@@ -120,7 +120,7 @@ class PlanBoardController:
             return None
         board, *others = self.asking
         more = f" (and {plans_ask(len(others), 'more ')})" if others else ""
-        text = f"Plan {clean_line(board.plan.name)}{more}: {clean_line(board.ahead.asks)}"
+        text = f"Plan {clean_line(board.plan.name)}{more}: {clean_line(board.ahead.question)}"
         return BannerContent(text, "state-asking", self.key, "decide", "board")
 
     @property

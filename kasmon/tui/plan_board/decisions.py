@@ -107,7 +107,7 @@ def offered(board: PlanBoard, task: Task | None) -> tuple[str, ...]:
 def asks_to_advance(board: PlanBoard) -> bool:
     """Whether the plan's question is whether its next wave may start."""
     held_up = any(at.state in (TaskState.FAILED, TaskState.CLAIMED) for at in board.run.tasks.values())
-    return bool(board.ahead.asks) and not held_up and not _refusal(board, "advance")
+    return bool(board.ahead.question) and not held_up and not _refusal(board, "advance")
 
 
 def _refusal(board: PlanBoard, decision: PlanAction, task: str = "") -> str:

@@ -75,8 +75,8 @@ def notice_lines(board: PlanBoard | None, keys: KeyMap, look: ThemeStyles, width
         return lines + _bar(f"Not started: {key} shows what the plan would run, and starts it.", "info", look, width)
     if board.run.state == "ended":
         return lines + (_bar(board.run.why, "surface", look, width) if board.run.why else [])
-    if board.ahead.asks:
-        asks = board.ahead.asks
+    if board.ahead.question:
+        asks = board.ahead.question
         key = f" ({keys.shown('plan_advance', look.utf8)} starts it)" if asks_to_advance(board) else ""
         lines += _bar(f"{look.state_glyph('asking')} {asks[0].upper()}{asks[1:]}{key}", "state-asking", look, width)
     if board.run.is_stopped:

@@ -46,8 +46,8 @@ class ErrorLog(logging.Handler):
 
 def keep_trouble(path: Path) -> None:
     """Log this process's errors to *path* and nowhere else, with secrets from the environment redacted."""
-    process_log.learn(secret_values(os.environ))
-    process_log.keep(ErrorLog(path))
+    process_log.add_secrets(secret_values(os.environ))
+    process_log.configure(ErrorLog(path))
 
 
 def run(places: Paths, *, agents_go_on: bool = True) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from kasmon.model.formatting import clock
-from kasmon.model.sandbox.snapshot import USED, SnapshotVerdict, origin_words
+from kasmon.model.sandbox.snapshot import USED, SnapshotVerdict, describe_origin
 from kasmon.model.session import Session
 from kasmon.model.transcript import syntax
 from kasmon.model.transcript.run_blocks import LANGUAGES
@@ -107,7 +107,7 @@ def _of_memory(session: Session, past: SandboxHistory, now: float) -> list[Drawn
     """Return the origin of a fork, and the state of the memory snapshot if it is paused to disk."""
     about: list[Span] = []
     if (origin := past.remembered.origin) is not None:
-        told = f"{clean_line(origin.name)}, {clean_line(origin_words(origin))}  "
+        told = f"{clean_line(origin.name)}, {clean_line(describe_origin(origin))}  "
         about += [(" forked from ", "faint"), (told, "text" if origin.with_memory else "warn")]
     why = refused(past) if sleeps_on_disk(session) else ""
     for judged in past.remembered.snapshots if sleeps_on_disk(session) and not why else ():

@@ -104,7 +104,7 @@ class SearchController:
         if self.app.gateway is None:
             return
         session = self.app.main_view.table.session(hit.session)
-        if hit.where == "terminal" or (session is not None and session.mode is Mode.TMUX):
+        if hit.source == "terminal" or (session is not None and session.mode is Mode.TMUX):
             self.app.run_worker(self._read(hit), group="scrollback", exclusive=True)
         else:
             self.app.run_worker(self._enter(hit), group="scrollback", exclusive=True)
@@ -115,9 +115,9 @@ class SearchController:
 
         app = self.app
         assert app.gateway is not None
-        is_line = hit.where == "terminal"
+        is_line = hit.source == "terminal"
         try:
-            recorded = await app.gateway.recorded(hit.session, hit.place if is_line else None, hit.at)
+            recorded = await app.gateway.recorded(hit.session, hit.position if is_line else None, hit.at)
         except KasmonError as error:
             if self.screen is not None:
                 self.screen.end(sentence(error.message))
@@ -147,7 +147,7 @@ class SearchController:
     async def _enter(self, hit: "SearchHit") -> None:
         app = self.app
         assert app.gateway is not None
-        event = await app.gateway.fact(hit.session, hit.place)
+        event = await app.gateway.fact(hit.session, hit.position)
         session = app.main_view.table.session(hit.session)
         if self.screen is None or self.screen is not app.screen:
             return

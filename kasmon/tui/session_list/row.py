@@ -201,7 +201,7 @@ def _fitted(spans: Sequence[Span], column: ListColumn, look: ThemeStyles) -> lis
 
 def _state(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     name = state_name(line.session)
-    many = f" {look.mark('times')}{len(line.session.asks)}" if len(line.session.asks) > 1 else ""
+    many = f" {look.mark('times')}{len(line.session.requests)}" if len(line.session.requests) > 1 else ""
     loud = ".bold" if name in ("asking", "finished", "lost", "crashed") else ""
     return [(f"{look.state_glyph(name)} {state_word(line.session)}{many}", f"state-{name}{loud}")]
 
@@ -252,7 +252,7 @@ def _line(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     hit, said = line.collides, [*row_words(line.session, now), *news(line.session, now)]
     if hit is None or line.session.state is SessionState.ASKING:
         return said
-    return [(clean_line(hit.words), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]
+    return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]
 
 
 def _seen(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:

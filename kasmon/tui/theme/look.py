@@ -352,7 +352,7 @@ def lost_why(session: Session) -> str:
 
 def foremost(session: Session) -> Request | None:
     """Return the open request to show first: one that is not snoozed, then the agent's, then the oldest."""
-    return min(session.asks, key=lambda ask: (ask.later, ask.by_host), default=None)
+    return min(session.requests, key=lambda ask: (ask.later, ask.by_host), default=None)
 
 
 def news(session: Session, now: float) -> list[Span]:

@@ -103,7 +103,7 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         """
         was_at_top = same_place and self.cursor == 0 and self._place_in_row(0) == self.lines.walk(RowPosition(0, 0), 0)
         self.transcript = transcript
-        self._show_to(self.lines.place(self.above) if same_place and self.above else None)
+        self._show_to(self.lines.find_position(self.above) if same_place and self.above else None)
         if was_at_top:
             self.go_to_top()
 

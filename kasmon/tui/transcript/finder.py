@@ -113,9 +113,9 @@ class TranscriptFinder:
         until, search = time.monotonic() + PORTION_S, self.search
         if search is None:
             return
-        search.look(0)
+        search.scan(0)
         while not search.is_done and time.monotonic() < until:
-            search.look(LOOKED_BLOCKS)
+            search.scan(LOOKED_BLOCKS)
         search.tires = False
         found = self._find_target(self._view.lines) if self._find_target is not None else None
         here = found is not None or self._find_target is None
@@ -131,7 +131,7 @@ class TranscriptFinder:
         elif until < self._reported_at + TOLD_S:
             return
         self._reported_at = until
-        self._view.report(len(search.found), search.is_done, here)
+        self._view.report(len(search.matches), search.is_done, here)
 
     def _schedule_search(self) -> None:
         if self._search_timer is None:
@@ -146,7 +146,7 @@ class TranscriptFinder:
             self._search_on()
 
     def style_row(self, row: TextLine) -> TextLine:
-        words = self.search.words if self.search is not None else CaseFoldedText("")
+        words = self.search.query if self.search is not None else CaseFoldedText("")
         return marked(row, words) if words else row
 
 

@@ -51,8 +51,8 @@ class Conversation(Listener):
 
     async def asked(self) -> Request:
         """The oldest request that nobody answered yet."""
-        await auntil(lambda: self.session.asks, LIMIT_S, "a request")
-        return self.session.asks[0]
+        await auntil(lambda: self.session.requests, LIMIT_S, "a request")
+        return self.session.requests[0]
 
     def of(self, kind: type[Fact]) -> list[Fact]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
@@ -157,8 +157,8 @@ async def test_questions_are_answered_together(claude: RealAgent) -> None:
     asked = {"questions": [one, {**one, "question": "Which?", "multiSelect": True}]}
     async with talking(claude) as talk:
         await talk.prompt(f"go %% tool AskUserQuestion {json.dumps(asked)} %% say done")
-        await auntil(lambda: len(talk.session.asks) == 2, LIMIT_S)
-        colour, which = talk.session.asks
+        await auntil(lambda: len(talk.session.requests) == 2, LIMIT_S)
+        colour, which = talk.session.requests
         await talk.answer(which, Decision.CHOOSE, labels=("red", "blue"))
         await talk.answer(colour, Decision.CHOOSE, labels=("neither of them",))
         await talk.ended(0)
@@ -183,7 +183,9 @@ async def test_the_form_of_an_mcp_server_is_filled_in(claude: RealAgent) -> None
     async with talking(claude, *with_server()) as talk:
         await talk.prompt("go %% tool mcp__demo__greet {} %% say greeted")
         await talk.answer(await talk.asked(), Decision.ALLOW)
-        colour, count, sure = await auntil(lambda: talk.session.asks[2:] and talk.session.asks, LIMIT_S, "the form")
+        colour, count, sure = await auntil(
+            lambda: talk.session.requests[2:] and talk.session.requests, LIMIT_S, "the form"
+        )
         await talk.answer(sure, Decision.CHOOSE, labels=("(leave out)",))
         await talk.answer(colour, Decision.CHOOSE, labels=("blue",))
         await talk.answer(count, Decision.CHOOSE, labels=("3",))
@@ -211,13 +213,13 @@ async def test_what_an_mcp_server_wants_is_allowed_or_declined(
     async with talking(claude, *with_server()) as talk:
         await talk.prompt(f"go %% tool mcp__demo__greet {json.dumps({'how': how})} %% say greeted")
         await talk.answer(await talk.asked(), Decision.ALLOW)
-        await auntil(lambda: talk.session.asks, LIMIT_S, "its request")
+        await auntil(lambda: talk.session.requests, LIMIT_S, "its request")
         request = await talk.asked()
         await talk.answer(request, decision)
         await talk.ended(0)
 
         assert kind is request.kind
-        assert () == talk.session.asks
+        assert () == talk.session.requests
         assert talk.of(events.ToolFinished)[-1].output.startswith(told)
 
 
@@ -225,11 +227,11 @@ async def test_an_interrupt_while_an_mcp_server_waits_withdraws_its_questions(cl
     async with talking(claude, *with_server()) as talk:
         await talk.prompt("go %% tool mcp__demo__greet {} %% say greeted")
         await talk.answer(await talk.asked(), Decision.ALLOW)
-        await auntil(lambda: talk.session.asks[2:], LIMIT_S, "the form")
+        await auntil(lambda: talk.session.requests[2:], LIMIT_S, "the form")
         await talk.agent.send(Interrupt())
         await talk.ended(0)
 
-        await auntil(lambda: not talk.session.asks, LIMIT_S, "nothing is asked")
+        await auntil(lambda: not talk.session.requests, LIMIT_S, "nothing is asked")
         assert 3 == len(talk.of(events.RequestWithdrawn))
 
 
@@ -318,7 +320,7 @@ async def test_an_interrupt_ends_the_turn_and_closes_its_requests(claude: RealAg
         ended = await talk.ended(0)
 
         assert "interrupted" == ended.reason
-        assert () == talk.session.asks
+        assert () == talk.session.requests
         assert (moment == "permission") == bool(talk.of(events.RequestWithdrawn))
         assert not [line for line in commands(claude) if "time.sleep" in line]
         await talk.turn("go %% say alive")

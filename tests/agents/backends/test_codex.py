@@ -244,7 +244,7 @@ class TestQuestions:
     async def test_several_questions_are_answered_together(self, codex: RealAgent, stub: ModelStub) -> None:
         async with opened(asking(codex, *ASKS_ANYWHERE)) as heard:
             await heard.prompt(f"go %% tool request_user_input {self.TWO} %% say done")
-            colour, size = await auntil(lambda: heard.session.asks[1:] and heard.session.asks, LIMIT_S)
+            colour, size = await auntil(lambda: heard.session.requests[1:] and heard.session.requests, LIMIT_S)
             assert (RequestKind.QUESTION, ("red", "blue"), ("warm", "cold")) == (
                 colour.kind,
                 colour.options,
@@ -260,7 +260,7 @@ class TestQuestions:
     async def test_one_that_is_denied_denies_them_all(self, codex: RealAgent, stub: ModelStub) -> None:
         async with opened(asking(codex, *ASKS_ANYWHERE)) as heard:
             await heard.prompt(f"go %% tool request_user_input {self.TWO} %% say done")
-            colour, size = await auntil(lambda: heard.session.asks[1:] and heard.session.asks, LIMIT_S)
+            colour, size = await auntil(lambda: heard.session.requests[1:] and heard.session.requests, LIMIT_S)
             await heard.answer(colour, Decision.DENY)
             await ended(heard)
 
@@ -270,7 +270,7 @@ class TestQuestions:
     async def test_an_interrupt_withdraws_them(self, codex: RealAgent) -> None:
         async with opened(asking(codex, *ASKS_ANYWHERE)) as heard:
             await heard.prompt(f"go %% tool request_user_input {self.TWO} %% say done")
-            await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+            await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
             await heard.agent.send(Interrupt())
 
             assert "interrupted" == (await ended(heard)).reason
@@ -587,7 +587,7 @@ class TestSettings:
             await ended(heard)
 
             assert (codex.workdir / "made.txt").exists()
-            assert not heard.session.asks
+            assert not heard.session.requests
 
 
 class TestSubAgents:
@@ -621,7 +621,7 @@ class TestServers:
             assert ("demo.greet", {"who": "me"}) == (request.tool, request.input)
             await heard.answer(request, Decision.ALLOW)
 
-            colour, count, sure = await auntil(lambda: heard.session.asks[2:] and heard.session.asks, LIMIT_S)
+            colour, count, sure = await auntil(lambda: heard.session.requests[2:] and heard.session.requests, LIMIT_S)
             await heard.answer(colour, Decision.CHOOSE, labels=("blue",))
             await heard.answer(count, Decision.CHOOSE, labels=("3",))
             await heard.answer(sure, Decision.CHOOSE, labels=("(leave out)",))

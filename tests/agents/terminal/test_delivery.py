@@ -108,7 +108,7 @@ async def _delivers(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> None:
             await finished(tmux, receipt.id)
         credited = {known.carried_by for known in tmux.session(ME).receipts}
         assert {"text" if agent.name in NAMING else "alone"} == credited
-        link.tell(SendKeys(session=ME, data=b"half a thought"))
+        link.send(SendKeys(session=ME, data=b"half a thought"))
         await auntil(lambda: "half a thought" in screen(tmux), LIMIT_S)
         with pytest.raises(PromptBoxError, match="half a thought"):
             await prompted(link, ME, "go %% say never")

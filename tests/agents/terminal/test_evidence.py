@@ -128,7 +128,7 @@ class Watched:
     def is_asked(self, pattern: str, *choices: str) -> None:
         """A request stands there whose text holds *pattern*, with *choices*."""
         request = until(
-            lambda: next((a for a in self.tmux_env.session(ME).asks if re.search(pattern, a.shown)), None),
+            lambda: next((a for a in self.tmux_env.session(ME).requests if re.search(pattern, a.shown)), None),
             LIMIT_S,
             pattern,
         )
@@ -187,7 +187,7 @@ def test_claude(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
         it.key("Escape")
         it.gone("Do you want")
         it.is_judged("refused by Esc, no hook", S.IDLE)
-        assert [] == list(it.tmux_env.session(ME).asks)
+        assert [] == list(it.tmux_env.session(ME).requests)
         it.key("C-u")
         it.say("go %% ask Which colour?|red|blue %% say done")
         it.shows("Enter to select")

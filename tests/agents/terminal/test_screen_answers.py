@@ -44,12 +44,12 @@ def asked(it: Watched, text: str) -> Request:
     """The request about *text*, once it can be answered."""
 
     def there() -> Request | None:
-        return next((one for one in it.tmux_env.session(ME).asks if text in one.shown and one.answerable), None)
+        return next((one for one in it.tmux_env.session(ME).requests if text in one.shown and one.answerable), None)
 
     try:
         return until(there, LIMIT_S, text)
     except TimeoutError:
-        print(it.screen(), it.tmux_env.session(ME).asks, sep="\n")
+        print(it.screen(), it.tmux_env.session(ME).requests, sep="\n")
         raise
 
 
@@ -165,7 +165,9 @@ def test_gemini_is_told_own_words_where_its_field_is_empty_and_not_behind_a_draf
         assert CHOOSE in asked(it, "Name of the branch?").choices
         it.type("a draft")
         until(
-            lambda: any("a draft" in one.shown and CHOOSE not in one.choices for one in it.tmux_env.session(ME).asks),
+            lambda: any(
+                "a draft" in one.shown and CHOOSE not in one.choices for one in it.tmux_env.session(ME).requests
+            ),
             LIMIT_S,
         )
 

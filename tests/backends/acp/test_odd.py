@@ -209,8 +209,8 @@ async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: OddSession
 async def test_a_form_is_filled_in_question_by_question(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
-        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
-        colour, number = heard.session.asks
+        await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
+        colour, number = heard.session.requests
         await heard.answer(number, Decision.CHOOSE, labels=("3",))
         await heard.answer(colour, Decision.CHOOSE, labels=("blue",))
 
@@ -225,11 +225,11 @@ async def test_a_form_is_filled_in_question_by_question(stage: OddSession) -> No
 async def test_denied_one_field_the_form_is_declined(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
-        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
-        await heard.answer(heard.session.asks[0], Decision.DENY)
+        await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
+        await heard.answer(heard.session.requests[0], Decision.DENY)
 
         assert ['{"action": "decline"}'] == await messages(heard)
-        assert () == heard.session.asks
+        assert () == heard.session.requests
 
 
 async def test_an_address_is_a_person_s_to_open(stage: OddSession) -> None:
@@ -261,21 +261,21 @@ async def test_before_anybody_listens_nobody_is_asked(stage: OddSession) -> None
 async def test_the_end_of_the_turn_answers_what_it_wants_to_know(how: str, stage: OddSession) -> None:
     async with stage.agent("stays_curious") as heard:
         await heard.prompt("go")
-        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+        await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
         if how == "an interrupt":
             await heard.agent.send(Interrupt())
         else:
-            await heard.answer(heard.session.asks[0], Decision.CANCEL)
+            await heard.answer(heard.session.requests[0], Decision.CANCEL)
         await heard.until_said(TurnEnded)
 
         assert ["session/cancel cancel"] == await messages(heard)
-        assert () == heard.session.asks
+        assert () == heard.session.requests
 
 
 async def test_killed_it_takes_its_questions_with_it(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
-        await auntil(lambda: len(heard.session.asks) == 2, LIMIT_S)
+        await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
         assert heard.session.pid is not None
         os.kill(heard.session.pid, signal.SIGKILL)
         await heard.until_over()
@@ -422,7 +422,7 @@ async def test_killed_it_says_so_and_takes_nothing_more(stage: OddSession) -> No
         ended = (await heard.until_over())[-1]
 
         assert isinstance(ended, SessionEnded)
-        assert ("SIGKILL", ()) == (ended.signal, heard.session.asks)
+        assert ("SIGKILL", ()) == (ended.signal, heard.session.requests)
         with pytest.raises(SessionEndedError):
             await heard.prompt("go on")
 

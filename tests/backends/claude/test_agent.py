@@ -115,8 +115,8 @@ class TestWishes(Opening):
         async with self.opened_with() as heard:
             asked = {"questions": [{"question": "One?"}, {"question": "Two?"}]}
             await heard.prompt(f"question {json.dumps(asked)}\nhang")
-            await auntil(lambda: len(heard.session.asks) == 2)
-            one, two = heard.session.asks
+            await auntil(lambda: len(heard.session.requests) == 2)
+            one, two = heard.session.requests
             await heard.answer(one, Decision.DENY)
             withdrawn = await heard.until_said(RequestWithdrawn)
 

@@ -46,7 +46,7 @@ def test_every_turn_that_began_is_over_at_the_end(name: str) -> None:
 
     assert not played.session.in_turn
     assert played.session.state in (SessionState.IDLE, SessionState.LIMITED, SessionState.STARTING)
-    assert () == played.session.asks
+    assert () == played.session.requests
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -342,7 +342,7 @@ def test_the_plan_is_asked_for_as_markdown() -> None:
         if played.of(RequestOpened):
             break
 
-    request = played.session.asks[-1]
+    request = played.session.requests[-1]
     assert RequestKind.PLAN is request.kind
     assert request.shown.startswith("# The plan\n\n1. do a")
 
@@ -355,7 +355,7 @@ def test_a_request_of_a_sub_agent_outlives_the_turn_in_which_it_was_asked() -> N
     played.hear(said("turn", "result"))
     played.hear({"type": "system", "subtype": "session_state_changed", "state": "idle"})
 
-    assert [asks["request_id"]] == [ask.id for ask in played.session.asks]
+    assert [asks["request_id"]] == [ask.id for ask in played.session.requests]
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_a_traceback_in_a_log_is_hidden(tmp_path: Path) -> None:
         raise ValueError(f"bad key {SECRET}")
     except ValueError as error:
         record = logging.LogRecord("x", logging.ERROR, "f", 1, "failed: %s", (SECRET,), (ValueError, error, None))
-    process_log.learn([SECRET])
+    process_log.add_secrets([SECRET])
     line = process_log.RedactingFormatter("%(message)s").format(record)
 
     assert "horse" not in line

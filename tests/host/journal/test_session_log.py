@@ -307,7 +307,7 @@ async def test_a_full_disk_does_not_take_away_live_control(
         link = await env.linked()
         await prompt(link, "tidy up")
         fake.say(asked())
-        (request,) = await auntil(lambda: env.session().asks)
+        (request,) = await auntil(lambda: env.session().requests)
         disk.fill()
         answer = Answer(request=request.id, digest=request.digest, decision=Decision.DENY)
         await do(link, answer)

@@ -19,7 +19,7 @@ from kasmon import errors
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import spawn
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import VERSION, Hello
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.model.commands import Mode, Stop
@@ -42,7 +42,7 @@ async def reach(env: Env) -> AsyncIterator[Reach]:
     lines: list[HostLink] = []
 
     async def reached(**more: Any) -> HostLink:
-        lines.append(await link(env.places, ME, Mode.SDK, **more))
+        lines.append(await open_link(env.places, ME, Mode.SDK, **more))
         return lines[-1]
 
     yield reached
@@ -276,7 +276,7 @@ async def test_an_agent_that_ends_at_once_is_not_started_again(env: Env, reach: 
 
 async def test_a_session_that_nobody_wanted_is_not_started(env: Env) -> None:
     with pytest.raises((errors.LaunchError, errors.HostUnreachableError)):
-        await link(env.places, SessionId("nobodyyy"), Mode.SDK)
+        await open_link(env.places, SessionId("nobodyyy"), Mode.SDK)
 
     assert not env.places.folder("nobodyyy").exists()
 
@@ -300,7 +300,7 @@ async def test_a_host_of_another_version_says_so(env: Env, reach: Reach, monkeyp
 async def test_a_host_that_hangs_is_waited_for_and_no_longer(env: Env, reach: Reach) -> None:
     env.wants()
     lock = HostLock(env.places.host_lock(ME))
-    assert lock.take()
+    assert lock.acquire()
     with pytest.raises(errors.TimedOutError, match="did not start"):
         await reach(limit_s=0.2)
     lock.let_go()
@@ -344,7 +344,7 @@ async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(errors.HostUnreachableError, match="open files"):
-            await link(env.places, ME, mode)
+            await open_link(env.places, ME, mode)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -387,5 +387,5 @@ def test_the_last_words_of_a_host_are_its_last_line(env: Env) -> None:
     env.wants()
     env.places.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
 
-    assert "ValueError: no" == spawn.last_words(env.places.host_log(ME))
-    assert "" == spawn.last_words(env.places.host_log("nobodyyy"))
+    assert "ValueError: no" == spawn.read_last_line(env.places.host_log(ME))
+    assert "" == spawn.read_last_line(env.places.host_log("nobodyyy"))

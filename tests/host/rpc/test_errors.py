@@ -29,7 +29,7 @@ from kasmon.errors import (
     UnavailableError,
     UsageError,
 )
-from kasmon.host.journal.process_log import learn
+from kasmon.host.journal.process_log import add_secrets
 from kasmon.host.rpc.errors import failed, rebuilt
 from kasmon.host.rpc.frames import FailureReply
 
@@ -110,7 +110,7 @@ def test_what_an_error_carries_and_the_wire_cannot_is_left_behind() -> None:
 
 
 def test_no_secret_that_a_host_knows_travels_in_what_an_error_carries() -> None:
-    learn(["planted-5ecret-of-a-test"])
+    add_secrets(["planted-5ecret-of-a-test"])
     error = RefusedError("no planted-5ecret-of-a-test.")
     error.why = "planted-5ecret-of-a-test"  # type: ignore[attr-defined]
     error.words = ("a", "planted-5ecret-of-a-test")  # type: ignore[attr-defined]

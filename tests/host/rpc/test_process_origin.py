@@ -113,7 +113,7 @@ def test_a_process_that_is_gone_counts_as_an_agents(start: Start) -> None:
     assert "up" == said(process)
     process.kill()
     process.wait(10)
-    until(lambda: process_origin._look(process.pid) is None)
+    until(lambda: process_origin._read_process(process.pid) is None)
 
     assert evidence(process.pid)
 
@@ -144,7 +144,9 @@ if how != "leaderless":
 def orphan(started: subprocess.Popen[str]) -> int:
     pid = int(said(started))
     until(
-        lambda: (facts := process_origin._look(pid)) is not None and facts.parent not in _children_of(started.pid),
+        lambda: (
+            (facts := process_origin._read_process(pid)) is not None and facts.parent not in _children_of(started.pid)
+        ),
         what="orphan",
     )
     return pid
@@ -154,7 +156,7 @@ def _children_of(pid: int) -> set[int]:
     return {
         each
         for each in process_origin._pids()
-        if (facts := process_origin._look(each)) is not None and facts.parent == pid
+        if (facts := process_origin._read_process(each)) is not None and facts.parent == pid
     } | {pid}
 
 

@@ -271,7 +271,7 @@ async def test_a_mistake_in_the_host_is_an_error_for_one_and_no_end_for_others(
     link = await HostLink.open(line.path)
     with pytest.raises(errors.KasmonError, match="ZeroDivisionError"):
         await link.ask(frames.DescribePane(n=0, session=ME))
-    link.tell(keys(b"x"))
+    link.send(keys(b"x"))
     await auntil(lambda: len(line.heard) == 2)
 
     assert link.is_open
@@ -298,7 +298,7 @@ async def test_a_host_that_goes_away_answers_nobody(line: Line) -> None:
         await asking
     with pytest.raises(errors.HostUnreachableError):
         await link.ask(frames.Quit(n=0))
-    link.tell(keys(b"nobody hears this"))
+    link.send(keys(b"nobody hears this"))
     await link.aclose()
 
     assert [True] == closed
@@ -351,15 +351,15 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: 
     with pytest.raises(errors.UsageError, match=why):
         await link.ask(frames.ExecuteCommand(n=0, session=ME, command=wish))
 
-    link.tell(keys(b"x"))
+    link.send(keys(b"x"))
     await auntil(lambda: line.heard)
     assert [keys(b"x")] == line.heard
 
 
 async def test_what_is_told_and_cannot_be_sent_is_left_out(line: Line) -> None:
     link = await HostLink.open(line.path)
-    link.tell(frames.Paste(session=ME, text="x" * FRAME_BYTES))
-    link.tell(keys(b"x"))
+    link.send(frames.Paste(session=ME, text="x" * FRAME_BYTES))
+    link.send(keys(b"x"))
 
     await auntil(lambda: line.heard)
     assert [keys(b"x")] == line.heard
@@ -393,7 +393,7 @@ async def test_keys_arrive_in_order_from_any_thread(line: Line) -> None:
 
     def type_all() -> None:
         for data in typed:
-            link.tell(keys(data))
+            link.send(keys(data))
 
     typing = threading.Thread(target=type_all)
     typing.start()
@@ -424,7 +424,7 @@ async def direct(env: Env) -> AsyncIterator[tuple[HostLink, socket.socket]]:
 async def test_keys_leave_without_waiting_for_the_clients_loop(env: Env) -> None:
     """The loop draws while the person types."""
     async with direct(env) as (link, host):
-        typing = threading.Thread(target=link.tell, args=(keys(b"x"),))
+        typing = threading.Thread(target=link.send, args=(keys(b"x"),))
         typing.start()
         typing.join()  # the loop does not run meanwhile
 
@@ -433,10 +433,10 @@ async def test_keys_leave_without_waiting_for_the_clients_loop(env: Env) -> None
 
 async def test_a_key_never_overtakes_a_paste_that_is_still_leaving(env: Env) -> None:
     async with direct(env) as (link, host):
-        link.tell(keys(b"paste" * 500_000))
+        link.send(keys(b"paste" * 500_000))
         unpacker, heard = Unpacker(), list[bytes]()
         heard += unpacker.feed(host.recv(100_000))  # now there is room, and the loop has not run yet
-        link.tell(keys(b"x"))
+        link.send(keys(b"x"))
         while len(heard) < 2:
             with contextlib.suppress(BlockingIOError):
                 heard += unpacker.feed(host.recv(1 << 20))
@@ -449,7 +449,7 @@ async def test_more_than_the_socket_takes_goes_out_in_pieces_and_in_order(line: 
     link = await HostLink.open(line.path)
     pastes = [bytes([65 + n]) * 700_000 for n in range(8)]
     for data in pastes:
-        link.tell(keys(data))
+        link.send(keys(data))
     await auntil(lambda: len(line.heard) == len(pastes))
 
     assert pastes == [frame.data for frame in line.heard if isinstance(frame, frames.SendKeys)]
@@ -457,7 +457,7 @@ async def test_more_than_the_socket_takes_goes_out_in_pieces_and_in_order(line: 
 
 async def test_what_was_told_before_closing_still_leaves(line: Line) -> None:
     link = await HostLink.open(line.path)
-    link.tell(keys(b"x" * 2_000_000))
+    link.send(keys(b"x" * 2_000_000))
     await link.aclose()
     await auntil(lambda: line.heard)
 

@@ -38,7 +38,7 @@ def test_only_what_is_idle_or_asleep_rests(state: SessionState) -> None:
 
 def test_neither_in_a_turn_nor_while_it_asks() -> None:
     assert math.inf == rests_at(but(in_turn=True))
-    assert math.inf == rests_at(but(asks=(ASKED,)))
+    assert math.inf == rests_at(but(requests=(ASKED,)))
 
 
 @pytest.mark.parametrize(

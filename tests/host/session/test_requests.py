@@ -33,7 +33,7 @@ async def asking(env: Env, fake: FakeAgent, *opened: events.RequestOpened) -> tu
     await prompt(link, "tidy up")
     fake.say(*opened)
     await auntil(lambda: len(env.only(events.RequestOpened)) == len(opened))
-    return link, list(env.session().asks)
+    return link, list(env.session().requests)
 
 
 def answer(request: Request, decision: Decision = Decision.ALLOW, **more: Any) -> Answer:
@@ -97,7 +97,7 @@ async def test_of_two_answers_at_the_same_moment_exactly_one_wins(env: Env, fake
         await prompt(links[0], "tidy up")
         for n in range(100):
             fake.say(asked(f"make {n}", f"tool-{n}"))
-            (request,) = await auntil(lambda: env.session().asks)
+            (request,) = await auntil(lambda: env.session().requests)
             wishes = [answer(request, Decision.ALLOW), answer(request, Decision.DENY)]
             outcomes = await asyncio.gather(
                 *(do(link, wish) for link, wish in zip(links, wishes, strict=True)), return_exceptions=True
@@ -122,7 +122,7 @@ async def test_an_answer_to_something_else_than_what_was_asked_is_stale(env: Env
         with pytest.raises(errors.StaleRequestError):
             await do(link, answer(msgspec.structs.replace(request, digest="0" * 64)))
 
-        assert (request,) == env.session().asks
+        assert (request,) == env.session().requests
     assert [] == answers(fake)
 
 
@@ -141,7 +141,7 @@ async def _changed(env: Env, fake: FakeAgent) -> tuple[HostLink, tuple[Request, 
     link, (old,) = await asking(env, fake, asked())
     fake.say(asked("rm -r /"))
     await auntil(lambda: len(env.only(events.RequestOpened)) == 2)
-    (new,) = env.session().asks
+    (new,) = env.session().requests
     return link, (old, new)
 
 
@@ -149,7 +149,7 @@ async def test_a_request_that_is_asked_twice_is_one(env: Env, fake: FakeAgent) -
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         fake.say(asked(), asked("make", "tool-8"))
-        await auntil(lambda: len(env.session().asks) == 2)
+        await auntil(lambda: len(env.session().requests) == 2)
         await do(link, answer(request))
 
     assert 2 == len(env.only(events.RequestOpened))
@@ -160,12 +160,12 @@ async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(env: Env
         link, (first,) = await asking(env, fake, asked())
         await do(link, answer(first))
         fake.say(asked("rm -r /"))
-        (second,) = await auntil(lambda: env.session().asks)
+        (second,) = await auntil(lambda: env.session().requests)
         assert f"{ME}-2" == second.id
         with pytest.raises(errors.RequestClosedError):
             await do(link, answer(first))
         fake.say(events.RequestWithdrawn(at=1.0, request=RequestId("tool-7")))
-        await auntil(lambda: not env.session().asks)
+        await auntil(lambda: not env.session().requests)
 
     assert 1 == len(answers(fake))
     assert [second.id] == [fact.request for fact in env.only(events.RequestWithdrawn)]
@@ -175,7 +175,7 @@ async def test_what_was_set_aside_waits_on_and_can_still_be_answered(env: Env, f
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request, Decision.LATER))
-        assert [True] == [ask.later for ask in env.session().asks]
+        assert [True] == [ask.later for ask in env.session().requests]
         assert [] == answers(fake)
         await do(link, answer(request))
 
@@ -186,7 +186,7 @@ async def test_a_withdrawn_request_takes_no_answer(env: Env, fake: FakeAgent) ->
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         fake.say(events.RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
-        await auntil(lambda: not env.session().asks)
+        await auntil(lambda: not env.session().requests)
         with pytest.raises(errors.RequestClosedError) as refusal:
             await do(link, answer(request))
 
@@ -207,7 +207,7 @@ async def test_what_ends_closes_its_requests(
 
 
 async def _until_closed(env: Env, link: HostLink, request: Request) -> None:
-    await auntil(lambda: not env.session().asks)
+    await auntil(lambda: not env.session().requests)
     await do(link, answer(request))
 
 
@@ -216,7 +216,7 @@ async def test_a_decision_that_the_request_does_not_offer_is_refused(env: Env, f
         link, (request,) = await asking(env, fake, asked(choices=(Decision.ALLOW, Decision.DENY)))
         with pytest.raises(errors.RefusedError, match="does not accept edit"):
             await do(link, answer(request, Decision.EDIT, input={"command": "ls"}))
-        assert (request,) == env.session().asks
+        assert (request,) == env.session().requests
 
 
 async def test_an_edited_input_may_hold_whatever_json_can(env: Env, fake: FakeAgent) -> None:
@@ -423,7 +423,7 @@ async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(en
         link, (request,) = await asking(env, fake, asked())
         with pytest.raises(errors.RefusedError, match="not in this mode"):
             await do(link, answer(request))
-        (again,) = await auntil(lambda: env.session().asks)
+        (again,) = await auntil(lambda: env.session().requests)
         await auntil(lambda: env.only(events.NoticeRaised))
         fake.on_wish = None
         await do(link, answer(again))
@@ -441,7 +441,7 @@ async def test_what_was_opened_anew_can_be_withdrawn(env: Env, fake: FakeAgent) 
         fake.say(events.RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
         await auntil(lambda: env.only(events.RequestWithdrawn))
 
-        assert ([f"{ME}-2"], ()) == ([w.request for w in env.only(events.RequestWithdrawn)], env.session().asks)
+        assert ([f"{ME}-2"], ()) == ([w.request for w in env.only(events.RequestWithdrawn)], env.session().requests)
 
 
 async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(env: Env, fake: FakeAgent) -> None:
@@ -453,7 +453,7 @@ async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(env: Env, f
         await auntil(lambda: env.only(events.NoticeRaised))
 
     assert request.id == refusal.value.request
-    assert () == env.session().asks
+    assert () == env.session().requests
 
 
 async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unknown(env: Env, fake: FakeAgent) -> None:
@@ -465,7 +465,7 @@ async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unkno
         (notice,) = await auntil(lambda: env.only(events.NoticeRaised))
 
     assert "unknown" in notice.text
-    assert () == env.session().asks
+    assert () == env.session().requests
 
 
 async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAgent) -> None:
@@ -481,7 +481,7 @@ async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAge
         with pytest.raises(errors.RequestClosedError):
             await do(await env.linked(), answer(request))
         opening.set()
-        await auntil(lambda: not env.session().asks)
+        await auntil(lambda: not env.session().requests)
 
     assert [] == answers(slow)
     assert SessionState.ENDED is env.session().state
@@ -586,5 +586,5 @@ async def test_an_answer_with_no_digest_or_another_one_answers_nothing(env: Env,
             with pytest.raises(errors.StaleRequestError):
                 await do(link, msgspec.structs.replace(answer(request, decision), digest=digest))
 
-        assert [request] == list(env.session().asks)
+        assert [request] == list(env.session().requests)
     assert [] == answers(fake)

@@ -46,7 +46,7 @@ async def test_always_allows_this_one_and_the_like_from_then_on(env: Env, fake: 
     facts = env.only(RequestAnswered)
     assert [("user", rule.id), ("policy", rule.id)] == [(fact.by, fact.rule) for fact in facts]
     assert [Decision.ALWAYS, Decision.ALLOW] == [fact.decision for fact in facts]
-    assert () == env.session().asks
+    assert () == env.session().requests
 
 
 async def test_never_denies_this_one_and_the_like_from_then_on(env: Env, fake: FakeAgent) -> None:
@@ -87,7 +87,7 @@ async def test_a_revoked_rule_answers_nothing_more(env: Env, fake: FakeAgent) ->
         RuleBook(env.places.rules).remove(rule.id)
         await again(env, fake, "git push", 2)
 
-        assert 1 == len(env.session().asks)
+        assert 1 == len(env.session().requests)
     assert 1 == len(answers(fake))
 
 
@@ -119,7 +119,7 @@ async def test_without_a_plan_there_is_no_rule_for_one(env: Env, fake: FakeAgent
         with pytest.raises(UnableError, match="does not belong to a plan"):
             await do(link, answer(request, Decision.ALWAYS, scope="plan"))
 
-        assert (request,) == env.session().asks
+        assert (request,) == env.session().requests
     assert () == rules(env)
 
 
@@ -166,9 +166,9 @@ async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(e
         fake.say(asked("git push"))
         await auntil(lambda: any("did not accept the answer of rule" in n.text for n in env.only(NoticeRaised)))
 
-        await auntil(lambda: env.session().asks)
+        await auntil(lambda: env.session().requests)
 
-        assert [("abcdefgh-2", "git push")] == [(ask.id, ask.input["command"]) for ask in env.session().asks]
+        assert [("abcdefgh-2", "git push")] == [(ask.id, ask.input["command"]) for ask in env.session().requests]
 
 
 def test_a_project_is_the_nearest_folder_under_git_or_the_folder_itself(tmp_path: Path) -> None:

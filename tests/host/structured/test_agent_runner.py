@@ -32,8 +32,8 @@ async def test_the_requests_of_an_agent_that_died_are_void_at_once(env: Env, fak
     async with env.hosting(fake):
         await auntil(lambda: fake.launch is not None)
         fake.say(asked("one", id="a"), asked("two", id="b"))
-        await auntil(lambda: len(env.session().asks) == 2)
-        one, two = env.session().asks
+        await auntil(lambda: len(env.session().requests) == 2)
+        one, two = env.session().requests
         match how:
             case "it says so":
                 fake.say(SessionEnded(at=time.time(), signal="SIGKILL"))

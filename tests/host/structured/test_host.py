@@ -449,7 +449,7 @@ async def watching(env: Env, shown: list[frames.FromHost], rate_hz: float = 20.0
     await started(env)
     link = await env.linked()
     link.on_push = shown.append
-    link.tell(frames.Watch(session=ME, rate_hz=rate_hz))
+    link.send(frames.Watch(session=ME, rate_hz=rate_hz))
     return link
 
 
@@ -502,7 +502,7 @@ async def test_who_stops_watching_hears_no_more(env: Env, fake: FakeAgent) -> No
     shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         link = await watching(env, shown)
-        link.tell(frames.Unwatch(session=ME))
+        link.send(frames.Unwatch(session=ME))
         with pytest.raises(errors.InteractiveOnlyError):
             await link.ask(frames.DescribePane(n=0, session=ME))
         heard: list[frames.FromHost] = []

@@ -63,10 +63,10 @@ async def test_a_run_that_is_over_at_once_is_told_by_its_answer_alone() -> None:
 async def test_what_goes_on_is_shown_in_parts_each_once() -> None:
     client = Client()
     stream = RunStream(client, "r1")  # type: ignore[arg-type]
-    stream.take("stdout", "one ")
+    stream.add("stdout", "one ")
     await auntil(lambda: client.got)
-    stream.take("stdout", "two ")
-    stream.take("stderr", "oh")
+    stream.add("stdout", "two ")
+    stream.add("stderr", "oh")
     stream.close()
 
     assert "one two " == "".join(frame.stdout for frame in client.got)
@@ -78,8 +78,8 @@ async def test_a_client_that_is_behind_gets_the_newest_and_how_much_it_missed() 
     client = Client()
     client.is_behind = True
     stream = RunStream(client, "r1")  # type: ignore[arg-type]
-    stream.take("stdout", "a" * BEHIND)
-    stream.take("stdout", "b" * 10)
+    stream.add("stdout", "a" * BEHIND)
+    stream.add("stdout", "b" * 10)
     stream._push()
     stream.close()
     client.read()

@@ -104,14 +104,14 @@ async def test_it_is_seen_and_typed_into_at_its_own_size(tmux: TmuxEnv, mine: Mi
     async with tmux.serving() as link:
         await adopt(tmux, link, mine)
         screen_reader = Eyes(link)
-        link.tell(Watch(session=ME))
-        link.tell(Focus(session=ME, columns=40, rows=10))
-        link.tell(SendKeys(session=ME, data=b"hello\r"))
+        link.send(Watch(session=ME))
+        link.send(Focus(session=ME, columns=40, rows=10))
+        link.send(SendKeys(session=ME, data=b"hello\r"))
         await auntil(lambda: screen_reader.show("hello", 2), what="its echo")
         assert (70, 20) == screen_reader.size
         assert "no-output" not in mine.run("list-clients", "-F", "#{client_flags}")
-        link.tell(Blur(session=ME))
-        link.tell(Unwatch(session=ME))
+        link.send(Blur(session=ME))
+        link.send(Unwatch(session=ME))
         await auntil(lambda: "no-output" in mine.run("list-clients", "-F", "#{client_flags}"), what="a quiet client")
 
         assert before == mine.state
@@ -156,7 +156,9 @@ async def test_what_it_asks_is_answered_there(tmux: TmuxEnv, mine: Mine) -> None
         await adopt(tmux, link, mine, agent="scripted", argv=asker.argv)
         before = mine.state
         for text, decision in (("git push", Decision.ALLOW), ("git pull", Decision.DENY)):
-            request = await auntil(lambda text=text: next((r for r in tmux.session(ME).asks if text in r.shown), None))  # type: ignore[misc]
+            request = await auntil(
+                lambda text=text: next((r for r in tmux.session(ME).requests if text in r.shown), None)  # type: ignore[misc]
+            )
             wish = Answer(request=request.id, digest=request.digest, decision=decision)
             await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=40)
 

@@ -272,7 +272,7 @@ async def test_a_program_that_reports_its_state_is_believed(tmux: TmuxEnv) -> No
         await tmux.until_state(ME, S.ASKING)
         session = tmux.session(SessionId(ME))
 
-        assert (RequestKind.PERMISSION, "program", ()) == (session.asking, session.source, session.asks)
+        assert (RequestKind.PERMISSION, "program", ()) == (session.asking, session.source, session.requests)
 
 
 async def test_what_a_program_says_of_itself_is_cleaned(tmux: TmuxEnv) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kasmon.errors import HostUnreachableError
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import CommandResult, ExecuteCommand, Quit, StartSession
 from kasmon.host.rpc.host_lock import HostLock, lock_holder
 from kasmon.host.rpc.server import HostServer
@@ -70,7 +70,7 @@ class Waiting:
 @pytest.fixture
 async def waiting(tmux: TmuxEnv) -> AsyncIterator[Waiting]:
     lock = HostLock(tmux.places.tmux_host_lock)
-    assert lock.take()
+    assert lock.acquire()
     made = Waiting(tmux)
     await auntil(lambda: made.running.done() or tmux.listens(os.getpid()))
     yield made
@@ -163,13 +163,13 @@ async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(
 ) -> None:
     monkeypatch.setattr("sys.executable", hasty(tmux, 1.0))
     launch = tmux.wants(ME, *sh("echo all of it; exit 3"))
-    async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
+    async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
         await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
         await tmux.ended(ME)
     await auntil(lambda: lock_holder(tmux.places.tmux_host_lock) is None, 20, "the host's end")
 
     assert tmux.facts(ME)
-    async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
+    async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
         assert "all of it" in await tmux.text(client, ME)
     assert 1 == len(tmux.only(SessionEnded, launch.session))
 
@@ -181,7 +181,7 @@ async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(
     hosts = []
     for number in range(4):
         launch = tmux.wants(f"aaaaaaa{chr(97 + number)}", "true")
-        async with contextlib.aclosing(await link(tmux.places, launch.session, Mode.TMUX)) as client:
+        async with contextlib.aclosing(await open_link(tmux.places, launch.session, Mode.TMUX)) as client:
             await client.ask(StartSession(n=0, session=launch.session), limit_s=40)
             await tmux.ended(launch.session)
             hosts.append(client.welcome.pid)

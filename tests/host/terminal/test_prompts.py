@@ -371,9 +371,9 @@ async def test_a_turn_that_may_be_a_persons_is_not_credited(tmux: TmuxEnv, monke
         session = await tmux.run(link, ME, *speaker(tmux))
         await tmux.until_state(ME, SessionState.IDLE)
         receipt = await prompted(link, ME, "nothing comes of this")
-        link.tell(SendKeys(session=session, data=b"working\r"))
+        link.send(SendKeys(session=session, data=b"working\r"))
         await tmux.until_state(ME, SessionState.WORKING)
-        link.tell(SendKeys(session=session, data=b"idle\r"))
+        link.send(SendKeys(session=session, data=b"idle\r"))
 
         await auntil(lambda: "unsure" == states(tmux, receipt.id)[-1])
         assert typed.TYPED_INTO in tmux.session(SessionId(ME)).receipts[-1].reason
@@ -456,7 +456,7 @@ async def test_keys_and_pastes_of_a_person_come_in_their_order(tmux: TmuxEnv) ->
             Paste(session=session, text="x\x1b[201~y"),
             SendKeys(session=session, data=b"\x00\xff\r"),
         ):
-            link.tell(frame)
+            link.send(frame)
 
         expected = b"a\x1bb\x1b[200~one\ntwo\x1b[201~c\x1b[200~xy\x1b[201~\x00\xff\r"
         await auntil(lambda: len(expected) <= len(tmux.recorded("typed")))
@@ -472,10 +472,10 @@ async def test_a_prompt_and_a_person_do_not_mix(tmux: TmuxEnv) -> None:
         letters = iter("abcdefghijklmnopqrstuvwxyz" * 4)
         while not sending.done():
             if b"prompt" in tmux.recorded("typed") or len(tmux.recorded("typed")) < 8:
-                link.tell(SendKeys(session=session, data=next(letters).encode()))
+                link.send(SendKeys(session=session, data=next(letters).encode()))
             await asyncio.sleep(0.02)
         typed = len(tmux.recorded("typed"))
-        link.tell(SendKeys(session=session, data=b"!"))
+        link.send(SendKeys(session=session, data=b"!"))
         await auntil(lambda: tmux.recorded("typed").endswith(b"!"))
 
         assert b"\x1b[200~prompt\x1b[201~\r" in tmux.recorded("typed")
@@ -490,7 +490,7 @@ async def test_somebody_who_types_on_is_not_interrupted(tmux: TmuxEnv, monkeypat
         await auntil(lambda: (tmux.root / "typed").exists())
         sending = asyncio.create_task(prompted(link, ME, "prompt"))
         while not sending.done():
-            link.tell(SendKeys(session=session, data=b"k"))
+            link.send(SendKeys(session=session, data=b"k"))
             await asyncio.sleep(0.02)
 
         with pytest.raises(SessionBusyError, match="being typed into"):
@@ -503,7 +503,7 @@ async def test_what_a_person_types_does_not_make_the_agent_work(tmux: TmuxEnv) -
         session = await tmux.run(link, ME, "cat")
         await tmux.ready(ME)
         for typed in range(1, 6):
-            link.tell(SendKeys(session=session, data=b"k"))
+            link.send(SendKeys(session=session, data=b"k"))
             await tmux.shows(ME, "k" * typed)
         await auntil(lambda: "kkkkk" in tmux.session(session).last_line)
 

@@ -117,7 +117,7 @@ async def test_a_host_that_comes_next_goes_on_and_a_history_that_was_cleared_is_
 
 
 async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(cli: Desk) -> None:
-    process_log.learn(["hunter2-of-the-line"])
+    process_log.add_secrets(["hunter2-of-the-line"])
     cli.run("send-keys", "-t", cli.pane, "say hunter2-of-the-line", "Enter")
     await cli.prints(1, 1)
     await cli.looks()
@@ -139,7 +139,7 @@ async def test_the_host_records_by_itself_and_forgets_with_the_session(
         await tmux.run(link, ME, *sh("seq -f 'line %.0f' 200; read x; exit 0"))
         await auntil(lambda: (shown := screen(folder)) is not None and "line 200" in shown.lines)
         assert "line 1" in [text for _, _, text in number_lines(everything(folder))]
-        link.tell(SendKeys(session=SessionId(ME), data=b"\r"))
+        link.send(SendKeys(session=SessionId(ME), data=b"\r"))
         await tmux.ended(ME)
         await link.ask(ReleasePane(n=0, session=SessionId(ME)))
 

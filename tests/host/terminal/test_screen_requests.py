@@ -50,7 +50,7 @@ async def asking(*asks: dict[str, Any], **does: Any) -> AsyncIterator[tuple[Tmux
 
 
 async def asked(tmux: TmuxEnv, text: str = "") -> Request:
-    return await auntil(lambda: next((one for one in tmux.session(ME).asks if text in one.shown), None), 20, text)
+    return await auntil(lambda: next((one for one in tmux.session(ME).requests if text in one.shown), None), 20, text)
 
 
 async def answer(link: HostLink, request: Request, decision: Decision, **more: Any) -> None:
@@ -117,7 +117,7 @@ async def test_what_cannot_be_said_leaves_the_request_as_it_is() -> None:
                 await answer(link, request, Decision.ALLOW, digest=digest)
         await answer(link, request, Decision.LATER)
 
-        assert [True] == [one.later for one in tmux.session(ME).asks]
+        assert [True] == [one.later for one in tmux.session(ME).requests]
         assert [] == asker.heard()
         assert 1 == len(tmux.only(RequestOpened, ME))
 
@@ -139,7 +139,7 @@ async def test_kasmons_own_scripted_agent_is_answered_on_its_screen(decision: De
         await tmux.run(link, other, sys.executable, "-P", "-m", "kasmon.scripted", "--speed", "0", agent="scripted")
         await tmux.until_state(other, SessionState.IDLE)
         await prompted(link, other, "ask git push")
-        request = await auntil(lambda: next(iter(tmux.session(other).asks), None))
+        request = await auntil(lambda: next(iter(tmux.session(other).requests), None))
         wish = Answer(request=request.id, digest=request.digest, decision=decision)
         await link.ask(ExecuteCommand(n=0, session=other, command=wish), limit_s=40)
 

@@ -42,7 +42,7 @@ async def test_a_watcher_gets_every_row_first_and_then_those_that_changed(tmux: 
         screen.watch()
         await screen.until_has("two")
         first = screen.pushes[0]
-        link.tell(SendKeys(session=session, data=b"\r"))
+        link.send(SendKeys(session=session, data=b"\r"))
         await screen.until_has("three")
 
         assert (True, 40, 120, 40) == (first.full, len(first.changed), first.columns, first.height)
@@ -91,8 +91,8 @@ async def test_who_does_not_watch_any_more_is_told_nothing(tmux: TmuxEnv) -> Non
         screen = Screen(link, ME)
         screen.watch()
         await auntil(lambda: screen.pushes)
-        link.tell(Unwatch(session=session))
-        link.tell(SendKeys(session=session, data=b"hello\r"))
+        link.send(Unwatch(session=session))
+        link.send(SendKeys(session=session, data=b"hello\r"))
         await auntil(lambda: tmux.server.run("capture-pane", "-p", "-t", f"={ME}:").count(b"hello") == 2)
         await tmux.text(link, ME)
 
@@ -180,7 +180,7 @@ async def test_a_key_is_answered_by_the_row_that_it_changed(tmux: TmuxEnv) -> No
         screen = Screen(link, ME)
         screen.focus()
         await auntil(lambda: screen.pushes)
-        link.tell(SendKeys(session=session, data="é☃".encode()))
+        link.send(SendKeys(session=session, data="é☃".encode()))
         await screen.until_has("é☃")
 
         assert [0] == [y for y, _ in screen.pushes[-1].changed]
@@ -193,7 +193,7 @@ async def test_focus_gives_the_window_its_size_and_blur_leaves_it(tmux: TmuxEnv)
         screen = Screen(link, ME)
         screen.focus(90, 20)
         await auntil(lambda: screen.last and (screen.last.columns, screen.last.height) == (90, 20))
-        link.tell(Blur(session=session))
+        link.send(Blur(session=session))
         seen = await tmux.pane(link, ME)
 
         assert (90, 20) == (seen.width, seen.height)
@@ -225,8 +225,8 @@ async def test_who_focuses_last_decides_the_size_and_both_see_it(tmux: TmuxEnv) 
         two.focus(80, 24)
         for screen in (one, two):
             await auntil(lambda screen=screen: screen.last and (screen.last.columns, screen.last.height) == (80, 24))  # type: ignore[misc]
-        link.tell(SendKeys(session=session, data=b"from one "))
-        other.tell(SendKeys(session=session, data=b"from two"))
+        link.send(SendKeys(session=session, data=b"from one "))
+        other.send(SendKeys(session=session, data=b"from two"))
         await one.until_has("from two")
         await two.until_has("from one")
 
@@ -246,9 +246,9 @@ async def test_a_program_that_asks_for_focus_events_is_told_when_a_person_enters
         await screen.until_has("ready ^[[O")
         screen.focus()
         await screen.until_has("ready ^[[O^[[I")
-        link.tell(SendKeys(session=session, data=b"k"))
+        link.send(SendKeys(session=session, data=b"k"))
         await screen.until_has("^[[Ik")
-        link.tell(Blur(session=session))
+        link.send(Blur(session=session))
         await screen.until_has("ready ^[[O^[[Ik^[[O")
         screen.focus()
         await screen.until_has("ready ^[[O^[[Ik^[[O^[[I")
@@ -261,9 +261,9 @@ async def test_a_program_that_asks_for_no_focus_events_reads_none(tmux: TmuxEnv)
         screen = Screen(link, ME)
         screen.focus()
         await screen.until_has("ready")
-        link.tell(Blur(session=session))
+        link.send(Blur(session=session))
         screen.focus()
-        link.tell(SendKeys(session=session, data=b"end"))
+        link.send(SendKeys(session=session, data=b"end"))
         await screen.until_has("ready end")
 
 
@@ -303,7 +303,7 @@ async def test_after_a_session_that_ended_in_focus_another_gets_the_focus_and_lo
         await tmux.ended(ME)
         other.focus()
         await other.until_has("ready ^[[O^[[I")
-        another.tell(Blur(session=other.session))
+        another.send(Blur(session=other.session))
         await other.until_has("ready ^[[O^[[I^[[O")
         await another.aclose()
 
@@ -334,7 +334,7 @@ while os.read(0, 99):
         screen.focus()
         await screen.until_has("ready")
         for number in range(1, 20):
-            link.tell(SendKeys(session=session, data=b"x"))
+            link.send(SendKeys(session=session, data=b"x"))
             want = [f"row {y} of {number}" for y in range(40)]
             await auntil(lambda want=want: want == [row.rstrip() for row in screen.rows])  # type: ignore[misc]
 
@@ -348,13 +348,13 @@ async def test_scrolled_up_a_client_sees_what_stood_there(tmux: TmuxEnv) -> None
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("line 99")
-        link.tell(Scroll(session=session, up=10))
+        link.send(Scroll(session=session, up=10))
         await screen.until_has("line 51")
 
         assert screen.last
         assert (10, 61) == (screen.last.scrolled, screen.last.history)
         assert [f"line {number}" for number in range(51, 91)] == screen.rows
-        link.tell(Scroll(session=session, up=0))
+        link.send(Scroll(session=session, up=0))
         await screen.until_has("line 99")
         assert 0 == screen.last.scrolled
 
@@ -365,7 +365,7 @@ async def test_no_scrolling_beyond_the_first_line(tmux: TmuxEnv) -> None:
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("line 99")
-        link.tell(Scroll(session=session, up=5000))
+        link.send(Scroll(session=session, up=5000))
         await screen.until_has("line 0")
 
         assert screen.last
@@ -378,7 +378,7 @@ async def test_what_is_looked_at_stays_while_new_lines_come(tmux: TmuxEnv) -> No
         screen = Screen(link, ME)
         screen.watch()
         await screen.until_has("line 99")
-        link.tell(Scroll(session=session, up=20))
+        link.send(Scroll(session=session, up=20))
         await screen.until_has("line 41")
         assert screen.last
         tmux.server.run("send-keys", "-t", f"={ME}:", "more", "Enter")
@@ -386,7 +386,7 @@ async def test_what_is_looked_at_stays_while_new_lines_come(tmux: TmuxEnv) -> No
 
         assert 22 == screen.last.scrolled
         assert "line 41" == screen.rows[0]
-        link.tell(Scroll(session=session, up=23))
+        link.send(Scroll(session=session, up=23))
         await screen.until_has("line 38")
         assert "line 38" == screen.rows[0]
 
@@ -397,9 +397,9 @@ async def test_a_key_leads_back_to_the_bottom(tmux: TmuxEnv) -> None:
         screen = Screen(link, ME)
         screen.focus()
         await screen.until_has("line 99")
-        link.tell(Scroll(session=session, up=30))
+        link.send(Scroll(session=session, up=30))
         await screen.until_has("line 31")
-        link.tell(SendKeys(session=session, data=b"k"))
+        link.send(SendKeys(session=session, data=b"k"))
 
         await screen.until_has("line 99")
         assert screen.last
@@ -412,7 +412,7 @@ async def test_a_program_that_has_the_whole_screen_has_no_history(tmux: TmuxEnv)
         screen = Screen(link, ME)
         screen.focus()
         await screen.until_has("full")
-        link.tell(Scroll(session=session, up=10))
+        link.send(Scroll(session=session, up=10))
         await tmux.text(link, ME)
 
         assert screen.has("full")
@@ -475,13 +475,13 @@ async def test_a_client_that_is_gone_is_forgotten(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         other = await tmux.link()
-        other.tell(Watch(session=session))
-        other.tell(Hello(n=99))
+        other.send(Watch(session=session))
+        other.send(Hello(n=99))
         await other.aclose()
         screen = Screen(link, ME)
         screen.focus()
         await auntil(lambda: screen.pushes)
-        link.tell(SendKeys(session=session, data=b"still here"))
+        link.send(SendKeys(session=session, data=b"still here"))
 
         await screen.until_has("still here")
 
@@ -500,14 +500,14 @@ async def test_watching_typing_and_scrolling_start_no_process(tmux: TmuxEnv) -> 
     screen.focus()
     await screen.until_has("line 99")
     for number in range(50):
-        link.tell(Scroll(session=session, up=number % 5))
-        link.tell(SendKeys(session=session, data=b"k"))
+        link.send(Scroll(session=session, up=number % 5))
+        link.send(SendKeys(session=session, data=b"k"))
         await tmux.text(link, ME)
         await tmux.pane(link, ME)
     await screen.until_has("k" * 50)
     assert before == used_by_children(process.pid)
 
-    link.tell(Paste(session=session, text="p" * 50))  # the one exception; and it shows that the count counts
+    link.send(Paste(session=session, text="p" * 50))  # the one exception; and it shows that the count counts
     await screen.until_has("p" * 50)
     assert before < used_by_children(process.pid)
     await link.aclose()

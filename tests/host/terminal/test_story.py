@@ -115,7 +115,7 @@ async def test_a_host_answers_nobody_before_it_has_told_what_ended_while_none_ra
         await tmux.ready(ME)
     kill(host)
     tmux.server.run("send-keys", "-t", f"={ME}:", "Enter")
-    await auntil(lambda: all(pane.says_how_it_ended for pane in panes_of(tmux.server)))
+    await auntil(lambda: all(pane.has_exit_status for pane in panes_of(tmux.server)))
     monkeypatch.setattr(HostServer, "start", observed)
     async with tmux.serving():
         assert [S.ENDED] == told
@@ -313,7 +313,7 @@ async def test_a_connection_that_tmux_ended_is_made_again_and_nothing_is_lost(tm
         output_monitor[0].kill()
 
         def typed() -> bool:
-            link.tell(SendKeys(session=ME, data=b"k"))
+            link.send(SendKeys(session=ME, data=b"k"))
             return screen.has("k")
 
         await auntil(typed)

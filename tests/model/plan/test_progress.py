@@ -61,7 +61,7 @@ def test_a_task_goes_from_running_over_claimed_and_checked_to_done() -> None:
         last.base,
     )
     assert ("said", 3, True, "its check passed", 20.0, 10.0) == (
-        last.claim, last.changed, last.is_checked, last.why, last.took_s, last.began_at,
+        last.claim, last.changed, last.is_checked, last.why, last.duration_s, last.began_at,
     )  # fmt: skip
 
 

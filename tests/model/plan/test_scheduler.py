@@ -97,13 +97,13 @@ def test_a_paused_plan_begins_nothing_and_lets_run_what_runs() -> None:
 def test_after_a_clean_wave_somebody_is_asked() -> None:
     found = next_of(WAVES, run(*BOTH))
 
-    assert ([], "wave 1 is done: start wave 2") == (words(found), found.asks)
+    assert ([], "wave 1 is done: start wave 2") == (words(found), found.question)
 
 
 def test_one_word_lets_one_wave_begin() -> None:
     assert ["begin c 1"] == steps(WAVES, run(*BOTH, steered("advance")))
     found = next_of(WAVES, run(*BOTH, steered("advance"), *done("c")))
-    assert ([], "wave 2 is done: start wave 3") == (words(found), found.asks)
+    assert ([], "wave 2 is done: start wave 3") == (words(found), found.question)
 
 
 def test_a_word_given_early_counts_once_the_wave_is_clean() -> None:
@@ -122,13 +122,13 @@ def test_a_wave_with_a_failure_never_goes_on_by_itself() -> None:
     auto = msgspec.structs.replace(WAVES, advance="auto")
     found = next_of(auto, run(*done("a"), *failed("b")))
 
-    assert ([], "task b failed: retry, replace, skip, or abort") == (words(found), found.asks)
+    assert ([], "task b failed: retry, replace, skip, or abort") == (words(found), found.question)
 
 
 def test_the_levels_of_a_graph_are_waves_too_where_the_plan_wants_to_be_asked() -> None:
     asking = msgspec.structs.replace(GRAPH, advance="ask")
 
-    assert "wave 1 is done: start wave 2" == next_of(asking, run(*BOTH)).asks
+    assert "wave 1 is done: start wave 2" == next_of(asking, run(*BOTH)).question
 
 
 # From running to done
@@ -154,13 +154,13 @@ def test_a_claim_is_checked_and_the_check_decides() -> None:
 def test_a_claim_without_a_check_is_asked_about() -> None:
     found = next_of(WAVES, run(*done("a"), began("b"), claimed("b")))
 
-    assert ([], "task b reported done without a check: accept or retry") == (words(found), found.asks)
+    assert ([], "task b reported done without a check: accept or retry") == (words(found), found.question)
 
 
 def test_a_claim_with_nothing_changed_says_so_in_the_question() -> None:
     found = next_of(WAVES, run(*done("a"), began("b"), claimed("b", changed=0)))
 
-    assert "task b reported done without a check (task b changed no files): accept or retry" == found.asks
+    assert "task b reported done without a check (task b changed no files): accept or retry" == found.question
 
 
 @pytest.mark.parametrize("headless", [True, False])
@@ -192,7 +192,7 @@ def test_an_attempt_without_a_session_has_failed() -> None:
 def test_an_agent_that_is_lost_is_told_and_not_begun_again() -> None:
     found = next_of(WAVES, run(*done("b"), began("a")), session("a", S.LOST))
 
-    assert ([], "the agent of task a is lost: run `kasmon recover`, or retry") == (words(found), found.asks)
+    assert ([], "the agent of task a is lost: run `kasmon recover`, or retry") == (words(found), found.question)
 
 
 # What failed
@@ -204,7 +204,7 @@ def test_a_failed_task_is_tried_again_as_often_as_it_says() -> None:
 
     assert ["begin a 2"] == steps(of, run(*once))
     assert ["begin a 3"] == steps(of, run(*once, *twice))
-    assert "task a failed: retry, replace, skip, or abort" == next_of(of, run(*once, *twice, *failed("a", 3))).asks
+    assert "task a failed: retry, replace, skip, or abort" == next_of(of, run(*once, *twice, *failed("a", 3))).question
 
 
 def test_a_person_may_have_it_tried_once_more_each_time() -> None:
@@ -212,7 +212,7 @@ def test_a_person_may_have_it_tried_once_more_each_time() -> None:
 
     assert ["begin a 2"] == steps(of, run(*failed("a"), steered("retry", "a")))
     found = next_of(of, run(*failed("a"), steered("retry", "a"), *failed("a", 2)))
-    assert ([], "task a failed: retry, replace, skip, or abort") == (words(found), found.asks)
+    assert ([], "task a failed: retry, replace, skip, or abort") == (words(found), found.question)
 
 
 def test_what_a_person_had_done_again_keeps_its_own_retries() -> None:
@@ -256,14 +256,14 @@ def test_the_session_of_a_claimed_task_lives_on_for_a_look() -> None:
 def test_a_question_does_not_wait_for_sessions_that_end() -> None:
     found = next_of(WAVES, run(*done("a"), *failed("b")), session("b", S.WORKING))
 
-    assert (["end sb"], "task b failed: retry, replace, skip, or abort") == (words(found), found.asks)
+    assert (["end sb"], "task b failed: retry, replace, skip, or abort") == (words(found), found.question)
 
 
 def test_nobody_is_asked_about_what_is_tried_again_by_itself() -> None:
     found = next_of(plan(task("a", retries=1)), run(*failed("a")), session("a", S.WORKING))
 
-    assert (["end sa"], "") == (words(found), found.asks)
-    assert "" == next_of(plan(task("a", retries=1)), run(*failed("a"), steered("pause"))).asks
+    assert (["end sa"], "") == (words(found), found.question)
+    assert "" == next_of(plan(task("a", retries=1)), run(*failed("a"), steered("pause"))).question
 
 
 # The end
@@ -287,7 +287,7 @@ def test_a_plan_waits_with_its_end_for_its_sessions() -> None:
 def test_an_ended_plan_has_no_next_step() -> None:
     over = run(*BOTH, PlanEnded(at=99, outcome="done"))
 
-    assert ([], {}, "") == (words(next_of(WAVES, over)), next_of(WAVES, over).blocked, next_of(WAVES, over).asks)
+    assert ([], {}, "") == (words(next_of(WAVES, over)), next_of(WAVES, over).blocked, next_of(WAVES, over).question)
 
 
 def test_an_aborted_plan_ends_its_sessions_and_then_itself() -> None:
@@ -411,7 +411,7 @@ def test_an_agent_that_outlived_its_host_is_ended_before_its_task_is_tried_again
     assert (["end sa"], {"a": "its last attempt is stopping (a)"}) == (words(found), found.blocked)
     assert ["begin a 2"] == steps(of, run(*failed("a"), headless=True), msgspec.structs.replace(gone, state=S.ENDED))
     asks = "the host of task a is gone, and its agent may still run: retry (ends it first) or skip"
-    assert ([], asks) == (steps(of, run(began("a")), gone), next_of(of, run(began("a")), gone).asks)
+    assert ([], asks) == (steps(of, run(began("a")), gone), next_of(of, run(began("a")), gone).question)
 
 
 def test_of_a_stopped_plan_all_sessions_end_and_nothing_begins_or_is_checked() -> None:
@@ -421,7 +421,7 @@ def test_of_a_stopped_plan_all_sessions_end_and_nothing_begins_or_is_checked() -
     found = next_of(of, run(*facts, headless=True), *here)
 
     assert ["end sa", "end sb", "end sc"] == words(found)
-    assert ("", {"a": "the plan is stopped", "d": "the plan is stopped"}) == (found.asks, found.blocked)
+    assert ("", {"a": "the plan is stopped", "d": "the plan is stopped"}) == (found.question, found.blocked)
     ended = [msgspec.structs.replace(one, state=S.ENDED) for one in here]
     assert [] == steps(of, run(*facts, headless=True), *ended)
     assert ["check b", "begin a 2"] == steps(of, run(*facts, steered("resume"), headless=True), *ended)
@@ -433,7 +433,7 @@ def test_an_idle_agent_of_whose_prompt_no_turn_was_seen_is_a_question_and_never_
     found = next_of(of, run(began("a")), idle, now=NOW + 1000)
 
     asks = "it is unknown whether the agent of task a accepted its prompt: check it, then retry or skip"
-    assert ([], asks) == (words(found), found.asks)
+    assert ([], asks) == (words(found), found.question)
     assert [] == steps(of, run(began("a"), headless=True), idle, now=NOW + 50)
     why = f"its agent is idle, and its prompt {NO_TURN}"
     assert [f"failed a: {why}"] == steps(of, run(began("a"), headless=True), idle, now=NOW + 61)

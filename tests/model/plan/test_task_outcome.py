@@ -7,7 +7,7 @@ import pytest
 
 from kasmon.model.commands import NO_TURN, Receipt, ReceiptState
 from kasmon.model.plan.plan import Plan, Task
-from kasmon.model.plan.task_outcome import LOST_S, UNFINISHED, TaskOutcome, doubt, word
+from kasmon.model.plan.task_outcome import LOST_S, UNFINISHED, TaskOutcome, explain_uncertainty, find_outcome
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from tests.support.sample_plans import FINISHED, NOW, plan, receipt, session, task, turned
@@ -23,7 +23,7 @@ RECOVERED = receipt(R.FINISHED, carried_by="text", by="wave")
 
 
 def said(of: Session, by: Plan = PLAN, what: Task = PLAN.tasks[0], began_at: float = 10.0) -> TaskOutcome | None:
-    return word(by, what, of, began_at, NOW)
+    return find_outcome(by, what, of, began_at, NOW)
 
 
 def test_the_end_of_its_turn_is_its_word() -> None:
@@ -142,7 +142,7 @@ def test_without_a_turn_that_carried_its_prompt_nothing_is_claimed_and_a_person_
     idle = turned("a", last_line=footer, receipts=(receipt(R.UNSURE, reason=NO_TURN),), turn_ended="")
 
     assert said(idle, of) is None
-    assert NO_TURN == doubt(of, of.tasks[0], idle, 10.0, NOW)
+    assert NO_TURN == explain_uncertainty(of, of.tasks[0], idle, 10.0, NOW)
 
 
 @pytest.mark.parametrize("other", [PEERS, RECOVERED], ids=["a peer's", "recovered"])
@@ -150,7 +150,7 @@ def test_a_person_is_asked_also_where_the_turn_of_another_prompt_is_over(other: 
     idle = turned("a", receipts=(receipt(R.UNSURE, reason=NO_TURN, by="wave"), other))
 
     assert said(idle) is None
-    assert NO_TURN == doubt(PLAN, PLAN.tasks[0], idle, 10.0, NOW)
+    assert NO_TURN == explain_uncertainty(PLAN, PLAN.tasks[0], idle, 10.0, NOW)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_person_is_asked_also_where_the_turn_of_another_prompt_is_over(other: 
     ids=["done", "another one came", "another one runs", "refused", "no prompt", "of another task", "waits", "works"],
 )
 def test_where_it_can_be_told_or_goes_on_nobody_is_asked(more: dict[str, Any]) -> None:
-    assert "" == doubt(PLAN, PLAN.tasks[0], msgspec.structs.replace(turned("a"), **more), 10.0, NOW)
+    assert "" == explain_uncertainty(PLAN, PLAN.tasks[0], msgspec.structs.replace(turned("a"), **more), 10.0, NOW)
 
 
 def test_a_prompt_that_is_lost_failed_after_a_while() -> None:

@@ -36,11 +36,11 @@ def test_whatever_was_measured_before_places_and_sums_are_right(
                 heights.measure(number)
             case "place":
                 every = [(block, row) for block in range(blocks) for row in range(rows[block])]
-                assert (every[-1 - number] if number < len(every) else None) == heights.place(number)
+                assert (every[-1 - number] if number < len(every) else None) == heights.find_position(number)
     while not heights.measure(7):
-        assert heights.known <= heights.estimate
+        assert heights.measured <= heights.estimate
 
-    assert sum(rows[:blocks]) == heights.known == heights.estimate
+    assert sum(rows[:blocks]) == heights.measured == heights.estimate
     assert [sum(rows[at + 1 : blocks]) for at in range(blocks)] == [heights.below(at) for at in range(blocks)]
 
 

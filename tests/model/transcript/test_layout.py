@@ -531,9 +531,9 @@ def test_it_is_measured_in_portions_and_every_row_can_be_reached() -> None:
     assert 100 == view.drawn
 
     while not view.measure(20_000):
-        assert view.known <= view.estimate
+        assert view.measured <= view.estimate
 
-    assert view.estimate == view.known == len(view)
+    assert view.estimate == view.measured == len(view)
     assert "❯ do 0" == view[0].text
     assert "❯ do 0" == view[:3][0].text
     before = view.drawn

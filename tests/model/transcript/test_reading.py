@@ -317,7 +317,7 @@ def test_words_within_a_folded_thought_are_found_and_shown() -> None:
     whole = transcript(ThoughtWritten(at=0.0, text="I wonder about it. " * 100 + "the needle"))
     lines = whole.lines(WIDTH)
     search = TranscriptSearch(whole, "needle")
-    search.look(10)
+    search.scan(10)
     found = search.above(RowPosition(1, 0), lines)
 
     assert found is not None
@@ -332,11 +332,11 @@ def test_a_row_is_found_by_its_place_and_a_place_by_its_row() -> None:
     whole.write("and this is being written")
     lines = whole.lines(WIDTH)
     assert [RowPosition(50, 1), RowPosition(49, 2), RowPosition(0, 0), None] == [
-        lines.place(above) for above in (0, 2, 150, 151)
+        lines.find_position(above) for above in (0, 2, 150, 151)
     ]
     for block in range(50):
         place = RowPosition(block, 1 if block else 0)
-        assert place == lines.place(lines.above(place))
+        assert place == lines.find_position(lines.above(place))
         assert [f"  message {block}"] == [row.text for row in lines.ending(place, 1)]
 
 
@@ -351,7 +351,7 @@ def test_one_walks_from_row_to_row_as_they_stand(kinds: list[str], data: st.Data
     whole = transcript(*(facts[kind] for kind in kinds))
     whole.write(data.draw(st.sampled_from(("", "being written"))))
     lines, drawn = whole.lines(WIDTH), whole.lines(WIDTH)
-    places = [lines.place(above) for above in range(len(drawn))][::-1]
+    places = [lines.find_position(above) for above in range(len(drawn))][::-1]
     fresh = transcript(*(facts[kind] for kind in kinds))
     fresh.write("being written" if whole.written(WIDTH) else "")
     for start, place in enumerate(places):
@@ -412,10 +412,10 @@ def test_words_are_found_upwards_and_downwards_whatever_their_case() -> None:
     )
     lines = whole.lines(WIDTH)
     search = TranscriptSearch(whole, "needle")
-    search.look(100)
+    search.scan(100)
 
     assert search.is_done
-    assert [0, 10, 20, 30, 40] == search.found
+    assert [0, 10, 20, 30, 40] == search.matches
     end = RowPosition(50, 0)
     assert RowPosition(40, 3) == search.above(end, lines)
     assert RowPosition(30, 3) == search.above(RowPosition(40, 3), lines)
@@ -426,19 +426,19 @@ def test_words_are_found_upwards_and_downwards_whatever_their_case() -> None:
 def test_a_search_goes_on_in_portions_and_follows_what_comes() -> None:
     whole = transcript(said("a needle"), *(said("hay") for _ in range(99)))
     search = TranscriptSearch(whole, "needle")
-    search.look(50)
+    search.scan(50)
     assert not search.is_done
-    assert [] == search.found
-    search.look(50)
-    assert [0] == search.found
+    assert [] == search.matches
+    search.scan(50)
+    assert [0] == search.matches
 
     whole.add(call("x", "hay"))
     whole.add(said("a needle"))
-    search.look(0)
-    assert [0, 101] == search.found
+    search.scan(0)
+    assert [0, 101] == search.matches
     whole.add(output("x", "needle"))
-    search.look(0)
-    assert [0, 100, 101] == search.found
+    search.scan(0)
+    assert [0, 100, 101] == search.matches
 
 
 def test_words_that_go_on_in_the_next_row_and_words_in_a_fold_are_found() -> None:
@@ -447,8 +447,8 @@ def test_words_that_go_on_in_the_next_row_and_words_in_a_fold_are_found() -> Non
     )
     lines = whole.lines(WIDTH)
     split, hidden = TranscriptSearch(whole, "split words"), TranscriptSearch(whole, "line 77")
-    split.look(100)
-    hidden.look(100)
+    split.scan(100)
+    hidden.scan(100)
 
     assert RowPosition(0, 1) == split.above(RowPosition(9, 0), lines)
     found = hidden.above(RowPosition(9, 0), lines)
@@ -465,19 +465,19 @@ def test_what_is_found_is_told_apart() -> None:
         ("dle", Token.FOUND),
         (" two ", Token.CODE),
         ("needle", Token.FOUND),
-    ) == marked(line, TranscriptSearch(Transcript(), "NEEDLE").words).spans
+    ) == marked(line, TranscriptSearch(Transcript(), "NEEDLE").query).spans
 
 
 def test_what_no_row_shows_is_found_nowhere_however_often_it_is_there() -> None:
     whole = transcript(*(said("``` hidden") for _ in range(200)), said("``` hidden\n```\nnot hidden"))
     lines = whole.lines(WIDTH)
     search = TranscriptSearch(whole, "```")
-    search.look(1000)
-    assert 201 == len(search.found)
+    search.scan(1000)
+    assert 201 == len(search.matches)
 
     calls = 0
     while search.above(RowPosition(300, 0), lines) is None and search.tires:
         calls += 1
         search.tires = False
-    assert [] == search.found
+    assert [] == search.matches
     assert 5 == calls

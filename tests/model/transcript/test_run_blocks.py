@@ -88,12 +88,12 @@ def test_code_can_be_copied_whole_and_found_by_its_later_lines() -> None:
     transcript.add(ended())
     copied = piece(transcript.blocks[0], 1)
     search = TranscriptSearch(transcript, "range(3)")
-    search.look(10)
+    search.scan(10)
 
     assert copied is not None
     assert copied.text == CODE
-    assert [0] == search.found
-    assert CaseFoldedText("range(3)") == search.words
+    assert [0] == search.matches
+    assert CaseFoldedText("range(3)") == search.query
 
 
 def test_code_never_acts_on_the_terminal() -> None:

@@ -115,7 +115,7 @@ def test_what_a_killed_host_had_begun_is_left_alone_while_another_host_has_it(
 ) -> None:
     session, lock = begun
     host = HostLock(here.host_lock(session.id))
-    assert host.take()
+    assert host.acquire()
     try:
         assert [] == find_unfinished(here, [session])
         end_unfinished(here, session)

@@ -12,7 +12,7 @@ from kasmon.errors import LaunchError, SandboxError
 from kasmon.model.commands import Fork
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
-from kasmon.model.sandbox.snapshot import ForkOrigin, origin_words
+from kasmon.model.sandbox.snapshot import ForkOrigin, describe_origin
 from kasmon.paths import Paths
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
@@ -206,11 +206,11 @@ def test_nothing_begins_on_a_copy_that_was_not_made_to_its_end(tmp_path: Path) -
     must_be_whole(here, SessionId("twin"))
     found = origin_of(here, "twin")
     assert found is not None
-    assert "with its memory" == origin_words(found)
+    assert "with its memory" == describe_origin(found)
 
 
 def test_a_fork_says_how_much_of_its_source_it_has() -> None:
     by_files = ForkOrigin(source=ORIGIN.source, name="lab", at=1.0, is_whole=True, why="a jail cannot copy its memory")
 
-    assert "incomplete" == origin_words(ORIGIN)
-    assert "files and saved state only, because a jail cannot copy its memory" == origin_words(by_files)
+    assert "incomplete" == describe_origin(ORIGIN)
+    assert "files and saved state only, because a jail cannot copy its memory" == describe_origin(by_files)

@@ -14,7 +14,7 @@ import pytest
 
 from kasmon.errors import HostUnreachableError
 from kasmon.host.rpc.client import HostLink
-from kasmon.host.rpc.connect import link
+from kasmon.host.rpc.connect import open_link
 from kasmon.host.rpc.frames import ExecuteCommand, Focus, SendKeys, Watch
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.model.commands import Mode, Prompt, ReceiptState
@@ -156,7 +156,7 @@ def test_a_structured_agent_sleeps_is_woken_by_a_prompt_and_ends_only_once_its_t
 
 
 async def sitting(kasmon: Cli, session: SessionId, do: Callable[[HostLink], Any]) -> None:
-    host = await link(kasmon.places, session, Mode.TMUX)
+    host = await open_link(kasmon.places, session, Mode.TMUX)
     try:
         await do(host)
     finally:
@@ -180,18 +180,18 @@ def test_looking_does_not_wake_it_and_sitting_down_or_typing_does_with_nothing_t
     async def story(host: HostLink) -> None:
         await asyncio.to_thread(kasmon, "sandbox", "pause", session)
         assert await asyncio.to_thread(sleeps)
-        host.tell(Watch(session=session, rate_hz=10))
+        host.send(Watch(session=session, rate_hz=10))
         await asyncio.to_thread(kasmon, "read", session)  # it answers behind the look
         assert await asyncio.to_thread(sleeps)
 
-        host.tell(Focus(session=session, columns=77, rows=21))
+        host.send(Focus(session=session, columns=77, rows=21))
         await asyncio.to_thread(shows, kasmon, session, "now 21 77")
-        host.tell(Focus(session=session, columns=90, rows=30))
+        host.send(Focus(session=session, columns=90, rows=30))
         await asyncio.to_thread(shows, kasmon, session, "now 30 90")
 
         await asyncio.to_thread(kasmon, "sandbox", "pause", session)
         assert await asyncio.to_thread(sleeps)
-        host.tell(SendKeys(session=session, data=b"echo ty''ped\r"))
+        host.send(SendKeys(session=session, data=b"echo ty''ped\r"))
         await asyncio.to_thread(shows, kasmon, session, "typed")
         assert not await asyncio.to_thread(sleeps)
 
@@ -206,8 +206,8 @@ def test_where_use_does_not_wake_it_a_key_waits_until_it_is_woken_by_hand(kasmon
     kasmon("sandbox", "pause", session)
 
     async def story(host: HostLink) -> None:
-        host.tell(Focus(session=session, columns=77, rows=21))
-        host.tell(SendKeys(session=session, data=b"echo ty''ped\r"))
+        host.send(Focus(session=session, columns=77, rows=21))
+        host.send(SendKeys(session=session, data=b"echo ty''ped\r"))
         await asyncio.to_thread(kasmon, "read", session)
 
     asyncio.run(sitting(kasmon, session, story))

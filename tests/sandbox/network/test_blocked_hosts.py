@@ -73,7 +73,7 @@ def run(kasmon: Cli, code: str) -> str:
 
 
 def asked(kasmon: Cli, session: SessionId) -> Request:
-    [request] = until(lambda: session_of(kasmon, session).asks, LIMIT_S, "a request")
+    [request] = until(lambda: session_of(kasmon, session).requests, LIMIT_S, "a request")
     assert isinstance(request, Request)
     return request
 
@@ -194,7 +194,7 @@ def test_an_agent_does_not_answer_it(kasmon: Cli, lab: SessionId, server: int) -
 
     with pytest.raises(RefusedError):
         asyncio.run(tried())
-    assert [request.id] == [each.id for each in session_of(kasmon, lab).asks]
+    assert [request.id] == [each.id for each in session_of(kasmon, lab).requests]
 
 
 def test_what_a_profile_refuses_without_a_request_is_not_asked_but_for_hosts_that_work_may_need(

@@ -25,8 +25,8 @@ from kasmon.supervisor.fleet.liveness import (
 from tests.support.supervisor.env import NOW, ended, launch, started
 
 HOSTED = Liveness(host=77)
-NOBODY = Liveness(heard_at=NOW + 5)
-ONLY_AGENT = Liveness(agent_runs=True, heard_at=NOW + 5)
+NOBODY = Liveness(written_at=NOW + 5)
+ONLY_AGENT = Liveness(agent_runs=True, written_at=NOW + 5)
 ASKS = events.RequestOpened(
     at=NOW + 3, request=Request(id=RequestId("abcdefgh-1"), session=SessionId("abcdefgh"), kind=RequestKind.PERMISSION)
 )
@@ -73,7 +73,7 @@ def test_a_host_that_does_not_say_who_it_is_counts_as_alive() -> None:
 
 @pytest.mark.parametrize("session", [folded(started()), working(), folded()], ids=["idle", "working", "starting"])
 def test_while_nothing_can_be_written_down_what_a_session_does_is_unsure(session: Session) -> None:
-    shown = derive(session, Liveness(host=77, no_room="No space left on device"), NOW + 9)
+    shown = derive(session, Liveness(host=77, write_problem="No space left on device"), NOW + 9)
 
     assert (SessionState.UNSURE, f"{UNWRITTEN}: No space left on device") == (shown.state, shown.unsure_why)
     assert shown.host is not None
@@ -81,7 +81,7 @@ def test_while_nothing_can_be_written_down_what_a_session_does_is_unsure(session
 
 
 def test_a_session_whose_folder_is_gone_is_lost_at_once() -> None:
-    shown = derive(folded(), Liveness(folder_gone=True), NOW + 1)
+    shown = derive(folded(), Liveness(is_folder_missing=True), NOW + 1)
 
     assert (SessionState.LOST, FOLDER_GONE) == (shown.state, shown.end_why)
 
@@ -89,9 +89,9 @@ def test_a_session_whose_folder_is_gone_is_lost_at_once() -> None:
 def test_while_nothing_can_be_written_down_what_was_asked_can_still_be_answered() -> None:
     asking = folded(started(), events.TurnStarted(at=NOW + 1), ASKS)
 
-    shown = derive(asking, Liveness(host=77, no_room="No space left on device"), NOW + 9)
+    shown = derive(asking, Liveness(host=77, write_problem="No space left on device"), NOW + 9)
 
-    assert (SessionState.ASKING, asking.asks) == (shown.state, shown.asks)
+    assert (SessionState.ASKING, asking.requests) == (shown.state, shown.requests)
 
 
 def test_a_structured_session_without_host_is_unsure_while_its_agent_runs_and_asks_nothing_more() -> None:
@@ -100,7 +100,7 @@ def test_a_structured_session_without_host_is_unsure_while_its_agent_runs_and_as
     shown = derive(session, ONLY_AGENT, NOW + 9)
 
     assert (SessionState.UNSURE, "its host is gone, its agent still runs (pid 4711)") == (shown.state, shown.unsure_why)
-    assert (None, ()) == (shown.asking, shown.asks)
+    assert (None, ()) == (shown.asking, shown.requests)
     assert shown.is_orphaned
     assert not derive(session, HOSTED, NOW + 9).is_orphaned
 
@@ -180,12 +180,12 @@ def test_a_terminal_whose_tmux_server_is_gone_is_lost_although_its_host_lives() 
 
 def test_what_a_lost_session_asked_is_void() -> None:
     asking = folded(started(), events.TurnStarted(at=NOW + 1), ASKS)
-    assert (1, RequestKind.PERMISSION) == (len(asking.asks), asking.asking)
+    assert (1, RequestKind.PERMISSION) == (len(asking.requests), asking.asking)
 
     shown = derive(asking, NOBODY, NOW + 9)
 
-    assert ((), None) == (shown.asks, shown.asking)
-    assert () == derive(apply(asking, events.ConnectionLost(at=NOW + 4, what="remote line")), HOSTED, NOW + 9).asks
+    assert ((), None) == (shown.requests, shown.asking)
+    assert () == derive(apply(asking, events.ConnectionLost(at=NOW + 4, what="remote line")), HOSTED, NOW + 9).requests
 
 
 def test_a_lost_session_is_lost_since_it_was_last_heard_of() -> None:

@@ -415,7 +415,7 @@ def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
 
     assert 0 == unread(env)
     lock = HostLock(env.places.fleet_lock)
-    assert lock.take(), "it was let go"
+    assert lock.acquire(), "it was let go"
     lock.let_go()
     assert states(before) == states(read_fleet(env.places))
     grown(env, MUCH_BYTES // 2)
@@ -446,7 +446,7 @@ def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
     env.has(ME, started(), ended())
     grown(env, MUCH_BYTES)
     dashboard = HostLock(env.places.fleet_lock)
-    assert dashboard.take()
+    assert dashboard.acquire()
 
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", wait)

@@ -22,7 +22,7 @@ from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.plans import boards as module
 from kasmon.supervisor.plans import start
 from kasmon.supervisor.plans.boards import PlanBoard, PlanBoards
-from kasmon.supervisor.plans.decisions import record_decision, take_edit
+from kasmon.supervisor.plans.decisions import apply_edit, record_decision
 from tests.support.sample_fleet import NOW, fleet, working
 from tests.support.supervisor.env import Env
 
@@ -46,7 +46,7 @@ class Desk:
         book = start.store_approved_plan(self.places, read(text, name), text, file, self.folder, headless=False)
         if is_run:
             lock = HostLock(book.lock)
-            assert lock.take()
+            assert lock.acquire()
             self.locks.append(lock)
         return book
 
@@ -245,9 +245,9 @@ def test_an_edit_is_taken_over_exactly_as_it_was_shown(cli: Desk) -> None:
 
     file.write_text(TEXT + "\n### Task 3: Burn\n\nBurn.\n")
     with pytest.raises(RefusedError, match="has been edited since it was shown"):
-        take_edit(cli.places, cli.config, book.plan, edit.digest)
+        apply_edit(cli.places, cli.config, book.plan, edit.digest)
     file.write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
-    take_edit(cli.places, cli.config, book.plan, edit.digest)
+    apply_edit(cli.places, cli.config, book.plan, edit.digest)
 
     board = cli.only()
     assert (None, ["1", "2", "3"]) == (board.edit, [task.id for task in board.plan.tasks])
@@ -261,10 +261,10 @@ def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(cli: Desk) -> 
     (cli.folder / "tidy.md").write_text(text)
 
     with pytest.raises(RefusedError, match="'2' has started, but the file no longer contains it"):
-        take_edit(cli.places, cli.config, book.plan, start.digest(text))
+        apply_edit(cli.places, cli.config, book.plan, start.digest(text))
     (cli.folder / "tidy.md").write_text("nothing")
     with pytest.raises(PlanFaultyError):
-        take_edit(cli.places, cli.config, book.plan, start.digest("nothing"))
+        apply_edit(cli.places, cli.config, book.plan, start.digest("nothing"))
     assert 2 == len(cli.only().plan.tasks)
 
 
@@ -283,7 +283,7 @@ def test_an_edit_of_a_task_that_begins_while_the_edit_is_examined_is_not_taken_o
     config = msgspec.structs.replace(cli.config, agents=Profiles(cli.config.agents))
 
     with pytest.raises(RefusedError, match="task '2' has started, so its body cannot be changed"):
-        take_edit(cli.places, config, book.plan, start.digest(text))
+        apply_edit(cli.places, config, book.plan, start.digest(text))
 
 
 def in_folder(cli: Desk, name: str = "new.md", text: str = TEXT) -> Path:
@@ -326,8 +326,8 @@ def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeyp
     assert board.edit is not None
     file.write_text(f"{TEXT}More.\n")
     with pytest.raises(RefusedError, match="edited since"):
-        take_edit(cli.places, cli.config, board.id, board.edit.digest)
+        apply_edit(cli.places, cli.config, board.id, board.edit.digest)
     file.write_text(TEXT)
-    take_edit(cli.places, cli.config, board.id, board.edit.digest)
+    apply_edit(cli.places, cli.config, board.id, board.edit.digest)
 
     assert [("tidy", True)] == [(board.id, board.has_begun) for board in cli.read()]

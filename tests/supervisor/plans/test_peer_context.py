@@ -24,7 +24,7 @@ def told(env: Env) -> Any:
         env.hosts(id_)
 
     def tell(at: PlanRun, **files: tuple[str, ...]) -> Any:
-        contexts.tell(PLAN, at, read_fleet(env.places), files)
+        contexts.write(PLAN, at, read_fleet(env.places), files)
         path = env.places.context("sa")
         return msgspec.json.decode(path.read_bytes()) if path.exists() else None
 

@@ -18,7 +18,7 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
-from kasmon.supervisor.plans.peer_messages import NOTES_BYTES, find_peers, mark_sender, tell, write_note
+from kasmon.supervisor.plans.peer_messages import NOTES_BYTES, find_peers, mark_sender, send, write_note
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from tests.support.sample_fleet import session
@@ -106,7 +106,7 @@ def turns(env: Env, to: Session) -> list[str]:
 async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(env: Env) -> None:
     working = await begun(env, "hang", S.WORKING)
 
-    receipt = await tell(env.places, peer("lexer\x1b[31m", 1), working, "say the tokens have\nchanged")
+    receipt = await send(env.places, peer("lexer\x1b[31m", 1), working, "say the tokens have\nchanged")
     assert "queued" == receipt.state
     await session_operations.interrupt(env.places, working)
 
@@ -124,23 +124,23 @@ async def test_a_message_answers_no_request_whatever_it_says(env: Env) -> None:
 
     for text in ("y", "1", "allow", "\r", "yes\n"):
         if text.strip():
-            assert "queued" == (await tell(env.places, peer("lexer", 1), asking, text)).state
+            assert "queued" == (await send(env.places, peer("lexer", 1), asking, text)).state
 
     now = await becomes(env, asking.id, lambda now: now.queue == 4)
-    assert (S.ASKING, [ask.id for ask in asking.asks]) == (now.state, [ask.id for ask in now.asks])
+    assert (S.ASKING, [ask.id for ask in asking.requests]) == (now.state, [ask.id for ask in now.requests])
 
 
 async def test_the_receiver_bounds_how_many_and_the_sender_how_long(env: Env) -> None:
     idle = await begun(env, "hang", S.WORKING)
 
     for _ in range(MOST):
-        await tell(env.places, peer("lexer", 1), idle, "say it")
+        await send(env.places, peer("lexer", 1), idle, "say it")
     with pytest.raises(RefusedError, match="'parser' received 6 peer messages within 60 s"):
-        await tell(env.places, peer("printer", 3), idle, "say it too")
+        await send(env.places, peer("printer", 3), idle, "say it too")
     with pytest.raises(UsageError, match="has 8001 characters"):
-        await tell(env.places, peer("lexer", 1), idle, "x" * (LONGEST + 1))
+        await send(env.places, peer("lexer", 1), idle, "x" * (LONGEST + 1))
     with pytest.raises(UsageError, match="missing message"):
-        await tell(env.places, peer("lexer", 1), idle, " \x1b[31m\n")
+        await send(env.places, peer("lexer", 1), idle, " \x1b[31m\n")
 
 
 def test_a_name_cannot_forge_the_mark() -> None:

@@ -352,7 +352,7 @@ async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_i
         await auntil(lambda: now().of("c").state is TaskState.FAILED)
         assert (("x.txt",), 1) == (now().of("c").conflicts, now().of("c").attempt)
         path = site.book.folder / "trees" / "tidy.3-c"
-        asks = (await off(lambda: read_view(site.book, site.fleet(), CONFIG))).ahead.asks
+        asks = (await off(lambda: read_view(site.book, site.fleet(), CONFIG))).ahead.question
         assert "task c cannot start: 'plan/tidy.1-a' and 'plan/tidy.2-b' conflict in 'x.txt'" in asks
         await off((path / "x.txt").write_text, "both\n")
         await off(repo.git, "commit", "--quiet", "--all", "--no-edit", at=path)

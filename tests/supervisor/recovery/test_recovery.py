@@ -24,7 +24,9 @@ OTHER = "2b5dd54d-cf7b-4ac3-a4b0-5a7227407766"
 def kept(
     id_: str = ID, *prompts: str, said: str = "done", directory: str = "/work", at: float = 100.0
 ) -> StoredConversation:
-    return StoredConversation(id=id_, directory=directory, prompts=prompts or ("fix it", "test it"), said=said, at=at)
+    return StoredConversation(
+        id=id_, directory=directory, prompts=prompts or ("fix it", "test it"), last_message=said, at=at
+    )
 
 
 def known(*prompts: str, **other: Any) -> LoggedConversation:
@@ -35,14 +37,16 @@ def known(*prompts: str, **other: Any) -> LoggedConversation:
 
 
 def test_id_folder_first_prompt_and_last_message_prove_a_conversation() -> None:
-    it = find_match(known("fix it", "test it", id=ID, said=("done",)), [kept(OTHER), kept()])
+    it = find_match(known("fix it", "test it", id=ID, last_messages=("done",)), [kept(OTHER), kept()])
 
-    assert ("proven", kept()) == (it.kind, it.kept)
+    assert ("proven", kept()) == (it.kind, it.conversation)
     assert "matched by its id, its folder, its first prompt, its last message" == it.why
 
 
 def test_one_that_went_on_after_our_last_prompt_is_still_known() -> None:
-    it = find_match(known("fix it", "test it", id=ID, said=("half",)), [kept(ID, "fix it", "test it", "typed by hand")])
+    it = find_match(
+        known("fix it", "test it", id=ID, last_messages=("half",)), [kept(ID, "fix it", "test it", "typed by hand")]
+    )
 
     assert "matched by its id, its folder, its first prompt, our last prompt, followed by more" == it.why
 
@@ -71,7 +75,7 @@ def test_without_an_id_what_was_said_proves_the_only_one_that_has_it() -> None:
 
     it = find_match(known("fix it", "test it"), [theirs, kept()])
 
-    assert ("proven", ID) == (it.kind, it.kept and it.kept.id)
+    assert ("proven", ID) == (it.kind, it.conversation and it.conversation.id)
 
 
 def test_ten_alike_in_one_folder_are_asked_for_the_newest_first() -> None:
@@ -144,7 +148,7 @@ def test_of_a_structured_session_the_log_knows_every_prompt_of_a_person() -> Non
 
     it = collect_conversation(Session(id=SessionId("s"), workdir="/work", resume_id=ID), events)
 
-    assert (("fix it",), ("done",), True, ID) == (it.prompts, it.said, it.is_whole, it.id)
+    assert (("fix it",), ("done",), True, ID) == (it.prompts, it.last_messages, it.is_whole, it.id)
 
 
 def test_of_a_terminal_it_knows_those_that_arrived_and_not_that_they_are_all() -> None:
@@ -186,8 +190,8 @@ def test_claudes_transcripts(tmp_path: Path) -> None:
     (it,) = claude.conversations(tmp_path)
 
     assert (ID, "/work", ("fix it",), 100.0) == (it.id, it.directory, it.prompts, it.at)
-    assert "\x1b" not in it.said
-    assert it.said.startswith("do")
+    assert "\x1b" not in it.last_message
+    assert it.last_message.startswith("do")
 
 
 def test_codexs_rollouts(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_who_does_not_hold_the_lock_writes_nothing(here: Paths, holder: Holder) 
 
 def test_only_the_watch_that_holds_the_lock_is_the_writer(here: Paths) -> None:
     other = HostLock(here.fleet_lock)
-    assert other.take()
+    assert other.acquire()
     watch = FleetWatch(here)
     watch.refresh()
     assert not watch.is_writer

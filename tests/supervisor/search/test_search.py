@@ -186,13 +186,13 @@ def test_a_hit_says_where_it_stands_and_what_stands_around_it(here: Paths) -> No
     first, second = found(here, "two", context=1)
 
     assert (0, ("one",), ("three",), "said", "transcript") == (
-        first.place,
+        first.position,
         first.before,
         first.after,
         first.what,
-        first.where,
+        first.source,
     )
-    assert (start, OLD + 5, 0, 3) == (second.place, second.at, second.start, second.end)
+    assert (start, OLD + 5, 0, 3) == (second.position, second.at, second.start, second.end)
     assert line
 
 
@@ -201,7 +201,7 @@ def test_of_a_terminal_it_is_the_lines_number_across_what_was_written_at_once(he
     printed(here, session, *(f"line {number}" for number in range(20))).append(["the end"], OLD + 2)
     [hit] = found(here, "the end", context=2)
 
-    assert ("terminal", 20, OLD + 2, ("line 18", "line 19")) == (hit.where, hit.place, hit.at, hit.before)
+    assert ("terminal", 20, OLD + 2, ("line 18", "line 19")) == (hit.source, hit.position, hit.at, hit.before)
 
 
 def test_a_text_too_long_for_the_log_is_found_once_with_the_time_of_its_fact(here: Paths) -> None:
@@ -211,7 +211,7 @@ def test_a_text_too_long_for_the_log_is_found_once_with_the_time_of_its_fact(her
     [hit] = found(here, "row 19999 of")[:1]
 
     assert OLD + 7 == hit.at
-    assert hit.place > 0
+    assert hit.position > 0
     assert 2 == len(found(here, "row 17 of the"))
     assert [OLD + 8] == [hit.at for hit in found(here, "and a thought")]
 
@@ -269,7 +269,7 @@ def test_a_log_of_which_nothing_was_indexed_can_leave_the_index(here: Paths) -> 
     index = SearchIndex(here.search_index)
     update_some(index, here, list_sessions(here), 1 << 24)
 
-    index.keep([])
+    index.retain_only([])
 
     assert [] == lines(here, "torn")
     index.close()

@@ -194,7 +194,7 @@ def test_where_nothing_can_be_read_or_written_nothing_is_imported(home: Home) ->
     assert 0 == import_turns(home.places, ME, "gemini", home.path, ID)
     claudes(home.path, (21.0, "user", "hello"))
     lock = HostLock(home.places.host_lock(ME))
-    assert lock.take()
+    assert lock.acquire()
     assert 0 == import_turns(home.places, ME, "claude", home.path, ID)
     lock.let_go()
 

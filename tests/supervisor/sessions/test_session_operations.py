@@ -13,7 +13,7 @@ import pytest
 
 from kasmon import errors
 from kasmon.config import Config
-from kasmon.host.journal.session_log import wanted as launch_of
+from kasmon.host.journal.session_log import load_launch as launch_of
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.launch import RUN
 from kasmon.model.commands import Answer, Mode
@@ -171,14 +171,14 @@ async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(env
 
 async def test_an_answer_reaches_exactly_the_request_that_was_shown(env: Env) -> None:
     session = await runs(env, prompt="ask ls -l", state=SessionState.ASKING)
-    [request] = session.asks
+    [request] = session.requests
     allow = Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
 
     with pytest.raises(errors.StaleRequestError):
         await session_operations.answer(env.places, session, msgspec.structs.replace(allow, digest="0" * 64))
     await session_operations.answer(env.places, session, allow)
 
-    now = await becomes(env, session.id, lambda now: not now.asks)
+    now = await becomes(env, session.id, lambda now: not now.requests)
     assert [Decision.ALLOW] == [closed.decision for closed in now.closed]
     assert [Decision.ALLOW] == [fact.decision for fact in facts(env, session.id) if isinstance(fact, RequestAnswered)]
 
@@ -298,7 +298,7 @@ async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_
     await asyncio.to_thread(env.kill_host, session.id)
 
     lost = await seen(env, session.id)
-    assert (SessionState.LOST, ()) == (lost.state, lost.asks)
+    assert (SessionState.LOST, ()) == (lost.state, lost.requests)
     assert not any(isinstance(fact, SessionEnded) for fact in facts(env, session.id))
     with pytest.raises(errors.HostUnreachableError, match="restart"):
         await session_operations.send(env.places, lost, "say hello")
@@ -307,7 +307,7 @@ async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_
     await session_operations.restart(env.places, lost)
 
     now = await becomes(env, session.id, lambda now: now.state is SessionState.IDLE)
-    assert (2, ()) == (now.generation, now.asks)
+    assert (2, ()) == (now.generation, now.requests)
 
 
 async def test_a_running_session_is_not_forgotten(env: Env) -> None:

@@ -47,8 +47,8 @@ class Conversation:
         )
 
     async def asked(self) -> Request:
-        await auntil(lambda: self.heard.session.asks, LIMIT_S, "a request")
-        return self.heard.session.asks[-1]
+        await auntil(lambda: self.heard.session.requests, LIMIT_S, "a request")
+        return self.heard.session.requests[-1]
 
     async def turn(self, text: str, decision: Decision | None = None, **more: Any) -> events.TurnEnded:
         """Have a whole turn, and answer what it asks with *decision*."""

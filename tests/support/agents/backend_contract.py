@@ -70,8 +70,8 @@ class Listener:
         return self.facts
 
     async def until_asked(self) -> Request:
-        await auntil(lambda: self.session.asks, LIMIT_S, "a request")
-        return self.session.asks[-1]
+        await auntil(lambda: self.session.requests, LIMIT_S, "a request")
+        return self.session.requests[-1]
 
     async def prompt(self, text: str) -> None:
         await self.agent.send(Prompt(text=text))
@@ -233,7 +233,7 @@ class InterruptingContract(Contract):
             await heard.agent.send(Interrupt())
             session = await heard.until(SessionState.IDLE)
 
-            assert () == session.asks
+            assert () == session.requests
 
 
 class ResumingContract(Contract):
@@ -304,7 +304,7 @@ class BackendContract(Contract):
             await heard.agent.send(Stop(grace_s=0.0))
             await heard.until_over()
 
-            assert () == heard.session.asks
+            assert () == heard.session.requests
 
     async def test_it_stops_when_it_is_told_to(self) -> None:
         async with self.opened() as heard:

@@ -95,7 +95,7 @@ def _sent(ground: AgentFleet, session: SessionId, text: str) -> str:
 
 
 def _open(ground: AgentFleet) -> list[tuple[Session, Request]]:
-    return [(session, ask) for session in ground.fleet().sessions for ask in session.asks]
+    return [(session, ask) for session in ground.fleet().sessions for ask in session.requests]
 
 
 def answer(ground: AgentFleet, dice: Random) -> str:

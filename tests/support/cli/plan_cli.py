@@ -67,7 +67,7 @@ class PlanCli:
             self.places, read(text, file), text, Path(file), self.folder, headless=headless
         )
         lock = HostLock(book.lock)
-        assert lock.take()
+        assert lock.acquire()
         self._locks.append(lock)
         for fact in facts:
             book.add(fact)

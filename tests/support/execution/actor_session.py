@@ -160,7 +160,7 @@ async def asked(one: ExecutionSession) -> tuple[str, frozenset[Decision]] | None
     if state.mode is Mode.TMUX:
         menu = await one.on_screen()
         return (menu.digest, frozenset(menu.keys)) if menu else None
-    return (state.asks[0].id, frozenset(state.asks[0].choices)) if state.asks else None
+    return (state.requests[0].id, frozenset(state.requests[0].choices)) if state.requests else None
 
 
 async def until_state(one: ExecutionSession, state: SessionState) -> None:

@@ -86,7 +86,7 @@ class Env:
         """A host with an agent of the test's own; ended at the end, if it is not by then."""
         launch = launch or self.wants(backend="fake")
         lock = HostLock(self.places.host_lock(launch.session))
-        assert lock.take()
+        assert lock.acquire()
         host = StructuredHost(self.places, launch, backend, Config(limits=limits or Limits()))
         running = asyncio.create_task(host.run())
         try:

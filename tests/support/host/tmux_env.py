@@ -79,7 +79,7 @@ class TmuxEnv(Env):
     async def serving(self, config: Config | None = None) -> AsyncIterator[HostLink]:
         """The tmux host in this process, and a link to it."""
         lock = HostLock(self.places.tmux_host_lock)
-        assert lock.take()
+        assert lock.acquire()
         host = TmuxHost(self.places, config)
         running = asyncio.create_task(host.run())
         try:
@@ -187,13 +187,13 @@ class Screen:
             self.gone = frame.why
 
     def watch(self, rate_hz: float = 20.0) -> None:
-        self._link.tell(frames.Watch(session=self.session, rate_hz=rate_hz))
+        self._link.send(frames.Watch(session=self.session, rate_hz=rate_hz))
 
     def focus(self, columns: int = 120, rows: int = 40) -> None:
-        self._link.tell(frames.Focus(session=self.session, columns=columns, rows=rows))
+        self._link.send(frames.Focus(session=self.session, columns=columns, rows=rows))
 
     def tell(self, frame: frames.Frame) -> None:
-        self._link.tell(frame)
+        self._link.send(frame)
 
     def has(self, text: str) -> bool:
         return any(text in row for row in self.rows)

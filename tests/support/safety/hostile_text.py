@@ -174,7 +174,7 @@ def hostile_fleet(places: Paths) -> Iterator[dict[str, int]]:
         session = session_id(number)
         settle(places, number, payload, *facts(session, payload, os.getpid()))
         lock = HostLock(places.host_lock(session))
-        assert lock.take()
+        assert lock.acquire()
         locks.append(lock)
         dead = len(numbers) + number
         settle(

@@ -61,7 +61,7 @@ class Env:
     def hosts(self, session: str) -> None:
         """From now on somebody holds the host's lock."""
         lock = self.locks[session] = HostLock(self.places.host_lock(session))
-        assert lock.take()
+        assert lock.acquire()
 
     def host_dies(self, session: str) -> None:
         self.locks.pop(session).let_go()

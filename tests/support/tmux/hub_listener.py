@@ -31,7 +31,7 @@ class Listener:
         hub.on_death = lambda *death: self.deaths.append(death)
         hub.on_closed = self.closed.append
         hub.on_flood = lambda pane, is_off: self.floods.append((pane, is_off))
-        hub.on_gone = self._gone
+        hub.on_exit = self._gone
 
     def until(self, condition: Callable[[], Value | None], limit_s: float = 15.0) -> Value:
         """The first true value of *condition*, with the hub pumped and ticked meanwhile."""
@@ -62,7 +62,7 @@ class Listener:
         for facts in self.hub.panes():
             end_window(self.server, facts.window_id)
         self.hub.watch([])
-        self.hub.look()
+        self.hub.refresh()
         self.until(lambda: not self.hub.panes())
         self.hub.call(requests.command("display-message -p quiet"))
         for heard in (self.said, self.skipped, self.deaths, self.closed, self.floods):

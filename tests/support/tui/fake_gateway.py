@@ -78,7 +78,7 @@ class FakeOperations:
 def fleet_update(fleet: Fleet, secrets: tuple[str, ...] = ()) -> protocol.FleetUpdate:
     """*fleet*, with the context of each card."""
     card = protocol.CardContext(secrets=secrets, project="/home/you/project")
-    return protocol.FleetUpdate(fleet, dict.fromkeys((each.id for each in fleet.sessions if each.asks), card))
+    return protocol.FleetUpdate(fleet, dict.fromkeys((each.id for each in fleet.sessions if each.requests), card))
 
 
 class FakeLink:

@@ -67,7 +67,7 @@ class Served:
     @property
     def path(self) -> str:
         """Where the page is, with a slash at its end."""
-        return f"/{self.view.access_guard.place}/"
+        return f"/{self.view.access_guard.folder}/"
 
     @property
     def cookie(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ class Served:
 
     def link(self) -> str:
         """The path and query of a link."""
-        parts = urlsplit(self.view.access_guard.link())
+        parts = urlsplit(self.view.access_guard.create_link())
         return f"{parts.path}?{parts.query}"
 
     def ask(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:

@@ -39,7 +39,7 @@ def pending(home: Home, *names: str) -> dict[str, SessionId]:
     sessions: dict[str, SessionId] = {}
     for name in names:
         session = sessions[name] = home.start(name, FIVE[name])
-        until(lambda session=session: home.session(session).asks, LIMIT_S, f"what {name} asks")  # type: ignore[misc]
+        until(lambda session=session: home.session(session).requests, LIMIT_S, f"what {name} asks")  # type: ignore[misc]
     return sessions
 
 
@@ -155,7 +155,7 @@ def test_q_right_after_the_last_was_answered_elsewhere_leaves(home: Home) -> Non
         dashboard.send(b"i")
         armed(dashboard, "1 of 5")
         for session in map(home.session, sessions.values()):
-            [ask] = session.asks
+            [ask] = session.requests
             decision = Decision.DENY if Decision.DENY in ask.choices else Decision.CHOOSE
             given = Answer(
                 request=ask.id,

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.detection.menu_answer import decisions, options, own_words, takes_reason
+from kasmon.detection.menu_answer import accepts_reason, decisions, find_free_text, options
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.evidence import StateVerdict
@@ -102,8 +102,8 @@ class ScreenRequest:
             options=tuple(choice.label for choice in offered),
             option_notes=tuple(choice.note for choice in offered),
             many=menu.many and bool(offered),
-            free_text=own_words(menu) is not None,
-            takes_reason=takes_reason(menu),
+            free_text=find_free_text(menu) is not None,
+            takes_reason=accepts_reason(menu),
             rule=(menu.covers or always.label) if always else "",
             digest=menu.digest,
             answerable=bool(choices),

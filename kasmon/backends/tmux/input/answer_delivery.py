@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
 from kasmon.backends.tmux.input.full_view import FullView
-from kasmon.detection.menu_answer import MenuAnswer, course, is_filled_in, is_open, is_toggled
+from kasmon.detection.menu_answer import MenuAnswer, is_filled_in, is_open, is_toggled, plan_keys
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.errors import (
     KasmonError,
@@ -168,11 +168,11 @@ class _AnswerAttempt:
     async def run(self) -> None:
         await asyncio.sleep(self._target.asked.opened_at + YOUNG_S - time.time())
         seen, menu = await self._expect_request()
-        menu_answer = course(menu, self._answer.decision, self._answer.labels, self._answer.reason)
-        if menu_answer.words:
+        menu_answer = plan_keys(menu, self._answer.decision, self._answer.labels, self._answer.reason)
+        if menu_answer.text:
             await self._write(menu_answer)
-        elif menu_answer.wanted is not None:
-            await self._toggle(menu_answer.wanted)
+        elif menu_answer.selected is not None:
+            await self._toggle(menu_answer.selected)
             seen, menu = await self._expect_request()
             await self._press(seen, menu, menu_answer.key.encode(), decides=True)
         elif menu_answer.key:
@@ -229,7 +229,7 @@ class _AnswerAttempt:
             seen, now = await self._changed(
                 lambda now: is_open(now, before, menu_answer), "does not open for a custom answer"
             )
-        await self._press(seen, now, menu_answer.words.encode(), marked=menu_answer.choice)
+        await self._press(seen, now, menu_answer.text.encode(), marked=menu_answer.choice)
         seen, now = await self._changed(
             lambda now: is_filled_in(now, before, menu_answer), "does not show what was typed"
         )
@@ -284,7 +284,7 @@ class _AnswerAttempt:
             TimedOutError: if it does not move: the agent reads nothing now.
         """
         seen, menu = await self._expect_request()
-        if menu.marked is None or len(menu.choices) < 2 or not menu.hears:
+        if menu.marked is None or len(menu.choices) < 2 or not menu.reads_keys:
             raise self.still_open_error()
         await self._step(seen, menu, 1 if menu.marked + 1 < len(menu.choices) else -1)
 

@@ -201,9 +201,9 @@ def _is(seen: ScreenObservation, menu: ScreenMenu) -> bool:
 def is_open(rows: Sequence[ScreenRow], rule: MenuRule) -> bool:
     """Whether *rows* show the view of *rule*, and not the menu that cuts."""
     view = rule.view
-    if view is None or (rule.cut and any(re.search(rule.cut, row.seen) for row in rows)):
+    if view is None or (rule.cut and any(re.search(rule.cut, row.pattern_text) for row in rows)):
         return False
-    return any(re.search(view.shows, row.seen) for row in rows)
+    return any(re.search(view.shows, row.pattern_text) for row in rows)
 
 
 def extract_lines(rows: Sequence[ScreenRow], rule: MenuRule) -> list[str] | None:
@@ -214,15 +214,15 @@ def extract_lines(rows: Sequence[ScreenRow], rule: MenuRule) -> list[str] | None
     view = rule.view
     if view is None or not is_open(rows, rule):
         return None
-    start = next((at for at, row in enumerate(rows) if re.search(view.start, row.seen)), None)
-    if start is None or sum(re.search(view.end, row.seen) is not None for row in rows[start + 1 :]) != 1:
+    start = next((at for at, row in enumerate(rows) if re.search(view.start, row.pattern_text)), None)
+    if start is None or sum(re.search(view.end, row.pattern_text) is not None for row in rows[start + 1 :]) != 1:
         return None
     matches: list[re.Match[str]] = []
     ended = False
     for row in rows[start + 1 :]:
-        if re.search(view.end, row.seen):
+        if re.search(view.end, row.pattern_text):
             return [match["text"] or "" for match in matches] if has_certain_lines(rule.call, matches, rows) else None
-        match = re.search(view.row, row.seen)
+        match = re.search(view.row, row.pattern_text)
         if match is not None and ended:
             return None  # what looked like the end was text
         ended = match is None

@@ -67,7 +67,9 @@ class Stage:
     async def asked(self, ask: str = "") -> Request:
         """The request that stands there; about *ask*."""
         return await auntil(
-            lambda: next((one for one in self.heard.session.asks if ask in one.shown), None), LIMIT_S, f"{ask} is asked"
+            lambda: next((one for one in self.heard.session.requests if ask in one.shown), None),
+            LIMIT_S,
+            f"{ask} is asked",
         )
 
     async def answer(self, request: Request, decision: Decision, **more: Any) -> None:
@@ -248,7 +250,7 @@ async def test_an_agent_that_reads_nothing_has_one_key_and_the_request_stands(ro
         with pytest.raises(TimedOutError, match="still on the screen"):
             await stage.answer(request, Decision.ALLOW)
 
-        assert [request.id] == [one.id for one in stage.heard.session.asks]
+        assert [request.id] == [one.id for one in stage.heard.session.requests]
 
 
 async def test_a_dialog_that_a_key_opens_is_another_request(room: Room) -> None:

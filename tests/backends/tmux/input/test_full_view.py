@@ -141,7 +141,7 @@ class Stage:
 
     async def asked(self, text: str = "step") -> Request:
         return await auntil(
-            lambda: next((one for one in self.heard.session.asks if text in one.shown), None), LIMIT_S, text
+            lambda: next((one for one in self.heard.session.requests if text in one.shown), None), LIMIT_S, text
         )
 
     def calls(self, *texts: str) -> None:
@@ -309,7 +309,7 @@ async def test_what_the_agents_own_record_says_is_asked_whole_and_no_key_is_need
         assert not request.may_be_cut
 
         stage.calls(other)
-        cut = await auntil(lambda: next((ask for ask in stage.heard.session.asks if ask.may_be_cut), None), LIMIT_S)
+        cut = await auntil(lambda: next((ask for ask in stage.heard.session.requests if ask.may_be_cut), None), LIMIT_S)
         assert [DENY] == list(cut.choices)
         assert [] == stage.pressed()
 
