@@ -225,6 +225,8 @@ class Kasmon(SafeApp, inherit_bindings=False):
             self.hold_still()
             self.permissions.look_soon()
             self.session_pane.leave_terminal()
+            if self.session_pane.send_early_key(event):
+                return
             self.key_dispatcher.restore_focus()
             if self.key_dispatcher.press(event):
                 return

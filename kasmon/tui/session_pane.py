@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from textual import events
 from textual.widget import Widget
 
 from kasmon.errors import KasmonError
@@ -244,6 +245,10 @@ class SessionPane:
         """
         if self.app.main_view.focused_inside and self.terminal is not None and self.terminal.is_left:
             self.leave()
+
+    def send_early_key(self, key: events.Key) -> bool:
+        """Send *key* to the open terminal if it was read before that got the keyboard; return whether it was."""
+        return self.terminal is not None and self.terminal.send_early_key(key)
 
     def send_prompt(
         self, session: SessionId, prompt: Prompt, *, done: OnDone | None = None, failed: OnFailure | None = None

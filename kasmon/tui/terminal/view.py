@@ -346,8 +346,17 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
 
     def on_key(self, event: events.Key) -> None:
         """Without a tap: send the bytes of Textual's key."""
-        if not self.is_live or self._tap is not None:
-            return
+        if self.is_live and self._tap is None:
+            self._send_key(event)
+
+    def send_early_key(self, event: events.Key) -> bool:
+        """Send a key that Textual read before the tap was open; false if it is not this terminal's."""
+        if not self.is_live or self._tap is None or self.is_left:
+            return False
+        self._send_key(event)
+        return True
+
+    def _send_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
         data = spoken(event.key, event.character)

@@ -69,6 +69,16 @@ def test_the_key_behind_a_leave_key_is_the_dashboards() -> None:
         assert 0 == dashboard.ended()
 
 
+def test_keys_behind_the_one_that_enters_are_the_terminals() -> None:
+    """Also in the same read, as when somebody types ahead."""
+    with inside("/bin/sh", "-c", "echo begun; exec cat") as (_, dashboard):
+        for number in range(5):
+            text = f"typed ahead {number}"
+            dashboard.send(LEAVE + b"\r" + text.encode())
+            dashboard.shows(text)
+        is_left_clean(dashboard)
+
+
 def test_a_program_that_dies_in_focus_is_said_to_be_dead() -> None:
     with inside("/bin/sh", "-c", "echo begun; read x; exit 7") as (_, dashboard):
         dashboard.send(b"\r")
