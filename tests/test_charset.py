@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ASKED = "from kasmon.charset import wants_ascii; print(wants_ascii())"
+ASKED = "from kasmon.charset import needs_ascii; print(needs_ascii())"
 HERE = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[1])}
 
 

@@ -233,7 +233,7 @@ class LiveOperations:
         if code:
             raise UnavailableError(f"{OPENERS[0]} could not open the address.", hint="Copy the address instead.")
 
-    async def notify(self, alert: Alert, /) -> None:
+    async def send_alert(self, alert: Alert, /) -> None:
         await self._delivery.call(alert, self._config().notify)
 
     async def _config_in(self, folder: str, agent: str) -> Config:

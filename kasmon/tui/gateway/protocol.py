@@ -262,7 +262,7 @@ class Operations(Protocol):
         """Open this http or https address in the user's browser; the user has seen all of it."""
         ...
 
-    async def notify(self, alert: Alert, /) -> None:
+    async def send_alert(self, alert: Alert, /) -> None:
         """Notify the user outside the terminal: on the desktop, and by the config's command."""
         ...
 

@@ -107,7 +107,7 @@ class NotificationController:
             self._send(alert)
 
     def _send(self, alert: Alert) -> None:
-        self.app.run_operation(lambda operations: operations.notify(alert))
+        self.app.run_operation(lambda operations: operations.send_alert(alert))
 
     def _ring(self, now: float) -> None:
         if self.app.settings.bell and now - self._rung_at >= BELL_S:

@@ -26,7 +26,7 @@ ALIVE = SessionId("evilcccc")
 """Somebody holds its host's lock, so its request is still open."""
 
 HOLD = "import sys; from kasmon.host.rpc.host_lock import HostLock; from pathlib import Path;" \
-       "HostLock(Path(sys.argv[1])).take(); print(flush=True); sys.stdin.read()"  # fmt: skip
+       "HostLock(Path(sys.argv[1])).acquire(); print(flush=True); sys.stdin.read()"  # fmt: skip
 
 
 @pytest.fixture

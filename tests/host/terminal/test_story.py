@@ -196,7 +196,7 @@ async def test_many_sessions_are_taken_over_at_once(tmux: TmuxEnv) -> None:
 
 async def test_a_session_that_another_host_holds_is_left_to_it(tmux: TmuxEnv) -> None:
     script = "import sys\nfrom pathlib import Path\nfrom kasmon.host.rpc.host_lock import HostLock\n"
-    script += "assert HostLock(Path(sys.argv[1])).take(); print('held', flush=True); sys.stdin.read()"
+    script += "assert HostLock(Path(sys.argv[1])).acquire(); print('held', flush=True); sys.stdin.read()"
     tmux.wants(ME, "cat")
     holder = subprocess.Popen(
         [sys.executable, "-P", "-c", script, str(tmux.places.host_lock(ME))],

@@ -178,7 +178,7 @@ def test_the_text_is_one_clean_line_without_a_token_of_known_shape() -> None:
 
 
 def called(app: Kasmon) -> list[Alert]:
-    return cast(FakeGateway, app.gateway).passed(Operations.notify, "alert")
+    return cast(FakeGateway, app.gateway).passed(Operations.send_alert, "alert")
 
 
 async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -585,7 +585,7 @@ async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_
 
 
 def calls(pilot: Pilot[None]) -> list[str]:
-    return [alert.text for alert in world_of(pilot).passed(Operations.notify, "alert")]
+    return [alert.text for alert in world_of(pilot).passed(Operations.send_alert, "alert")]
 
 
 async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what_was_so_at_the_start_does_not() -> None:
