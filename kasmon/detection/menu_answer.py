@@ -54,7 +54,7 @@ def options(menu: ScreenMenu) -> tuple[MenuChoice, ...]:
 
 def find_free_text(menu: ScreenMenu) -> MenuChoice | None:
     """Return the choice that takes free text, if the rules of the menu say how it is typed."""
-    takes = [choice for choice in menu.choices if choice.is_free_text]
+    takes = [choice for choice in menu.choices if choice.is_inline]
     if len(takes) != 1 or menu.many:
         return None
     is_field = menu.is_whole and len(menu.choices) == 1 and takes[0].marked
@@ -154,7 +154,7 @@ def is_filled_in(now: ScreenMenu, before: ScreenMenu, menu_answer: MenuAnswer) -
     assert menu_answer.choice is not None
     expected = [choice.label for choice in before.choices]
     if menu_answer.stands:
-        if now.choices[menu_answer.choice].is_free_text:  # still the agent's own hint, which looks like the text
+        if now.choices[menu_answer.choice].is_inline:  # still the agent's own hint, which looks like the text
             return False
         expected[menu_answer.choice] = menu_answer.stands
     else:

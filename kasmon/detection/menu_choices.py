@@ -42,7 +42,7 @@ class MenuChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Whether Enter would take it now."""
     free_text: bool = False
     """Whether it takes free text."""
-    is_free_text: bool = False
+    is_inline: bool = msgspec.field(default=False, name="words")
     """Whether free text is typed while the mark is on it, and Enter then sends the text."""
     plain: bool = False
     """Whether it means no known answer and takes no text."""
@@ -370,7 +370,7 @@ def _number_labels(choices: Sequence[MenuChoice]) -> list[str]:
 def _compute_digest(rule: MenuRule, request: Sequence[ScreenRow], choices: Sequence[MenuChoice]) -> str:
     marks = {None: "", False: "[ ]", True: "[x]"}
     offered = (part for choice in choices for part in (choice.note, choice.key, marks[choice.is_on]))
-    fields = ("" if choice.is_free_text else "draft" for choice in choices if rule.placeholder)
+    fields = ("" if choice.is_inline else "draft" for choice in choices if rule.placeholder)
     parts = (rule.kind, *(row.text for row in request), *_number_labels(choices), *offered, *fields)
     return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
 
@@ -393,7 +393,7 @@ def _build_choice(item: ChoiceItem, rule: MenuRule) -> MenuChoice:
         decision=decision,
         marked=item.is_marked and not rule.unmarked,
         free_text=is_free,
-        is_free_text=is_free
+        is_inline=is_free
         and bool(rule.words and re.search(rule.words, label))
         and (item.is_placeholder or not rule.placeholder),
         is_on=None if toggle is None or is_free else bool(toggle["on"].strip()),

@@ -186,8 +186,8 @@ DYING = """
 import asyncio, logging, sys, threading, warnings
 from kasmon.host.journal import process_log as own_log
 secret = sys.stdin.read()
-own_log.learn([secret])
-own_log.keep()
+own_log.add_secrets([secret])
+own_log.configure()
 def fail(*_):
     raise ValueError(f"bad {secret!r}")
 class Dropped:
@@ -225,7 +225,7 @@ def test_no_traceback_that_nobody_catches_tells_it() -> None:
 
 def test_what_is_handed_to_a_host_has_no_name_and_is_read_once(env: Env) -> None:
     taking = (
-        "import os, sys; from kasmon.host.rpc.secret_stdin import take; take(); "
+        "import os, sys; from kasmon.host.rpc.secret_stdin import load_environment; load_environment(); "
         "print(os.environ['K'], sys.stdin.read() == '')"
     )
     with handed(env.places, {"K": "a\nb" * 100_000}) as given:

@@ -30,7 +30,7 @@ from kasmon.model.permission import SessionId
 async def main() -> None:
     link = await HostLink.open(Path(sys.argv[1]))
     link.on_push = lambda frame: print("pushed", flush=True)
-    link.tell(Watch(session=SessionId(sys.argv[2])))
+    link.send(Watch(session=SessionId(sys.argv[2])))
     print("watches", flush=True)
     await asyncio.Event().wait()
 

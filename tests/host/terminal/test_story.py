@@ -332,8 +332,8 @@ from kasmon.host.rpc.frames import Focus, Watch
 async def main():
     link = await HostLink.open(Path(sys.argv[1]))
     link.on_push = lambda frame: print("pushed", flush=True)
-    link.tell(Watch(session=sys.argv[2]))
-    link.tell(Focus(session=sys.argv[2], columns=90, rows=30))
+    link.send(Watch(session=sys.argv[2]))
+    link.send(Focus(session=sys.argv[2], columns=90, rows=30))
     await asyncio.sleep(1000)
 
 asyncio.run(main())

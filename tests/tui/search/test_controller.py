@@ -43,8 +43,8 @@ def hit(session: str, line: str, place: int, words: str = "needle", what: What =
     given = {
         "session": SessionId(session),
         "at": NOW - 120.0,
-        "where": "terminal" if what == "printed" else "transcript",
-        "place": place,
+        "source": "terminal" if what == "printed" else "transcript",
+        "position": place,
         "what": what,
         "line": line,
         "start": start,
