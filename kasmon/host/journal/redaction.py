@@ -37,6 +37,7 @@ WORDS: Final = frozenset(
         "proof",
         "raw",
         "reason",
+        "remarks",
         "rule",
         "shown",
         "text",

@@ -6,6 +6,7 @@ A branch survives its worktree; still, commits that only this branch has count a
 import os
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +41,8 @@ def unsaved(path: Path, known: Collection[str] = (), saved: Collection[str] = ()
     try:
         if remaining := [name for name in ignored(path) if name not in known]:
             return f"git ignores {list_files(remaining)}"
-        return next((why for check in CHECKS if (why := check(path))), "") or _commits(path, saved)
+        checks = (_dirty, _ignored_changes, _submodules, _others, _unfinished, partial(_commits, saved=saved))
+        return next((why for check in (*checks, _lost_commits, _stash) if (why := check(path))), "")
     except GitError as error:
         return f"its contents cannot be checked: {error.why}"
     except OSError as error:
@@ -156,9 +158,6 @@ def _stash(path: Path) -> str:
     stashes = git(path, "stash", "list", "--format=%gs").splitlines()
     here = tuple(f"{how} {name}:" for how in ("On", "on") for name in was_on)
     return "it has a stash" if any(stash.removeprefix("WIP ").startswith(here) for stash in stashes) else ""
-
-
-CHECKS: Final = (_dirty, _ignored_changes, _submodules, _others, _unfinished, _lost_commits, _stash)
 
 
 def _are(commits: int) -> str:

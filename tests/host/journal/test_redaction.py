@@ -58,7 +58,8 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: events.Event) -> None:
 
 
 KNOWN_BY = (
-    "abilities agent backend blob boot brought by call checkpoint commit counters digest fallback ground kasmon "
+    "abilities agent backend base base_name blob boot branch brought by call checkpoint commit counters digest "
+    "fallback kasmon path session_folder source "
     "machine model models name pane permission_mode permission_modes pid_boot plan program public_variables "
     "remembers remote required resume resume_id server_started signal snapshot socket target tool value who "
     "window within workdir workspace"
