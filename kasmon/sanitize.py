@@ -208,11 +208,13 @@ def _is_in_word(line: str, at: int) -> bool:
     """Whether the character at *at* is between two letters; the first may have combining marks."""
     from unicodedata import category
 
-    letter = re.compile(f"(?={_SHOWN})[^\\W\\d_]")
+    def is_letter(place: int) -> bool:
+        return line[place : place + 1].isalpha() and re.match(_SHOWN, line[place]) is not None
+
     before = at - 1
     while before > 0 and category(line[before])[0] == "M" and re.match(f"(?![\ufe0e\ufe0f]){_SHOWN}", line[before]):
         before -= 1
-    return before >= 0 and letter.match(line, before) is not None and letter.match(line, at + 1) is not None
+    return before >= 0 and is_letter(before) and is_letter(at + 1)
 
 
 def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:

@@ -212,6 +212,7 @@ TEXT = st.text(
 @example("a\ufe0f\u200d🙂")
 @example("🙂\x00\u200d\x00🙂")
 @example("\x1b\x1b[\x9b\x1b]")
+@example("¼\u00adA")
 def test_cleaning_again_changes_nothing_and_nothing_forbidden_is_left(text: str) -> None:
     for clean in (clean_line, clean_block):
         once = clean(text)

@@ -147,7 +147,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
 
         assert not [screen for screen in screens if FORBIDDEN.search(screen.replace("\n", ""))]
         assert not clickable(app)
-        assert not [name for name, _ in cast(FakeGateway, app.gateway).calls if name != "notify"]
+        assert not [name for name, _ in cast(FakeGateway, app.gateway).calls if name != "send_alert"]
 
 
 async def test_markup_stands_literally_in_the_list() -> None:
