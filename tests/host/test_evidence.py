@@ -312,7 +312,7 @@ def test_beside_twelve_hostile_panes_three_good_ones_stay_right(tmux: TmuxEnv) -
             for agent in good:
                 agent.is_judged(state, 30)
     for agent in good:
-        (request,) = until(lambda agent=agent: agent.now().asks)  # type: ignore[misc]
+        (request,) = until(lambda agent=agent: agent.now().requests)  # type: ignore[misc]
         assert request.choices
     for agent in good[1:]:
         said = [fact for fact in tmux.only(SignalSeen, agent.session) if fact.source == "screen"]
