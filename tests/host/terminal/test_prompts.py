@@ -203,9 +203,11 @@ async def test_nor_if_it_was_due_before_there_was_anything_to_see(
     await asyncio.to_thread(codex.do, print="loading")
     await judged(codex, "start-box", SessionState.STARTING)
     await judged(codex, "trust", SessionState.ASKING, "0.169")
-    await auntil(lambda: "asking" in tmux.session(SessionId(ME)).receipts[0].reason)
 
     assert ({"queued"}, b"") == ({*states(tmux, f"{ME}-r1")}, codex.typed)
+
+    await judged(codex, "idle", SessionState.IDLE)
+    await auntil(lambda: b"the first" in codex.typed)
 
 
 RECORD = """
