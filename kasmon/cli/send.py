@@ -8,7 +8,7 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json, Timeout
 from kasmon.cli.ls import chosen, states_in
-from kasmon.cli.output.console import note, print_json, say, typed
+from kasmon.cli.output.console import confirm, note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, receipt_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.cli.session_selection import Everything, InStates, OfPlan, find_all, run_side_by_side
@@ -216,14 +216,16 @@ def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_
     Raises:
         RefusedError: if there is no terminal to ask on, or something else was typed.
     """
-    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise RefusedError(
+    confirm(
+        _listed(sessions, left_out),
+        f"Type yes to send the prompt to these {len(sessions)}",
+        wants_json=wants_json,
+        unasked=RefusedError(
             f"not sent: the prompt has {len(sessions)} recipients, and there is no terminal to confirm them on.",
             hint="List them with --dry-run, then pass --yes.",
-        )
-    say(*_listed(sessions, left_out))
-    if typed(f"Type yes to send the prompt to these {len(sessions)}") != "yes":
-        raise RefusedError("nothing was sent.", hint="Narrow the recipients with --to, or name one session.")
+        ),
+        refused=RefusedError("nothing was sent.", hint="Narrow the recipients with --to, or name one session."),
+    )
 
 
 def _is_enough(receipt: Receipt, sending: SendOptions) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from kasmon.cli.arguments import NAMED, Arg
 from kasmon.cli.ls import chosen, states_in
-from kasmon.cli.output.console import note, print_json, say, typed
+from kasmon.cli.output.console import confirm, note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, session_object
 from kasmon.errors import KasmonError, RefusedError, UsageError
 from kasmon.host.rpc import event_loop
@@ -232,11 +232,13 @@ def _confirm(sessions: Sequence[Session], verb: str, *, wants_json: bool) -> Non
     Raises:
         RefusedError: if there is no terminal to ask on, or something else was typed.
     """
-    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise RefusedError(
+    confirm(
+        (f"{clean_line(each.name)} ({each.id}): {each.state}" for each in sessions),
+        f"Type yes; then these {len(sessions)} are {verb}",
+        wants_json=wants_json,
+        unasked=RefusedError(
             f"nothing was done: {len(sessions)} sessions would be {verb}, and there is no terminal to confirm them on.",
             hint="Pass --yes, or name them.",
-        )
-    say(*(f"{clean_line(each.name)} ({each.id}): {each.state}" for each in sessions))
-    if typed(f"Type yes; then these {len(sessions)} are {verb}") != "yes":
-        raise RefusedError("nothing was done.", hint="Narrow the filter, or name sessions.")
+        ),
+        refused=RefusedError("nothing was done.", hint="Narrow the filter, or name sessions."),
+    )

@@ -3,11 +3,11 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TextIO
 
 from kasmon.cli.output.json_objects import error_object
-from kasmon.errors import KasmonError, of_system
+from kasmon.errors import KasmonError, RefusedError, of_system
 from kasmon.sanitize import clean_block, clean_line
 
 INTERRUPTED: Final = 130
@@ -40,6 +40,21 @@ def note(text: str) -> None:
     """Print one line on stderr."""
     with contextlib.suppress(OSError):
         print(f"kasmon: {clean_line(text)}", file=sys.stderr, flush=True)
+
+
+def confirm(
+    lines: Iterable[str], question: str, *, wants_json: bool, unasked: RefusedError, refused: RefusedError
+) -> None:
+    """Show *lines*, and have the user type `yes` to *question*.
+
+    Raises:
+        RefusedError: *unasked* if there is no terminal to ask on; *refused* if something else was typed.
+    """
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise unasked
+    say(*lines)
+    if typed(question) != "yes":
+        raise refused
 
 
 def typed(question: str) -> str:

@@ -194,8 +194,11 @@ def test_worktrees_are_listed_and_go_only_when_agreed_and_nothing_would_be_lost(
     listed = {each["name"]: each for each in kasmon.json("worktrees")["worktrees"]}
     proposed = kasmon("worktrees", "gc")
     still = sorted(path.name for path in root.iterdir())
-    kasmon("worktrees", "gc", "--yes")
+    cancelled, _ = kasmon.terminal("worktrees", "gc", typed=[("anything else to cancel:", "y\r")])
+    still_after_y = sorted(path.name for path in root.iterdir())
+    agreed, _ = kasmon.terminal("worktrees", "gc", typed=[("anything else to cancel:", "yes\r")])
 
+    assert (0, still) == (agreed, still_after_y), cancelled
     assert {"done": True, "busy": False, "dirty": False} == {name: each["can_go"] for name, each in listed.items()}
     assert ("1 file is not committed.", True) == (listed["dirty"]["why"], "still runs in" in listed["busy"]["why"])
     assert "nothing was removed; --yes removes what can go." in proposed.err

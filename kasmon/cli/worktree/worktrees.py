@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.console import note, print_json, say, typed
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import age, aligned
 from kasmon.config import load
@@ -81,11 +81,9 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
 
 
 def _agrees(count: int, *, wants_json: bool) -> bool:
-    if wants_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    sys.stderr.write(f"Remove {'this worktree' if count == 1 else f'these {count} worktrees'}? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return typed(f"Type yes to remove {'this worktree' if count == 1 else f'these {count} worktrees'}") == "yes"
 
 
 def _row(entry: WorktreeEntry, now: float) -> tuple[str, ...]:

@@ -1,10 +1,9 @@
 """`kasmon undo`: give the files that a turn changed their earlier contents."""
 
-import sys
 from typing import Annotated
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
-from kasmon.cli.output.console import note, print_json, say, typed
+from kasmon.cli.output.console import confirm, note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import counted
 from kasmon.errors import RefusedError, UsageError
@@ -66,11 +65,13 @@ def _confirm(session: Session, planned: PlannedUndo, *, wants_json: bool) -> Non
     Raises:
         RefusedError: if there is no terminal to ask on, or something else was typed.
     """
-    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise RefusedError(
+    confirm(
+        (f"In {session.workdir!r}:", *_shown(planned)),
+        "Type yes to change these files",
+        wants_json=wants_json,
+        unasked=RefusedError(
             f"{counted(len(planned.files), 'file')} in {session.workdir!r} would change.",
             hint="Pass --dry-run to see them, and --yes to change them without confirmation.",
-        )
-    say(f"In {session.workdir!r}:", *_shown(planned))
-    if typed("Type `yes` to change these files") != "yes":
-        raise RefusedError("Nothing was undone.")
+        ),
+        refused=RefusedError("Nothing was undone."),
+    )

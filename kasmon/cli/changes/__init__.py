@@ -1,1 +1,0 @@
-"""Commands on what a session changed: `diff` and `undo`."""
