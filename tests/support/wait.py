@@ -13,6 +13,14 @@ LIMIT_S: Final = 40.0
 """A safety net, no expectation: on a busy machine everything takes several times as long."""
 
 
+def _pause_s(asked_at: float) -> float:
+    """How long to wait before a condition that was asked at *asked_at* is asked again.
+
+    One that takes long (it starts a command, it looks at all processes) takes at most a quarter of a processor.
+    """
+    return min(max(0.01, 3 * (time.monotonic() - asked_at)), 0.1)
+
+
 def until(condition: Callable[[], Value | None], limit_s: float = LIMIT_S, what: str = "the condition") -> Value:
     """The first true value of *condition*.
 
@@ -21,11 +29,12 @@ def until(condition: Callable[[], Value | None], limit_s: float = LIMIT_S, what:
     """
     deadline = time.monotonic() + limit_s
     while True:
+        asked_at = time.monotonic()
         if value := condition():
             return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not come true within {limit_s} s")
-        time.sleep(0.01)
+        time.sleep(_pause_s(asked_at))
 
 
 async def auntil(condition: Callable[[], Value | None], limit_s: float = LIMIT_S, what: str = "the condition") -> Value:
@@ -36,11 +45,12 @@ async def auntil(condition: Callable[[], Value | None], limit_s: float = LIMIT_S
     """
     deadline = time.monotonic() + limit_s
     while True:
+        asked_at = time.monotonic()
         if value := condition():
             return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} did not come true within {limit_s} s")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(_pause_s(asked_at))
 
 
 def remove_folder(folder: Path) -> None:
