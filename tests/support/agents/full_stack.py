@@ -31,6 +31,7 @@ from kasmon.store.event_log import EventLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from tests.support.agents.real_agent import RealAgent
 from tests.support.cli.cli_runner import Done
+from tests.support.cli.fork_server import ForkServer
 from tests.support.model_stub import ModelStub
 from tests.support.wait import until
 
@@ -47,9 +48,10 @@ FactT = TypeVar("FactT", bound=Event)
 class Stack:
     """One kasmon in the XDG folders of the test, and *agent* as one that its command line can start."""
 
-    def __init__(self, agent: RealAgent, stub: ModelStub) -> None:
+    def __init__(self, agent: RealAgent, stub: ModelStub, fork_server: ForkServer) -> None:
         self.agent = agent
         self.stub = stub
+        self._fork_server = fork_server
         self.path = Path(os.environ["XDG_STATE_HOME"]).parent
         self.places: Paths = places()
         self.places.make()
@@ -72,7 +74,7 @@ class Stack:
         write_private(self.places.config_file, profile.encode())
 
     def begun(self, *arguments: str) -> subprocess.Popen[str]:
-        """A command that runs."""
+        """A command that runs, with a Python of its own."""
         pipe = subprocess.PIPE
         return subprocess.Popen(
             [*KASMON, *arguments],
@@ -86,13 +88,7 @@ class Stack:
 
     def __call__(self, *arguments: str, given: str = "") -> Done:
         """What a command did, with *given* on its stdin."""
-        command = self.begun(*arguments)
-        try:
-            out, err = command.communicate(given, timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            command.kill()
-            raise
-        return Done(command.returncode, out, err)
+        return Done(*self._fork_server.run(arguments, self.variables, self.agent.workdir, given, LIMIT_S))
 
     def json(self, *arguments: str) -> Any:
         """What a command that succeeds prints with --json."""
@@ -203,9 +199,9 @@ class Stack:
         return tuple(requests[-1]["users"])
 
 
-def stacked(name: str, request: pytest.FixtureRequest, stub: ModelStub) -> Iterator[Stack]:
+def stacked(name: str, request: pytest.FixtureRequest, stub: ModelStub, fork_server: ForkServer) -> Iterator[Stack]:
     """The fixture `stack`: a kasmon that knows the agent *name*; at the end all that runs for it is ended."""
-    stack = Stack(request.getfixturevalue(name), stub)
+    stack = Stack(request.getfixturevalue(name), stub, fork_server)
     try:
         yield stack
     finally:

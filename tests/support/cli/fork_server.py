@@ -72,7 +72,7 @@ class ForkServer:
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="kf-", dir="/tmp"))
             argv = [sys.executable, "-P", __file__, str(self._folder / "s")]
-            environment = {**os.environ, "PYTHONUTF8": "1"}
+            environment = {**os.environ, "PYTHONUTF8": "1", "HOME": "/"}  # it outlives a test and that one's home
             self._process = subprocess.Popen(
                 argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
             )
