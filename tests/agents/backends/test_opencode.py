@@ -27,6 +27,7 @@ class TestOpencode(RealContract):
             assert usage.context > 0
 
             assert "stub/stub-model" == talk.heard.session.model
-            other = next(name for name in talk.only(SettingsChanged)[0].models if name != "stub/stub-model")
+            other = "stub/other-model"
+            assert other in talk.only(SettingsChanged)[0].models
             await talk.heard.agent.send(Configure(model=other))
             await auntil(lambda: talk.heard.session.model == other, LIMIT_S, other)

@@ -182,7 +182,9 @@ def _gemini(home: Path, workdir: Path, url: str) -> dict[str, str]:
     return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url}
 
 
-def _opencode(_home: Path, _workdir: Path, url: str) -> dict[str, str]:
+def _opencode(home: Path, _workdir: Path, url: str) -> dict[str, str]:
+    catalogue = home / "models.json"
+    catalogue.write_text("{}")  # reading its own one, of all providers, is a third of what a start and a turn cost
     model = {"name": "Stub", "tool_call": True, "limit": {"context": 100_000, "output": 8_000}}
     provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": f"{url}/v1", "apiKey": KEY}}
     settings = {
@@ -191,12 +193,13 @@ def _opencode(_home: Path, _workdir: Path, url: str) -> dict[str, str]:
         "model": "stub/stub-model",
         "small_model": "stub/stub-model",
         "permission": {"bash": "ask", "edit": "ask"},
-        "provider": {"stub": {**provider, "models": {"stub-model": model}}},
+        "provider": {"stub": {**provider, "models": {"stub-model": model, "other-model": model}}},
     }
     return {
         "OPENCODE_CONFIG_CONTENT": json.dumps(settings),
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_MODELS_PATH": str(catalogue),
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
     }
 
