@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from kasmon.charset import needs_ascii
 from kasmon.cli.arguments import NAMED, Arg, Json, States, Timeout
@@ -18,6 +18,10 @@ from kasmon.paths import Paths, places
 from kasmon.supervisor.fleet.goal import find_matching
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
+
+if TYPE_CHECKING:
+    from kasmon.model.permission import SessionId
+    from kasmon.supervisor.worktrees.branch_state import BranchState
 
 NOTHING_YET = "No sessions yet. Start one with `kasmon new NAME`, or try `kasmon demo`."
 
@@ -44,7 +48,8 @@ def ls(
     fleet = read_fleet(places())
     sessions = chosen(fleet, wanted, wave)
     if wants_json:
-        print(as_json(answer(sessions=[session_object(session) for session in sessions])))
+        branches = branches_of(sessions)
+        print(as_json(answer(sessions=[session_object(each, branches.get(each.id)) for each in sessions])))
         return None
     for line in drawn(fleet, sessions):
         say(line)
@@ -77,6 +82,15 @@ def wait(
         print_json(answer(sessions=[session_object(session) for session in there]))
     else:
         say(*(f"{session.name} is {session.state}" for session in there))
+
+
+def branches_of(sessions: Sequence[Session]) -> "dict[SessionId, BranchState]":
+    """Return the states of the worktrees that kasmon created for *sessions*; it loads nothing if there are none."""
+    if all(session.worktree is None for session in sessions):
+        return {}
+    from kasmon.supervisor.worktrees.branch_state import states_of as read_branches
+
+    return read_branches(sessions)
 
 
 def ls_object(where: Paths) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from kasmon.cli.arguments import Arg, Json, SessionArgument
-from kasmon.cli.ls import is_utf8
+from kasmon.cli.ls import branches_of, is_utf8
 from kasmon.cli.output.console import as_json, note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer, request_object, session_object, shown_object
 from kasmon.cli.output.table import age, state_words, wave_words
@@ -134,10 +134,13 @@ def show(wanted: SessionArgument, /, *, wants_json: Json = False) -> None:
     fleet = read_fleet(where)
     session = find(fleet, wanted)
     events, pane, peers = last_events(where, session.id), seen_pane(where, session), peers_of(fleet, session)
+    branch = branches_of([session]).get(session.id)
     if wants_json:
-        print_json(answer(session=shown_object(session, peers, events, pane)))
+        print_json(answer(session=shown_object(session, peers, events, pane, branch)))
         return
     say(*described(session, fleet.at))
+    if branch is not None:
+        say(f"  branch    {branch.name or 'none checked out'}: {branch.words}")
     say(*(f"  peer      {peer.name} ({peer.state})" for peer in peers))
     if pane:
         say(f"  terminal  {pane['width']}x{pane['height']}, {pane['clients']} attached, title {pane['title']!r}")

@@ -29,7 +29,7 @@ OURS: Final = {
 """The last two: objects missing in a repository are not fetched from its configured remotes."""
 ENTERS: Final = frozenset({"diff", "status"})
 """Commands that would run git within each submodule, with the submodule's config."""
-FILTERS: Final = frozenset({"diff", "merge", "status", "worktree"})
+FILTERS: Final = frozenset({"diff", "merge", "merge-tree", "status", "worktree"})
 """Commands that read or write files through filters that a config names."""
 MERGE_DRIVER: Final = re.compile(r"merge\..*\.driver")
 CONFLICTS: Final = "false"
@@ -79,8 +79,21 @@ def knows(repo: Path, name: str) -> bool:
     return bool(git(repo, "rev-parse", "--verify", "--quiet", name, fails=True).strip())
 
 
-def git(folder: Path, *arguments: str, fails: bool = False, settings: Mapping[str, str] | None = None) -> str:
-    """Return git's output in *folder*; with *fails*, also if it exits with an error. *settings* override its config.
+def git(
+    folder: Path,
+    *arguments: str,
+    fails: bool = False,
+    settings: Mapping[str, str] | None = None,
+    new_objects: tuple[Path, Path] | None = None,
+) -> str:
+    """Return git's output in *folder*.
+
+    Args:
+        folder: a folder in a repository.
+        arguments: a command of git with its own arguments.
+        fails: return the output also if git exits with an error.
+        settings: they override git's config.
+        new_objects: the folder that git writes new objects to, and the one that the repository's objects are in.
 
     Raises:
         GitError: if it ends with an error, or is not installed.
@@ -89,6 +102,10 @@ def git(folder: Path, *arguments: str, fails: bool = False, settings: Mapping[st
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     variables |= OURS
     verb, *words = arguments
+    if new_objects is not None:
+        written, read = new_objects
+        quoted = str(read).replace("\\", "\\\\").replace('"', '\\"')
+        variables |= {"GIT_OBJECT_DIRECTORY": str(written), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
     if verb in FILTERS:
         variables |= _disable_filters(folder, variables)
     if verb in ENTERS:

@@ -4,7 +4,7 @@ Fields are only added.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,6 +16,9 @@ from kasmon.model.rule import Rule
 from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 
+if TYPE_CHECKING:
+    from kasmon.supervisor.worktrees.branch_state import BranchState
+
 SCHEMA: Final = 1
 
 
@@ -24,8 +27,8 @@ def answer(**parts: Any) -> dict[str, Any]:
     return {"schema": SCHEMA, **parts}
 
 
-def session_object(session: Session) -> dict[str, Any]:
-    """Return *session* as an object for programs."""
+def session_object(session: Session, branch: "BranchState | None" = None) -> dict[str, Any]:
+    """Return *session* as an object for programs; *branch* is the state of its worktree, where it was read."""
     host = session.host or HostProbe(pid=None, alive=False)
     confinement = session.sandbox_state.confinement if session.sandbox_state else None
     return {
@@ -75,6 +78,7 @@ def session_object(session: Session) -> dict[str, Any]:
         "cost_usd": session.cost_usd,
         "workdir": session.workdir,
         "worktree": None if session.worktree is None else msgspec.to_builtins(session.worktree),
+        "branch": msgspec.to_builtins(branch),
         "machine": session.machine,
         "created_at": session.created_at,
         "host": {"pid": host.pid, "alive": host.alive},
@@ -95,10 +99,14 @@ def tokens_object(tokens: Tokens | None) -> dict[str, int | None] | None:
 
 
 def shown_object(
-    session: Session, peers: Iterable[Session], events: Iterable[Event], pane: dict[str, Any] | None
+    session: Session,
+    peers: Iterable[Session],
+    events: Iterable[Event],
+    pane: dict[str, Any] | None,
+    branch: "BranchState | None" = None,
 ) -> dict[str, Any]:
     """Return *session* with everything that `show` adds; *pane* is None if tmux could not be queried."""
-    return session_object(session) | {
+    return session_object(session, branch) | {
         "model": session.model or None,
         "models": list(session.models),
         "permission_mode": session.permission_mode or None,

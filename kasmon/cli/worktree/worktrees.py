@@ -15,9 +15,10 @@ from kasmon.errors import KasmonError, NotFoundError
 from kasmon.paths import places
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.folder_config import in_folder
+from kasmon.supervisor.worktrees.branch_state import BranchState, BranchStates
 from kasmon.supervisor.worktrees.inventory import WorktreeEntry, list_session_worktrees, remove_session_worktree
 
-HEADS: Final = ("SESSION", "BRANCH", "BASE", "AGE", "SIZE", "STATE", "PATH")
+HEADS: Final = ("SESSION", "BRANCH", "BASE", "WORK", "AGE", "SIZE", "STATE", "PATH")
 
 
 def worktrees(
@@ -35,12 +36,13 @@ def _list(*, wants_json: bool) -> int:
     where = places()
     fleet = read_fleet(where)
     entries = list_session_worktrees(where, fleet)
+    states = BranchStates().read(entry.tree for entry in entries)
     if wants_json:
-        print_json(answer(worktrees=[_object(entry) for entry in entries]))
+        print_json(answer(worktrees=[_object(entry, states.get(entry.tree.path)) for entry in entries]))
     elif not entries:
         say("No worktrees.")
     else:
-        say(*aligned([HEADS, *(_row(entry, fleet.at) for entry in entries)]))
+        say(*aligned([HEADS, *(_row(entry, states.get(entry.tree.path), fleet.at) for entry in entries)]))
     return 0
 
 
@@ -71,7 +73,8 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
             if not wants_json:
                 say(done)
     if wants_json:
-        print_json(answer(removed=removed, worktrees=[_object(entry) for entry in chosen]))
+        states = BranchStates().read(entry.tree for entry in chosen)
+        print_json(answer(removed=removed, worktrees=[_object(entry, states.get(entry.tree.path)) for entry in chosen]))
     elif not can_go:
         say("Nothing can go.")
     elif not agreed:
@@ -86,15 +89,25 @@ def _agrees(count: int, *, wants_json: bool) -> bool:
     return typed(f"Type yes to remove {'this worktree' if count == 1 else f'these {count} worktrees'}") == "yes"
 
 
-def _row(entry: WorktreeEntry, now: float) -> tuple[str, ...]:
+def _row(entry: WorktreeEntry, branch: BranchState | None, now: float) -> tuple[str, ...]:
     tree = entry.tree
     base = f"{tree.base_name} {tree.base[:8]}"
     state = f"stays: {entry.keeps.rstrip('.')}" if entry.keeps else "can go"
     since = age(now - entry.created_at)
-    return (entry.name, tree.branch, base, since, _megabytes(entry.size_bytes), state, tree.path)
+    work = branch.words if branch else "unknown"
+    return (
+        entry.name,
+        branch.name if branch else tree.branch,
+        base,
+        work,
+        since,
+        _megabytes(entry.size_bytes),
+        state,
+        tree.path,
+    )
 
 
-def _object(entry: WorktreeEntry) -> dict[str, object]:
+def _object(entry: WorktreeEntry, branch: BranchState | None) -> dict[str, object]:
     return {
         "session": entry.session,
         "name": entry.name,
@@ -103,6 +116,7 @@ def _object(entry: WorktreeEntry) -> dict[str, object]:
         "can_go": not entry.keeps,
         "why": entry.keeps or None,
         "worktree": msgspec.to_builtins(entry.tree),
+        "branch": msgspec.to_builtins(branch),
     }
 
 

@@ -35,6 +35,27 @@ def test_a_session_in_a_new_worktree_says_where_it_works_and_from_which_commit(k
     )
 
 
+def test_what_is_left_to_do_of_a_branch_is_shown(kasmon: Cli, repo: Repo) -> None:
+    assert 0 == kasmon("new", "fix", *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
+    kasmon.new("other")
+    path = kasmon.home / "shop-worktrees" / "fix"
+    repo.commit("file0.txt", "mine\n", at=path)
+    repo.commit("file0.txt", "theirs\n")
+    (path / "new.txt").write_text("new\n")
+    words = "1 ahead, 1 behind, 1 change, conflicts in 'file0.txt'"
+
+    listed = {each["name"]: each["branch"] for each in kasmon.json("ls")["sessions"]}
+
+    assert f"kasmon/fix: {words}" in kasmon("show", "fix").out
+    assert words in kasmon("worktrees").out
+    assert (1, 1, ["file0.txt"], 1) == tuple(
+        listed["fix"][name] for name in ("ahead", "behind", "conflicts", "untracked")
+    )
+    assert listed["other"] is None
+    assert listed["fix"] == kasmon.json("show", "fix")["session"]["branch"]
+    assert listed["fix"] == kasmon.json("worktrees")["worktrees"][0]["branch"]
+
+
 def test_a_name_that_is_taken_leaves_no_worktree_and_no_branch(kasmon: Cli, repo: Repo) -> None:
     kasmon.new("a", "")
 
