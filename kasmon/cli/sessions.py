@@ -31,7 +31,7 @@ from kasmon.cli.session_selection import (
     run_side_by_side,
 )
 from kasmon.config import load, resolve
-from kasmon.config.profile import ResolvedProfile
+from kasmon.config.profile import ResolvedProfile, programs
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,
@@ -58,6 +58,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions import session_operations
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import for_session
+from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, list_sharers
 
 NOTICED: Final = (
     "Your tmux shows one more client in `list-clients`: kasmon's control client. Sizes, names, "
@@ -273,6 +274,8 @@ def new(
                 for remark in tree.remarks:
                     note(f"{remark}.")
             say(session)
+        if sharers := list_sharers(started, fleet.sessions, programs(here.config)):
+            note(f"{started.name!r}: {describe_sharers(sharers)}; give it its own by --worktree.")
         code = max(code, _report_exit(early))
     if wants_json:
         print_json(answer(**results[0]) if is_one else answer(results=results))

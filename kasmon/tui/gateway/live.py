@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from kasmon.config import Config, ProfileOffer
+from kasmon.config.profile import programs
 from kasmon.errors import SessionNotFoundError, of_system
 from kasmon.host.rpc.frames import FromTerminal
 from kasmon.model.collisions import CollisionSummary, summarize
@@ -18,7 +19,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
-from kasmon.paths import Paths
+from kasmon.paths import Paths, expanded
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter
 from kasmon.supervisor.fleet.watch import FleetWatch
@@ -170,7 +171,14 @@ class LiveGateway:
     async def folder_notice(self, folder: str, /) -> str:
         from kasmon.supervisor.sessions.folder_config import in_folder  # rarely needed
 
-        return (await asyncio.to_thread(in_folder, self.places, self._config, folder)).notice
+        notice = (await asyncio.to_thread(in_folder, self.places, self._config, folder)).notice
+        return f"{notice} {await asyncio.to_thread(self._notice_of_sharers, folder)}".strip()
+
+    def _notice_of_sharers(self, folder: str) -> str:
+        from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, list_agents_in  # rarely needed
+
+        sharers = list_agents_in(folder and str(expanded(folder)), self._fleet.sessions, programs(self._config))
+        return f"{describe_sharers(sharers)}." if sharers else ""
 
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:
@@ -244,10 +252,25 @@ class LiveGateway:
 
         async for sweep in sweeps(self._list_collision_sessions):
             names = {session.id: session.name for session in self._fleet.sessions}
-            yield {
+            yield await asyncio.to_thread(self._summarize_sharers) | {
                 session: summarize([(names.get(other, other), hit) for other, hit in found])
                 for session, found in sweep.hits.items()
             }
+
+    def _summarize_sharers(self) -> dict[SessionId, CollisionSummary]:
+        """The sessions that came into a checkout in which another agent works already."""
+        from kasmon.supervisor.worktrees.shared_checkout import (
+            describe_sharers,
+            list_sharers,
+        )  # not before the first frame
+
+        sessions, profiles = self._fleet.sessions, programs(self._config)
+        sharers = {each.id: list_sharers(each, sessions, profiles) for each in sessions if each.exists}
+        return {
+            session: CollisionSummary(describe_sharers(found), lines=False)
+            for session, found in sharers.items()
+            if found
+        }
 
     def _list_collision_sessions(self) -> tuple[Session, ...]:
         """The sessions whose files are checked for collisions; the same tuple while the fleet is the same."""

@@ -1,9 +1,17 @@
 """Sessions in worktrees of their own, by the command line."""
 
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from kasmon.model.collisions import CollisionSummary
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
+from kasmon.tui.gateway.live import LiveGateway
+from kasmon.tui.gateway.protocol import DashboardSettings
 from tests.support.cli.cli_runner import Cli
 from tests.support.git_repo import Repo
 from tests.support.wait import until
@@ -54,6 +62,36 @@ def test_what_is_left_to_do_of_a_branch_is_shown(kasmon: Cli, repo: Repo) -> Non
     assert listed["other"] is None
     assert listed["fix"] == kasmon.json("show", "fix")["session"]["branch"]
     assert listed["fix"] == kasmon.json("worktrees")["worktrees"][0]["branch"]
+
+
+def test_a_second_agent_in_one_checkout_is_warned_of_by_new_and_on_its_row(kasmon: Cli, repo: Repo) -> None:
+    here = ("--dir", str(repo.folder))
+
+    assert "same checkout" not in kasmon("new", "first", *SCRIPTED, *here).err
+    assert "same checkout" not in kasmon("new", "apart", *SCRIPTED, *here, "--worktree").err
+    done = kasmon("new", "second", *SCRIPTED, *here)
+
+    assert 0 == done.code, done.err
+    assert "'second': first works in the same checkout; give it its own by --worktree." in done.err
+    marks, notice = asyncio.run(read_dashboard(kasmon.places, str(repo.folder)))
+    assert "first and 1 more work in the same checkout." == notice
+    assert ["first works in the same checkout"] == [mark.text for mark in marks.values()]
+    assert [kasmon.json("show", "second")["session"]["id"]] == list(marks)
+
+
+async def read_dashboard(of: Paths, folder: str) -> tuple[Mapping[SessionId, CollisionSummary], str]:
+    """What a dashboard says of collisions on its rows, and of *folder* in its dialog for a new session."""
+    gateway = LiveGateway(of)
+    gateway.first()
+    sweeps = cast(AsyncGenerator[Mapping[SessionId, CollisionSummary], None], gateway.collisions())
+    settings = cast(AsyncGenerator[DashboardSettings, None], gateway.settings())
+    try:
+        await anext(settings)
+        return await anext(sweeps), await gateway.folder_notice(folder)
+    finally:
+        await sweeps.aclose()
+        await settings.aclose()
+        gateway.close()
 
 
 def test_a_name_that_is_taken_leaves_no_worktree_and_no_branch(kasmon: Cli, repo: Repo) -> None:

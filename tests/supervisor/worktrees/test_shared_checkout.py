@@ -1,0 +1,82 @@
+"""A second agent in one checkout is found, whatever folder of it the agent is in."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kasmon.model.commands import Mode
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.session_state import SessionState
+from kasmon.supervisor.worktrees.shared_checkout import describe_sharers, find_checkout, list_sharers
+from tests.support.git_repo import Repo
+
+
+def agent(name: str, folder: Path, at: float = 1.0, **fields: Any) -> Session:
+    begun: dict[str, Any] = {
+        "id": SessionId(name),
+        "name": name,
+        "agent": "claude",
+        "program": "claude",
+        "workdir": str(folder),
+        "created_at": at,
+        "state": SessionState.WORKING,
+        "generation": 1,
+    }
+    return Session(**begun | fields)
+
+
+def test_the_agents_that_were_in_the_checkout_before_are_its_sharers(repo: Repo) -> None:
+    (repo.folder / "src").mkdir()
+    first, second = agent("one", repo.folder), agent("two", repo.folder / "src", at=2.0)
+
+    assert [first] == list_sharers(second, [first, second], {})
+    assert [] == list_sharers(first, [first, second], {})
+
+
+def test_a_link_to_the_checkout_leads_to_it(repo: Repo, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(repo.folder)
+
+    assert str(repo.folder) == find_checkout(str(tmp_path / "link"))
+
+
+def test_a_worktree_is_a_checkout_of_its_own(repo: Repo, tmp_path: Path) -> None:
+    repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+
+    assert [] == list_sharers(agent("two", tmp_path / "other", at=2.0), [agent("one", repo.folder)], {})
+
+
+def test_outside_of_git_there_is_no_checkout_to_share(tmp_path: Path) -> None:
+    assert [] == list_sharers(agent("two", tmp_path, at=2.0), [agent("one", tmp_path)], {})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"state": SessionState.ENDED}, id="ended"),
+        pytest.param({"program": "htop"}, id="no agent"),
+        pytest.param({"agent": "claude@build"}, id="on another machine"),
+        pytest.param({"plan": "p1"}, id="task of the same plan"),
+        pytest.param({"id": SessionId("parent")}, id="its parent"),
+    ],
+)
+def test_who_cannot_disturb_it_or_belongs_to_it_is_none(repo: Repo, fields: dict[str, Any]) -> None:
+    new = agent("two", repo.folder, at=2.0, plan="p1", parent=SessionId("parent"))
+
+    assert [] == list_sharers(new, [agent("one", repo.folder, **fields)], {})
+    assert ["one"] == [other.name for other in list_sharers(new, [agent("one", repo.folder)], {})]
+
+
+def test_a_program_of_a_profile_and_a_structured_session_are_agents(repo: Repo) -> None:
+    own = agent("own", repo.folder, agent="mine", program="mine-cli")
+    structured = agent("structured", repo.folder, program="", mode=Mode.SDK)
+
+    assert [own, structured] == list_sharers(agent("two", repo.folder, at=2.0), [own, structured], {"mine": "mine-cli"})
+
+
+def test_several_are_named_by_the_first(tmp_path: Path) -> None:
+    names = [agent(name, tmp_path) for name in ("one", "two", "three")]
+
+    assert "one works in the same checkout" == describe_sharers(names[:1])
+    assert "one and 2 more work in the same checkout" == describe_sharers(names)
