@@ -7,7 +7,6 @@ READY = $(VENV)/.ready
 AGENTS = .cache/agents
 AGENTS_READY = $(AGENTS)/.ready
 SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
-SNAPSHOT_TESTS = $(shell find tests -type d -path '*/__snapshots__/*' | sed 's|__snapshots__/\(.*\)|\1.py|')
 
 # sh: `get NAME` installs a system package if that needs no password; $line is the command for a person to run.
 GET = get() { \
@@ -48,7 +47,7 @@ TESTS = tests() { \
 	cp "$$failed" "$$cache/failed"; \
 	for round in $$rounds; do \
 		cp "$$cache/failed" "$$failed"; \
-		KASMON_EVIDENCE=anew $(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@" -n 0 --last-failed --last-failed-no-failures=none || return; \
+		KASMON_EVIDENCE=anew $(PYTHON) -m pytest -o "cache_dir=$$cache" "$$@" -n 0 --workers 0 --last-failed --last-failed-no-failures=none || return; \
 	done; \
 	echo "Failed in parallel with other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
 	}
@@ -60,15 +59,10 @@ TESTS = tests() { \
 run: $(READY) tmux
 	@if [ -t 0 ] && [ -t 1 ]; then $(VENV)/bin/kasmon demo; else $(VENV)/bin/kasmon demo --headless 5; fi
 
-# Snapshot tests run in a separate process, in parallel with the others: only then does the report name unused pictures.
-# Changed modules are compiled first: the tests start hundreds of processes, and each worker reads each test file.
+# Changed modules are compiled first: the tests start hundreds of processes.
 test: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
-	@$(TESTS); status=0; pictures=; report=$$(mktemp); export PYTHONDONTWRITEBYTECODE=; \
-	$(if $(SNAPSHOT_TESTS),$(PYTHON) -m pytest $(SNAPSHOT_TESTS) >"$$report" 2>&1 & pictures=$$!;) \
-	tests pytest '1 2 3' -n 4 $(SNAPSHOT_TESTS:%=--ignore=%) || status=$$?; \
-	if [ -n "$$pictures" ]; then wait $$pictures || status=$$?; cat "$$report"; fi; \
-	rm -f "$$report"; exit $$status
+	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 4
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Then a table compares the
 # detected states with the real ones; it fails on a wrong state without doubt. Three run at a time: they mostly wait.

@@ -5,20 +5,18 @@ import gc
 import inspect
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from _pytest.assertion import rewrite
 from blockbuster import BlockBuster
 
 from tests.support.git_repo import Repo
 
+pytest_plugins = ["tests.support.forked_workers"]
 EXCUSED = (
     ("os.stat", "importlib/_bootstrap_external.py", "path_stat"),  # an import on first use
     ("io.BufferedReader.read", "importlib/_bootstrap_external.py", "get_data"),
@@ -50,8 +48,6 @@ def _has_ended(leader: int) -> bool:
 def pytest_collection(session: pytest.Session) -> None:
     """Ten thousand tests and what they import are no garbage: none is looked for while they are collected."""
     gc.disable()
-    if hasattr(session.config, "workerinput") and not sys.dont_write_bytecode:
-        _rewrite_share(session.config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -59,23 +55,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def _rewrite_share(config: pytest.Config) -> None:
-    """Rewrite this worker's share of the changed test files for all workers: else each of them would rewrite each file.
-
-    In a fresh clone that is half of what the collection costs. By pytest's own functions (8.4).
-    """
-    worker_input: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]  # it is xdist's
-    worker, workers = int(worker_input["workerid"].removeprefix("gw")), int(worker_input["workercount"])
-    ignored = {config.rootpath / name for name in config.getoption("ignore") or ()}
-    places = [config.rootpath / argument.partition("::")[0] for argument in config.args]
-    files = sorted({file for place in places for file in ([place] if place.is_file() else place.rglob("test_*.py"))})
-    for file in [file for file in files if file not in ignored][worker::workers]:
-        compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-        if rewrite._read_pyc(file, compiled) is None and rewrite.try_makedirs(compiled.parent):
-            stat, code = rewrite._rewrite_test(file, config)
-            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, stat, compiled)
 
 
 @pytest.fixture(autouse=True)

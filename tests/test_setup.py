@@ -319,20 +319,6 @@ def test_the_first_failure_ends_the_checks(clone: Clone) -> None:
     assert ["make check", "make sshd", "make jail", "make test"] == clone.calls
 
 
-def test_a_failing_picture_fails_make_test_and_the_other_tests_run_all_the_same(clone: Clone) -> None:
-    clone.ready()
-    clone.program("tmux")
-    clone.program(".venv/bin/python", 'case "$*" in *-n*|*compileall*) ;; *) exit 1 ;; esac')
-    (clone.tree / "tests" / "tui" / "__snapshots__" / "test_pictures").mkdir(parents=True)
-
-    assert 0 != clone.run("make", "test").returncode
-    assert [
-        "python -P -m compileall -q kasmon",
-        "python -P -m pytest -o cache_dir=.cache/pytest -n 4 --ignore=tests/tui/test_pictures.py",
-        "python -P -m pytest tests/tui/test_pictures.py",
-    ] == sorted(clone.calls)
-
-
 FAILS = """
 case "$*" in
 *"-m pytest"*)
@@ -344,7 +330,7 @@ case "$*" in
 esac
 """
 """A pytest that fails in each run but those of the numbers *passes*."""
-ALONE = f"{SANDBOXES} -n 0 --last-failed --last-failed-no-failures=none"
+ALONE = f"{SANDBOXES} -n 0 --workers 0 --last-failed --last-failed-no-failures=none"
 
 
 def of_pytest(clone: Clone) -> list[str]:
@@ -371,7 +357,6 @@ def test_what_fails_beside_other_tests_and_passes_three_times_alone_is_named_and
 def test_the_default_suite_repeats_alone_what_failed_beside_other_tests(clone: Clone, passes: str, code: int) -> None:
     clone.ready()
     clone.program("tmux")
-    clone.environ["MAKEFLAGS"] = "SNAPSHOT_TESTS="
     lines = "echo '\"tests/a.py::test_it\": true'"
     clone.program(".venv/bin/python", FAILS.format(suite="pytest", passes=passes, lines=lines, status=1))
 
