@@ -14,6 +14,8 @@ import psutil
 import pytest
 from blockbuster import BlockBuster
 
+from kasmon.tmux import start_server
+from tests.support.cli.fork_server import ForkServer
 from tests.support.git_repo import Repo
 
 pytest_plugins = ["tests.support.forked_workers"]
@@ -102,6 +104,20 @@ def _no_blocked_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     guard.activate()
     yield
     guard.deactivate()
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """What runs kasmon's commands for the tests of this process."""
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
+
+
+@pytest.fixture
+def forked_tmux_starter(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tmux server of this process is started without a Python that imports libtmux for it."""
+    monkeypatch.setattr(start_server, "__file__", fork_server.tmux_starter())
 
 
 @pytest.fixture

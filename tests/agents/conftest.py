@@ -32,18 +32,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.agents.real_agent import FLAGS, OWN_PREFIXES, RealAgent, agent_binary, nothing_is_left, settled
-from tests.support.cli.fork_server import ForkServer
 from tests.support.model_stub import ModelStub
 
 NO_PROXY = "127.0.0.1,localhost"
-
-
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    """Runs the commands of a `Stack`."""
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
 
 
 @pytest.fixture

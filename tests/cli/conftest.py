@@ -6,13 +6,6 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.fork_server import ForkServer
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
-
-
 @pytest.fixture
 def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     line = Cli(fork_server)

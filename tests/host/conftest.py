@@ -33,7 +33,7 @@ def env() -> Iterator[Env]:
 
 
 @pytest.fixture
-def tmux() -> Iterator[TmuxEnv]:
+def tmux(forked_tmux_starter: None) -> Iterator[TmuxEnv]:
     root = Path(tempfile.mkdtemp(prefix="kmi", dir="/tmp"))
     built = TmuxEnv(root)
     yield built

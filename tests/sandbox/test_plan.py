@@ -13,10 +13,9 @@ from tests.support.cli.fork_server import ForkServer
 from tests.support.git_repo import Repo
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 from tests.support.sandbox.pausing_agents import lodged
-from tests.support.sandbox.sandboxed_agents import configured, facts, forked
+from tests.support.sandbox.sandboxed_agents import configured, facts
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(300)]
-fork_server = pytest.fixture(scope="module")(forked)
 PLAN_S = 200.0
 """Two machines begin beside each other, each emulated where there is no KVM: about a minute on two cores."""
 PLAN = """

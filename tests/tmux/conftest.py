@@ -42,7 +42,7 @@ def idle_server(folder: Path) -> Iterator[TmuxServer]:
 
 
 @pytest.fixture
-def server(idle_server: TmuxServer) -> TmuxServer:
+def server(idle_server: TmuxServer, forked_tmux_starter: None) -> TmuxServer:
     idle_server.start()
     return idle_server
 

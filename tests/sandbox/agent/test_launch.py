@@ -25,7 +25,6 @@ from tests.support.sandbox.sandboxed_agents import (
     LIMIT_S,
     facts,
     folder,
-    forked,
     killed_host,
     lined,
     seen,
@@ -39,7 +38,6 @@ from tests.support.sandbox.sandboxed_agents import (
 from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
-fork_server = pytest.fixture(scope="module")(forked)
 kasmon, workdir = pytest.fixture(lined), pytest.fixture(folder)
 
 

@@ -15,13 +15,6 @@ from tests.support.wait import until
 pytestmark = pytest.mark.sandboxes
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
-
-
 @pytest.fixture
 def kasmon(can_jail: None, fork_server: ForkServer) -> Iterator[Cli]:
     line = Cli(fork_server)

@@ -32,7 +32,6 @@ from tests.support.sandbox.sandboxed_agents import (
     configured,
     facts,
     folder,
-    forked,
     killed_host,
     lined,
     seen,
@@ -46,7 +45,6 @@ from tests.support.sandbox.sandboxed_agents import (
 from tests.support.wait import until
 
 pytestmark = pytest.mark.sandboxes
-fork_server = pytest.fixture(scope="module")(forked)
 kasmon, workdir = pytest.fixture(lined), pytest.fixture(folder)
 SLOW: Final = ACP.replace('result = {"stopReason"', 'exec(SLOWLY); result = {"stopReason"').replace(
     "for line in sys.stdin",

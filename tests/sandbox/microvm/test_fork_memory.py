@@ -19,13 +19,6 @@ ON = "x += 1; open('note', 'a').write('!'); print(x, open('note').read())"
 LOOK = "print(x, open('note').read())"
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
-
-
 @pytest.fixture
 def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     need_machine()

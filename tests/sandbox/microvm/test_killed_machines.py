@@ -21,11 +21,10 @@ from tests.support.cli.fork_server import ForkServer
 from tests.support.sandbox.crash_sandbox import words_of
 from tests.support.sandbox.machine_image import IMAGE, need_machine, warmed
 from tests.support.sandbox.pausing_agents import LIMIT_S, lodged
-from tests.support.sandbox.sandboxed_agents import facts, forked, session_of
+from tests.support.sandbox.sandboxed_agents import facts, session_of
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.timeout(240)]
-fork_server = pytest.fixture(scope="module")(forked)
 
 
 @pytest.fixture

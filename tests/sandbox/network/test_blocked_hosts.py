@@ -49,11 +49,6 @@ def server() -> Iterator[int]:
         built.shutdown()
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    yield from sandboxed_agents.forked()
-
-
 @pytest.fixture
 def kasmon(can_jail: None, fork_server: ForkServer) -> Iterator[Cli]:
     yield from sandboxed_agents.lined(can_jail, fork_server)

@@ -1,7 +1,8 @@
 """Runs kasmon's commands without starting Python for each: one process has kasmon imported, and forks for every one.
 
 A command is a process of its own all the same, with its own arguments, variables, folder, stdin, stdout and stderr. It
-takes a tenth of a second less of the processor, and tests of the command line run hundreds of them.
+takes a tenth of a second less of the processor, and tests of the command line run hundreds of them. The program that
+starts a tmux server takes a quarter of a second less, all of it the import of libtmux.
 
 `python -P fork_server.py SOCKET` serves until its stdin is closed, as it is when whoever started it is gone.
 """
@@ -9,7 +10,7 @@ takes a tenth of a second less of the processor, and tests of the command line r
 import atexit
 import contextlib
 import gc
-import json
+import marshal
 import os
 import selectors
 import shutil
@@ -21,6 +22,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 from typing import NoReturn
+
+TMUX_STARTER = """
+import _socket, marshal, os, sys
+line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+line.connect({socket!r})
+request = marshal.dumps(("tmux", sys.argv[1:], dict(os.environ), os.getcwd()))
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+line.sendmsg([b"%8d" % len(request)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+line.sendall(request)
+answer = b""
+while piece := line.recv(100):
+    answer += piece
+sys.exit(int(answer.split()[1]))
+"""
+"""Takes the arguments of `kasmon.tmux.start_server`, and has a fork do its work."""
 
 
 class ForkServer:
@@ -38,13 +54,13 @@ class ForkServer:
         Raises:
             TimeoutError: if it takes longer than *limit_s* seconds; it is killed then.
         """
-        request = json.dumps({"arguments": arguments, "environment": dict(environment), "folder": str(folder)})
+        request = marshal.dumps(("kasmon", list(arguments), dict(environment), str(folder)))
         with TemporaryFile() as into, TemporaryFile() as out, TemporaryFile() as err, self._connected() as line:
             into.write(given.encode())
             into.seek(0)
             line.settimeout(limit_s)
             socket.send_fds(line, [b"%8d" % len(request)], [into.fileno(), out.fileno(), err.fileno()])
-            line.sendall(request.encode())
+            line.sendall(request)
             answers = line.makefile("r")
             pid = int(answers.readline())
             try:
@@ -58,6 +74,10 @@ class ForkServer:
                 texts.append(file.read().decode())
         return code, texts[0], texts[1]
 
+    def tmux_starter(self) -> str:
+        """The path of a program to run in place of `kasmon.tmux.start_server`."""
+        return str(self._started() / "start_server.py")
+
     def close(self) -> None:
         if self._process is not None:
             assert self._process.stdin is not None
@@ -69,9 +89,17 @@ class ForkServer:
             self._folder = None
 
     def _connected(self) -> socket.socket:
+        line = socket.socket(socket.AF_UNIX)
+        line.connect(str(self._started() / "s"))
+        return line
+
+    def _started(self) -> Path:
+        """The folder with the process's socket."""
         if self._folder is None:
             self._folder = Path(mkdtemp(prefix="kf-", dir="/tmp"))
-            argv = [sys.executable, "-P", __file__, str(self._folder / "s")]
+            path = str(self._folder / "s")
+            (self._folder / "start_server.py").write_text(TMUX_STARTER.format(socket=path))
+            argv = [sys.executable, "-P", __file__, path]
             environment = {**os.environ, "PYTHONUTF8": "1", "HOME": "/"}  # it outlives a test and that one's home
             self._process = subprocess.Popen(
                 argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
@@ -79,9 +107,7 @@ class ForkServer:
             assert self._process.stdout is not None
             with self._process.stdout as said:
                 assert said.readline(), "the fork server did not start"
-        line = socket.socket(socket.AF_UNIX)
-        line.connect(str(self._folder / "s"))
-        return line
+        return self._folder
 
 
 def serve(path: str) -> NoReturn:
@@ -89,8 +115,11 @@ def serve(path: str) -> NoReturn:
     import importlib
     import pkgutil
 
+    import libtmux  # noqa: F401  # for `start_server`
+
     import kasmon.__main__ as entry
     import kasmon.cli
+    from kasmon.tmux import start_server
 
     importlib.import_module("kasmon.cli.app")
     for module in pkgutil.walk_packages(kasmon.cli.__path__, "kasmon.cli."):
@@ -113,7 +142,7 @@ def serve(path: str) -> NoReturn:
                 continue
             line, _address = listener.accept()
             head, files, _flags, _sender = socket.recv_fds(line, 8, 3)
-            request = json.loads(_exactly(line, int(head)))
+            program, arguments, environment, folder = marshal.loads(_exactly(line, int(head)))
             alive, held = os.pipe()
             if pid := os.fork():
                 for number in (*files, held):
@@ -125,19 +154,20 @@ def serve(path: str) -> NoReturn:
             running.close()
             listener.close()
             line.close()
-            _become(request, files)
-            sys.argv = [str(entry.__file__), *request["arguments"]]
+            _become(environment, folder, files)
+            if program == "tmux":
+                os.setsid()  # as `TmuxServer.start` has it
+                _leave(start_server.main(*arguments))
+            sys.argv = [str(entry.__file__), *arguments]
             _leave(entry.main())
 
 
-def _become(request: dict[str, object], files: Sequence[int]) -> None:
+def _become(environment: Mapping[str, str], folder: str, files: Sequence[int]) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    os.chdir(str(request["folder"]))
+    os.chdir(folder)
     os.environ.clear()
-    environment = request["environment"]
-    assert isinstance(environment, dict)
     os.environ.update(environment)
 
 

@@ -37,13 +37,6 @@ for line in sys.stdin:
 LIMIT_S = 40.0
 
 
-def forked() -> Iterator[ForkServer]:
-    """What runs the commands of a module's tests."""
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
-
-
 def lined(can_jail: None, fork_server: ForkServer) -> Iterator[Cli]:
     """A kasmon with jails of its own, of which nothing is left."""
     line = Cli(fork_server)
