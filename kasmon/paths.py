@@ -53,6 +53,16 @@ class Paths(msgspec.Struct, frozen=True):
         return self.state / "sessions"
 
     @property
+    def discarded(self) -> Path:
+        """The folder with a git bundle for each discarded worktree whose work is nowhere else."""
+        return self.state / "discarded"
+
+    @property
+    def pull_requests(self) -> Path:
+        """The folder with what `gh` and `glab` answered last, a file for each repository; may be deleted."""
+        return self.state / "pull-requests"
+
+    @property
     def fleet_log(self) -> Path:
         """The event log of the fleet: which sessions exist, and their names."""
         return self.state / "fleet.jsonl"

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "send": "send:send",
     "diff": "worktree.diff:diff",
     "undo": "worktree.undo:undo",
+    "finish": "worktree.finish:finish",
     "interrupt": "sessions:interrupt",
     "fg": "sessions:fg",
     "inbox": "show:inbox",

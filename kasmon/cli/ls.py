@@ -86,11 +86,13 @@ def wait(
 
 def branches_of(sessions: Sequence[Session]) -> "dict[SessionId, BranchState]":
     """Return the states of the worktrees that kasmon created for *sessions*; it loads nothing if there are none."""
-    if all(session.worktree is None for session in sessions):
+    trees = {session.id: session.worktree for session in sessions if session.worktree is not None}
+    if not trees:
         return {}
-    from kasmon.supervisor.worktrees.branch_state import states_of as read_branches
+    from kasmon.supervisor.finish.pull_requests import read_branches
 
-    return read_branches(sessions)
+    states = read_branches(places(), trees.values())
+    return {session: states[tree.path] for session, tree in trees.items() if tree.path in states}
 
 
 def ls_object(where: Paths) -> str:

@@ -7,7 +7,7 @@ creating a worktree, runs no code of the repository; and no `GIT_` variable of o
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -126,6 +126,12 @@ def git_as_user(folder: Path, *arguments: str) -> str:
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"}
     return _run_git(folder, arguments, variables, fails=False, safe=(), limit_s=REQUESTED_S)
+
+
+def hooks_of(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the hooks *names* that the user's own git runs in *folder*."""
+    hooks = folder / git_as_user(folder, "rev-parse", "--git-path", "hooks").removesuffix("\n")
+    return tuple(name for name in names if (hooks / name).is_file() and os.access(hooks / name, os.X_OK))
 
 
 def _disable_filters(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:

@@ -13,9 +13,10 @@ from kasmon.cli.output.table import age, aligned
 from kasmon.config import load
 from kasmon.errors import KasmonError, NotFoundError
 from kasmon.paths import places
+from kasmon.supervisor.finish.pull_requests import read_branches
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.folder_config import in_folder
-from kasmon.supervisor.worktrees.branch_state import BranchState, BranchStates
+from kasmon.supervisor.worktrees.branch_state import BranchState
 from kasmon.supervisor.worktrees.inventory import WorktreeEntry, list_session_worktrees, remove_session_worktree
 
 HEADS: Final = ("SESSION", "BRANCH", "BASE", "WORK", "AGE", "SIZE", "STATE", "PATH")
@@ -36,7 +37,7 @@ def _list(*, wants_json: bool) -> int:
     where = places()
     fleet = read_fleet(where)
     entries = list_session_worktrees(where, fleet)
-    states = BranchStates().read(entry.tree for entry in entries)
+    states = read_branches(where, (entry.tree for entry in entries))
     if wants_json:
         print_json(answer(worktrees=[_object(entry, states.get(entry.tree.path)) for entry in entries]))
     elif not entries:
@@ -73,7 +74,7 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
             if not wants_json:
                 say(done)
     if wants_json:
-        states = BranchStates().read(entry.tree for entry in chosen)
+        states = read_branches(where, (entry.tree for entry in chosen))
         print_json(answer(removed=removed, worktrees=[_object(entry, states.get(entry.tree.path)) for entry in chosen]))
     elif not can_go:
         say("Nothing can go.")

@@ -15,8 +15,6 @@ import msgspec
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import SessionWorktree
-from kasmon.model.permission import SessionId
-from kasmon.model.session import Session
 from kasmon.repository.git import git
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED
@@ -58,6 +56,8 @@ class BranchState(msgspec.Struct, frozen=True, kw_only=True):
     remote_head: str = ""
     unpushed: int | None = None
     """How many commits that branch does not have; None if there is none."""
+    pull_request: int | None = None
+    """The number of its newest pull request, where it was read before."""
 
     @property
     def uncommitted(self) -> int:
@@ -75,6 +75,7 @@ class BranchState(msgspec.Struct, frozen=True, kw_only=True):
             changes,
             f"conflicts in {files}" if files else "",
             ("pushed" if not self.unpushed else f"{self.unpushed} not pushed") if self.remote else "",
+            f"#{self.pull_request}" if self.pull_request is not None else "",
         )
         return ", ".join(part for part in parts if part) or "no changes"
 
@@ -205,13 +206,6 @@ def read_state(tree: SessionWorktree) -> BranchState:
     """
     status = _query_status(tree, ())
     return BranchStates()._state(status, _refs(status.shared, status.refs))
-
-
-def states_of(sessions: Iterable[Session]) -> dict[SessionId, BranchState]:
-    """Return the states of the worktrees that kasmon created for *sessions*, as far as they exist."""
-    trees = {session.id: session.worktree for session in sessions if session.worktree is not None}
-    states = BranchStates().read(trees.values()) if trees else {}
-    return {session: states[tree.path] for session, tree in trees.items() if tree.path in states}
 
 
 def git_folders(path: Path) -> tuple[Path, Path]:

@@ -76,7 +76,7 @@ def check_removable(tree: SessionWorktree, fleet: Fleet) -> None:
     path = Path(tree.path)
     try:
         check_unused(path, fleet)
-        why = unsaved(path, _copies(tree), _saved(tree))
+        why = unsaved(path, copies(tree), _saved(tree))
     except OSError as error:
         raise of_system(error) from error
     if why:
@@ -101,7 +101,7 @@ def remove_session_worktree(
         check_removable(tree, fleet)
     tip = git(path, "rev-parse", "HEAD").strip()
     branch = git(path, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
-    remove(repo, path, _copies(tree), _saved(tree))
+    remove(repo, path, copies(tree), _saved(tree))
     if not tree.is_new_branch or branch != tree.branch or not knows(repo, f"refs/heads/{branch}"):
         return f"{tree.path}: removed"
     git(repo, "update-ref", "-d", f"refs/heads/{branch}", tip)
@@ -163,8 +163,12 @@ def _saved(tree: SessionWorktree) -> tuple[str, ...]:
     return (tree.base,) if tree.base_name.startswith(PULL_REQUEST) else ()
 
 
-def _copies(tree: SessionWorktree) -> Collection[str]:
-    """Return the git-ignored files of *tree* that the checkout it came from has with the same bytes."""
+def copies(tree: SessionWorktree) -> Collection[str]:
+    """Return the git-ignored files of *tree* that the checkout it came from has with the same bytes.
+
+    Raises:
+        GitError: if git fails.
+    """
     path, source = Path(tree.path), repository(Path(tree.source)) if Path(tree.source).is_dir() else None
     if source is None:
         return ()

@@ -19,7 +19,7 @@ from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import GitError, KasmonError, RefusedError, UnavailableError, UsageError
 from kasmon.model.commands import SessionWorktree
 from kasmon.paths import expanded
-from kasmon.repository.git import git, git_as_user, knows, repository
+from kasmon.repository.git import git, git_as_user, hooks_of, knows, repository
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
 from kasmon.supervisor.worktrees.worktree import (
     SUBMODULES,
@@ -166,9 +166,7 @@ def create_again(tree: SessionWorktree, *, has_begun: bool) -> None:
 
 def _list_remarks(location: RepositoryLocation, top: Path, *, from_checkout: bool) -> list[str]:
     """Return what the user should know about the new worktree at *top*."""
-    hook = top / git_as_user(top, "rev-parse", "--git-path", f"hooks/{HOOK}").removesuffix("\n")
-    is_run = hook.is_file() and os.access(hook, os.X_OK)
-    notes = [f"the repository's hook {HOOK!r} ran, as with `git worktree add`"] if is_run else []
+    notes = [f"the repository's hook {HOOK!r} ran, as with `git worktree add`"] if hooks_of(top, [HOOK]) else []
     if from_checkout and location.top is not None:
         return [*notes, *remarks(location.top)]
     return [*notes, SUBMODULES] if (top / ".gitmodules").exists() else notes

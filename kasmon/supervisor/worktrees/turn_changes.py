@@ -50,7 +50,7 @@ def plan_undo(places: Paths, session: Session, number: int | None = None) -> Pla
         GitError, TimedOutError: if git fails.
     """
     trees = _trees(places, session)
-    _must_rest(session)
+    check_resting(session)
     turn = trees.turn(number)
     after = turn.after or _end_of(trees, turn, session)
     return _planned(trees, session, turn.number, after, turn.before)
@@ -66,7 +66,7 @@ def plan_redo(places: Paths, session: Session) -> PlannedUndo:
         GitError, TimedOutError: if git fails.
     """
     trees = _trees(places, session)
-    _must_rest(session)
+    check_resting(session)
     before, after = trees.last_restore()
     return _planned(trees, session, None, after, before)
 
@@ -79,7 +79,7 @@ def undo(places: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ..
         SessionBusyError: if a turn is running.
         GitError, TimedOutError: if git fails.
     """
-    _must_rest(session)
+    check_resting(session)
     failed = _trees(places, session).restore(Path(session.workdir), planned.plan)
     return tuple(clean_line(why) for why in failed)
 
@@ -113,7 +113,12 @@ def _end_of(trees: TurnTrees, turn: Turn, session: Session) -> str:
     return later[0].before if later else trees.now(Path(session.workdir))
 
 
-def _must_rest(session: Session) -> None:
+def check_resting(session: Session) -> None:
+    """Raise while a turn of *session* runs.
+
+    Raises:
+        SessionBusyError: if one does.
+    """
     if session.in_turn or session.worked:
         hint = "Wait until its turn has ended (`kasmon wait`), or interrupt it."
         raise SessionBusyError(session.name, session.state.value, hint=hint)

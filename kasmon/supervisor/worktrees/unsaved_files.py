@@ -140,13 +140,36 @@ def _commits(path: Path, saved: Collection[str]) -> str:
 
 def _lost_commits(path: Path) -> str:
     """Commits that were once its HEAD and are on no branch: its reflog goes with it. Amended ones do not count."""
-    known: list[str] = git(path, "for-each-ref", "--format=%(objectname)", "refs/worktree", "refs/rewritten").split()
+    known = _own_refs(path)
     is_replaced = False
     for commit, subject in _log(path):
         known += [] if is_replaced else [commit]
         is_replaced = subject.startswith("commit (amend)")
     alone = _count(path, "--ignore-missing", *dict.fromkeys(known), "--not", *SAVED) if known else 0
     return f"{_are(alone)} only in its log: it left them behind" if alone else ""
+
+
+def logged_commits(path: Path) -> tuple[str, ...]:
+    """Return the commits that were once HEAD of the worktree at *path*, or that only its own refs name.
+
+    Raises:
+        GitError: if git fails.
+    """
+    return tuple(dict.fromkeys((*_own_refs(path), *(commit for commit, _ in _log(path)))))
+
+
+def _own_refs(path: Path) -> list[str]:
+    return git(path, "for-each-ref", "--format=%(objectname)", "refs/worktree", "refs/rewritten").split()
+
+
+def nested_work(path: Path) -> str:
+    """Return what is in the worktree at *path* that its repository cannot store; empty if there is nothing.
+
+    Raises:
+        GitError: if git fails.
+        OSError: if it cannot be read completely.
+    """
+    return _submodules(path) or _others(path)
 
 
 def _stash(path: Path) -> str:

@@ -1,27 +1,50 @@
-"""Nothing of a person's is lost: random walks over new, work, commit, push, discard, and removal of worktrees."""
+"""Nothing of a person's is lost: random walks over new, work, finish, discard, and removal of worktrees."""
 
 import contextlib
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import KasmonError
+from kasmon.host.rpc.event_loop import run
 from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
+from kasmon.paths import Paths, private_folder
+from kasmon.supervisor.finish.finish import finish
+from kasmon.supervisor.finish.plan import FinishRequest, plan_finish
 from kasmon.supervisor.worktrees.inventory import remove_session_worktree
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, discard, new_worktree
 from tests.support.git_repo import Repo
+from tests.support.sample_fleet import session
 
 STEPS = 25
+FINISHES = {
+    "finish commit": FinishRequest(commits=True),
+    "rebase": FinishRequest(commits=True, update="rebase"),
+    "update": FinishRequest(update="merge"),
+    "keep conflicts": FinishRequest(commits=True, update="merge", conflicts="keep"),
+    "finish push": FinishRequest(pushes=True),
+    "ff": FinishRequest(commits=True, update="rebase", merge="ff"),
+    "finish merge": FinishRequest(commits=True, merge="merge"),
+    "squash": FinishRequest(merge="squash"),
+    "take over": FinishRequest(commits=True, takes_over=True),
+    "discard": FinishRequest(discards=True),
+    "squash and discard": FinishRequest(commits=True, merge="squash", discards=True),
+}
+"""Steps of a walk that finish a branch."""
 
 
 class Walk:
     """One repository with a remote on disk, the worktrees of its sessions, and every content that was ever in them."""
 
-    def __init__(self, repo: Repo, remote: Path, seed: int) -> None:
+    def __init__(self, repo: Repo, remote: Path, seed: int, *, finishes: bool = False) -> None:
+        """*finishes*: branches are finished too, so the branch of the checkout moves."""
+        self.finishes, self.outcomes = finishes, Counter[str]()
+        self.places = Paths(state=private_folder(remote.parent / "state"), config=remote.parent / "config")
         self.repo, self.random, self.trees, self.count = repo, random.Random(seed), list[SessionWorktree](), 0
         self.written: dict[str, str] = {}
         """Content -> where it was written."""
@@ -71,6 +94,7 @@ class Walk:
                 "remove",
                 "remove",
                 "fail",
+                *(FINISHES if self.finishes else ()),
             ]
         )
         if act == "new" or tree is None:
@@ -84,8 +108,36 @@ class Walk:
                 fleet = Fleet(at=time.time())
                 remove_session_worktree(WorktreeConfig(), tree, fleet, lambda text: None)
                 self.trees.remove(tree)
+        elif act in FINISHES:
+            self.finish(tree, act)
         else:
             self.work(tree, act)
+
+    def finish(self, tree: SessionWorktree, act: str) -> None:
+        """Finish the branch of *tree* as far as it is possible; sometimes its base or its checkout changes before."""
+        change = self.random.random()
+        if change < 0.2:
+            name = f"f{self.random.randrange(self.count)}.txt"
+            if not (self.repo.folder / name).exists():
+                self.write(self.repo.folder, name)
+        elif change < 0.4:
+            with contextlib.suppress(Exception):
+                self.repo.git("commit", "--quiet", "-m", "staged")
+        walker = session("walk", worktree=tree)
+        try:
+            plan = plan_finish(self.places, walker, FINISHES[act], Fleet(at=time.time()))
+            run(finish(self.places, walker, plan, lambda text: None))
+        except KasmonError:
+            self.outcomes[f"{act} refused"] += 1
+        else:
+            self.outcomes[act] += 1
+        if not Path(tree.path).exists():
+            self.trees.remove(tree)
+
+    def fetch_discarded(self) -> None:
+        """Fetch what discards stored, as a person would."""
+        for number, bundle in enumerate(sorted(self.places.discarded.glob("*"))):
+            self.repo.git("fetch", "--quiet", str(bundle), f"refs/*:refs/back/{number}/*")
 
     def new(self, *, fails: bool) -> None:
         base = self.random.choice(["", "main", "origin/main"])
@@ -151,3 +203,21 @@ def test_every_content_stays_in_any_order_of_new_work_failure_and_removal(
     for tree in walk.trees:
         discard(tree)
     assert {} == walk.lost() or all(not Path(tree.path).exists() for tree in walk.trees)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_content_stays_or_is_named_in_any_order_of_finishes_and_discards(
+    repo: Repo, tmp_path: Path, seed: int
+) -> None:
+    (tmp_path / ".gitconfig").write_text("[user]\nname = Ann\nemail = ann@example.org\n")
+    walk = Walk(repo, tmp_path / "remote.git", seed, finishes=True)
+    stash = repo.git("stash", "list", "--format=%H").splitlines()[-1]
+
+    for _ in range(STEPS * 2):
+        walk.step()
+
+    assert any(act in FINISHES for act in walk.outcomes), walk.outcomes
+    walk.fetch_discarded()
+    assert {} == walk.lost()
+    assert stash in repo.git("stash", "list", "--format=%H")
+    assert all((repo.folder / name).exists() for name in ("staged.txt", "untracked.txt", "x.ignored"))

@@ -1,0 +1,146 @@
+"""`kasmon finish`: what is left to do of a session's branch, and doing it."""
+
+import sys
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from kasmon.cli.arguments import Arg, Json, SessionArgument
+from kasmon.cli.output.console import confirm, note, print_json, say, typed
+from kasmon.cli.output.json_objects import answer, receipt_object
+from kasmon.errors import RefusedError, UsageError
+from kasmon.host.rpc import event_loop
+from kasmon.model.session import Session
+from kasmon.paths import places
+from kasmon.supervisor.finish import finish as operation
+from kasmon.supervisor.finish.plan import FinishRequest, PlannedFinish, plan_finish
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import read_fleet
+
+CONFLICTS = 4
+"""The exit code where an update left conflicts in the worktree."""
+
+
+def finish(
+    wanted: SessionArgument,
+    /,
+    *,
+    commit: Annotated[bool, Arg("Commit all changes, also untracked files.")] = False,
+    message: Annotated[
+        str, Arg("Of the commit, or the squashed one (default: the session's name).", ("--message", "-m"))
+    ] = "",
+    update: Annotated[Literal["rebase", "merge"] | None, Arg("Bring in the commits of the base.")] = None,
+    conflicts: Annotated[
+        Literal["abort", "keep", "send"],
+        Arg("Of --update. abort: change nothing. keep: leave them in the worktree. send: also to the agent."),
+    ] = "abort",
+    push: Annotated[bool, Arg("Push the branch.")] = False,
+    pr: Annotated[bool, Arg("Push, and create a pull request against the worktree's base, by gh or glab.")] = False,
+    draft: Annotated[bool, Arg("Of --pr: as a draft.")] = False,
+    merge: Annotated[bool, Arg("Merge the branch into its base, with a merge commit.")] = False,
+    squash: Annotated[bool, Arg("Add the branch to its base as one commit.")] = False,
+    ff: Annotated[bool, Arg("Fast-forward its base to the branch.")] = False,
+    take_over: Annotated[bool, Arg("Stage the changes in the checkout that the worktree was created from.")] = False,
+    discard: Annotated[bool, Arg("Remove the worktree and its branch; what is nowhere else is stored first.")] = False,
+    ignored: Annotated[list[str] | None, Arg("Of --discard: git-ignored files that may be deleted.")] = None,
+    rewrite: Annotated[bool, Arg("Allow --update rebase and --push to replace commits that are pushed.")] = False,
+    during_turn: Annotated[bool, Arg("Also while the agent works.")] = False,
+    dry_run: Annotated[bool, Arg("Only say what would be done, with its digest.")] = False,
+    digest: Annotated[str, Arg("Do it without confirmation if nothing changed since --dry-run printed this.")] = "",
+    yes: Annotated[bool, Arg("Do it without confirmation (not --discard).")] = False,
+    wants_json: Json = False,
+) -> int:
+    """Commit, update, push, merge, take over or discard a session's branch.
+
+    Without an action, it lists what is left to do.
+    """
+    ways = [name for name, is_wanted in (("merge", merge), ("squash", squash), ("ff", ff)) if is_wanted]
+    if draft and not pr:
+        raise UsageError("--draft requires --pr.")
+    if len(ways) > 1:
+        raise UsageError("--merge, --squash and --ff cannot be combined.", hint="Pass one of them.")
+    where = places()
+    fleet = read_fleet(where)
+    session = find(fleet, wanted)
+    request = FinishRequest(
+        commits=commit,
+        message=message,
+        update=update or "",
+        conflicts=conflicts,
+        pushes=push,
+        proposes=pr,
+        is_draft=draft,
+        merge=ways[0] if ways else "",  # type: ignore[arg-type]  # one of these names
+        takes_over=take_over,
+        discards=discard,
+        ignored=tuple(ignored or ()),
+        rewrites=rewrite,
+        during_turn=during_turn,
+    )
+    plan = plan_finish(where, session, request, fleet)
+    if request.is_empty or dry_run:
+        if wants_json:
+            print_json(answer(session=session.id, **_object(plan)))
+        else:
+            say(*_lines(session, plan))
+        return 0
+    if digest and digest != plan.digest:
+        raise operation.changed_since(session)
+    if not digest:
+        _confirm(session, plan, agrees=yes, wants_json=wants_json)
+    result = event_loop.run(operation.finish(where, session, plan, (lambda text: None) if wants_json else say))
+    if wants_json:
+        done = {"done": list(result.done), "left_conflicts": list(result.conflicts), "kept": result.kept or None}
+        receipt = receipt_object(result.receipt) if result.receipt else None
+        print_json(answer(session=session.id, **_object(plan), **done, receipt=receipt))
+    elif result.conflicts:
+        end = "sent to the agent" if result.receipt else "resolve them there"
+        note(f"conflicts in {', '.join(map(repr, result.conflicts))}: {end}.")
+    return CONFLICTS if result.conflicts else 0
+
+
+def _confirm(session: Session, plan: PlannedFinish, *, agrees: bool, wants_json: bool) -> None:
+    """Have the user agree; to a discard by the name of the branch or of the session.
+
+    Raises:
+        RefusedError: if there is no terminal to ask on, or something else was typed.
+    """
+    unasked = RefusedError(
+        f"{'; '.join(step.text for step in plan.steps)}: not confirmed.",
+        hint=f"--digest {plan.digest} does exactly this.",
+    )
+    refused = RefusedError("Nothing was done.")
+    if not plan.request.discards:
+        if not agrees:
+            question = "Type yes to do this"
+            confirm(_lines(session, plan), question, wants_json=wants_json, unasked=unasked, refused=refused)
+        return
+    if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise unasked
+    say(*_lines(session, plan))
+    names = [name for name in (session.name, plan.state.name) if name]
+    if typed(f"Type {' or '.join(map(repr, names))} to discard it") not in names:
+        raise refused
+
+
+def _lines(session: Session, plan: PlannedFinish) -> list[str]:
+    """Return the branch, and each step of the plan, as lines."""
+    state = plan.state
+    lines = [f"{session.name} ({session.id}): {state.name or 'no branch'} from {state.base_name}, {state.words}"]
+    for step in plan.steps:
+        lines.append(f"  {step.action:<10} {step.text}")
+        if step.hooks:
+            lines.append(f"  {'':<10} your hooks run: {', '.join(step.hooks)}")
+    return [*lines, f"  {'digest':<10} {plan.digest}"] if plan.digest else lines
+
+
+def _object(plan: PlannedFinish) -> dict[str, Any]:
+    return {
+        "branch": msgspec.to_builtins(plan.state),
+        "steps": [msgspec.to_builtins(step) for step in plan.steps],
+        "digest": plan.digest or None,
+        "pull_request": msgspec.to_builtins(plan.pull_request),
+        "pull_request_why": plan.pull_request_why or None,
+        "checkout": plan.checkout or None,
+        "message": plan.message,
+    }

@@ -1,0 +1,237 @@
+"""What a person has done with a branch: commit, update, push, merge. Calls block.
+
+The person asked for it, so git runs as their own: with hooks, filters, signatures and credentials. A step that fails
+leaves the branch, the index and the files as they were, unless the person asked to keep its conflicts.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from kasmon.errors import KasmonError, RefusedError
+from kasmon.repository.git import git, git_as_user, head
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.worktrees.branch_state import HEADS, conflicts, git_folders
+from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED, list_files
+
+HOOKS: Final = {
+    "commit": ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
+    "rebase": ("pre-rebase", "post-checkout", "post-rewrite"),
+    "merge": ("pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-merge"),
+    "push": ("pre-push",),
+}
+"""The hooks that git may run for what a person asks for."""
+How = Literal["ff", "merge", "squash"]
+
+
+def commit(path: Path, message: str) -> None:
+    """Commit all changes in the worktree at *path*, also untracked files.
+
+    Raises:
+        GitError: if git or a hook fails; the index is as before then.
+    """
+    index = git_folders(path)[0] / "index"
+    with tempfile.TemporaryDirectory(prefix="kasmon-index-") as folder:
+        before = shutil.copy2(index, folder) if index.exists() else None
+        try:
+            git_as_user(path, "add", "--all", "--", ":/")
+            git_as_user(path, "commit", "--quiet", "-m", message)
+        except KasmonError:
+            if before is not None:
+                restored = index.with_name("index.kasmon")
+                shutil.copy2(before, restored)
+                restored.replace(index)
+            raise
+
+
+def update(
+    path: Path, base: str, how: Literal["rebase", "merge"], message: str, *, keeps_conflicts: bool
+) -> tuple[str, ...]:
+    """Bring the commit *base* into the branch of the worktree at *path*; return the files with conflicts.
+
+    With conflicts, the branch and the files are as before, or if *keeps_conflicts*, the operation is unfinished.
+
+    Raises:
+        GitError: if git or a hook fails; the branch and the files are as before then.
+    """
+    words = ("rebase", base) if how == "rebase" else ("merge", "--quiet", "-m", message, base)
+    try:
+        git_as_user(path, *words)
+    except KasmonError:
+        files = tuple(name for name in git(path, "diff", "--name-only", "--diff-filter=U", "-z").split("\0") if name)
+        is_unfinished = any((git_folders(path)[0] / name).exists() for name in UNFINISHED)
+        if is_unfinished and not (files and keeps_conflicts):
+            git_as_user(path, how, "--abort")
+        if not files:
+            raise
+        return tuple(map(clean_line, files))
+    return ()
+
+
+def push(path: Path, branch: str, remote: str, target: str, replaces: str = "") -> None:
+    """Push *branch* to the branch *target* of *remote*; *replaces* is the commit that it may overwrite there.
+
+    Raises:
+        GitError, TimedOutError: if git or a hook fails, or the remote has other commits.
+    """
+    lease = [f"--force-with-lease={target}:{replaces}"] if replaces else []
+    git_as_user(path, "push", "--quiet", "--set-upstream", *lease, "--", remote, f"{HEADS}{branch}:{HEADS}{target}")
+
+
+def find_remote(path: Path, base_ref: str) -> str:
+    """Return the remote that a branch from *base_ref* is pushed to.
+
+    Raises:
+        RefusedError: if there is none, or the choice is not clear.
+    """
+    remotes = git(path, "remote").split()
+    default = git(path, "config", "--get", "remote.pushDefault", fails=True).strip()
+    base = base_ref.removeprefix("refs/remotes/") if base_ref.startswith("refs/remotes/") else ""
+    of_base = next((name for name in remotes if base.startswith(f"{name}/")), "")
+    for name in (default, of_base, "origin", *(remotes if len(remotes) == 1 else [])):
+        if name in remotes:
+            return name
+    what = "has no remote" if not remotes else f"has several remotes: {', '.join(remotes)}"
+    hint = (
+        "`git remote add origin URL` adds one." if not remotes else "`git config remote.pushDefault NAME` chooses one."
+    )
+    raise RefusedError(f"the repository of {str(path)!r} {what}.", hint=hint)
+
+
+def find_checkout(path: Path, ref: str) -> Path | None:
+    """Return the worktree of the repository of *path* in which the branch *ref* is checked out."""
+    worktree = None
+    for line in git(path, "worktree", "list", "--porcelain", "-z").split("\0"):
+        key, _, value = line.partition(" ")
+        if key == "worktree":
+            worktree = Path(value)
+        elif key == "branch" and value == ref:
+            return worktree
+    return None
+
+
+def check_checkout(target: Path, commit: str) -> None:
+    """Raise if the work in the checkout *target* could be touched by a merge of *commit*.
+
+    Raises:
+        RefusedError: if something is staged, an operation is unfinished, or a file that differs is not committed.
+        GitError: if git fails.
+    """
+    where = f"in the checkout {str(target)!r}"
+    own = git_folders(target)[0]
+    if operation := next((what for name, what in UNFINISHED.items() if (own / name).exists()), ""):
+        raise RefusedError(f"{operation} {where} is unfinished.", hint="Finish or abort it there.")
+    lines = [line for line in git(target, "status", "--porcelain", "-z", *EVERYTHING).split("\0") if line]
+    if staged := [line[3:] for line in lines if line[0] not in " ?"]:
+        raise RefusedError(f"{where}, {list_files(staged)} staged.", hint="Commit or unstage them there.")
+    touched = [
+        name
+        for name in git(target, "diff", "--name-only", "--no-renames", "-z", f"HEAD...{commit}").split("\0")
+        if name
+    ]
+    tracked = set(git(target, "ls-files", "-z").split("\0"))
+    changed = {line[3:] for line in lines}
+    unsaved = [name for name in touched if name in changed or _hides(target, name, tracked)]
+    if unsaved:
+        raise RefusedError(
+            f"{where}, files with work that is not committed would be overwritten: {list_files(unsaved)}.",
+            hint="Commit, stash or move them there, then try again.",
+        )
+
+
+def _hides(target: Path, name: str, tracked: set[str]) -> bool:
+    """Whether a file of *target* that git does not track is at *name* or in place of a folder above it."""
+    if name in tracked:
+        return False
+    above = (str(folder) for folder in Path(name).parents if folder.name)
+    return os.path.lexists(target / name) or any(
+        os.path.lexists(target / folder) and not (target / folder).is_dir() and folder not in tracked
+        for folder in above
+    )
+
+
+def merge(target: Path, commit: str, how: How, message: str) -> None:
+    """Merge *commit* into the branch that is checked out in *target*.
+
+    Raises:
+        GitError: if git or a hook fails; the branch and the files are as before then.
+    """
+    try:
+        match how:
+            case "ff":
+                git_as_user(target, "merge", "--quiet", "--ff-only", commit)
+            case "merge":
+                git_as_user(target, "merge", "--quiet", "--no-ff", "-m", message, commit)
+            case "squash":
+                git_as_user(target, "merge", "--quiet", "--squash", commit)
+                git_as_user(target, "commit", "--quiet", "-m", message)
+    except KasmonError:
+        with contextlib.suppress(KasmonError):
+            reset_merge(target)
+        raise
+
+
+def reset_merge(target: Path) -> None:
+    """Give the index and the merged files of *target* their contents of HEAD; changes that are not staged stay."""
+    git_as_user(target, "reset", "--quiet", "--merge")
+
+
+def apply_changes(target: Path, commit: str) -> None:
+    """Stage the changes of *commit* in the checkout *target*, without a commit.
+
+    Raises:
+        GitError: if git fails; the files are as before then.
+    """
+    try:
+        git_as_user(target, "merge", "--quiet", "--squash", commit)
+    except KasmonError:
+        with contextlib.suppress(KasmonError):
+            reset_merge(target)
+        raise
+
+
+@contextlib.contextmanager
+def checkout_of(path: Path, ref: str) -> Iterator[Path]:
+    """Yield the worktree where the branch *ref* is checked out; if it is nowhere, a temporary one."""
+    if (target := find_checkout(path, ref)) is not None:
+        yield target
+        return
+    with tempfile.TemporaryDirectory(prefix="kasmon-merge-") as folder:
+        target = Path(folder).resolve() / "worktree"
+        git_as_user(path, "worktree", "add", "--quiet", "--", str(target), ref.removeprefix(HEADS))
+        try:
+            yield target
+        finally:
+            git(path, "worktree", "remove", "--force", "--", str(target))
+
+
+def check_mergeable(path: Path, into: str, commit: str) -> None:
+    """Raise if *commit* conflicts with the commit *into*.
+
+    Raises:
+        RefusedError: if it does, or git cannot merge them.
+    """
+    files = conflicts(path, into, commit)
+    if files is None:
+        raise RefusedError("git cannot merge the branch: its commits have nothing in common with those of the base.")
+    if files:
+        raise RefusedError(
+            f"the branch conflicts in {', '.join(map(repr, files))}.",
+            hint="`kasmon finish SESSION --update merge --conflicts keep` lets you resolve that in the worktree.",
+        )
+
+
+def check_target(target: Path, expected: str, commit: str) -> None:
+    """Raise unless *target* is at the commit *expected*, and merging *commit* there loses nothing.
+
+    Raises:
+        RefusedError: if it is not, or files there would be overwritten, or the commits conflict.
+    """
+    if head(target) != expected:
+        raise RefusedError(f"the checkout {str(target)!r} has moved to another commit.", hint="Try again.")
+    check_checkout(target, commit)
+    check_mergeable(target, expected, commit)

@@ -1,0 +1,151 @@
+"""Do what a plan says with a session's branch, unless a commit or a file changed since the plan was made."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from kasmon.errors import KasmonError, RefusedError, StaleRequestError
+from kasmon.host.rpc.event_loop import in_thread
+from kasmon.model.commands import Receipt
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.repository.git import git
+from kasmon.repository.git import head as head_of
+from kasmon.supervisor.finish.branch_operations import (
+    apply_changes,
+    check_target,
+    checkout_of,
+    commit,
+    merge,
+    push,
+    update,
+)
+from kasmon.supervisor.finish.discarded_work import discard
+from kasmon.supervisor.finish.plan import PlannedFinish, local_base, plan_finish, short
+from kasmon.supervisor.finish.pull_requests import create_pull_request
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.sessions.session_operations import send
+from kasmon.supervisor.worktrees.branch_state import HEADS, BranchState
+
+
+class FinishResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done."""
+
+    done: tuple[str, ...]
+    """A sentence for each step."""
+    conflicts: tuple[str, ...] = ()
+    """Files with conflicts that were left in the worktree: the later steps were not done."""
+    receipt: Receipt | None = None
+    """Of the prompt that has the agent resolve them."""
+    kept: str = ""
+    """The git bundle with the work of a discarded worktree that is nowhere else."""
+
+
+async def finish(places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:
+    """Do what *plan* says; *report* gets a sentence after each step.
+
+    Raises:
+        StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
+        KasmonError: if a step fails; it changed nothing, and the steps after it are not done.
+    """
+    result = await in_thread(lambda: _carry_out(places, session, plan, report))
+    if result.conflicts and plan.request.conflicts == "send":
+        receipt = await send(places, session, _conflict_prompt(plan, result.conflicts), "idle")
+        return msgspec.structs.replace(result, receipt=receipt)
+    return result
+
+
+def _carry_out(places: Paths, session: Session, plan: PlannedFinish, report: Callable[[str], None]) -> FinishResult:
+    request, tree = plan.request, plan.tree
+    if plan_finish(places, session, request, read_fleet(places)).digest != plan.digest:
+        raise changed_since(session)
+    path, state, done = Path(tree.path), plan.state, list[str]()
+
+    def note(text: str) -> None:
+        done.append(text)
+        report(text)
+
+    if request.commits and state.uncommitted:
+        commit(path, plan.message)
+        note(f"committed {short(head_of(path))} {plan.message!r}")
+    if request.update and state.behind:
+        keeps = request.conflicts != "abort"
+        message = f"Merge branch {state.base_name!r} into {state.name}"
+        if files := update(path, state.base, request.update, message, keeps_conflicts=keeps):
+            if not keeps:
+                raise _conflicts_error(state, files)
+            note(f"the {request.update} has conflicts, which are in {tree.path!r}")
+            return FinishResult(done=tuple(done), conflicts=files)
+        note(f"updated from {state.base_name} ({short(state.base)}) by a {request.update}")
+    head = head_of(path)
+    if plan.remote[0]:
+        replaces = state.remote_head if request.rewrites else ""
+        push(path, state.name, *plan.remote, replaces)
+        note(f"pushed {short(head)} to {'/'.join(plan.remote)}")
+    if plan.pull_request is not None and not plan.pull_request.number:
+        subjects = git(path, "log", "--reverse", "--format=- %s", f"{state.base}..{head}")
+        made = create_pull_request(places, path, plan.remote[0], plan.pull_request, plan.message, subjects)
+        note(f"created {made.words}: {made.url}")
+    if request.merge:
+        note(_merge(plan, head))
+    elif request.takes_over:
+        target = Path(plan.checkout)
+        check_target(target, head_of(target), head)
+        apply_changes(target, head)
+        note(f"staged the changes of {short(head)} in {plan.checkout!r}")
+    kept = ""
+    if request.discards:
+        kept, text = discard(places, session, tree, lambda: read_fleet(places), request.ignored)
+        note(text)
+    return FinishResult(done=tuple(done), kept=kept)
+
+
+def changed_since(session: Session) -> StaleRequestError:
+    """Return the error that the plan of *session* is out of date."""
+    error = StaleRequestError(session.id)
+    KasmonError.__init__(
+        error,
+        f"the branch of {session.name!r}, its base, or files changed since this was planned. Nothing was done.",
+        hint=f"Review it again: `kasmon finish {session.id} --dry-run` with the same options.",
+    )
+    return error
+
+
+def _conflict_prompt(plan: PlannedFinish, files: tuple[str, ...]) -> str:
+    """Return the prompt that has an agent resolve the conflicts in *files*."""
+    how = plan.request.update
+    end = "`git rebase --continue`" if how == "rebase" else "`git commit --no-edit`"
+    return (
+        f"The {how} of your branch {plan.state.name} with {plan.state.base_name} has conflicts in:\n"
+        + "".join(f"- {name}\n" for name in files)
+        + f"Resolve them so that both changes are kept in meaning, stage the files, and finish with {end}. Do not push."
+    )
+
+
+def _merge(plan: PlannedFinish, head: str) -> str:
+    """Merge the commit *head* into the base branch; return what was done."""
+    path, state, how = Path(plan.tree.path), plan.state, plan.request.merge
+    assert how
+    base_ref = local_base(state)
+    branch = base_ref.removeprefix(HEADS)
+    if how == "ff" and not plan.checkout:
+        if git(path, "merge-base", state.base, head, fails=True).strip() != state.base:
+            raise RefusedError(
+                f"{state.base_name!r} has commits that the branch does not have.", hint="Add --update rebase."
+            )
+        git(path, "update-ref", "-m", f"kasmon finish: fast-forward to {head}", base_ref, head, state.base)
+        return f"moved {branch} from {short(state.base)} to {short(head)}"
+    with checkout_of(path, base_ref) as target:
+        check_target(target, state.base, head)
+        merge(target, head, how, plan.message if how == "squash" else f"Merge branch '{state.name}'")
+        now = head_of(target)
+    where = f" in {plan.checkout!r}" if plan.checkout else ""
+    return f"merged {short(head)} into {branch}{where}: {short(state.base)} -> {short(now)}"
+
+
+def _conflicts_error(state: BranchState, files: tuple[str, ...]) -> RefusedError:
+    return RefusedError(
+        f"{state.name!r} and {state.base_name!r} conflict in {', '.join(map(repr, files))}. It was not updated.",
+        hint="--conflicts keep leaves them for you in the worktree, --conflicts send also sends them to the agent.",
+    )

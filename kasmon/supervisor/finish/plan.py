@@ -1,0 +1,355 @@
+"""Plan what a person has done with a session's branch: what would be done, what is left to do. Calls block.
+
+A plan has a digest of all commits and files that it was made for.
+"""
+
+import hashlib
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from kasmon.errors import RefusedError, UnableError, UsageError
+from kasmon.model.commands import SessionWorktree
+from kasmon.model.fleet import Fleet
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.repository.git import git, hooks_of, repository
+from kasmon.repository.git import head as head_of
+from kasmon.supervisor.finish.branch_operations import HOOKS, How, check_target, find_checkout, find_remote
+from kasmon.supervisor.finish.discarded_work import check_discardable
+from kasmon.supervisor.finish.pull_requests import (
+    PullRequest,
+    base_branch,
+    find_program,
+    find_pull_request,
+    known_pull_request,
+)
+from kasmon.supervisor.worktrees.branch_state import HEADS, BranchState, read_state
+from kasmon.supervisor.worktrees.changes import state_digest
+from kasmon.supervisor.worktrees.turn_changes import check_resting
+
+SHOWN: Final = 12
+"""How many digits of a commit are shown."""
+
+
+class FinishRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person wants done, in the order of the fields."""
+
+    commits: bool = False
+    message: str = ""
+    """Of the commit, and of a squashed one; empty for the session's name."""
+    update: Literal["", "rebase", "merge"] = ""
+    conflicts: Literal["abort", "keep", "send"] = "abort"
+    """What an update does with conflicts: change nothing, leave them in the worktree, also send them to the agent."""
+    pushes: bool = False
+    proposes: bool = False
+    """Whether a pull request is created; the branch is pushed first."""
+    is_draft: bool = False
+    merge: How | Literal[""] = ""
+    takes_over: bool = False
+    discards: bool = False
+    ignored: tuple[str, ...] = ()
+    """Patterns of git-ignored files that may be deleted with the worktree."""
+    rewrites: bool = False
+    """Whether commits that are pushed may be replaced, by an update and by a push."""
+    during_turn: bool = False
+    """Whether it is done while the agent works."""
+
+    @property
+    def only_discards(self) -> bool:
+        """Whether nothing is done with the branch before it is discarded."""
+        return not any((self.commits, self.update, self.pushes, self.proposes, self.merge, self.takes_over))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.only_discards and not self.discards
+
+
+class FinishStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is to be done, or left to do."""
+
+    action: str
+    text: str
+    hooks: tuple[str, ...] = ()
+    """The person's hooks that git may run."""
+
+
+class PlannedFinish(msgspec.Struct, frozen=True, kw_only=True):
+    """What will be done, or without a request, what is left to do."""
+
+    request: FinishRequest
+    tree: SessionWorktree
+    state: BranchState
+    message: str
+    steps: tuple[FinishStep, ...]
+    digest: str
+    """Of the request, and of the commits and files that it concerns."""
+    remote: tuple[str, str] = ("", "")
+    """The remote and its branch, where the branch is pushed to."""
+    pull_request: PullRequest | None = None
+    """The one that exists, as last read; or the one that is to be created, with the number 0."""
+    pull_request_why: str = ""
+    """Why pull requests are unknown, where the repository has a remote."""
+    checkout: str = ""
+    """The checkout whose files a merge changes; empty for none."""
+
+
+def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: Fleet) -> PlannedFinish:
+    """Return how *request* is done; without a request, what is left to do.
+
+    Raises:
+        UnableError: if kasmon created no worktree for *session*.
+        UsageError: if parts of the request contradict each other.
+        SessionBusyError: if a turn runs.
+        RefusedError: if a step cannot be done; it says why.
+        GitError, TimedOutError: if git fails.
+    """
+    tree = session.worktree
+    if tree is None:
+        raise UnableError(f"kasmon created no worktree for {session.name!r}.", hint="Use git in its folder.")
+    if not Path(tree.path).is_dir():
+        raise RefusedError(f"the worktree {tree.path!r} is gone.", hint="`kasmon worktrees` lists the others.")
+    if request.merge and request.takes_over:
+        raise UsageError("a branch is either merged or taken over.", hint="Pass one of them.")
+    if not request.is_empty and not request.during_turn:
+        check_resting(session)
+    state = read_state(tree)
+    message = request.message or session.name
+    plan = PlannedFinish(request=request, tree=tree, state=state, message=message, steps=(), digest="")
+    path = Path(tree.path)
+    if request.is_empty:
+        if state.name and git(path, "remote"):
+            remote, branch = _push_target(path, state)
+            found, why = find_pull_request(places, path, remote, branch, time.time())
+            plan = msgspec.structs.replace(plan, pull_request=found, pull_request_why=why)
+        return msgspec.structs.replace(plan, steps=tuple(_left(session, plan)))
+    _check_state(plan)
+    if request.pushes or request.proposes:
+        plan = msgspec.structs.replace(plan, remote=_push_target(path, state))
+    if request.proposes:
+        plan = msgspec.structs.replace(plan, pull_request=_proposal(places, plan))
+    if request.merge:
+        target = find_checkout(path, local_base(state))
+        plan = msgspec.structs.replace(plan, checkout=str(target or ""))
+    elif request.takes_over:
+        plan = msgspec.structs.replace(plan, checkout=_source(tree))
+    if request.discards:
+        check_discardable(tree, fleet, request.ignored)
+    return msgspec.structs.replace(plan, steps=tuple(_steps(plan)), digest=_digest(plan))
+
+
+def _check_state(plan: PlannedFinish) -> None:
+    """Raise if a step of the plan cannot be done in the state of the branch."""
+    request, state = plan.request, plan.state
+    if request.only_discards:
+        return
+    if state.operation:
+        hint = f"Finish or abort it with git in {plan.tree.path!r}."
+        raise RefusedError(f"{state.operation} in the worktree is unfinished.", hint=hint)
+    if not state.name:
+        raise RefusedError(
+            "no branch is checked out in the worktree.",
+            hint=f"`git -C {shlex.quote(plan.tree.path)} switch -c NAME` creates one.",
+        )
+    tracked = state.staged + state.unstaged + state.unmerged
+    if request.update and tracked and not request.commits:
+        raise RefusedError(
+            f"{tracked} changes are not committed, so the branch cannot be updated.", hint="Add --commit."
+        )
+    if request.update and not state.base_ref:
+        raise _no_base_branch(state)
+    if request.update == "rebase" and state.remote and state.behind and not request.rewrites:
+        raise RefusedError(
+            f"the branch is pushed to {state.remote}, and a rebase would replace those commits.",
+            hint="Use --update merge; or --rewrite, if nobody else works on it.",
+        )
+    if (request.merge or request.takes_over) and state.uncommitted and not request.commits:
+        raise RefusedError(
+            f"{state.uncommitted} changes are not committed, so they would be left behind.", hint="Add --commit."
+        )
+    if request.merge or request.takes_over:
+        if not state.ahead and not request.commits:
+            raise RefusedError(f"the branch has no commit that {state.base_name!r} does not have.")
+        if request.merge == "ff" and state.behind and not request.update:
+            raise RefusedError(
+                f"{state.base_name!r} has {state.behind} commits that the branch does not have.",
+                hint="Add --update rebase.",
+            )
+    if request.merge:
+        local_base(state)
+
+
+def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
+    """Yield what the plan does.
+
+    Raises:
+        RefusedError: if a merge could not be done now.
+    """
+    request, state, path = plan.request, plan.state, Path(plan.tree.path)
+    if request.commits:
+        text = (
+            f"commit {_count(state.uncommitted, 'change')} as {plan.message!r}"
+            if state.uncommitted
+            else "nothing to commit"
+        )
+        yield _step(path, "commit", text, HOOKS["commit"] if state.uncommitted else ())
+    if request.update:
+        on = "on conflicts nothing is changed" if request.conflicts == "abort" else "conflicts stay in the worktree"
+        conflicts = f", which conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
+        commits = f"{_count(state.behind, 'commit')} of {state.base_name} ({short(state.base)})"
+        text = f"{request.update} {commits}{conflicts}; {on}"
+        yield _step(
+            path, "update", text if state.behind else "nothing to update", HOOKS[request.update] if state.behind else ()
+        )
+    if plan.remote[0]:
+        over = f", replacing {short(state.remote_head)}" if request.rewrites and state.remote_head else ""
+        yield _step(path, "push", f"push {state.name} to {'/'.join(plan.remote)}{over}", HOOKS["push"])
+    if plan.pull_request is not None:
+        new = plan.pull_request
+        draft = "draft " if new.is_draft else ""
+        text = f"create a {draft}pull request of {new.branch} against {new.base}, titled {plan.message!r}"
+        yield FinishStep(action="propose", text=f"{new.words} exists: {new.url}" if new.number else text)
+    changed_first = bool((request.commits and state.uncommitted) or (request.update and state.behind))
+    if plan.checkout and not changed_first:
+        target = Path(plan.checkout)
+        check_target(target, state.base if request.merge else head_of(target), state.head)
+    if request.merge:
+        base = local_base(state).removeprefix(HEADS)
+        where = f", and change the files in {plan.checkout!r}" if plan.checkout else ""
+        names = {
+            "ff": "fast-forward {base} to {name}",
+            "merge": "merge {name} into {base}",
+            "squash": "squash {name} into one commit on {base}",
+        }
+        hooks = (*HOOKS["merge"], *HOOKS["commit"]) if request.merge == "squash" else HOOKS["merge"]
+        hooks = hooks if plan.checkout else ("post-checkout", *hooks)
+        text = names[request.merge].format(base=base, name=state.name) + where
+        yield _step(path, "merge", text, hooks if plan.checkout or request.merge != "ff" else ())
+    if request.takes_over:
+        yield _step(
+            path,
+            "take-over",
+            f"stage the changes of {state.name} in {plan.checkout!r}, without a commit",
+            HOOKS["merge"][-1:],
+        )
+    if request.discards:
+        branch = f" and the branch {state.name}" if plan.tree.is_new_branch and state.name == plan.tree.branch else ""
+        yield FinishStep(
+            action="discard", text=f"remove the worktree {plan.tree.path!r}{branch}; store what is nowhere else"
+        )
+
+
+def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
+    """Yield what is left to do of a branch, each with the option that does it."""
+    state, pull_request = plan.state, plan.pull_request
+    start = f"kasmon finish {session.id}"
+    if state.operation:
+        yield FinishStep(action="resolve", text=f"{state.operation} is unfinished: finish or abort it with git")
+    if state.uncommitted:
+        yield FinishStep(
+            action="commit", text=f"{_count(state.uncommitted, 'change')}, not committed: `{start} --commit`"
+        )
+    if state.behind and state.base_ref:
+        files = f", with conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
+        text = f"{_count(state.behind, 'commit')} behind {state.base_name}{files}: `{start} --update rebase|merge`"
+        yield FinishStep(action="update", text=text)
+    if state.ahead and state.unpushed != 0:
+        count = state.ahead if state.unpushed is None else state.unpushed
+        yield FinishStep(action="push", text=f"{_count(count, 'commit')}, not pushed: `{start} --push`")
+    if pull_request is not None:
+        yield FinishStep(action="propose", text=f"{pull_request.words}: {pull_request.url}")
+    elif plan.pull_request_why:
+        yield FinishStep(action="propose", text=plan.pull_request_why)
+    elif state.ahead and state.remote:
+        yield FinishStep(action="propose", text=f"no pull request: `{start} --pr`")
+    if state.ahead and state.base_ref.startswith(HEADS):
+        yield FinishStep(
+            action="merge",
+            text=f"{_count(state.ahead, 'commit')}, not in {state.base_name}: `{start} --merge`, `--squash` or `--ff`",
+        )
+    if not state.uncommitted and not state.ahead:
+        yield FinishStep(action="remove", text=f"nothing: `kasmon worktrees gc {session.id}` removes the worktree")
+
+
+def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishStep:
+    return FinishStep(action=action, text=text, hooks=tuple(dict.fromkeys(hooks_of(path, hooks))) if hooks else ())
+
+
+def _digest(plan: PlannedFinish) -> str:
+    path, state = Path(plan.tree.path), plan.state
+    parts = [msgspec.json.encode(plan.request).decode(), plan.message, state_digest(path), *plan.remote, plan.checkout]
+    parts += [state.name, state.head, state.base_ref, state.base, state.remote, state.remote_head]
+    if plan.pull_request is not None:
+        parts.append(msgspec.json.encode(plan.pull_request).decode())
+    if plan.checkout:
+        parts.append(state_digest(Path(plan.checkout)))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def local_base(state: BranchState) -> str:
+    """Return the ref of the base branch.
+
+    Raises:
+        RefusedError: if the base is no local branch.
+    """
+    if not state.base_ref.startswith(HEADS):
+        raise _no_base_branch(state)
+    return state.base_ref
+
+
+def _no_base_branch(state: BranchState) -> RefusedError:
+    return RefusedError(
+        f"the worktree began from {state.base_name!r}, which is not a branch of this repository.",
+        hint="Push it, or merge it with git where you want it.",
+    )
+
+
+def _push_target(path: Path, state: BranchState) -> tuple[str, str]:
+    """Return the remote and the branch there, which the branch is pushed to."""
+    for remote in git(path, "remote").split():
+        if state.remote.startswith(f"{remote}/"):
+            return remote, state.remote.removeprefix(f"{remote}/")
+    return find_remote(path, state.base_ref), state.name
+
+
+def _proposal(places: Paths, plan: PlannedFinish) -> PullRequest:
+    """Return the open pull request of the branch, as last read, or the one to create.
+
+    Raises:
+        UnavailableError: if `gh` or `glab` is missing.
+        RefusedError: if the base is no branch of the remote, or there is nothing to propose.
+    """
+    path, state, (remote, branch) = Path(plan.tree.path), plan.state, plan.remote
+    find_program(path, remote)
+    base = base_branch(path, state, remote)
+    known = known_pull_request(places, path, branch)
+    if known is not None and known.state == "open":
+        return known
+    if not state.ahead and not plan.request.commits:
+        raise RefusedError(f"the branch has no commit that {state.base_name!r} does not have.")
+    return PullRequest(number=0, url="", branch=branch, base=base, is_draft=plan.request.is_draft)
+
+
+def _source(tree: SessionWorktree) -> str:
+    """Return the checkout that *tree* was requested in.
+
+    Raises:
+        RefusedError: if there is none.
+    """
+    source = Path(tree.source)
+    top = repository(source) if source.is_dir() else None
+    if top is None or top.resolve() == Path(tree.path).resolve():
+        raise RefusedError(f"there is no checkout at {tree.source!r} that could take the changes.", hint="Use --merge.")
+    return str(top)
+
+
+def short(commit: str) -> str:
+    return commit[:SHOWN]
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

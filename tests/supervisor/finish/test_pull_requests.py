@@ -1,0 +1,183 @@
+"""Pull requests by scripted `gh` and `glab` that replay recorded answers."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kasmon.errors import UnavailableError
+from kasmon.paths import Paths, private_folder
+from kasmon.supervisor.finish.pull_requests import (
+    PullRequest,
+    create_pull_request,
+    find_program,
+    find_pull_request,
+    known_pull_request,
+)
+from tests.support.git_repo import Repo
+
+GITHUB = [
+    {
+        "number": 7,
+        "url": "https://github.com/Me/shop/pull/7",
+        "state": "OPEN",
+        "isDraft": False,
+        "baseRefName": "main",
+        "headRefName": "kasmon/fix",
+        "headRefOid": "a" * 40,
+        "reviewDecision": "CHANGES_REQUESTED",
+        "statusCheckRollup": [
+            {"__typename": "CheckRun", "name": "test", "status": "COMPLETED", "conclusion": "FAILURE"},
+            {"__typename": "StatusContext", "context": "ci", "state": "SUCCESS"},
+        ],
+    },
+    {
+        "number": 6,
+        "url": "https://github.com/Me/shop/pull/6",
+        "state": "MERGED",
+        "isDraft": False,
+        "baseRefName": "main",
+        "headRefName": "kasmon/other",
+        "headRefOid": "b" * 40,
+        "reviewDecision": "",
+        "statusCheckRollup": [],
+    },
+]
+GITLAB = [
+    {
+        "iid": 3,
+        "web_url": "https://gitlab.example.org/me/shop/-/merge_requests/3",
+        "state": "opened",
+        "draft": True,
+        "source_branch": "kasmon/fix",
+        "target_branch": "main",
+        "sha": "c" * 40,
+        "detailed_merge_status": "draft_status",
+    }
+]
+ADDRESSES = {"gh": "https://github.com/Me/shop.git", "glab": "git@gitlab.example.org:me/shop.git"}
+
+
+class Program:
+    """A `gh` or `glab` on PATH that notes its arguments and prints what it is told to."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name, self.calls_file, self.answer = name, folder / f"{name}.calls", folder / f"{name}.answer"
+        self.code = folder / f"{name}.code"
+        folder.mkdir(exist_ok=True)
+        self.calls_file.touch()
+        self.says("")
+        program = folder / name
+        program.write_text(
+            f"#!/bin/sh\necho \"$@\" >>'{self.calls_file}'\ncat '{self.answer}'; cat '{self.answer}' >&2\n"
+            f"exit $(cat '{self.code}')\n"
+        )
+        program.chmod(0o755)
+
+    def says(self, answer: object, code: int = 0) -> None:
+        self.answer.write_text(answer if isinstance(answer, str) else json.dumps(answer))
+        self.code.write_text(str(code))
+
+    @property
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines()
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Paths:
+    return Paths(state=private_folder(tmp_path / "state"), config=tmp_path / "config")
+
+
+@pytest.fixture(params=["gh", "glab"])
+def program(request: pytest.FixtureRequest, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    repo.git("remote", "add", "origin", ADDRESSES[request.param])
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return Program(tmp_path / "bin", request.param)
+
+
+def test_the_pull_request_of_a_branch_is_read(repo: Repo, where: Paths, program: Program) -> None:
+    program.says(GITHUB if program.name == "gh" else GITLAB)
+
+    found, why = find_pull_request(where, repo.folder, "origin", "kasmon/fix", 1000.0)
+
+    assert found is not None, why
+    words = {"gh": "#7 open, checks failed, changes requested", "glab": "#3 draft"}
+    assert (words[program.name], "main", "") == (found.words, found.base, why)
+    assert found == known_pull_request(where, repo.folder, "kasmon/fix")
+    assert (None, "") == find_pull_request(where, repo.folder, "origin", "nothing", 1001.0)
+    assert 1 == len(program.calls)
+
+
+def test_a_repository_is_asked_once_a_minute_and_less_after_failures(
+    repo: Repo, where: Paths, program: Program
+) -> None:
+    program.says([])
+    asked = []
+    for at in (1000, 1030, 1059, 1060, 1119, 1120):
+        find_pull_request(where, repo.folder, "origin", "kasmon/fix", at)
+        asked.append(len(program.calls))
+    program.says("\x1b[31mHTTP 502\x1b[0m", 1)
+    whys = []
+    for at in (1180, 1299, 1300, 1539, 1540):
+        whys.append(find_pull_request(where, repo.folder, "origin", "kasmon/fix", at)[1])
+        asked.append(len(program.calls))
+
+    assert [1, 1, 1, 2, 2, 3, 4, 4, 5, 5, 6] == asked
+    assert all("failed: HTTP 502" in why for why in whys)
+
+
+def test_a_failure_keeps_what_was_read_before(repo: Repo, where: Paths, program: Program) -> None:
+    program.says(GITHUB if program.name == "gh" else GITLAB)
+    before, _ = find_pull_request(where, repo.folder, "origin", "kasmon/fix", 1000.0)
+    program.says("offline", 1)
+
+    after, why = find_pull_request(where, repo.folder, "origin", "kasmon/fix", 1060.0)
+
+    assert (before, True) == (after, "offline" in why)
+
+
+@pytest.mark.parametrize("answer", ["", "{}", "[1]", '[{"number": 1}]', '[{"iid": "x"}]'])
+def test_an_answer_that_the_program_never_gives_is_an_error(
+    repo: Repo, where: Paths, program: Program, answer: str
+) -> None:
+    program.says(answer)
+
+    found, why = find_pull_request(where, repo.folder, "origin", "kasmon/fix", 1000.0)
+
+    assert (None, True) == (found, "printed something else than expected" in why)
+
+
+@pytest.mark.parametrize("is_draft", [True, False])
+def test_one_is_created_against_the_base_and_known_at_once(
+    repo: Repo, where: Paths, program: Program, is_draft: bool
+) -> None:
+    url = {"gh": "https://github.com/Me/shop/pull/8", "glab": "https://gitlab.example.org/me/shop/-/merge_requests/8"}
+    program.says(f"Creating\n{url[program.name]}\n")
+    wanted = PullRequest(number=0, url="", branch="kasmon/fix", base="develop", is_draft=is_draft)
+
+    made = create_pull_request(where, repo.folder, "origin", wanted, "Fix it", "- a\n- b")
+
+    assert (8, url[program.name]) == (made.number, made.url)
+    [call, *_] = program.calls
+    base = {"gh": "--base develop", "glab": "--target-branch develop"}
+    assert (True, is_draft) == (base[program.name] in call, "--draft" in "".join(program.calls))
+    assert made == known_pull_request(where, repo.folder, "kasmon/fix")
+
+
+def test_without_the_program_it_is_said_what_is_missing(
+    repo: Repo, where: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.git("remote", "add", "origin", ADDRESSES["gh"])
+    repo.git("remote", "add", "disk", str(tmp_path))
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.symlink_to("/usr/bin/git")
+    monkeypatch.setenv("PATH", str(git.parent))
+
+    _, why = find_pull_request(where, repo.folder, "origin", "kasmon/fix", 1000.0)
+
+    assert "`gh` is not on PATH" in why
+    assert "gh auth login" in why
+    with pytest.raises(UnavailableError, match="has no pull requests"):
+        find_program(repo.folder, "disk")
