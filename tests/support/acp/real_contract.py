@@ -110,7 +110,9 @@ class RealContract(Contract):
             assert isinstance(ended, events.SessionEnded)
             assert (0, None) == (ended.exit_code, ended.signal)
 
-    async def test_an_interrupt_ends_the_turn_wherever_it_is(self, agent: RealAgent) -> None:
+    async def test_an_interrupt_wherever_it_is_and_an_error_of_its_provider_end_the_turn_and_not_the_agent(
+        self, agent: RealAgent
+    ) -> None:
         async with self.talk(agent) as talk:
             await talk.prompt("go %% say first %% slow 600 w")
             await auntil(lambda: [said for said in talk.heard.all if isinstance(said, Chunk)], LIMIT_S, "a word")
@@ -134,8 +136,6 @@ class RealContract(Contract):
             assert "still here" == talk.only(events.MessageWritten)[-1].text
             assert not (agent.workdir / "no.txt").exists()
 
-    async def test_an_error_of_its_provider_ends_the_turn_and_not_the_agent(self, agent: RealAgent) -> None:
-        async with self.talk(agent) as talk:
             ended = await talk.turn("go %% fail 400")
             assert "error" == ended.reason
             assert "400" in ended.error
