@@ -8,7 +8,8 @@ AGENTS = .cache/agents
 AGENTS_READY = $(AGENTS)/.ready
 SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
 
-# sh: `get NAME` installs a system package if that needs no password; $line is the command for a person to run.
+# sh: `get NAME` installs a system package if that needs no password; $line is the command for a person to run. The lists of
+# packages are fetched once an hour.
 GET = get() { \
 	if command -v apt-get >/dev/null; then install="apt-get install -y $$1"; \
 	elif command -v dnf >/dev/null; then install="dnf install -y $$1"; \
@@ -22,7 +23,8 @@ GET = get() { \
 	esac; \
 	if [ -n "$$as" ]; then $$as true 2>/dev/null || return 1; fi; \
 	echo "Installing $$1: $$line"; \
-	case $$install in apt-get*) $$as apt-get update -qq || true ;; esac; \
+	case $$install in apt-get*) [ "$$(find .cache/apt-updated -mmin -60 2>/dev/null)" ] || \
+		{ $$as apt-get update -qq && mkdir -p .cache && touch .cache/apt-updated; } || true ;; esac; \
 	$$as env DEBIAN_FRONTEND=noninteractive $$install </dev/null >/dev/null; \
 	}
 

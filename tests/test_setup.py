@@ -133,6 +133,21 @@ def test_root_gets_the_tmux_that_is_missing(clone: Clone) -> None:
     assert ["id -u", "apt-get update -qq", "apt-get install -y tmux", "kasmon demo --headless 5"] == clone.calls
 
 
+def test_the_lists_of_packages_are_fetched_once_an_hour(clone: Clone) -> None:
+    clone.ready()
+    clone.program("id", "echo 0")
+    clone.program("apt-get")
+    clone.run("make", "shells")
+    clone.run("make", "tmux")
+    updated = clone.tree / ".cache" / "apt-updated"
+    got = ["apt-get install -y zsh", "apt-get install -y fish", "apt-get install -y tmux"]
+    assert ["apt-get update -qq", *got] == [call for call in clone.calls if call.startswith("apt-get")]
+
+    os.utime(updated, (0, 0))
+    clone.run("make", "tmux")
+    assert 2 == clone.calls.count("apt-get update -qq")
+
+
 @pytest.mark.parametrize(
     ("manager", "line"),
     [("apt-get", "apt-get install -y tmux"), ("dnf", "dnf install -y tmux"), ("pacman", "pacman -S --noconfirm tmux")],
