@@ -7,6 +7,7 @@ READY = $(VENV)/.ready
 AGENTS = .cache/agents
 AGENTS_READY = $(AGENTS)/.ready
 SANDBOX_TESTS = $(shell grep -rlE 'mark\.(sandboxes|core)' tests --include '*.py' | sort)
+LIVE_STATES = tests/agents/terminal/test_evidence.py
 
 # sh: `get NAME` installs a system package if that needs no password; $line is the command for a person to run. The lists of
 # packages are fetched once an hour.
@@ -54,8 +55,8 @@ TESTS = tests() { \
 	echo "Failed in parallel with other tests, and passed alone in each of the rounds $$rounds:"; grep :: "$$cache/failed"; \
 	}
 
-.PHONY: run test chaos agents test-agents test-agents-in-machines test-sandboxes test-interpreters test-web check bench confusion record-screens \
-	screenshots pages lock tmux sshd shells jail browser machine clean
+.PHONY: run test chaos agents test-agents test-agents-in-machines test-states test-sandboxes test-interpreters test-web check \
+	bench confusion record-screens screenshots pages lock tmux sshd shells jail browser machine clean
 .NOTPARALLEL:
 
 run: $(READY) tmux
@@ -66,12 +67,18 @@ test: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
 	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 4
 
-# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Then a table compares the
-# detected states with the real ones; it fails on a wrong state without doubt. Three run at a time: they mostly wait.
+# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Four run at a time: they
+# often wait.
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
+	@$(TESTS); export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
+	tests agents-pytest 1 -n 4 --dist worksteal -m agents -o timeout=180 --ignore=$(LIVE_STATES) tests/agents
+
+# The same agents in tmux, state by state. Then a table compares the detected states with the real ones; it fails on a wrong
+# state without doubt.
+test-states: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@$(TESTS); status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
-	tests agents-pytest 1 -n 3 -m agents -o timeout=180 tests/agents || status=$$?; \
+	tests states-pytest 1 -n 4 --dist worksteal -m agents $(LIVE_STATES) || status=$$?; \
 	$(PYTHON) -m tests.support.detection.confusion_matrix golden live || status=$$?; \
 	exit $$status
 
@@ -85,7 +92,7 @@ agents: $(AGENTS_READY)
 record-screens: $(READY) tmux agents
 	$(PYTHON) -m tests.support.detection.record
 
-# Compares the detected state of each recorded screen, and of the last live runs, with the real one, as `test-agents`.
+# Compares the detected state of each recorded screen, and of the last live runs, with the real one, as `test-states`.
 confusion: $(READY)
 	@$(PYTHON) -m tests.support.detection.confusion_matrix golden $(if $(wildcard .cache/evidence/*.json),live)
 

@@ -320,7 +320,7 @@ def test_the_nightly_workflow_runs_targets_that_exist_and_actions_that_are_pinne
     targets = [each.strip(' "').split()[0] for each in matrix.split(",")]
     actions = re.findall(r"uses: (.*)", workflow)
 
-    assert ["test-agents", "test-agents-in-machines", "test-interpreters", "chaos", "bench"] == targets
+    assert ["test-agents", "test-agents-in-machines", "test-states", "test-interpreters", "chaos", "bench"] == targets
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
     assert actions
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[0-9.]+", action) for action in actions)

@@ -2,6 +2,7 @@
 
     make agents         install the pinned agents (package.json) into .cache/agents
     make test-agents    run these tests; claude and codex must be there
+    make test-states    run terminal/test_evidence.py, and print how often a state was read as which
 
 A test names the agent that it drives as a fixture (`claude`, `codex`, `gemini` or `opencode`) and is marked:
 

@@ -118,11 +118,16 @@ def test_where_npm_cannot_be_had_one_line_says_what_to_type(clone: Clone) -> Non
     ) in said.stderr.splitlines()
 
 
-AGENT_TESTS = "python -P -m pytest -o cache_dir=.cache/agents-pytest -n 3 -m agents -o timeout=180 tests/agents"
+STATES = "tests/agents/terminal/test_evidence.py"
+AGENT_TESTS = (
+    "python -P -m pytest -o cache_dir=.cache/agents-pytest -n 4 --dist worksteal -m agents -o timeout=180 "
+    f"--ignore={STATES} tests/agents"
+)
+STATE_TESTS = f"python -P -m pytest -o cache_dir=.cache/states-pytest -n 4 --dist worksteal -m agents {STATES}"
 FAILS_BESIDE_OTHERS = """
 case "$*" in
 *--last-failed*) exit "${ALONE-0}" ;;
-*"-n 3"*)
+*"-n 4"*)
     mkdir -p .cache/agents-pytest/v/cache
     echo '"tests/agents/test_a.py::test_it": true' >.cache/agents-pytest/v/cache/lastfailed
     exit 1 ;;
@@ -151,7 +156,16 @@ def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
     clone.environ["KASMON_AGENT_BIN_DIR"] = "/elsewhere"
 
     assert 0 == clone.run("make", "test-agents").returncode
-    assert [AGENT_TESTS, "python -P -m tests.support.detection.confusion_matrix golden live"] == clone.calls
+    assert [AGENT_TESTS] == clone.calls
+
+
+def test_the_states_of_agents_are_compared_with_the_real_ones_by_a_target_of_their_own(clone: Clone) -> None:
+    clone.program("tmux")
+    clone.environ["KASMON_AGENT_BIN_DIR"] = "/elsewhere"
+
+    assert 0 == clone.run("make", "test-states").returncode
+    assert [STATE_TESTS, "python -P -m tests.support.detection.confusion_matrix golden live"] == clone.calls
+    assert (ROOT / STATES).exists()
 
 
 def test_what_fails_beside_another_agent_has_to_pass_alone(clone: Clone) -> None:

@@ -3,7 +3,7 @@
     python -m tests.support.detection.confusion_matrix [golden] [live]
 
 A row is what an agent really does, a column what kasmon takes it for. `golden`: recorded screens, of which only the
-screen and the window's title are known. `live`: the real agents as `make test-agents` found them last, with all that
+screen and the window's title are known. `live`: the real agents as `make test-states` found them last, with all that
 tells what they do; from `.cache/evidence`. Unsure is counted.
 """
 
