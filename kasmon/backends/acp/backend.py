@@ -10,7 +10,7 @@ from kasmon.backends.acp.known_agents import Quirk, find_agent
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.common.agent_start import prepare_start
 from kasmon.backends.common.agent_version import explain_unfit
-from kasmon.backends.common.environment import AgentEnvironment, build_environment
+from kasmon.backends.common.environment import AgentEnvironment, build_environment, own_prefixes
 from kasmon.backends.project_trust import check
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.commands import Launch
@@ -40,7 +40,7 @@ class AcpBackend:
         if not launch.argv:
             raise LaunchError("the agent's profile has no program.", hint="Set `program` in its profile.")
         agent = find_agent(launch.argv)
-        environment = await asyncio.to_thread(build_environment, launch, agent.own)
+        environment = await asyncio.to_thread(build_environment, launch, own_prefixes(launch.argv))
         environment = AgentEnvironment({**agent.variables, **environment.variables}, environment.secrets)
         await asyncio.to_thread(check, self.name, launch.argv, launch.workdir, environment.variables)
         start = await prepare_start(launch, launch.argv, environment)

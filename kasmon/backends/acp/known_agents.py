@@ -1,4 +1,4 @@
-"""What is known of some agents beyond the protocol: their variables, how to log in, and their quirks.
+"""What is known of some agents beyond the protocol: how to log in, and their quirks.
 
 An agent that is not in the table gets none of its own variables except those of `--env`, and is expected to follow the
 protocol. The quirks were observed with opencode 1.18.33 and gemini 0.61.0.
@@ -6,10 +6,11 @@ protocol. The quirks were observed with opencode 1.18.33 and gemini 0.61.0.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import PurePath
 from typing import Final
 
 import msgspec
+
+from kasmon.backends.common.environment import program_of
 
 
 class Quirk(StrEnum):
@@ -30,8 +31,6 @@ class Quirk(StrEnum):
 
 
 class KnownAgent(msgspec.Struct, frozen=True, kw_only=True):
-    own: tuple[str, ...] = ()
-    """Name prefixes of its own variables."""
     variables: dict[str, str] = {}
     """Variables that kasmon sets for it."""
     log_in: str = ""
@@ -39,19 +38,12 @@ class KnownAgent(msgspec.Struct, frozen=True, kw_only=True):
     habits: frozenset[Quirk] = frozenset()
 
 
-PROVIDERS: Final = (
-    "ANTHROPIC_", "CEREBRAS_", "DEEPSEEK_", "FIREWORKS_", "GEMINI_", "GOOGLE_", "GROQ_", "MISTRAL_", "MOONSHOT_",
-    "OPENAI_", "OPENROUTER_", "TOGETHER_", "XAI_", "ZAI_",
-)  # fmt: skip
-"""Name prefixes of the variables of model providers, for an agent that supports any of them."""
 AGENTS: Final = {
     "opencode": KnownAgent(
-        own=("OPENCODE_", *PROVIDERS),
         log_in="Run `opencode auth login` in a terminal, or pass its provider's key with `--env`.",
         habits=frozenset({Quirk.LAST_CALL_ONLY}),
     ),
     "gemini": KnownAgent(
-        own=("GEMINI_", "GOOGLE_"),
         variables={"GEMINI_CLI_NO_RELAUNCH": "true"},  # else it runs in a second process, whose end is not visible
         log_in="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY (`--env GEMINI_API_KEY`).",
         habits=frozenset(
@@ -60,24 +52,12 @@ AGENTS: Final = {
     ),
 }
 STRANGER: Final = KnownAgent(log_in="Log in to it in a terminal, or pass its key with `--env`.")
-ALIASES: Final = {"gemini-cli": "gemini", "opencode-ai": "opencode"}
-RUNNERS: Final = frozenset({"bun", "bunx", "node", "npx"})
 
 
 def find_agent(argv: Sequence[str]) -> KnownAgent:
-    return find_by_name(name_of(argv)) or STRANGER
+    return AGENTS.get(program_of(argv), STRANGER)
 
 
 def find_by_name(name: str) -> KnownAgent | None:
-    """Return what is known of the agent called *name*, by its program or its handshake; None if nothing."""
-    name = name.lower()
-    return AGENTS.get(ALIASES.get(name, name))
-
-
-def name_of(argv: Sequence[str]) -> str:
-    """Return the program's name in *argv*, without folder and extension; behind a runner, that of what it runs."""
-    words = [PurePath(word).name for word in argv if not word.startswith("-")]
-    names = [word.removesuffix(".exe").removesuffix(".js") for word in words]
-    if names and names[0] in RUNNERS:
-        names = names[1:]
-    return names[0] if names else ""
+    """Return what is known of the agent that introduces itself as *name*; None if nothing."""
+    return AGENTS.get(program_of([name]))

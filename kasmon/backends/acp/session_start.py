@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from kasmon.backends.acp import errors, gemini_quirks
 from kasmon.backends.acp.connection import AcpClient
-from kasmon.backends.acp.known_agents import KnownAgent, Quirk, find_by_name, name_of
+from kasmon.backends.acp.known_agents import KnownAgent, Quirk, find_by_name
 from kasmon.backends.acp.replay import ReplayedHistory
 from kasmon.backends.acp.settings import AcpSettings, Setting, parse_offered, to_set
 from kasmon.backends.acp.translator import AcpTranslator
-from kasmon.backends.common.environment import AgentEnvironment
+from kasmon.backends.common.environment import AgentEnvironment, program_of
 from kasmon.errors import LaunchError, UnfitAgentError
 from kasmon.model.commands import Launch
 
@@ -51,7 +51,7 @@ class SessionStart:
         self._known = known
         self._environment = environment
         self._translator = translator
-        self._name = name_of(launch.argv) or "the agent"
+        self._name = program_of(launch.argv) or "the agent"
 
     async def open(self) -> OpenConversation:
         """Open the conversation that the launch names, or a new one.

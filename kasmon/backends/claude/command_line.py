@@ -20,31 +20,6 @@ PROTOCOL: Final = (
     "--permission-prompt-tool",
     "stdio",
 )
-OWN_PREFIXES: Final = (
-    "ANTHROPIC_",
-    "API_TIMEOUT_MS",
-    "AWS_",
-    "BASH_DEFAULT_TIMEOUT_MS",
-    "BASH_MAX_",
-    "CLAUDE_",
-    "CLOUD_ML_REGION",
-    "DISABLE_",
-    "ENABLE_TOOL_SEARCH",
-    "FALLBACK_FOR_ALL_PRIMARY_MODELS",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GOOGLE_CLOUD_",
-    "IS_SANDBOX",
-    "MAX_MCP_OUTPUT_TOKENS",
-    "MAX_STRUCTURED_OUTPUT_RETRIES",
-    "MAX_THINKING_TOKENS",
-    "MCP_",
-    "OTEL_",
-    "SLASH_COMMAND_TOOL_CHAR_BUDGET",
-    "TASK_MAX_OUTPUT_LENGTH",
-    "USE_BUILTIN_RIPGREP",
-    "VERTEX_REGION_",
-)
-"""Name prefixes of the variables that Claude Code documents, including those of Bedrock and Vertex."""
 CONVERSATION_FLAGS: Final = frozenset(
     {"--continue", "-c", "--resume", "-r", "--session-id", "--fork-session", "--from-pr"}
 )

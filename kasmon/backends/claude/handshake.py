@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.claude.command_line import (
-    OWN_PREFIXES,
     chooses_conversation,
     command,
     config_folder,
@@ -20,7 +19,7 @@ from kasmon.backends.claude.command_line import (
 from kasmon.backends.claude.history import PromptPresence, memory, read_usage
 from kasmon.backends.claude.settings import ClaudeSettings
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.environment import build_environment
+from kasmon.backends.common.environment import OWN, build_environment
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.backends.project_trust import check as check_trust
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
@@ -69,7 +68,7 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
         sdk = version(SDK)
     except PackageNotFoundError as error:
         raise ExtraMissingError("claude", "claude") from error
-    around = build_environment(launch, OWN_PREFIXES)
+    around = build_environment(launch, OWN["claude"])
     variables = environment(launch, around.variables, sdk)
     check_trust("claude", launch.argv, launch.workdir, variables)
     if launch.sandbox is not None:  # its conversations are in its sandbox home

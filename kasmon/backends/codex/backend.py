@@ -1,7 +1,6 @@
 """Starts `codex app-server` and opens the requested conversation."""
 
 import asyncio
-import os
 from typing import Final
 
 from kasmon.backends.base import Abilities, Agent
@@ -11,16 +10,11 @@ from kasmon.backends.codex.cli_flags import parse_flags
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.environment import AgentEnvironment, build_environment
+from kasmon.backends.common.environment import OWN, build_environment
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.commands import Launch
 
-OWN: Final = ("CODEX_", "OPENAI_")
-WITHIN: Final = frozenset(
-    {"CODEX_PERMISSION_PROFILE", "CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_VERSION"}
-)
-"""Variables that codex sets for its child processes. kasmon may be one, so it does not pass them on."""
 BACKTRACE: Final = "Stack backtrace:"
 NO_SERVER: Final = ("unrecognized subcommand", "unexpected argument", "No such command")
 """What a program prints that has no app-server."""
@@ -51,7 +45,7 @@ class CodexBackend:
                 "cannot start codex: its profile has no program.", hint="Set the agent's `program` in the config."
             )
         asked = parse_flags(launch.argv[1:], launch.model)
-        there = await asyncio.to_thread(_surroundings, launch)
+        there = await asyncio.to_thread(build_environment, launch, OWN["codex"])
         path = await asyncio.to_thread(program_path.find_program, launch.agent, launch.argv[0], there.variables)
         start = await agent_start.prepare_start(launch, (path, "app-server", *asked.arguments), there)
         child = await start.run()
@@ -84,11 +78,6 @@ async def _begin_agent(agent: CodexAgent, thread: Table, launch: Launch, path: s
         if not agent.has_begun:
             await agent.aclose()
     raise _not_opened(path, why, child) from failure
-
-
-def _surroundings(launch: Launch) -> AgentEnvironment:
-    here = {name: value for name, value in os.environ.items() if name not in WITHIN}
-    return build_environment(launch, OWN, here)
 
 
 def _not_opened(path: str, why: str, child: ChildProcess) -> LaunchError:

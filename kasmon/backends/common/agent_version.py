@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kasmon.backends.common.environment import RUNNERS, program_of
+from kasmon.backends.common.environment import program_of
 from kasmon.errors import UnfitAgentError
+from kasmon.model.agent_program import RUNNERS
 from kasmon.sanitize import clean_line
 
 TRIED: Final = {"claude": "2.1.330", "codex": "0.169.0", "gemini": "0.61.0", "opencode": "1.18.33"}

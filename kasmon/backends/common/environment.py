@@ -10,13 +10,13 @@ import shutil
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Final
 
 import msgspec
 
 from kasmon.errors import UnsafeFolderError
 from kasmon.launch import DEFAULT_PATH, base_environment
+from kasmon.model.agent_program import SHELLS, program_name
 from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.task import environment
@@ -41,9 +41,9 @@ OWN: Final[Mapping[str, tuple[str, ...]]] = {
     "gemini": ("GEMINI_", "GOOGLE_"),
     "opencode": ("OPENCODE_", *PROVIDERS),
 }  # fmt: skip
-"""Name prefixes of an agent's own variables, by its program; those of Claude Code are the documented ones."""
+"""Name prefixes of an agent's own variables, by its program; those of Claude Code are the documented ones, including
+those of Bedrock and Vertex."""
 ALIASES: Final = {"claude-code": "claude", "gemini-cli": "gemini", "opencode-ai": "opencode"}
-RUNNERS: Final = frozenset({"bun", "bunx", "env", "node", "npx"})
 NESTED: Final = frozenset(
     {
         "CLAUDECODE",
@@ -142,13 +142,14 @@ def own_prefixes(argv: Sequence[str]) -> tuple[str, ...]:
     return OWN.get(program_of(argv), ())
 
 
-def program_of(argv: Sequence[str]) -> str:
-    """Return the name of the program that *argv* runs, also behind a runner: lower case, aliases resolved."""
-    words = [PurePath(word).name for word in argv if not word.startswith("-") and "=" not in word]
-    names = [word.removesuffix(".exe").removesuffix(".js").lower() for word in words]
-    if names and names[0] in RUNNERS:
-        names = names[1:]
-    return ALIASES.get(names[0], names[0]) if names else ""
+def program_of(argv: Sequence[str], agent: str = "") -> str:
+    """Return the name of the program that *argv* runs, aliases resolved; in a shell, the agent *agent* if that is set.
+
+    *agent* is also returned if *argv* names no program.
+    """
+    agent, name = agent.partition("@")[0], program_name(argv)  # on another machine the name is the same
+    name = ALIASES.get(name, name) or agent
+    return agent if name in SHELLS and agent and agent != "shell" else name
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:

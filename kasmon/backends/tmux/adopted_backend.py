@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
+from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.agent import TmuxAgent
-from kasmon.backends.tmux.agent_identity import program_of
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Tmux
 from kasmon.errors import LaunchError, NotFoundError, TmuxServerGoneError
+from kasmon.model.agent_program import KNOWN
 from kasmon.model.commands import Launch
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.paths import Paths
@@ -21,9 +21,6 @@ from kasmon.tmux.foreign_server import ForeignHub, ForeignServer
 from kasmon.tmux.formats import PaneFacts
 from kasmon.tmux.pane_listing import candidates
 from kasmon.tmux.process_identity import ProcessIdentity, identify
-
-KNOWN: Final = frozenset({"amp", "claude", "codex", "gemini", "opencode", "scripted"})
-"""Agents that are recognised by their processes."""
 
 
 class AdoptedConnection(ServerConnection):

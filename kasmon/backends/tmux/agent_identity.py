@@ -1,4 +1,4 @@
-"""Which agent a command line runs, by the name of its detection file, and in which version."""
+"""In which version a command line runs an agent."""
 
 import contextlib
 import os
@@ -8,27 +8,13 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from kasmon.backends.common.agent_version import TRIED, VERSION, advice, answer
-from kasmon.backends.common.environment import ALIASES, RUNNERS
+from kasmon.backends.common.environment import program_of
 from kasmon.launch import base_environment
-from kasmon.model.agent_program import SHELLS
+from kasmon.model.agent_program import RUNNERS
 from kasmon.sanitize import clean_line
 
 VERSION_S: Final = 10.0
 """How long a program may take to print its version, in seconds."""
-SCRIPTED: Final = "kasmon.scripted"
-
-
-def program_of(argv: Sequence[str], agent: str = "") -> str:
-    """Return the agent that *argv* runs: its first word that is no runner (`node`, `env`); in a shell, *agent*."""
-    if SCRIPTED in argv:
-        return "scripted"
-    words = [PurePath(word).name for word in argv if not word.startswith("-") and "=" not in word]
-    agent = agent.partition("@")[0]  # on another machine the name is the same
-    names = [word.removesuffix(".exe").removesuffix(".js").lower() for word in words]
-    while names and names[0] in RUNNERS:
-        names = names[1:]
-    name = ALIASES.get(names[0], names[0]) if names else agent
-    return agent if name in SHELLS and agent and agent != "shell" else name
 
 
 def version_of(argv: Sequence[str]) -> str:

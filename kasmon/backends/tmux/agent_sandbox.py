@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.hook_setup import hooked
 from kasmon.backends.tmux.input.command_completion import supports_query
 from kasmon.launch import base_environment

@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.common.environment import load_variables, own_prefixes, search_path, select_own
-from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.common.environment import load_variables, own_prefixes, program_of, search_path, select_own
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox, prepare_sandbox
 from kasmon.backends.tmux.evidence.hook_setup import hooked
 from kasmon.backends.tmux.evidence.hooks import FILE as HOOKS

@@ -96,7 +96,6 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
 
 def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
-    from kasmon.backends.tmux.agent_identity import program_of as running
     from kasmon.backends.tmux.evidence.silent_sources import STATUS  # as above
 
     try:
@@ -104,7 +103,7 @@ def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorChe
         known = [offer.name for offer in offers(config, environment) if not offer.problem]
     except KasmonError:
         return
-    silent = [(name, running((config.agents[name].program,), name)) for name in known]
+    silent = [(name, program_of((config.agents[name].program,), name)) for name in known]
     lines = [f"{name}: {STATUS[program]}" for name, program in silent if program in STATUS]
     if lines:
         text = f"{'; '.join(lines)}. In a terminal, their state comes from hooks, files, title and screen"

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.silent_sources import absent
 from kasmon.detection.reader import ScreenReading, read
 from kasmon.detection.rule_catalog import RuleCatalog

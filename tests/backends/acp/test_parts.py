@@ -12,8 +12,9 @@ from acp import RequestError
 
 from kasmon.backends.acp import errors, gemini_quirks, translator
 from kasmon.backends.acp.content import unified
-from kasmon.backends.acp.known_agents import PROVIDERS, STRANGER, Quirk, find_agent, find_by_name
+from kasmon.backends.acp.known_agents import STRANGER, Quirk, find_agent, find_by_name
 from kasmon.backends.acp.transport import IncomingCall, understood
+from kasmon.backends.common.environment import PROVIDERS, own_prefixes
 from kasmon.errors import LaunchError
 from kasmon.model.events import LimitReached, TurnEnded
 
@@ -188,12 +189,12 @@ def test_an_agent_is_known_by_its_program(argv: tuple[str, ...], log_in: str) ->
 @pytest.mark.parametrize("argv", [(), ("goose", "acp"), ("mine", "gemini"), ("/gemini/mine",), ("npx",)])
 def test_others_get_no_key_that_is_not_given_to_them(argv: tuple[str, ...]) -> None:
     assert find_agent(argv) is STRANGER
-    assert () == STRANGER.own
+    assert () == own_prefixes(argv)
 
 
 def test_opencode_gets_its_providers_keys_and_gemini_its_own() -> None:
-    assert set(PROVIDERS) < set(find_agent(("opencode",)).own)
-    assert ("GEMINI_", "GOOGLE_") == find_agent(("gemini",)).own
+    assert set(PROVIDERS) < set(own_prefixes(("opencode",)))
+    assert ("GEMINI_", "GOOGLE_") == own_prefixes(("gemini",))
 
 
 def test_an_agent_is_known_by_its_introduction_too() -> None:

@@ -7,12 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kasmon.backends.acp import known_agents
-from kasmon.backends.claude import command_line
-from kasmon.backends.codex.backend import OWN as OWN_OF_CODEX
-from kasmon.backends.codex.backend import WITHIN
 from kasmon.backends.common.environment import (
-    NESTED,
     OWN,
     build_environment,
     decoded,
@@ -60,15 +55,6 @@ def test_an_agent_gets_what_every_agent_gets_and_its_own_keys_but_no_others(
     argv: tuple[str, ...], keys: set[str]
 ) -> None:
     assert {"PATH", "LC_ALL"} | keys == inherited(own_prefixes(argv), AROUND).keys()
-
-
-def test_what_an_agent_has_of_its_own_is_the_same_by_its_protocol_and_in_a_terminal() -> None:
-    assert command_line.OWN_PREFIXES == OWN["claude"]
-    assert OWN_OF_CODEX == OWN["codex"]
-    assert WITHIN <= NESTED
-    assert {name: agent.own for name, agent in known_agents.AGENTS.items()} == {
-        name: OWN[name] for name in known_agents.AGENTS
-    }
 
 
 @pytest.mark.parametrize(

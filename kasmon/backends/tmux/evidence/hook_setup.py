@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kasmon.backends.tmux.agent_identity import program_of, version_of
+from kasmon.backends.common.environment import program_of
+from kasmon.backends.tmux.agent_identity import version_of
 from kasmon.backends.tmux.evidence.hooks import FILE
 
 EMIT: Final = Path(__file__).resolve().parents[3] / "emit.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.backends.tmux.agent_identity import program_of
+from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence
 from kasmon.backends.tmux.evidence.process_table import ProcessEntry, ProcessTable, table
 from kasmon.backends.tmux.evidence.screen_requests import BARE_S, LATE_S, ScreenRequest
