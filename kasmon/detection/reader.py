@@ -4,6 +4,7 @@ The state is one of `rule_schema.WORDS`, several joined with `|` if ambiguous, o
 as a pattern, a format or a path: patterns come from the file alone, and text is sanitized before it is passed on.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from kasmon.detection.prompt_box import Composer, composer
 from kasmon.detection.regions import Finder, PatternMatch, ScreenRegions
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import UNCLEAR, ScreenRule
-from kasmon.detection.terminal_screen import TerminalScreen
+from kasmon.detection.terminal_screen import TerminalScreen, shown
 from kasmon.model.agent_program import SHELLS
 from kasmon.model.evidence import Signal
 from kasmon.model.permission import RequestKind
@@ -106,6 +107,12 @@ def read(
         lower=tuple(lower),
         file=rules.name,
     )
+
+
+def menu(rows: Sequence[str], rules: ScreenRules) -> ScreenMenu | None:
+    """Return the menu on *rows*, a whole screen; None if there is none, or no key answers it."""
+    found = read(shown(rows), rules).menu
+    return found if found is not None and found.keys else None
 
 
 def lasting(before: ScreenReading | None, reading: ScreenReading, now: float) -> ScreenReading:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kasmon.config import Config, load_or_default, resolve
-from kasmon.detection.menu import ScreenMenu
+from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.errors import (
     InteractiveOnlyError,
     KasmonError,

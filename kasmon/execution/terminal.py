@@ -6,9 +6,9 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from kasmon.detection.menu import ScreenMenu, menu
-from kasmon.detection.menu_choices import squeezed
+from kasmon.detection.menu_choices import ScreenMenu, squeezed
 from kasmon.detection.prompt_box import Composer, composer, inked, stands
+from kasmon.detection.reader import menu
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.rule_schema import ComposerRule

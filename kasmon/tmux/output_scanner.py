@@ -1,4 +1,4 @@
-"""Scanners of what a pane prints: reports of the Program Status Protocol (OSC 7501), and window titles. Sans-IO.
+"""Scanners of what a pane prints: status reports (OSC 7501), window titles, the mode of bracketed paste. Sans-IO.
 
 Agents show their state in both, titles some ten times a second. So both are read at once, without asking tmux.
 `ESC ] 7501 ; state=… [:kind=…] [:msg=base64] … BEL`, keys and values after the number separated by `:` or `;`.
@@ -16,6 +16,7 @@ from kasmon.terminal_text.sequences import Grammar, SequenceScanner
 _REPORTS: Final = Grammar((b"]7501;",), longest_bytes=4096)
 STATES: Final = frozenset({"idle", "working", "done", "blocked", "error", "clear"})
 
+_MODE_AND_RESETS: Final = Grammar(controls=rb"\[\?(?:[\d;]{1,20};)?2004(?:;[\d;]{1,20})?[hl]|c|\[!p")
 _TITLES: Final = Grammar((b"]0;", b"]2;", b"k"), longest_bytes=1024)
 
 
@@ -75,3 +76,26 @@ def _text(encoded: str) -> str:
         return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError):
         return ""
+
+
+class BracketedPasteTracker:
+    """Whether a pane's program accepts bracketed paste. tmux reports it itself since 3.7."""
+
+    def __init__(self) -> None:
+        self.is_on: bool | None = None
+        """None if some of its output was not received."""
+        self._scanner = SequenceScanner(_MODE_AND_RESETS)
+
+    def begin(self) -> None:
+        """Reset for a new program, all of whose output will be received."""
+        self.is_on, self._scanner.rest = False, b""
+
+    def handle_missed_output(self) -> None:
+        """Record that some output was not received."""
+        self.is_on, self._scanner.rest = None, b""
+
+    def feed(self, data: bytes) -> None:
+        """Process *data* that the pane printed."""
+        if self._scanner.rest or b"\x1b" in data:
+            for control, _ in self._scanner.feed(data):
+                self.is_on = control.endswith(b"h")

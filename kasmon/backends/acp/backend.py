@@ -3,17 +3,20 @@
 import asyncio
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kasmon.backends.acp import gemini_quirks
 from kasmon.backends.acp.known_agents import Quirk, find_agent
 from kasmon.backends.base import Abilities, Agent
 from kasmon.backends.common.agent_start import prepare_start
-from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.environment import AgentEnvironment, build_environment, own_prefixes
+from kasmon.backends.common.structured_agent import open_agent
 from kasmon.backends.project_trust import check
-from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
+from kasmon.errors import ExtraMissingError, LaunchError
 from kasmon.model.commands import Launch
+
+if TYPE_CHECKING:
+    from kasmon.backends.acp.agent import AcpAgent
 
 SDK: Final = "acp"
 
@@ -49,18 +52,14 @@ class AcpBackend:
         if launch.resume and Quirk.TWIN_FILES in agent.habits:
             await asyncio.to_thread(gemini_quirks.remove_twins, launch.resume, environment.variables)
         child = await start.run()
-        try:
+
+        async def create() -> "AcpAgent":
             module = await asyncio.to_thread(import_module, "kasmon.backends.acp.agent")  # takes half a second
-            live = module.AcpAgent(launch, agent, child, environment)
-        except BaseException:
-            await child.end()
-            raise
-        try:
-            await live.introduce()
-        except UnfitAgentError as error:
-            raise await explain_unfit(error, self.name, launch.argv, launch.workdir, environment.variables) from error
-        opened: Agent = live
-        return opened
+            opened: AcpAgent = module.AcpAgent(launch, agent, child, environment)
+            return opened
+
+        variables = environment.variables
+        return await open_agent(launch, child, create, backend=self.name, argv=launch.argv, variables=variables)
 
 
 backend = AcpBackend()

@@ -1,11 +1,13 @@
 """Convert an agent's JSON-RPC errors to text, and classify them: missing log-in, limit, or other error. Pure."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from acp import RequestError
 
+from kasmon.backends.common.json_access import at
+from kasmon.backends.common.json_access import text as text_at
 from kasmon.sanitize import redact
 
 AUTH_REQUIRED: Final = -32000
@@ -34,8 +36,7 @@ def needs_log_in(error: RequestError) -> bool:
 
 def is_limit(error: RequestError) -> bool:
     """Whether the agent's provider has reached a limit."""
-    data = error.data if isinstance(error.data, Mapping) else {}
-    return TOO_MANY_REQUESTS in (error.code, data.get("status"), data.get("statusCode"), data.get("code"))
+    return TOO_MANY_REQUESTS in (error.code, *(at(error.data, name) for name in ("status", "statusCode", "code")))
 
 
 def _inner(text: str) -> str:
@@ -47,9 +48,8 @@ def _inner(text: str) -> str:
             inner: Any = json.loads(text)
         except (ValueError, RecursionError):
             break
-        error = inner.get("error", inner)
-        message = error.get("message") if isinstance(error, dict) else error
-        if not isinstance(message, str):
+        message = text_at(inner, "error", "message") or text_at(inner, "error") or text_at(inner, "message")
+        if not message:
             break
         text = message
     return text
@@ -58,8 +58,4 @@ def _inner(text: str) -> str:
 def _detail(data: Any) -> str:
     if isinstance(data, str):
         return data
-    if isinstance(data, Mapping):
-        for name in ("details", "message", "error", "reason"):
-            if isinstance(data.get(name), str):
-                return str(data[name])
-    return ""
+    return next((said for name in ("details", "message", "error", "reason") if (said := text_at(data, name))), "")

@@ -8,14 +8,17 @@ from typing import Any, Final
 
 from acp import RequestError
 
-from kasmon.backends.acp import elicitation
-from kasmon.backends.acp.open_requests import OpenRequests
+from kasmon.backends.acp.open_requests import ELICITATION, ELICITATION_COMPLETE, PERMISSION, OpenRequests
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.acp.transport import IncomingCall
-from kasmon.backends.base import Chunk
+from kasmon.backends.base import AgentOutput
 from kasmon.backends.common.elicitation import CANCELLED
-from kasmon.model.events import Event
+from kasmon.backends.common.json_access import at as json_at
+from kasmon.backends.common.json_access import text
 
+NO_MESSAGE: Final = (
+    "The agent printed a line that is not a message of its protocol; it was skipped, as further ones will be."
+)
 STRAY_S: Final = 0.5
 """A message outside of any turn is finished when nothing was added to it for this long, in seconds."""
 GARBAGE_BYTES: Final = 400
@@ -30,7 +33,7 @@ class IncomingHandler:
     """Handles the messages of one agent."""
 
     def __init__(
-        self, translator: AcpTranslator, requests: OpenRequests, emit: Callable[[Iterable[Event | Chunk]], None]
+        self, translator: AcpTranslator, requests: OpenRequests, emit: Callable[[Iterable[AgentOutput]], None]
     ) -> None:
         self.is_open = False
         """Its conversation is open, so that it can be answered."""
@@ -55,31 +58,31 @@ class IncomingHandler:
             self._handle_notification(method, params, at)
             return None
         assert isinstance(params, IncomingCall)
-        if method == "session/request_permission":
-            return await self._requests.asked(params, at)
-        if method == elicitation.METHOD:
-            is_heard = self.is_open and not self._requests.is_closed
-            return await self._requests.forms.asked(params, at) if is_heard else CANCELLED
+        if method == PERMISSION:
+            return await self._requests.ask_permission(params, at)
+        if method == ELICITATION:
+            is_shown = self.is_open and not self._requests.is_closed
+            return await self._requests.ask_form(params, at) if is_shown else CANCELLED
         if not method.startswith(NOT_OFFERED):
-            self._emit(self._translator.foreign.seen(method, params.params, at))
+            self._emit(self._translator.unknown.report(method, params.params, at))
         raise RequestError(METHOD_NOT_FOUND, f"kasmon does not offer {method!r}")
 
     def record_garbage(self, line: bytes) -> None:
         self.garbage = self.garbage or line[:GARBAGE_BYTES]
-        self._emit(self._translator.foreign.garbage(line, time.time()))
+        text = line.decode("utf-8", "replace")
+        self._emit(self._translator.unknown.report("a line that is not a message", text, time.time(), NO_MESSAGE))
 
     def _handle_notification(self, method: str, params: Any, at: float) -> None:
         if method == "session/update":
-            if _kind(params) in WORK:
+            if text(params, "update", "sessionUpdate") in WORK:
                 self.worked_at = asyncio.get_running_loop().time()
             self._emit(self._translator.heard(params, at))
-            self._requests.withdraw_ended(at)
             self._requests.update(at)
             self._watch_stray()
         elif method == "$/cancel_request":
-            self._requests.withdraw_one(params.get("requestId") if isinstance(params, dict) else None, at)
-        elif method != elicitation.COMPLETE:
-            self._emit(self._translator.foreign.seen(method, params, at))
+            self._requests.withdraw_one(json_at(params, "requestId"), at)
+        elif method != ELICITATION_COMPLETE:
+            self._emit(self._translator.unknown.report(method, params, at))
 
     def _watch_stray(self) -> None:
         """Finish a message outside of any turn after a pause, as nothing else ends it."""
@@ -92,8 +95,3 @@ class IncomingHandler:
     def _end_stray(self) -> None:
         if not self.in_turn:
             self._emit(self._translator.speech.ended(time.time()))
-
-
-def _kind(params: Any) -> object:
-    update = params.get("update") if isinstance(params, dict) else None
-    return update.get("sessionUpdate") if isinstance(update, dict) else None

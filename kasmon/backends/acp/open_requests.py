@@ -1,191 +1,246 @@
-"""The permission requests that an agent waits for: opened, answered once, or withdrawn.
-
-Other open requests are in `elicitation`.
-"""
+"""All that an agent waits for: permissions, forms to fill in, addresses to open. Answered once, or withdrawn."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import msgspec
 from acp import RequestError
 from acp.schema import RequestPermissionRequest
 from pydantic import ValidationError
 
 from kasmon.backends.acp import permission_requests
 from kasmon.backends.acp.content import diff_of, edits
-from kasmon.backends.acp.elicitation import ElicitationForms
 from kasmon.backends.acp.tool_calls import AcpToolCall
 from kasmon.backends.acp.translator import AcpTranslator
 from kasmon.backends.acp.transport import IncomingCall
-from kasmon.backends.base import Chunk
-from kasmon.errors import RequestClosedError, StaleRequestError, UnableError, UsageError
+from kasmon.backends.base import AgentOutput
+from kasmon.backends.common.elicitation import CANCELLED, ElicitationRequest, Elicitations
+from kasmon.backends.common.json_access import table, text
+from kasmon.backends.common.open_calls import AnsweredCall, CallId, OpenCall, OpenCalls
+from kasmon.errors import UsageError
 from kasmon.model.commands import Answer, Launch
-from kasmon.model.events import Event, NoticeRaised, RequestOpened, RequestWithdrawn
-from kasmon.model.permission import Decision, RequestId
+from kasmon.model.events import Event, NoticeRaised
+from kasmon.model.permission import Decision, Request, RequestId
 
+PERMISSION: Final = "session/request_permission"
+ELICITATION: Final = "elicitation/create"
+ELICITATION_COMPLETE: Final = "elicitation/complete"
+"""Reports that an address was visited; the agent then continues by itself."""
 INVALID_PARAMS: Final = -32602
 UNREADABLE: Final = "The agent sent a permission request that kasmon cannot read; kasmon declined it."
+NOT_SHOWN: Final = "The agent asked a question that kasmon cannot show; kasmon declined it."
 NOT_TOLD: Final = "The reason was not sent: the agent's protocol has no field for it. Send it as a prompt."
 
 
-class OpenPermission:
-    """One permission that the agent waits for; created in the SDK's task that sends the answer."""
+class OpenPermission(msgspec.Struct, frozen=True):
+    asked: RequestPermissionRequest
+    """The agent's request, as received."""
+    tool: AcpToolCall
+    ask: permission_requests.AcpPermission
+    """The current request: the agent may add details of the call while it waits."""
 
-    def __init__(
-        self,
-        asked: RequestPermissionRequest,
-        tool: AcpToolCall,
-        ask: permission_requests.AcpPermission,
-        number: int | str,
-    ) -> None:
-        self.asked = asked
-        """The agent's request, as received."""
-        self.tool = tool
-        self.ask = ask
-        """The current request: the agent may add details of the call while it waits."""
-        self.number = number
-        """The agent's own id of it."""
-        self.outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.current_task()
 
-    async def wait_until_answered(self) -> None:
-        """Return when the agent has its answer.
+class Permissions(OpenCalls[OpenPermission]):
+    """The open permission requests of one agent."""
+
+    def open(self, call: CallId, permission: OpenPermission, at: float) -> tuple[Event, ...]:
+        return self._open(call, [permission.ask.request], permission, at)
+
+    def answer(self, answer: Answer, at: float) -> AnsweredCall[OpenPermission]:
+        """Apply *answer*.
 
         Raises:
-            SessionEndedError: if it no longer reads.
+            KasmonError: as `OpenCalls`.
         """
-        assert self._task is not None
-        await asyncio.wait([self._task])
-        if not self._task.cancelled() and (error := self._task.exception()) is not None:
-            raise error
+        return self._apply(answer, at)
+
+    def of_calls(self) -> list[tuple[CallId, OpenPermission]]:
+        """Return all that is open, each with its id."""
+        return [(name, call.content) for name, call in self._calls.items()]
+
+    def _check(self, call: OpenCall[OpenPermission], request: Request, answer: Answer) -> None:
+        if answer.decision is Decision.CHOOSE and answer.labels[0] not in request.options:
+            raise UsageError(
+                f"request {request.id!r} has no such choice.", hint=(f"Its choices: {list(request.options)}.")
+            )
+
+
+class WaitingCall(NamedTuple):
+    """A call of the agent that has no result yet."""
+
+    number: int | str
+    """The agent's own id of it."""
+    result: asyncio.Future[dict[str, Any]]
+    cancelled: dict[str, Any]
+    """The result that answers nothing."""
+    task: asyncio.Task[Any] | None
+    """The SDK's task that sends the result."""
+
+
+class Reply(NamedTuple):
+    """What follows from an answer; see `OpenRequests.send`."""
+
+    call: CallId
+    result: dict[str, Any] | None
+    """None while the form has other fields."""
+    answer: Answer
+    events: tuple[Event, ...]
+    permission: OpenPermission | None = None
 
 
 class OpenRequests:
-    """All that one agent waits for."""
-
     def __init__(
-        self, launch: Launch, translator: AcpTranslator, emit: Callable[[Iterable[Event | Chunk]], None]
+        self, launch: Launch, translator: AcpTranslator, emit: Callable[[Iterable[AgentOutput]], None]
     ) -> None:
         self.is_closed = False
         """The turn is being ended: whatever the agent asks meanwhile is denied."""
-        self.forms = ElicitationForms(launch, translator, emit)
-        self._launch = launch
-        self._translator = translator
-        self._emit = emit
-        self._waiting: dict[RequestId, OpenPermission] = {}
+        self._launch, self._translator, self._emit = launch, translator, emit
+        self._permissions = Permissions("")
+        self._elicitations = Elicitations(launch.session)
+        self._waiting: dict[CallId, WaitingCall] = {}
         self._counted = 0
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self.forms)
+        return len(self._waiting)
 
-    async def asked(self, asked: IncomingCall, at: float) -> dict[str, Any]:
+    async def ask_permission(self, asked: IncomingCall, at: float) -> dict[str, Any]:
         """Wait for the answer to *asked*, and return it.
 
         Raises:
             RequestError: if it cannot be read; nothing is allowed then.
         """
         try:
-            understood = permission_requests.understood(asked.params)
+            parsed = permission_requests.understood(asked.params)
         except ValidationError as error:
-            self._emit(self._translator.foreign.seen("session/request_permission", asked.params, at))
+            self._emit(self._translator.unknown.report(PERMISSION, asked.params, at))
             self._emit([NoticeRaised(at=at, text=UNREADABLE, level="error")])
             raise RequestError(INVALID_PARAMS, "kasmon cannot read this request") from error
         if self.is_closed:
             return permission_requests.CANCELLED
-        self._counted += 1
-        tools = self._translator.tools
-        tool = tools.asked(understood.tool_call)
-        ask = self._ask(understood, tool, RequestId(f"acp-{self._launch.generation}-{self._counted}"))
-        waiting = self._waiting[ask.request.id] = OpenPermission(understood, tool, ask, asked.id)
-        self._emit([*self._translator.speech.ended(at), RequestOpened(at=at, request=ask.request)])
-        return await waiting.outcome
+        call = self._name("acp")
+        tool = self._translator.tools.asked(parsed.tool_call)
+        opened = self._permissions.open(call, self._build(parsed, tool, call), at)
+        return await self._await_result(call, asked, opened, permission_requests.CANCELLED, at)
+
+    async def ask_form(self, asked: IncomingCall, at: float) -> dict[str, Any]:
+        """Wait for the answer to *asked*, a form or an address, and return it.
+
+        Raises:
+            RequestError: if it cannot be shown.
+        """
+        call, params = self._name("acp-form"), asked.params
+        wanted = ElicitationRequest(
+            server=self._launch.agent,
+            message=text(params, "message"),
+            mode=text(params, "mode") or "form",
+            url=text(params, "url"),
+            schema=table(params, "requestedSchema"),
+        )
+        opened = self._elicitations.open(call, wanted, at)
+        if not opened:
+            self._emit(self._translator.unknown.report(ELICITATION, params, at))
+            self._emit([NoticeRaised(at=at, text=NOT_SHOWN, level="warning")])
+            raise RequestError(INVALID_PARAMS, "kasmon cannot show this")
+        return await self._await_result(call, asked, opened, CANCELLED, at)
 
     def update(self, at: float) -> None:
-        """Reopen requests whose call the agent has changed since: the old request is void then.
+        """Withdraw the requests whose call has ended; reopen those whose call has changed: the old request is void.
 
-        If it only added a description of the same command, the request stays as it is.
+        If the agent only added a description of the same command, the request stays as it is.
         """
-        for waiting in self._waiting.values():
-            if waiting.outcome.done() or waiting.tool.is_finished:
+        for call, permission in self._permissions.of_calls():
+            if permission.tool.is_finished:
+                self._withdraw(call, "the agent continued without an answer", at)
                 continue
-            before = waiting.ask.request
-            ask = self._ask(waiting.asked, waiting.tool, before.id)
-            if permission_requests.only_explains(ask.request, before, waiting.tool, self._launch.workdir):
+            before = permission.ask.request
+            now = self._build(permission.asked, permission.tool, call)
+            if permission_requests.only_explains(now.ask.request, before, now.tool, self._launch.workdir):
                 continue
-            if ask.request.digest != before.digest:
-                waiting.ask = ask
-                waiting.tool.asked_diff = diff_of(edits(waiting.tool.contents), self._launch.workdir)
-                self._emit([RequestOpened(at=at, request=ask.request)])
+            if now.ask.request.digest != before.digest:
+                now.tool.asked_diff = diff_of(edits(now.tool.contents), self._launch.workdir)
+                self._emit(self._permissions.open(call, now, at))
 
-    def _ask(
-        self, asked: RequestPermissionRequest, tool: AcpToolCall, number: RequestId
-    ) -> permission_requests.AcpPermission:
-        ask = permission_requests.ask(
-            asked,
-            tool,
-            self._translator.tools,
-            number=number,
-            session=self._launch.session,
-            workdir=self._launch.workdir,
-        )
-        tool.asked_input = ask.request.input
-        return ask
-
-    def apply(self, answer: Answer) -> OpenPermission:
-        """Return what *answer* answers; the request accepts no other from now on.
+    def apply(self, answer: Answer, at: float) -> Reply:
+        """Return what follows from *answer*; the request accepts no other from now on.
 
         Raises:
             RequestClosedError, StaleRequestError: if the agent does not wait for that.
             UnableError, UsageError: if there is no such answer.
         """
-        waiting = self._waiting.get(answer.request)
-        if waiting is None:
-            raise RequestClosedError(answer.request, "the agent no longer waits for it")
-        request = waiting.ask.request
-        if answer.digest != request.digest:
-            raise StaleRequestError(request.id)
-        if answer.decision not in request.choices:
-            raise UnableError(f"this agent does not accept the answer {answer.decision!s} here.")
-        if answer.decision is Decision.CHOOSE and (not answer.labels or answer.labels[0] not in request.options):
-            raise UsageError(
-                f"request {request.id!r} has no such choice.", hint=(f"Its choices: {list(request.options)}.")
-            )
-        return self._waiting.pop(request.id)
+        if self._elicitations.has(answer.request):
+            settled = self._elicitations.answer(answer, at)
+            return Reply(settled.call, settled.result, answer, settled.events)
+        closed = self._permissions.answer(answer, at)
+        return Reply(closed.id, closed.content.ask.outcome(answer), answer, (), closed.content)
 
-    async def send(self, waiting: OpenPermission, answer: Answer) -> None:
-        """Send the agent *answer*; returns when it has it.
+    async def send(self, reply: Reply) -> None:
+        """Send the agent *reply*; returns when it has it.
 
         Raises:
             SessionEndedError: if it no longer reads.
         """
-        if not waiting.outcome.done():
-            waiting.outcome.set_result(waiting.ask.outcome(answer))
-        await waiting.wait_until_answered()
-        at = time.time()
-        self._emit(self._translator.tools.answered(waiting.ask.call, waiting.ask.allows(answer), at))
-        if answer.decision is not Decision.CHOOSE and answer.reason:
-            self._emit([NoticeRaised(at=at, text=NOT_TOLD)])
+        self._emit(reply.events)
+        if reply.result is not None:
+            task = self._settle(reply.call, reply.result)
+            if task is not None:
+                await asyncio.wait([task])
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    raise error
+        if (permission := reply.permission) is not None:
+            at, answer = time.time(), reply.answer
+            allows = permission.ask.allows(answer)
+            self._emit(self._translator.tools.answered(permission.ask.call, allows, at))
+            if answer.decision is not Decision.CHOOSE and answer.reason:
+                self._emit([NoticeRaised(at=at, text=NOT_TOLD)])
 
     def withdraw(self, why: str, at: float) -> None:
-        self.forms.withdraw(why, at)
-        self._withdraw(list(self._waiting.values()), why, at)
-
-    def withdraw_ended(self, at: float) -> None:
-        """Withdraw the requests whose call has ended."""
-        over = [each for each in self._waiting.values() if self._translator.tools.has_ended(each.ask.call)]
-        self._withdraw(over, "the agent continued without an answer", at)
+        for call in list(self._waiting):
+            self._withdraw(call, why, at)
 
     def withdraw_one(self, number: object, at: float) -> None:
         """Withdraw what the agent asked as *number*, at its request."""
-        self.forms.withdraw_one(number, at)
-        taken = [waiting for waiting in self._waiting.values() if waiting.number == number]
-        self._withdraw(taken, "the agent withdrew it", at)
+        for call in [call for call, waiting in self._waiting.items() if waiting.number == number]:
+            self._withdraw(call, "the agent withdrew it", at)
 
-    def _withdraw(self, waiting: Iterable[OpenPermission], why: str, at: float) -> None:
-        for each in waiting:
-            del self._waiting[each.ask.request.id]
-            if not each.outcome.done():  # else the end of the connection has cancelled it
-                each.outcome.set_result(permission_requests.CANCELLED)
-            self._emit(self._translator.tools.answered(each.ask.call, False, at))
-            self._emit([RequestWithdrawn(at=at, request=each.ask.request.id, why=why)])
+    def _name(self, kind: str) -> str:
+        self._counted += 1
+        return f"{kind}-{self._launch.generation}-{self._counted}"
+
+    def _build(self, asked: RequestPermissionRequest, tool: AcpToolCall, call: CallId) -> OpenPermission:
+        ask = permission_requests.ask(
+            asked,
+            tool,
+            self._translator.tools,
+            number=RequestId(str(call)),
+            session=self._launch.session,
+            workdir=self._launch.workdir,
+        )
+        tool.asked_input = ask.request.input
+        return OpenPermission(asked, tool, ask)
+
+    async def _await_result(
+        self, call: CallId, asked: IncomingCall, opened: Iterable[Event], cancelled: dict[str, Any], at: float
+    ) -> dict[str, Any]:
+        result: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[call] = WaitingCall(asked.id, result, cancelled, asyncio.current_task())
+        self._emit([*self._translator.speech.ended(at), *opened])
+        return await result
+
+    def _withdraw(self, call: CallId, why: str, at: float) -> None:
+        cancelled = self._waiting[call].cancelled
+        self._settle(call, cancelled)
+        permission = dict(self._permissions.of_calls()).get(call)
+        if permission is not None:
+            self._emit(self._translator.tools.answered(permission.ask.call, False, at))
+        self._emit([*self._permissions.withdraw(call, why, at), *self._elicitations.withdraw(call, why, at)])
+
+    def _settle(self, call: CallId, result: dict[str, Any]) -> asyncio.Task[Any] | None:
+        """Pass *result* to the task that sends it, and return that task."""
+        waiting = self._waiting.pop(call, None)
+        if waiting is None:
+            return None
+        if not waiting.result.done():  # else the end of the connection has cancelled it
+            waiting.result.set_result(result)
+        return waiting.task

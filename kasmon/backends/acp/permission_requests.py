@@ -20,9 +20,11 @@ import msgspec
 from acp.schema import PermissionOption, RequestPermissionRequest
 from pydantic import ValidationError
 
-from kasmon.backends.acp.content import diff_of, edits, pretty, texts, within
+from kasmon.backends.acp.content import diff_of, edits, texts
 from kasmon.backends.acp.known_agents import Quirk
 from kasmon.backends.acp.tool_calls import AcpToolCall, AcpToolCalls
+from kasmon.backends.common.diff import shorten_path
+from kasmon.backends.common.json_access import as_json, text
 from kasmon.model.commands import Answer
 from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId, seal
 
@@ -191,7 +193,7 @@ def _input(tool: AcpToolCall, habits: frozenset[Quirk], workdir: str) -> dict[st
 def _is_of(raw: Mapping[str, Any], path: str, workdir: str) -> bool:
     """Whether the paths that *raw* names, if any, are that of the shown diff."""
     named = [value for name in PATHS if isinstance(value := raw.get(name), str)]
-    return all(within(value, workdir) == within(path, workdir) for value in named)
+    return all(shorten_path(value, workdir) == shorten_path(path, workdir) for value in named)
 
 
 def _surroundings(words: str, workdir: str) -> dict[str, Any]:
@@ -209,13 +211,9 @@ def _shown(tool: AcpToolCall, data: Mapping[str, Any], words: str, kind: Request
     if tool.kind == COMMAND_KIND and isinstance(command, str):
         told = {"command": command, "description": data.get("description"), "cwd": workdir, "text": words}
         rest = {name: value for name, value in data.items() if name not in told or value != told[name]}
-        return "\n\n".join([command, *([pretty(rest)] if rest else [])]), words or _said(data.get("description"))
+        return "\n\n".join([command, *([as_json(rest, 2)] if rest else [])]), words or text(data, "description")
     if kind is RequestKind.PLAN and words:
         return words, ""
-    details = pretty(data) if set(data) - {"title", "text"} else ""
+    details = as_json(data, 2) if set(data) - {"title", "text"} else ""
     parts = (NO_PLAN if kind is RequestKind.PLAN else "", tool.title, words if words not in tool.title else "", details)
     return "\n\n".join(part for part in parts if part), ""
-
-
-def _said(text: object) -> str:
-    return text if isinstance(text, str) else ""

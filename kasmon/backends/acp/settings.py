@@ -18,6 +18,7 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
+from kasmon.backends.common.json_access import rows, text
 from kasmon.model.events import SettingsChanged
 
 Setting = Literal["model", "mode"]
@@ -114,11 +115,10 @@ def _values(option: SessionConfigOptionSelect) -> tuple[str, ...]:
 
 def _models(models: Any) -> SettingOption | None:
     """Parse gemini's `{"availableModels": [{"modelId": ...}], "currentModelId": ...}`."""
-    if not isinstance(models, Mapping) or not isinstance(models.get("currentModelId"), str):
+    if not (current := text(models, "currentModelId")):
         return None
-    listed = models.get("availableModels")
-    names = [entry.get("modelId") for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
-    return SettingOption(models["currentModelId"], tuple(name for name in names if isinstance(name, str)))
+    names = tuple(text(model, "modelId") for model in rows(models, "availableModels"))
+    return SettingOption(current, tuple(filter(None, names)))
 
 
 def _few(names: Sequence[str]) -> tuple[str, ...]:

@@ -4,14 +4,16 @@ A call may first appear in `tool_call`, in `tool_call_update`, or in a permissio
 new. It is reported as started once it runs: when the agent says so, or the user allows it.
 """
 
-import json
 import re
 from typing import Any, Final, Literal
 
 from acp.schema import ToolCallProgress, ToolCallStart, ToolCallUpdate
 
-from kasmon.backends.acp.content import Content, diff_of, edits, output_of, patch_of, texts, within
+from kasmon.backends.acp.content import Content, diff_of, edits, output_of, patch_of, texts
 from kasmon.backends.acp.known_agents import Quirk
+from kasmon.backends.common.diff import shorten_path
+from kasmon.backends.common.json_access import as_json
+from kasmon.backends.common.json_access import at as value_at
 from kasmon.model.events import Event, PlanItem, PlanUpdated, ToolFinished, ToolStarted
 
 Mention = ToolCallStart | ToolCallProgress | ToolCallUpdate
@@ -102,11 +104,6 @@ class AcpToolCalls:
         tool.is_asked = False
         return self._started(tool, at) if allowed else []
 
-    def has_ended(self, call: str) -> bool:
-        """Whether the agent has reported the end of the call."""
-        tool = self._tools.get(call)
-        return tool is not None and tool.is_finished
-
     def ended(self, at: float) -> list[Event]:
         """End the turn; return events that end all open calls."""
         left = [tool for tool in self._tools.values() if tool.is_started and not tool.is_finished]
@@ -124,7 +121,7 @@ class AcpToolCalls:
     def title(self, tool: AcpToolCall) -> str:
         """Return one line that describes what the tool is used on."""
         is_name = IDENTIFIER.fullmatch(tool.title) and tool.kind in FILE_KINDS and tool.paths
-        title = " ".join(within(tool.paths[0] if is_name else tool.title, self._workdir).split())
+        title = " ".join(shorten_path(tool.paths[0] if is_name else tool.title, self._workdir).split())
         return title if len(title) <= TITLE else f"{title[: TITLE - 1]}…"
 
     def _tool(self, mention: Mention) -> AcpToolCall:
@@ -139,7 +136,7 @@ class AcpToolCalls:
         tool.is_started = True
         name, title = self.name(tool), self.title(tool)
         given = tool.input or tool.asked_input
-        told = json.dumps(given, ensure_ascii=False) if given else ""
+        told = as_json(given) if given else ""
         started = ToolStarted(at=at, call=tool.call, tool=name, title="" if title == name else title, input=told)
         return [started, *_to_do(tool.input, at)]
 
@@ -154,7 +151,7 @@ class AcpToolCalls:
 
 def _to_do(data: Any, at: float) -> list[Event]:
     """Return the to-do list in a tool's input: opencode has a tool for it, and reports no plan."""
-    entries = data.get("todos") if isinstance(data, dict) else None
+    entries = value_at(data, "todos")
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
         return []
     items = tuple(PlanItem(text=entry["content"], state=STATES.get(entry["status"], "open")) for entry in entries)
@@ -162,4 +159,4 @@ def _to_do(data: Any, at: float) -> list[Event]:
 
 
 def _is_entry(entry: object) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("content"), str) and isinstance(entry.get("status"), str)
+    return all(isinstance(value_at(entry, name), str) for name in ("content", "status"))

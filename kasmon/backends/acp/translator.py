@@ -1,9 +1,6 @@
 """Translate an agent's `session/update` messages to events. Sans-IO: the time is an argument."""
 
-import json
-import logging
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
@@ -37,28 +34,18 @@ from kasmon.backends.acp.settings import AcpSettings, of_options
 from kasmon.backends.acp.tool_calls import STATES, AcpToolCalls
 from kasmon.backends.acp.usage import NOTHING, UsageTotals
 from kasmon.backends.base import AgentOutput, Chunk
+from kasmon.backends.common.json_access import text
+from kasmon.backends.common.unknown_messages import UnknownMessages
 from kasmon.model.commands import ConversationUsage
 from kasmon.model.events import (
     Event,
     LimitReached,
     MessageWritten,
-    NoticeRaised,
     PlanItem,
     PlanUpdated,
     ThoughtWritten,
     TurnEnded,
-    UnknownMessageSeen,
 )
-
-RAW: Final = 4000
-"""How much of an unknown message is kept, in characters."""
-KINDS: Final = 100
-"""How many kinds are distinguished; an agent that invents names cannot fill the log."""
-NAME: Final = 200
-"""How much of its name is kept, in characters."""
-NO_MESSAGE: Final = "a line that is not a message"
-
-log = logging.getLogger(__name__)
 
 TurnEndReason = Literal["done", "interrupted", "limit", "error"]
 REASONS: Final[dict[str, tuple[TurnEndReason, str]]] = {
@@ -69,49 +56,6 @@ REASONS: Final[dict[str, tuple[TurnEndReason, str]]] = {
     "refusal": ("error", "The model refused to continue."),
 }
 """The protocol's `stopReason` -> kasmon's reason, and the text for the user."""
-
-
-class UnknownMessages:
-    """Counts unknown messages by kind."""
-
-    def __init__(self) -> None:
-        self.counted: Counter[str] = Counter()
-
-    def seen(self, what: str, raw: object, at: float) -> list[Event]:
-        """Return the events for a message *raw* of the kind *what*; nothing if the kind occurred before."""
-        what = what[:NAME]
-        if what not in self.counted and len(self.counted) >= KINDS:
-            what = "something else"
-        self.counted[what] += 1
-        if self.counted[what] > 1:
-            return []
-        log.info("unknown message from the agent: %s", what)
-        return [UnknownMessageSeen(at=at, what=what, raw=_beginning(raw))]
-
-    def garbage(self, line: bytes, at: float) -> list[Event]:
-        """Return the events for an output line that is not a message; nothing after the first."""
-        seen = self.seen(NO_MESSAGE, line[: 4 * RAW].decode("utf-8", "replace"), at)
-        if not seen:
-            return []
-        text = (
-            "The agent printed a line that is not a message of its protocol; it was skipped, as further ones will be."
-        )
-        return [NoticeRaised(at=at, text=text, level="warning"), *seen]
-
-    def log_counts(self) -> None:
-        """Log how often each kind occurred."""
-        for what, count in self.counted.items():
-            if count > 1:
-                log.info("unknown message, %d times: %s", count, what)
-
-
-def _beginning(raw: Any) -> str:
-    if isinstance(raw, str):
-        return raw[:RAW]
-    try:
-        return json.dumps(raw, ensure_ascii=False)[:RAW]
-    except (TypeError, ValueError, RecursionError):
-        return repr(raw)[:RAW]
 
 
 AgentOutputs: TypeAlias = Sequence[AgentOutput]
@@ -185,7 +129,7 @@ class AcpTranslator:
         self.counted = UsageTotals.after(used)
         self.speech = StreamedMessage()
         self.tools = AcpToolCalls(workdir)
-        self.foreign = UnknownMessages()
+        self.unknown = UnknownMessages()
         self._remembers = remembers
 
     def replays(self) -> ReplayedHistory:
@@ -202,9 +146,11 @@ class AcpTranslator:
         try:
             told = SessionNotification.model_validate(params)
         except ValidationError:
-            return self.foreign.seen(f"session/update {_kind(params)}", params, at)
+            return self.unknown.report(
+                f"session/update {text(params, 'update', 'sessionUpdate') or 'without a kind'}", params, at
+            )
         if self.session is not None and told.session_id != self.session:
-            return self.foreign.seen("session/update of another session", params, at)
+            return self.unknown.report("session/update of another session", params, at)
         if self.history is not None and self._is_history(told.update, self.history):
             return []
         return self._said(told.update, at)
@@ -258,7 +204,7 @@ class AcpTranslator:
             case UsageUpdate():
                 return self._counts(self.counted.updated(update), at)
             case AgentPlanContentUpdate():
-                return self.foreign.seen(f"plan_update {update.plan.type}", update.model_dump(mode="json"), at)
+                return self.unknown.report(f"plan_update {update.plan.type}", update.model_dump(mode="json"), at)
             case UserMessageChunk() | AvailableCommandsUpdate() | SessionInfoUpdate():
                 return []
             case other:
@@ -286,12 +232,6 @@ def _plan(entries: Sequence[PlanEntry], at: float) -> PlanUpdated:
     return PlanUpdated(
         at=at, items=tuple(PlanItem(text=entry.content, state=STATES[entry.status]) for entry in entries)
     )
-
-
-def _kind(params: Any) -> str:
-    update = params.get("update") if isinstance(params, Mapping) else None
-    kind = update.get("sessionUpdate") if isinstance(update, Mapping) else None
-    return kind if isinstance(kind, str) else "without a kind"
 
 
 def build_turn_end(answer: Mapping[str, Any], at: float) -> TurnEnded | None:

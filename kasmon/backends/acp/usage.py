@@ -12,6 +12,7 @@ from acp.schema import Usage, UsageUpdate
 from pydantic import ValidationError
 
 from kasmon.backends.acp.known_agents import Quirk
+from kasmon.backends.common.json_access import count, table
 from kasmon.model.commands import ConversationUsage
 from kasmon.model.events import UsageReported
 
@@ -71,10 +72,5 @@ class UsageTotals(NamedTuple):
 
 def _quota(answer: Mapping[str, Any]) -> tuple[int, int]:
     """Return gemini's figures of a turn: `{"_meta": {"quota": {"token_count": {"input_tokens": 2000, ...}}}}`."""
-    found: Any = answer
-    for name in ("_meta", "quota", "token_count"):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    if not isinstance(found, Mapping):
-        return 0, 0
-    took, gave = found.get("input_tokens"), found.get("output_tokens")
-    return (took if isinstance(took, int) else 0), (gave if isinstance(gave, int) else 0)
+    figures = table(answer, "_meta", "quota", "token_count")
+    return count(figures, "input_tokens"), count(figures, "output_tokens")

@@ -6,8 +6,7 @@ from typing import Final, Literal
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.claude import diff, tool_text
-from kasmon.backends.claude.stdout_line import RAW_CHARACTERS
-from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.backends.common.json_access import Table, as_json, rows, table, text
 from kasmon.model.events import (
     Event,
     MessageWritten,
@@ -69,7 +68,7 @@ class ConversationContent:
             elif kind.endswith("_tool_result"):
                 yield from self._finished(block, {}, at)
             elif kind not in SILENT_BLOCKS:
-                yield UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=tool_text.as_json(block)[:RAW_CHARACTERS])
+                yield UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=as_json(block))
 
     def translate_user(self, message: Table, at: float) -> Iterator[Event]:
         """Yield the events in a message in the user's name: tool results, and output of the agent's own commands."""
@@ -96,7 +95,7 @@ class ConversationContent:
         call, name, asked = text(block, "id"), text(block, "name"), table(block, "input")
         self._calls[call] = name, asked
         return ToolStarted(
-            at=at, call=call, tool=name, title=tool_text.title(asked), input=tool_text.as_json(asked), within=within
+            at=at, call=call, tool=name, title=tool_text.title(asked), input=as_json(asked), within=within
         )
 
     def _finished(self, block: Table, result: Table, at: float) -> Iterator[Event]:

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.claude import diff, tool_text
-from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.backends.common.json_access import Table, as_json, rows, table, text
 from kasmon.model.permission import NO_PLAN, Decision, Request, RequestId, RequestKind, SessionId
 from kasmon.sanitize import clean_line
 
@@ -29,8 +29,6 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
 
 def requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
     """Return the requests for the `can_use_tool` message *asked*; one for each question, else one.
-
-    The host seals them.
 
     Args:
         call: the id of the call, from which the requests get theirs.
@@ -70,7 +68,7 @@ def _shown(name: str, given: Table) -> str:
         return text(given, "command")
     if name == "Write" and given.keys() == {"file_path", "content"}:
         return f"{text(given, 'file_path')}\n\n{text(given, 'content')}"
-    return tool_text.as_json(given, indent=2)
+    return as_json(given, indent=2)
 
 
 def _why(name: str, asked: Table) -> str:

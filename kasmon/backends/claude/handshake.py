@@ -1,4 +1,4 @@
-"""The handshake: what it must contain, the first events, and why it failed."""
+"""The handshake: how claude is started for it, what it must contain, and why it failed."""
 
 import re
 import uuid
@@ -14,17 +14,15 @@ from kasmon.backends.claude.command_line import (
     config_folder,
     environment,
     forks,
-    model_of,
 )
-from kasmon.backends.claude.history import PromptPresence, memory, read_usage
-from kasmon.backends.claude.settings import ClaudeSettings
+from kasmon.backends.claude.history import PromptPresence, conversation_of, memory, read_usage
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import OWN, build_environment
 from kasmon.backends.common.json_access import Table, table, text
 from kasmon.backends.project_trust import check as check_trust
 from kasmon.errors import ExtraMissingError, LaunchError, UnfitAgentError
 from kasmon.model.commands import ConversationUsage, Launch
-from kasmon.model.events import Event, NoticeRaised, SessionStarted
+from kasmon.model.events import NoticeRaised
 from kasmon.paths import places
 from kasmon.sanitize import clean_block, redact
 
@@ -49,6 +47,20 @@ class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
     def config(self) -> Path:
         """The folder in which claude stores its settings and its conversations."""
         return Path(config_folder(self.variables))
+
+    def proof(self, remembers: str) -> str:
+        """Return how the resumed conversation was verified, whose last prompt is *remembers*; empty if it is new."""
+        if self.memory is None:
+            return ""
+        known = self.memory in (PromptPresence.ENDS_WITH_IT, PromptPresence.HOLDS_IT) and remembers
+        return f"claude opened it by its id{f', and {self.memory.value}' if known else ''}"
+
+    def doubts(self, remembers: str, at: float) -> list[NoticeRaised]:
+        """Return the notice that the resumed conversation may be another one, if so."""
+        if self.memory not in (PromptPresence.WITHOUT_IT, PromptPresence.NO_TRANSCRIPT) or not remembers:
+            return []
+        text = f"claude resumed the conversation, but {self.memory.value}."
+        return [NoticeRaised(at=at, text=text, level="warning")]
 
 
 def plan_launch(launch: Launch) -> ClaudeLaunch:
@@ -134,42 +146,22 @@ def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) 
         raise LaunchError(f"claude opened the conversation {conversation!r} instead of {launch.resume!r}.")
 
 
-def build_introduction(
-    launch: Launch, plan: ClaudeLaunch, settings: ClaudeSettings, answer: Table, pid: int, at: float
-) -> tuple[Event, ...]:
-    """Return the first events of the agent's session; *settings* know its conversation already."""
-    offered = settings.apply_initialize(answer, model_of(plan.argv), at)
-    started = SessionStarted(
-        at=at,
-        generation=launch.generation,
-        backend=launch.backend,
-        mode=launch.mode,
-        workdir=launch.workdir,
-        pid=pid,
-        resume_id=settings.conversation or None,
-        model=settings.model,
-        proof=proof(plan, launch.remembers),
-    )
-    if plan.memory in (PromptPresence.WITHOUT_IT, PromptPresence.NO_TRANSCRIPT) and launch.remembers:
-        doubt = f"claude resumed the conversation, but {plan.memory.value}."
-        return started, offered, NoticeRaised(at=at, text=doubt, level="warning")
-    return started, offered
+def find_conversation(launch: Launch, config: Path, pid: int) -> str:
+    """Return the id of the process's conversation; empty if unknown."""
+    if launch.sandbox is None:
+        return conversation_of(config, pid)
+    from kasmon.sandbox.agent.identify import find_agent
+    from kasmon.sandbox.shared.processes import name_inside
 
-
-def proof(plan: ClaudeLaunch, remembers: str) -> str:
-    """Return how the resumed conversation was verified; empty if it is new."""
-    if plan.memory is None:
-        return ""
-    known = plan.memory in (PromptPresence.ENDS_WITH_IT, PromptPresence.HOLDS_IT) and remembers
-    return f"claude opened it by its id{f', and {plan.memory.value}' if known else ''}"
+    agent = find_agent(pid)
+    name = name_inside(agent) if agent is not None else ""
+    return conversation_of(config, int(name)) if name else ""
 
 
 def explain_failure(
     error: Exception, plan: ClaudeLaunch, child: ChildProcess, failure: str, limit_s: float
 ) -> LaunchError:
     """Return why the handshake failed; *failure* is the agent's own message in its protocol, if any."""
-    if isinstance(error, ImportError):
-        return ExtraMissingError("claude", "claude")
     words = redact(clean_block(failure), plan.secrets)[0] or child.last_words
     how = child.signal or (f"exit code {child.exit_code}" if child.exit_code is not None else "")
     if isinstance(error, TimeoutError):

@@ -26,12 +26,10 @@ NAMES: Final = {
 
 
 class LimitTracker:
-    """Whether the agent waits for its provider, and until when."""
+    """Whether the agent waits for its provider."""
 
     def __init__(self) -> None:
         self.is_reached = False
-        self.until: float | None = None
-        """When the provider lifts it, in seconds since the epoch; None if unknown."""
         self._warned = ""
 
     def apply_event(self, info: Table, at: float) -> tuple[Event, ...]:
@@ -56,14 +54,11 @@ class LimitTracker:
     def end(self, at: float) -> tuple[Event, ...]:
         if not self.is_reached:
             return ()
-        self.is_reached, self.until = False, None
+        self.is_reached = False
         return (LimitLifted(at=at),)
 
-    def end_if_passed(self, at: float) -> tuple[Event, ...]:
-        return self.end(at) if self.until is not None and self.until <= at else ()
-
     def _reach(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:
-        self.is_reached, self.until = True, until
+        self.is_reached = True
         return (LimitReached(at=at, until=until, text=said),)
 
 

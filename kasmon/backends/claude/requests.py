@@ -6,12 +6,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from kasmon.backends.claude.control_request import RequestContext, requests
-from kasmon.backends.common.json_access import Table, table, text
-from kasmon.errors import RequestClosedError, UnableError
-from kasmon.model.answer import check_decision
+from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.backends.common.open_calls import CallId, OpenCall, OpenCalls
+from kasmon.errors import UnableError
 from kasmon.model.commands import Answer
-from kasmon.model.events import Event, RequestOpened, RequestWithdrawn
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind
+from kasmon.model.events import Event
+from kasmon.model.permission import Decision, Request, RequestKind
 
 DENIED: Final = {
     RequestKind.PERMISSION: "The user does not want this tool to be used like that.",
@@ -20,7 +20,6 @@ DENIED: Final = {
 }
 """The reason that the agent gets when the user denied without one."""
 REPLACED: Final = "the agent has a different request now"
-OTHERS: Final = "another question of the same call was not answered"
 
 
 class AllowResult(msgspec.Struct, frozen=True):
@@ -39,29 +38,22 @@ class DenyResult(msgspec.Struct, frozen=True):
 Reply: TypeAlias = AllowResult | DenyResult
 
 
-class _Call(msgspec.Struct):
-    input: Table
-    open: dict[RequestId, Request]
-    answers: dict[str, str]
-    """Question -> answer, for those answered so far."""
-
-
 class ClaudeAnswerOutcome(msgspec.Struct, frozen=True):
-    call: str
+    call: CallId
     reply: Reply | None
     """None while the call waits for other answers."""
     events: tuple[Event, ...] = ()
 
 
-class ClaudeRequests:
-    """The agent's open calls, by its own ids.
+class ClaudeRequests(OpenCalls[Table]):
+    """The agent's open calls, by its own ids, each with its input.
 
     No two requests have the same id, though the agent may use one of its ids again. So an answer in transit, which
     the host has compared with the text shown, never answers a later call.
     """
 
     def __init__(self) -> None:
-        self._calls: dict[str, _Call] = {}
+        super().__init__("another question of the same call was not answered")
         self._uses = Counter[str]()
 
     def open(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
@@ -69,68 +61,32 @@ class ClaudeRequests:
         replaced = self.withdraw(call, REPLACED, context.at)
         made = requests(f"{call}#{self._uses[call]}" if self._uses[call] else call, asked, context)
         self._uses[call] += 1
-        self._calls[call] = _Call(table(asked, "input"), {request.id: request for request in made}, {})
-        return (*replaced, *(RequestOpened(at=context.at, request=request) for request in made))
-
-    def withdraw(self, call: str, why: str, at: float) -> tuple[Event, ...]:
-        """Withdraw the open requests of *call*, for the reason *why*."""
-        gone = self._calls.pop(call, None)
-        return _withdrawn(gone, why, at) if gone is not None else ()
-
-    def withdraw_all(self, why: str, at: float) -> tuple[Event, ...]:
-        """Withdraw every open request, for the reason *why*."""
-        return tuple(event for call in list(self._calls) for event in self.withdraw(call, why, at))
-
-    def reopen_all(self, at: float) -> tuple[Event, ...]:
-        """Return all open requests as new events: the end of a turn voids requests, but the agent still waits."""
-        return tuple(
-            RequestOpened(at=at, request=request) for call in self._calls.values() for request in call.open.values()
-        )
+        return (*replaced, *self._open(call, made, table(asked, "input"), context.at))
 
     def answer(self, answer: Answer, at: float) -> ClaudeAnswerOutcome:
         """Apply *answer*.
 
         Raises:
-            RequestClosedError: if the agent is not waiting for it.
-            UnableError: if the request does not accept it.
+            KasmonError: as `OpenCalls`.
         """
-        name, call, request = self._find(answer.request)
-        check_decision(request, answer.decision, request.choices)
-        reply: Reply | None
+        call = self._apply(answer, at)
+        if not call.is_closed:
+            return ClaudeAnswerOutcome(call.id, None)
+        reply: Reply
         match answer.decision:
             case Decision.CHOOSE:
-                reply = self._choose(call, request, answer)
-            case Decision.EDIT if answer.input is None:
-                raise UnableError(f"the edited input of {request.id!r} is missing.")
+                questions = [text(question, "question") for question in rows(call.content, "questions")]
+                labels = zip(filter(None, questions), map(", ".join, call.chosen), strict=True)
+                reply = AllowResult({**call.content, "answers": dict(labels)})
             case Decision.EDIT:
                 reply = AllowResult(answer.input)
             case Decision.ALLOW:
                 reply = AllowResult()
             case _:
-                reply = DenyResult(answer.reason or DENIED[request.kind], answer.decision is Decision.CANCEL)
-        if reply is None:
-            return ClaudeAnswerOutcome(name, None)
-        del call.open[request.id]
-        del self._calls[name]
-        return ClaudeAnswerOutcome(name, reply, _withdrawn(call, OTHERS, at))
+                reason = answer.reason or DENIED[call.request.kind]
+                reply = DenyResult(reason, answer.decision is Decision.CANCEL)
+        return ClaudeAnswerOutcome(call.id, reply, call.events)
 
-    def _find(self, request: RequestId) -> tuple[str, _Call, Request]:
-        for name, call in self._calls.items():
-            if request in call.open:
-                return name, call, call.open[request]
-        raise RequestClosedError(request, "the agent is not waiting for it")
-
-    def _choose(self, call: _Call, request: Request, answer: Answer) -> Reply | None:
-        """Record an answered question; return the reply once it was the last of its call."""
-        if not answer.labels or (len(answer.labels) > 1 and not request.many):
-            number = "one answer or more" if request.many else "one answer"
-            raise UnableError(f"request {request.id!r} accepts {number}, not {len(answer.labels)}.")
-        call.answers[text(request.input, "question")] = ", ".join(answer.labels)
-        if len(call.open) > 1:
-            del call.open[request.id]
-            return None
-        return AllowResult({**call.input, "answers": dict(call.answers)})
-
-
-def _withdrawn(call: _Call, why: str, at: float) -> tuple[Event, ...]:
-    return tuple(RequestWithdrawn(at=at, request=request, why=why) for request in call.open)
+    def _check(self, call: OpenCall[Table], request: Request, answer: Answer) -> None:
+        if answer.decision is Decision.EDIT and answer.input is None:
+            raise UnableError(f"the edited input of {request.id!r} is missing.")

@@ -1,12 +1,10 @@
 """One line of the agent's stdout: a protocol message, or other text."""
 
 import json
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kasmon.backends.common.json_access import Table
-
-RAW_CHARACTERS: Final = 4000
-"""How much of unknown content is kept."""
+from kasmon.backends.common.unknown_messages import RAW_CHARACTERS
 
 
 class UnparsedLine(NamedTuple):

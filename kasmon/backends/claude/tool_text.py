@@ -1,6 +1,5 @@
 """The input and output of a tool as readable text: one line for the input, plain text for the output."""
 
-import json
 import re
 from typing import Final
 
@@ -49,11 +48,6 @@ def title(asked: Table) -> str:
     line = clean_line(next((words for words in told if words.strip()), "")).strip()
     warnings = [words for name, words in WARNINGS.items() if asked.get(name) is True]
     return "".join(f"{words}: " for words in warnings) + line[:TITLE_CHARACTERS]
-
-
-def as_json(asked: Table, *, indent: int | None = None) -> str:
-    """Return *open* as JSON without ASCII escapes."""
-    return json.dumps(asked, ensure_ascii=False, indent=indent)
 
 
 def output(result: Table) -> str:

@@ -3,12 +3,8 @@
 Each message goes to the part that handles its kind; unknown messages are logged once for each kind, and counted.
 """
 
-import logging
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
-
-import msgspec
 
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.claude.content import ConversationContent
@@ -18,26 +14,20 @@ from kasmon.backends.claude.known_messages import SILENT, name_of
 from kasmon.backends.claude.notices import LOG_IN, NO_LOGIN, ClaudeNotices, LimitTracker, retried
 from kasmon.backends.claude.requests import ClaudeRequests
 from kasmon.backends.claude.settings import ClaudeSettings
-from kasmon.backends.claude.stdout_line import RAW_CHARACTERS, UnparsedLine
-from kasmon.backends.claude.tool_text import as_json
+from kasmon.backends.claude.stdout_line import UnparsedLine
 from kasmon.backends.claude.turns import ClaudeTurns
 from kasmon.backends.claude.usage import ClaudeUsage
 from kasmon.backends.common.elicitation import Elicitations
 from kasmon.backends.common.json_access import Table, count, rows, table, text
+from kasmon.backends.common.unknown_messages import UnknownMessages
 from kasmon.model.events import Event, NoticeRaised, TurnEnded, UnknownMessageSeen
 from kasmon.model.permission import SessionId
 
 ASK: Final = "control_request/can_use_tool"
-KINDS: Final = 100
-"""How many kinds of unknown messages are distinguished; an agent that invents names cannot fill the log."""
-OTHER: Final = "something else"
-NAME_CHARACTERS: Final = 200
 NO_LONGER: Final = "the agent no longer waits for it"
 NO_MESSAGE: Final = "no message"
 SYNTHETIC: Final = "<synthetic>"
 """The model named in messages that no model wrote."""
-
-log = logging.getLogger(__name__)
 
 
 class ClaudeTranslator:
@@ -53,7 +43,7 @@ class ClaudeTranslator:
         self._content = ConversationContent()
         self._notices = ClaudeNotices()
         self._usage = usage
-        self._unknown_counts: Counter[str] = Counter()
+        self._unknown = UnknownMessages()
 
     def translate(self, message: Table | UnparsedLine, at: float, before: str | None = None) -> Iterator[AgentOutput]:
         """Yield the events in *message*, received at *at*.
@@ -75,9 +65,7 @@ class ClaudeTranslator:
 
     def ended(self, why: str, at: float) -> Iterator[Event]:
         """Yield the remaining events when the agent's process has ended."""
-        for name, times in self._unknown_counts.items():
-            if times > 1:
-                log.warning("%s came %d times; this version of kasmon does not know it", name, times)
+        self._unknown.log_counts()
         yield from self.asks.withdraw_all(why, at)
         yield from self.elicitations.withdraw_all(why, at)
 
@@ -104,14 +92,14 @@ class ClaudeTranslator:
                 yield from self.asks.open(text(message, "request_id"), table(message, "request"), context)
             case _ if name == ELICITATION:
                 call, asked = text(message, "request_id"), parse_elicitation(table(message, "request"))
-                yield from self.elicitations.open(call, asked, at) or self._report_unknown(name, as_json(message), at)
+                yield from self.elicitations.open(call, asked, at) or self._report_unknown(name, message, at)
             case "control_cancel_request":
                 for asks in (self.asks, self.elicitations):
                     yield from asks.withdraw(text(message, "request_id"), NO_LONGER, at)
             case _ if message.get("type") == "system":
                 yield from self._translate_system(name, message, at)
             case _ if name not in SILENT:
-                yield from self._report_unknown(name, as_json(message), at)
+                yield from self._report_unknown(name, message, at)
 
     def _translate_stream(self, message: Table, at: float) -> Iterator[AgentOutput]:
         event = table(message, "event")
@@ -132,7 +120,9 @@ class ClaudeTranslator:
             if text(table(message, "message"), "model") != SYNTHETIC:
                 yield from self.limit.end(at)
             for item in self._content.translate_assistant(message, at):
-                yield from self._report_once(item) if isinstance(item, UnknownMessageSeen) else (item,)
+                yield from (
+                    self._unknown.report(item.what, item.raw, at) if isinstance(item, UnknownMessageSeen) else (item,)
+                )
             return
         why = " ".join(text(part, "text") for part in rows(table(message, "message"), "content"))
         if error == "rate_limit":
@@ -160,7 +150,7 @@ class ClaudeTranslator:
         if notice is not None:
             yield notice
         elif name not in SILENT and name not in HANDLED:
-            yield from self._report_unknown(name, as_json(message), at)
+            yield from self._report_unknown(name, message, at)
 
     def _translate_result(self, message: Table, at: float) -> Iterator[AgentOutput]:
         usage = self._usage.result(message, at)
@@ -168,24 +158,14 @@ class ClaudeTranslator:
             yield usage
         yield from self.turns.result(message, at)
 
-    def _report_unknown(self, name: str, raw: str, at: float) -> Iterator[Event]:
-        name = name[:NAME_CHARACTERS]
-        message_seen = UnknownMessageSeen(at=at, what=name, raw=raw[:RAW_CHARACTERS])
-        if name == NO_MESSAGE and not self._unknown_counts[name]:
-            text = "claude printed a line that is not a protocol message. kasmon logged it."
-            yield NoticeRaised(at=at, text=text, level="warning")
-        if name.startswith("control_request/") and not self._unknown_counts[name]:
+    def _report_unknown(self, name: str, raw: object, at: float) -> list[Event]:
+        notice = ""
+        if name == NO_MESSAGE:
+            notice = "claude printed a line that is not a protocol message. kasmon logged it."
+        elif name.startswith("control_request/"):
             what = name.partition("/")[2] or "something"
-            text = f"claude asked for {what!r}, which kasmon cannot show; kasmon declined it."
-            yield NoticeRaised(at=at, text=text, level="warning")
-        yield from self._report_once(message_seen)
-
-    def _report_once(self, message_seen: UnknownMessageSeen) -> Iterator[Event]:
-        if message_seen.what not in self._unknown_counts and len(self._unknown_counts) >= KINDS:
-            message_seen = msgspec.structs.replace(message_seen, what=OTHER)
-        self._unknown_counts[message_seen.what] += 1
-        if self._unknown_counts[message_seen.what] == 1:
-            yield message_seen
+            notice = f"claude asked for {what!r}, which kasmon cannot show; kasmon declined it."
+        return self._unknown.report(name, raw, at, notice)
 
 
 HANDLED: Final = frozenset(

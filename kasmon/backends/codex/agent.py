@@ -1,131 +1,81 @@
-"""One running codex: its process, and its messages as events."""
+"""One running codex: its messages become events, commands become calls of its protocol."""
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Iterable, Sequence
 from typing import Final
-
-import msgspec
 
 from kasmon.backends.base import AgentOutput
 from kasmon.backends.codex import program_path, thread_start
-from kasmon.backends.codex.commands import CommandSender
+from kasmon.backends.codex.request_registry import CodexAnswerOutcome
+from kasmon.backends.codex.settings import change, planned
 from kasmon.backends.codex.translator import CodexTranslator
-from kasmon.backends.codex.transport import CodexMessage, CodexTransport, UnreadableLine
+from kasmon.backends.codex.transport import CallRefusedError, CodexMessage, CodexTransport, UnreadableLine
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.json_access import Table, text
-from kasmon.errors import KasmonError, SessionEndedError
-from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
-from kasmon.model.events import LimitReached, NoticeRaised, SessionEnded, SessionStarted, SettingsChanged
+from kasmon.backends.common.json_access import Table, as_json, rows, text
+from kasmon.backends.common.structured_agent import StructuredAgent
+from kasmon.errors import KasmonError, LaunchError, SessionEndedError, UnfitAgentError
+from kasmon.model.answer import must_fit
+from kasmon.model.commands import Answer, Configure, Launch, Prompt
+from kasmon.model.events import NoticeRaised, SettingsChanged
+from kasmon.model.permission import Decision, Request
 from kasmon.sanitize import redact
 
-BACKLOG: Final = 1000
-"""How many events may wait for the reader before codex is no longer read."""
-INTERRUPT_S: Final = 2.0
-"""How long a turn may take to end before codex is ended, in seconds."""
-HEARD_OUT_S: Final = 1.0
-"""How long to read remaining output when codex ends, in seconds."""
 NOT_FOUND: Final = "kasmon does not support this method"
+EXPLAIN_S: Final = 3.0
+"""How long codex may take to accept the reason of a denial before it is denied without, in seconds."""
+GO: Final = "Implement the plan."
+"""What codex's own screen sends when the user approves a plan."""
+BACKTRACE: Final = "Stack backtrace:"
+NO_SERVER: Final = ("unrecognized subcommand", "unexpected argument", "No such command")
+"""What a program prints that has no app-server."""
 
 log = logging.getLogger(__name__)
 
 
-class CodexAgent:
-    """One codex, from the start of its process. Call `begin` before anything else."""
+class CodexAgent(StructuredAgent):
+    """One codex, whose thread gets the settings *thread*; the program that runs is *path*."""
 
-    def __init__(self, launch: Launch, child: ChildProcess, secrets: tuple[str, ...]) -> None:
-        self.has_begun = False
-        """Its conversation is open."""
-        self._launch = launch
-        self._child = child
-        self._secrets = secrets
+    def __init__(self, launch: Launch, child: ChildProcess, path: str, thread: Table, secrets: tuple[str, ...]) -> None:
+        super().__init__(launch, child)
+        self._path, self._thread, self._secrets = path, thread, secrets
         self._transport = CodexTransport(child, launch.session, secrets)
         self._translator = CodexTranslator(launch)
-        self._command_sender = CommandSender(self._transport, self._translator, self._emit)
-        self._queue: asyncio.Queue[AgentOutput] = asyncio.Queue()
-        self._space = asyncio.Event()
         self._started_at = time.time()
-        self._started: SessionStarted | None = None
-        self._is_over = self._is_ended = self._saw_garbage = False
-        self._why = ""
-        self._limit_timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._reader = asyncio.create_task(self._read_messages())
+        self._models_task: asyncio.Task[None] | None = None
+        self._life = asyncio.create_task(self._read_messages())
 
-    async def begin(self, thread: Table) -> None:
-        """Open the conversation, with the settings *thread*.
-
-        Raises:
-            LaunchError: if it cannot be opened.
-            SessionEndedError: if codex ended.
-        """
+    async def begin(self) -> None:
         version = await thread_start.introduce(self._transport)
-        opened = await thread_start.open_thread(self._transport, self._launch, thread, version)
+        opened = await thread_start.open_thread(self._transport, self._launch, self._thread, version)
         now = time.time()
-        self._emit(*self._translator.begin(opened.thread, opened.response, now))
+        self._emit(self._translator.begin(opened.thread, opened.response, now))
         if self._launch.permission_mode:  # plan mode has no argument
-            await self._command_sender.configure(Configure(permission_mode=self._launch.permission_mode))
+            await self._configure(Configure(permission_mode=self._launch.permission_mode))
         if opened.notice:
-            self._emit(NoticeRaised(at=now, text=opened.notice, level="warning"))
-        self._started = SessionStarted(
-            at=self._started_at,
-            generation=self._launch.generation,
-            backend="codex",
-            mode=self._launch.mode,
-            workdir=self._launch.workdir,
-            pid=await asyncio.to_thread(program_path.speaker, self._child.pid),
-            resume_id=opened.thread,
-            model=text(opened.response, "model"),
-            proof=opened.proof,
-        )
-        self.has_begun = True
-        self._start_task(self._list_models())
+            self._emit([NoticeRaised(at=now, text=opened.notice, level="warning")])
+        pid = await asyncio.to_thread(program_path.speaker, self._child.pid)
+        model = text(opened.response, "model")
+        self._start_events(self._started_at, pid, opened.thread, model, opened.proof)
+        self._models_task = asyncio.create_task(self._list_models())
 
-    async def events(self) -> AsyncIterator[AgentOutput]:
-        """Yield what happens, in order. Ends after the single `SessionEnded`."""
-        if self._started is not None:
-            started, self._started = self._started, None
-            yield started
-        while not self._is_ended:
-            said = await self._queue.get()
-            if self._queue.qsize() < BACKLOG:
-                self._space.set()
-            self._is_ended = isinstance(said, SessionEnded)
-            yield said
-
-    async def send(self, command: AgentCommand, /) -> None:
-        """Send the command *command* to codex.
-
-        Raises:
-            SessionEndedError: if it has ended.
-            RequestClosedError, StaleRequestError, UnableError, UsageError: if no open request accepts the answer.
-            RefusedError: if codex rejects it.
-        """
-        if self._is_over:
-            raise SessionEndedError(self._launch.session)
-        match command:
-            case Prompt():
-                await self._command_sender.prompt(command)
-            case Answer():
-                await self._command_sender.answer(command)
-            case Interrupt():
-                await self._command_sender.interrupt()
-            case Configure():
-                await self._command_sender.configure(command)
-            case Stop():
-                self._why = self._why or "stopped"
-                self._start_task(self._stop(command.grace_s))
-
-    async def aclose(self) -> None:
-        """End codex if it runs; idempotent, and bounded like `ChildProcess.end`."""
-        self._why = self._why or "closed"
-        await self._child.end()
-        await asyncio.wait([self._reader], timeout=HEARD_OUT_S)
-        for task in (self._reader, *self._tasks):
-            task.cancel()
-        await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
+    def explain(self, error: Exception, limit_s: float) -> LaunchError:
+        if isinstance(error, TimeoutError):
+            why, how = f"did not open a conversation within {limit_s:g} s", ""
+        elif isinstance(error, SessionEndedError):
+            code = self._child.exit_code
+            ended = self._child.signal if code is None else f"exit code {code}"
+            why, how = "ended before it had opened a conversation", f" ({ended})" if ended else ""
+        else:
+            raise error
+        said = self._child.last_words.partition(BACKTRACE)[0]
+        words = "; ".join(line.strip() for line in said.splitlines() if line.strip()).rstrip(".")
+        what, started = f"codex {why}{how}{f': {words}' if words else ''}.", f"The program was {self._path!r}."
+        if not words or any(sign in words for sign in NO_SERVER):
+            return UnfitAgentError(what, hint=f"kasmon requires a codex with `codex app-server`. {started}")
+        return LaunchError(what, hint=f"Check the profile's flags and config. {started}")
 
     # Messages of codex
 
@@ -133,27 +83,17 @@ class CodexAgent:
         """Translate all messages of codex to events, until its end."""
         try:
             async for message in self._transport.messages():
-                self._emit(*await self._translate(message))
-                while self._queue.qsize() >= BACKLOG:
-                    self._space.clear()
-                    await self._space.wait()
+                self._emit(await self._translate(message))
+                await self._event_queue.wait_for_space()
             await self._await_end()
         finally:
-            self._report_end()
-
-    async def _await_end(self) -> None:
-        """Wait for its end, which follows that of its output; else end it."""
-        try:
-            async with asyncio.timeout(HEARD_OUT_S):
-                await self._child.wait()
-        except TimeoutError:
-            self._why = self._why or "it closed its output"
-            await self._child.end()
+            self._report_end(self._translator.ended(time.time()))
 
     async def _translate(self, message: CodexMessage | UnreadableLine) -> list[AgentOutput]:
         now = time.time()
         if isinstance(message, UnreadableLine):
-            return self._report_garbage(message.raw, now)
+            line, notice = message.raw.decode("utf-8", "replace"), "Codex printed a line that is not a message."
+            return self._report_unknown("a line that is not a message", line, now, notice)
         try:
             if message.call is None:
                 return self._translator.heard(message.method, message.params, now)
@@ -163,7 +103,7 @@ class CodexAgent:
             said = None
         if message.call is not None and said is None:
             await self._answer_unsupported(message)
-        return self._report_unknown(message, now) if said is None else said
+        return self._report_unknown(message.method, as_json(message.params), now) if said is None else said
 
     async def _answer_unsupported(self, message: CodexMessage) -> None:
         """Refuse a call that kasmon cannot answer; answer one for the current time."""
@@ -174,70 +114,125 @@ class CodexAgent:
             else:
                 await self._transport.refuse(message.call, NOT_FOUND)
 
-    def _report_unknown(self, message: CodexMessage, now: float) -> list[AgentOutput]:
-        raw = redact(msgspec.json.encode(message.params).decode(), self._secrets)[0]
-        return [*self._translator.notices.unknown(message.method, raw, now)]
-
-    def _report_garbage(self, raw: bytes, now: float) -> list[AgentOutput]:
-        if self._saw_garbage:
-            log.info("codex printed another line that is not a message, %d bytes", len(raw))
-            return []
-        self._saw_garbage = True
-        line = redact(raw.decode("utf-8", "replace"), self._secrets)[0]
-        kept = self._translator.notices.unknown("a line that is not a message", line, now)
-        return [NoticeRaised(at=now, text="Codex printed a line that is not a message.", level="warning"), *kept]
-
-    def _emit(self, *said: AgentOutput) -> None:
-        for one in said:
-            self._queue.put_nowait(one)
-            if isinstance(one, LimitReached) and one.until is not None:
-                self._wait_for_limit(one.until)
-
-    def _wait_for_limit(self, until: float) -> None:
-        if self._limit_timer is not None:
-            self._limit_timer.cancel()
-        left = max(0.0, until - time.time())
-        self._limit_timer = asyncio.get_running_loop().call_later(
-            left, lambda: self._emit(*self._translator.lifted(time.time()))
-        )
-
-    def _report_end(self) -> None:
-        """Queue its last event; idempotent."""
-        if self._is_over:
-            return
-        self._is_over = True
-        if self._limit_timer is not None:
-            self._limit_timer.cancel()
-        self._emit(
-            *self._translator.ended(time.time()),
-            SessionEnded(
-                at=time.time(),
-                exit_code=self._child.exit_code,
-                signal=self._child.signal,
-                why=self._why,
-                last_words=self._child.last_words,
-            ),
-        )
+    def _report_unknown(self, what: str, raw: str, now: float, notice: str = "") -> list[AgentOutput]:
+        return [*self._translator.notices.unknown.report(what, redact(raw, self._secrets)[0], now, notice)]
 
     async def _list_models(self) -> None:
-        if offered := await thread_start.models(self._transport):
-            self._emit(SettingsChanged(at=time.time(), models=offered))
+        with contextlib.suppress(KasmonError):  # it ended
+            if offered := await thread_start.models(self._transport):
+                self._emit([SettingsChanged(at=time.time(), models=offered)])
 
-    # Its end and background tasks
+    def _lift_limit(self, at: float) -> Iterable[AgentOutput]:
+        return self._translator.lifted(at)
 
-    async def _stop(self, grace_s: float) -> None:
-        if grace_s > 0 and self._translator.turns:
-            with contextlib.suppress(KasmonError, TimeoutError):
-                async with asyncio.timeout(min(grace_s, INTERRUPT_S)):
-                    await self._command_sender.interrupt()
-        await self._child.end(grace_s)
+    async def _disconnect(self) -> None:
+        if self._models_task is not None:
+            self._models_task.cancel()
+            await asyncio.gather(self._models_task, return_exceptions=True)
 
-    def _start_task(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finish_task)
+    # Commands
 
-    def _finish_task(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("codex: %s", error)
+    async def _prompt(self, prompt: Prompt) -> None:
+        """Begin a turn, or add the prompt to the running one."""
+        main = self._translator.main
+        params: Table = {"threadId": main, "input": _input(prompt.text)}
+        if turn := self._translator.turns.get(main):
+            self._translator.given.steer(prompt)
+            try:
+                await self._transport.call("turn/steer", {**params, "expectedTurnId": turn})
+            except CallRefusedError:
+                self._translator.given.forget(prompt)
+                if self._translator.turns.get(main) == turn:
+                    raise
+            else:
+                return
+        self._translator.given.expect(prompt)
+        try:
+            await self._transport.call("turn/start", params)
+        except BaseException:
+            self._translator.given.forget(prompt)
+            raise
+
+    async def _answer(self, answer: Answer) -> None:
+        """Send codex the answer to its call, once all questions of the same call have one."""
+        if answer.decision is Decision.LATER:
+            return
+        plan = self._translator.plan
+        if plan is not None and answer.request == plan.id:
+            await self._approve(plan, answer)
+            return
+        outcome = self._translator.asks.answer(answer, time.time())
+        self._emit(outcome.events)
+        if outcome.call is None:
+            return
+        if outcome.reason:
+            await self._explain_denial(outcome)
+        if outcome.allowed:
+            self._translator.record_approval(outcome.call, outcome.item)
+        await self._transport.answer(outcome.call, outcome.result)
+        if outcome.interrupt:
+            await self._interrupt()
+
+    async def _interrupt(self) -> None:
+        """End all turns, and the commands that codex waits for: codex would let them run."""
+        commands = self._translator.foreground()
+        for thread, turn in list(self._translator.turns.items()):
+            with contextlib.suppress(CallRefusedError):  # it ended by itself
+                await self._transport.call("turn/interrupt", {"threadId": thread, "turnId": turn})
+        for thread in sorted(set(commands.values())):
+            await self._end_commands(thread, [command for command, of in commands.items() if of == thread])
+
+    async def _end_turn(self) -> None:
+        if self._translator.turns:
+            await self._interrupt()
+
+    async def _configure(self, command: Configure) -> None:
+        """Change the model or the permission mode from the next turn on."""
+        await self._set(change(self._translator.settings, command.model, command.permission_mode))
+
+    async def _set(self, changes: Table) -> None:
+        if changes:
+            await self._transport.call("thread/settings/update", {"threadId": self._translator.main, **changes})
+
+    async def _explain_denial(self, outcome: CodexAnswerOutcome) -> None:
+        """Send the reason of a denial as a message in the same turn: the model gets it right after the denial."""
+        turn = self._translator.turns.get(outcome.thread, "")
+        said = _input(f"I declined that: {outcome.reason}")
+        try:
+            async with asyncio.timeout(EXPLAIN_S):
+                await self._transport.call(
+                    "turn/steer", {"threadId": outcome.thread, "expectedTurnId": turn, "input": said}
+                )
+        except (CallRefusedError, TimeoutError):
+            self._warn("The request was denied; codex could not receive the reason.")
+
+    async def _approve(self, plan: Request, answer: Answer) -> None:
+        """Let codex implement its *plan*, or send it the reason of the denial."""
+        must_fit(plan, answer)
+        self._translator.plan = None
+        if answer.decision is Decision.ALLOW:
+            await self._set(planned(self._translator.settings))
+            await self._prompt(Prompt(text=GO))
+        elif answer.reason.strip():
+            await self._prompt(Prompt(text=answer.reason))
+
+    async def _end_commands(self, thread: str, commands: Sequence[str]) -> None:
+        """End *commands* of *thread*. A command that had hardly begun ended with its turn; codex does not report it."""
+        try:
+            listed = rows(await self._transport.call("thread/backgroundTerminals/list", {"threadId": thread}), "data")
+            running = {text(terminal, "itemId"): text(terminal, "processId") for terminal in listed}
+            for command in commands:
+                if command in running:
+                    ended = {"threadId": thread, "processId": running[command]}
+                    await self._transport.call("thread/backgroundTerminals/terminate", ended)
+                else:
+                    self._emit(self._translator.give_up(command, time.time()))
+        except CallRefusedError:
+            self._warn("Codex was interrupted; a command that it had started may still run.")
+
+    def _warn(self, words: str) -> None:
+        self._emit([NoticeRaised(at=time.time(), text=words, level="warning")])
+
+
+def _input(words: str) -> list[Table]:
+    return [{"type": "text", "text": words, "text_elements": []}]

@@ -1,13 +1,12 @@
 """Codex's approval calls as requests: run a command, change files, get permissions, use a server's tool."""
 
-import json
 from typing import Final
 
 from kasmon.backends.codex import diff
 from kasmon.backends.codex.items import PATCH, SHELL, script
 from kasmon.backends.codex.request import APPROVAL, CodexRequest, CodexRequestContext
-from kasmon.backends.common.json_access import Table, at, rows, table, text, texts
-from kasmon.model.permission import Request, RequestKind, seal
+from kasmon.backends.common.json_access import Table, as_json, at, rows, table, text, texts
+from kasmon.model.permission import Request, RequestKind
 
 BOOKKEEPING: Final = frozenset(
     {
@@ -51,7 +50,7 @@ def command(params: Table, setting: CodexRequestContext) -> CodexRequest:
         shown.append(f"in {where}")
     shown += [f"with {permission}" for permission in _permissions(table(params, "additionalPermissions"))]
     title = f"reach {host}" if host else line
-    return _approval(setting, SHELL, title, given, "\n".join(shown) or _as_json(given), why=text(params, "reason"))
+    return _approval(setting, SHELL, title, given, "\n".join(shown) or as_json(given, 2), why=text(params, "reason"))
 
 
 def files(params: Table, setting: CodexRequestContext) -> CodexRequest:
@@ -68,7 +67,7 @@ def files(params: Table, setting: CodexRequestContext) -> CodexRequest:
         PATCH,
         ", ".join(paths) or "change files (codex did not list them)",
         given,
-        changed or _as_json(params),
+        changed or as_json(params, 2),
         is_diff=bool(changed),
         why=" ".join(reason for reason in reasons if reason),
     )
@@ -96,7 +95,7 @@ def permissions(params: Table, setting: CodexRequestContext) -> CodexRequest:
         "request_permissions",
         "more permissions for this turn",
         {"permissions": granted},
-        "\n".join(listed) or _as_json(wanted),
+        "\n".join(listed) or as_json(wanted, 2),
         why=text(params, "reason"),
         results=({"permissions": granted, "scope": "turn"}, refused, refused),
     )
@@ -108,7 +107,7 @@ def tool(params: Table, setting: CodexRequestContext) -> CodexRequest:
     name = ".".join(part for part in (server, text(meta, "tool_name")) if part)
     given = table(meta, "tool_params")
     described = text(meta, "tool_description")
-    parts = [text(params, "message"), _as_json(given) if given else "", f"The tool: {described}" if described else ""]
+    parts = [text(params, "message"), as_json(given, 2) if given else "", f"The tool: {described}" if described else ""]
     shown = "\n\n".join(part for part in parts if part)
     return _approval(setting, name, text(params, "message"), given, shown, results=elicited({}))
 
@@ -165,7 +164,7 @@ def _approval(
         why=why,
         asked_at=setting.now,
     )
-    return CodexRequest(requests=(seal(request),), allow=allow, deny=deny, cancel=cancel, ends_turn=cancel is CANCEL)
+    return CodexRequest(requests=(request,), allow=allow, deny=deny, cancel=cancel, ends_turn=cancel is CANCEL)
 
 
 def _permissions(wanted: Table) -> list[str]:
@@ -179,8 +178,4 @@ def _permissions(wanted: Table) -> list[str]:
 
 
 def _place(path: Table) -> str:
-    return text(path, "path") or text(path, "pattern") or _as_json(path)
-
-
-def _as_json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return text(path, "path") or text(path, "pattern") or as_json(path, 2)

@@ -1,12 +1,11 @@
 """Codex's items as events: messages, thoughts and tool calls. One table has the names and titles of each type."""
 
-import json
 import shlex
 from collections.abc import Callable
 from typing import Final
 
 from kasmon.backends.codex import diff
-from kasmon.backends.common.json_access import Table, at, rows, table, text, texts
+from kasmon.backends.common.json_access import Table, as_json, at, rows, table, text, texts
 from kasmon.model.events import Event, MessageWritten, NoticeRaised, ThoughtWritten, ToolFinished, ToolStarted
 
 SHELL: Final = "shell"
@@ -100,11 +99,11 @@ def script(command: str) -> str:
 def _input(item: Table, kind: str) -> str:
     fields = INPUT.get(kind)
     if fields is None:
-        return json.dumps(at(item, "arguments"), ensure_ascii=False)
+        return as_json(at(item, "arguments"))
     given = {field: item[field] for field in fields if item.get(field) is not None}
     if kind == "commandExecution":
         given["command"] = script(text(item, "command"))
-    return json.dumps(given, ensure_ascii=False)
+    return as_json(given)
 
 
 def _is_ok(item: Table) -> bool:
@@ -129,7 +128,7 @@ def _output(item: Table, kind: str) -> str:
 
 
 def _content(parts: list[Table]) -> str:
-    return "\n".join(text(part, "text") or json.dumps(part, ensure_ascii=False) for part in parts)
+    return "\n".join(text(part, "text") or as_json(part) for part in parts)
 
 
 def _line(title: str) -> str:

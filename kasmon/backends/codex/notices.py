@@ -5,14 +5,9 @@ import re
 from typing import Final
 
 from kasmon.backends.common.json_access import Table, at, number, table, text
-from kasmon.model.events import NoticeRaised, UnknownMessageSeen
+from kasmon.backends.common.unknown_messages import UnknownMessages
+from kasmon.model.events import Event, NoticeRaised
 
-RAW: Final = 4000
-"""How much of an unknown message is kept, in characters."""
-NAME: Final = 200
-"""How much of its name is kept, in characters."""
-KINDS: Final = 50
-"""How many kinds of unknown messages are reported; further kinds are dropped."""
 LOG_IN: Final = "Check the provider's key, or log in with `codex login`."
 MISSING_VARIABLE: Final = re.compile(r"Missing environment variable:? `?([A-Za-z_][A-Za-z0-9_]*)")
 """Codex's error if a provider's `env_key` names a variable that is not set."""
@@ -72,7 +67,7 @@ class CodexNotices:
 
     def __init__(self) -> None:
         self._told: set[str] = set()
-        self._foreign: set[str] = set()
+        self.unknown = UnknownMessages()
 
     def once(self, words: str, now: float) -> list[NoticeRaised]:
         """Return the notice *words*, unless it was reported before."""
@@ -85,22 +80,14 @@ class CodexNotices:
         """Allow earlier notices again, for a new turn."""
         self._told.clear()
 
-    def unknown(self, what: str, raw: str, now: float) -> list[UnknownMessageSeen]:
-        """Return an unknown message, once for each kind."""
-        what = what[:NAME]
-        if what in self._foreign or len(self._foreign) >= KINDS:
-            return []
-        self._foreign.add(what)
-        return [UnknownMessageSeen(at=now, what=what, raw=raw[:RAW])]
-
-    def message(self, method: str, params: Table, now: float) -> list[NoticeRaised | UnknownMessageSeen]:
+    def message(self, method: str, params: Table, now: float) -> list[Event]:
         """Return the notice in a message that is not part of codex's work."""
         words = _words(method, params)
         if words is not None:
             return [*self.once(words, now)]
         if method in QUIET or method.startswith(QUIET_AREAS):
             return []
-        return [*self.unknown(method, json.dumps(params, ensure_ascii=False), now)]
+        return self.unknown.report(method, params, now)
 
 
 def failure(error: Table) -> str:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from kasmon.backends.codex.approvals import elicited
-from kasmon.backends.codex.request import QUESTION, CodexRequest, CodexRequestContext, Labels
+from kasmon.backends.codex.request import QUESTION, CodexRequest, CodexRequestContext
 from kasmon.backends.common.form import FormField, content, fields
 from kasmon.backends.common.json_access import Table, rows, table, text
-from kasmon.model.permission import Request, RequestKind, seal
+from kasmon.backends.common.open_calls import Labels
+from kasmon.model.permission import Request, RequestKind
 
 SECRET_TOO: Final = "Codex marks the answer as secret. kasmon stores answers in the session's log."
 
@@ -80,19 +81,17 @@ def _request(
     many: bool = False,
     why: str = "",
 ) -> Request:
-    return seal(
-        Request(
-            id=setting.request_id(n),
-            session=setting.session,
-            kind=RequestKind.QUESTION,
-            title=" ".join(title.split()),
-            shown=shown,
-            choices=QUESTION,
-            options=options,
-            option_notes=notes,
-            many=many,
-            free_text=free_text,
-            why=why,
-            asked_at=setting.now,
-        )
+    return Request(
+        id=setting.request_id(n),
+        session=setting.session,
+        kind=RequestKind.QUESTION,
+        title=" ".join(title.split()),
+        shown=shown,
+        choices=QUESTION,
+        options=options,
+        option_notes=notes,
+        many=many,
+        free_text=free_text,
+        why=why,
+        asked_at=setting.now,
     )

@@ -1,14 +1,14 @@
 """One call of codex that waits for the user: the requests to show, and the result for each decision."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from kasmon.backends.common.json_access import Table
+from kasmon.backends.common.open_calls import Labels
 from kasmon.model.permission import Decision, Request, RequestId, SessionId
 
-Labels: TypeAlias = tuple[str, ...]
 APPROVAL: Final = (Decision.ALLOW, Decision.DENY, Decision.CANCEL)
 QUESTION: Final = (Decision.CHOOSE, Decision.DENY, Decision.CANCEL)
 

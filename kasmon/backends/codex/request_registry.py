@@ -1,21 +1,19 @@
-"""The open calls of codex, by the requests that the user sees; and the outcome of an answer."""
+"""The open calls of codex, and the outcome of an answer."""
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from kasmon.backends.codex import approvals, questions
 from kasmon.backends.codex.items import PATCH
-from kasmon.backends.codex.request import CodexRequest, CodexRequestContext, Labels
+from kasmon.backends.codex.request import CodexRequest, CodexRequestContext
 from kasmon.backends.common.json_access import Table, table, text
-from kasmon.errors import RequestClosedError, UsageError
-from kasmon.model.answer import must_fit
+from kasmon.backends.common.open_calls import CallId, OpenCall, OpenCalls
 from kasmon.model.commands import Answer
-from kasmon.model.permission import Decision, Request, RequestId
+from kasmon.model.events import Event
+from kasmon.model.permission import Decision, Request
 
-CallId: TypeAlias = int | str
-"""Codex's own id of a call that it waits for."""
 READERS: Final[dict[str, Callable[[Table, CodexRequestContext], CodexRequest]]] = {
     "item/commandExecution/requestApproval": approvals.command,
     "item/fileChange/requestApproval": approvals.files,
@@ -23,6 +21,7 @@ READERS: Final[dict[str, Callable[[Table, CodexRequestContext], CodexRequest]]] 
     "item/tool/requestUserInput": questions.questions,
 }
 """The calls that wait for the user, except those of MCP servers, which come in several forms."""
+NO_LONGER: Final = "codex no longer waits for it"
 ELICITATION: Final = "mcpServer/elicitation/request"
 
 
@@ -34,118 +33,72 @@ class CodexAnswerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The item that the call was about."""
     result: Table = {}
     allowed: bool = False
-    withdrawn: tuple[RequestId, ...] = ()
-    """Other requests of the same call, which are withdrawn."""
+    events: tuple[Event, ...] = ()
+    """The withdrawals of other requests of the same call."""
     interrupt: bool = False
     """The turn must also be interrupted."""
     reason: str = ""
     """Why it was denied; the protocol has no field for it."""
 
 
-class OpenCall(msgspec.Struct, kw_only=True):
-    """A call that waits for its answers."""
-
-    call: CallId
-    thread: str
-    item: str
+class CodexCall(msgspec.Struct, frozen=True):
     params: Table
     ask: CodexRequest
-    chosen: dict[RequestId, Labels] = {}
-    """The labels of the questions that are answered already."""
-
-    @property
-    def waiting(self) -> tuple[Request, ...]:
-        """Its requests without an answer."""
-        return tuple(request for request in self.ask.requests if request.id not in self.chosen)
 
 
-class CodexRequests:
+class CodexRequests(OpenCalls[CodexCall]):
     """The open calls of one codex."""
 
     def __init__(self) -> None:
-        self._open: list[OpenCall] = []
+        super().__init__(NO_LONGER)
 
-    def opened(self, call: CallId, method: str, params: Table, setting: CodexRequestContext) -> tuple[Request, ...]:
-        """Open the call *call* and return its requests; empty if kasmon cannot answer such a call."""
+    def open(self, call: CallId, method: str, params: Table, setting: CodexRequestContext) -> tuple[Event, ...]:
+        """Open the call *call* and return its events; empty if kasmon cannot answer such a call."""
         reader = _elicitation(params) if method == ELICITATION else READERS.get(method)
         ask = reader(params, setting) if reader is not None else None
-        if ask is None or not ask.requests:
-            return ()
-        thread, item = text(params, "threadId"), text(params, "itemId")
-        self._open.append(OpenCall(call=call, thread=thread, item=item, params=params, ask=ask))
-        return ask.requests
+        return self._open(call, ask.requests, CodexCall(params, ask), setting.now) if ask and ask.requests else ()
 
-    def changed(self, item: str, setting: Callable[[str], CodexRequestContext]) -> tuple[Request, ...]:
-        """Return the requests about the file changes of *item*, rebuilt because those have changed."""
-        for known in self._open:
-            if known.item == item and known.ask.requests[0].tool == PATCH:
-                known.ask = approvals.files(known.params, setting(known.ask.requests[0].id.rpartition(".")[0]))
-                return known.ask.requests
+    def update(self, item: str, setting: Callable[[str], CodexRequestContext], at: float) -> tuple[Event, ...]:
+        """Open the request about the file changes of *item* again, rebuilt because those have changed."""
+        for name, call in self._calls.items():
+            (first, *_), params = call.requests, call.content.params
+            if text(params, "itemId") == item and first.tool == PATCH:
+                ask = approvals.files(params, setting(first.id.rpartition(".")[0]))
+                return self._open(name, ask.requests, CodexCall(params, ask), at)
         return ()
 
-    def take(self, answer: Answer) -> CodexAnswerOutcome:
+    def answer(self, answer: Answer, at: float) -> CodexAnswerOutcome:
         """Apply *answer* and close its request.
 
         Raises:
-            RequestClosedError: if the request is not open.
-            StaleRequestError: if the request has changed.
-            UnableError: if it does not accept such an answer.
-            UsageError: if a label is no answer to it.
+            KasmonError: as `OpenCalls`.
         """
-        known, request = self._find(answer.request)
-        must_fit(request, answer)
-        if answer.decision is Decision.CHOOSE:
-            return self._chosen(known, request.id, answer)
-        self._open.remove(known)
-        allows, cancels = answer.decision is Decision.ALLOW, answer.decision is Decision.CANCEL
+        call = self._apply(answer, at)
+        ask, params = call.content.ask, call.content.params
+        thread = text(params, "threadId")
+        if not call.is_closed:
+            return CodexAnswerOutcome(thread=thread)
+        allows, cancels = answer.decision in (Decision.ALLOW, Decision.CHOOSE), answer.decision is Decision.CANCEL
+        result = ask.allow if allows else ask.cancel if cancels else ask.deny
         return CodexAnswerOutcome(
-            call=known.call,
-            thread=known.thread,
-            item=known.item,
-            result=known.ask.allow if allows else known.ask.cancel if cancels else known.ask.deny,
+            call=call.id,
+            thread=thread,
+            item=text(params, "itemId"),
+            result=ask.compose(call.chosen) if call.chosen and ask.compose is not None else result,
             allowed=allows,
-            withdrawn=tuple(other.id for other in known.waiting if other.id != request.id),
-            interrupt=cancels and not known.ask.ends_turn,
+            events=call.events,
+            interrupt=cancels and not ask.ends_turn,
             reason="" if allows else answer.reason.strip(),
         )
 
-    def close_call(self, call: CallId) -> tuple[RequestId, ...]:
-        """Remove and return the open requests of *call*, which codex has closed itself."""
-        return self._gone([known for known in self._open if known.call == call])
+    def close_thread(self, thread: str, at: float) -> list[Event]:
+        """Withdraw the open requests of *thread*."""
+        calls = [name for name, call in self._calls.items() if text(call.content.params, "threadId") == thread]
+        return [event for name in calls for event in self.withdraw(name, NO_LONGER, at)]
 
-    def close_thread(self, thread: str) -> tuple[RequestId, ...]:
-        """Remove and return the open requests of *thread*."""
-        return self._gone([known for known in self._open if known.thread == thread])
-
-    def waiting(self) -> tuple[Request, ...]:
-        """Return all open requests, oldest first."""
-        return tuple(request for known in self._open for request in known.waiting)
-
-    def _chosen(self, known: OpenCall, request: RequestId, answer: Answer) -> CodexAnswerOutcome:
-        labels = answer.labels
-        if not labels:
-            raise UsageError("`choose` requires a choice.")
-        if known.ask.check is not None:
-            known.ask.check([asked.id for asked in known.ask.requests].index(request), labels)
-        chosen = {**known.chosen, request: labels}
-        if len(chosen) < len(known.ask.requests):
-            known.chosen = chosen
-            return CodexAnswerOutcome(thread=known.thread)
-        assert known.ask.compose is not None
-        result = known.ask.compose([chosen[asked.id] for asked in known.ask.requests])
-        self._open.remove(known)
-        return CodexAnswerOutcome(call=known.call, thread=known.thread, item=known.item, result=result, allowed=True)
-
-    def _find(self, request: RequestId) -> tuple[OpenCall, Request]:
-        for known in self._open:
-            for waiting in known.waiting:
-                if waiting.id == request:
-                    return known, waiting
-        raise RequestClosedError(request, "codex is not waiting for it")
-
-    def _gone(self, gone: list[OpenCall]) -> tuple[RequestId, ...]:
-        self._open = [known for known in self._open if known not in gone]
-        return tuple(request.id for known in gone for request in known.waiting)
+    def _check(self, call: OpenCall[CodexCall], request: Request, answer: Answer) -> None:
+        if call.content.ask.check is not None and answer.decision is Decision.CHOOSE:
+            call.content.ask.check(call.requests.index(request), answer.labels)
 
 
 def _elicitation(params: Table) -> Callable[[Table, CodexRequestContext], CodexRequest] | None:

@@ -4,7 +4,6 @@ One connection carries several threads: the main one, which the user talks to, a
 turns of the main one are the session's turns; of the others, only messages, tool calls and requests are reported.
 """
 
-import json
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal
@@ -14,10 +13,11 @@ from kasmon.backends.codex import items
 from kasmon.backends.codex.item_tracker import ItemTracker
 from kasmon.backends.codex.notices import CodexNotices, failure
 from kasmon.backends.codex.request import CodexRequestContext
-from kasmon.backends.codex.request_registry import CallId, CodexRequests
+from kasmon.backends.codex.request_registry import NO_LONGER, CodexRequests
 from kasmon.backends.codex.settings import MODES, CodexSettings, settings
 from kasmon.backends.codex.usage import CodexUsage, is_limit
 from kasmon.backends.common.json_access import Table, number, rows, table, text
+from kasmon.backends.common.open_calls import CallId
 from kasmon.model.commands import Launch, Prompt
 from kasmon.model.events import (
     Event,
@@ -32,7 +32,6 @@ from kasmon.model.events import (
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, seal
 
 GONE: Final = "codex ended"
-NO_LONGER: Final = "codex no longer waits for it"
 STEPS: Final[dict[str, Literal["open", "doing", "done"]]] = {"inProgress": "doing", "completed": "done"}
 IDLE: Final = frozenset({"idle", "systemError", "notLoaded"})
 """The states of a thread without open requests."""
@@ -161,8 +160,7 @@ class CodexTranslator:
         """Return the events in a call that waits for the user; None if the call is unknown."""
         item = text(params, "itemId")
         setting = self._context(f"{self._launch.generation}.{call}", item, now)
-        requests = self.asks.opened(call, method, params, setting)
-        return [RequestOpened(at=now, request=request) for request in requests] or None
+        return [*self.asks.open(call, method, params, setting)] or None
 
     def record_approval(self, call: CallId, item: str) -> None:
         """Record that the call *call*, about *item*, was allowed."""
@@ -183,9 +181,9 @@ class CodexTranslator:
     def ended(self, now: float) -> list[AgentOutput]:
         """Return the last events: unfinished messages, and the withdrawal of open requests."""
         events: list[AgentOutput] = [*self._item_tracker.take_unfinished(self.main, now)]
-        events += self._withdraw(tuple(request.id for request in self.asks.waiting()), now, GONE)
+        events += self.asks.withdraw_all(GONE, now)
         if self.plan is not None:
-            events += self._withdraw((self.plan.id,), now, GONE)
+            events.append(RequestWithdrawn(at=now, request=self.plan.id, why=GONE))
         return events
 
     # turns
@@ -211,7 +209,7 @@ class CodexTranslator:
         if self.turns.pop(thread, None) is None:
             return []
         if thread != self.main:
-            return [*self._item_tracker.end_turn(thread, now), *self._withdraw(self.asks.close_thread(thread), now)]
+            return [*self._item_tracker.end_turn(thread, now), *self.asks.close_thread(thread, now)]
         status, error = text(params, "turn", "status"), table(params, "turn", "error")
         if status == "failed":
             limited = self._usage.failed(error, now)
@@ -225,10 +223,10 @@ class CodexTranslator:
     ) -> list[AgentOutput]:
         """End the main thread's turn. It voids all requests, so those of sub-agents are opened again."""
         events: list[AgentOutput] = [*self._item_tracker.end_turn(self.main, now)]
-        events += self._withdraw(self.asks.close_thread(self.main), now)
+        events += self.asks.close_thread(self.main, now)
         dropped = self.given.take_dropped() if reason == "interrupted" else ()
         events.append(TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
-        return events + [RequestOpened(at=now, request=request) for request in self.asks.waiting()]
+        return [*events, *self.asks.reopen_all(now)]
 
     def _plan_to_approve(self, params: Table, now: float) -> list[AgentOutput]:
         """Open a request to approve the plan with which codex ended its turn."""
@@ -256,7 +254,7 @@ class CodexTranslator:
 
     def _on_status(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         is_idle = text(params, "status", "type") in IDLE
-        return self._withdraw(self.asks.close_thread(thread), now) if is_idle else []
+        return [*self.asks.close_thread(thread, now)] if is_idle else []
 
     # items
 
@@ -264,7 +262,7 @@ class CodexTranslator:
         item = table(params, "item")
         kind = text(item, "type")
         if not items.is_known(kind):
-            return [*self.notices.unknown(f"item {kind}", json.dumps(item, ensure_ascii=False), now)]
+            return [*self.notices.unknown.report(f"item {kind}", item, now)]
         events: list[AgentOutput] = [*self._item_tracker.started(item, thread, now)]
         if kind == items.PERSONS and thread == self.main:
             prompt = self.given.take_echoed(items.words(item))
@@ -299,8 +297,7 @@ class CodexTranslator:
     def _on_patch(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         item = text(params, "itemId")
         self._item_tracker.changes[item] = rows(params, "changes")
-        requests = self.asks.changed(item, lambda begins: self._context(begins, item, now))
-        return [RequestOpened(at=now, request=request) for request in requests]
+        return [*self.asks.update(item, lambda begins: self._context(begins, item, now), now)]
 
     def _on_plan(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         steps = rows(params, "plan")
@@ -315,7 +312,7 @@ class CodexTranslator:
             return []
         if call in self._allowed:
             return [*self._item_tracker.allowed(self._allowed.pop(call), now)]
-        return self._withdraw(self.asks.close_call(call), now)
+        return [*self.asks.withdraw(call, NO_LONGER, now)]
 
     def _on_settings(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         told = settings(table(params, "threadSettings"))
@@ -347,9 +344,6 @@ class CodexTranslator:
             now=now,
             changes=self._item_tracker.changes.get(item, ()),
         )
-
-    def _withdraw(self, requests: tuple[RequestId, ...], now: float, why: str = NO_LONGER) -> list[AgentOutput]:
-        return [RequestWithdrawn(at=now, request=request, why=why) for request in requests]
 
 
 def _as_list(events: Event | None) -> list[AgentOutput]:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kasmon.backends.codex.request_registry import CallId
 from kasmon.backends.common.child_process import KEPT_BYTES, ChildProcess
 from kasmon.backends.common.json_access import Table, number, table, text
+from kasmon.backends.common.open_calls import CallId
 from kasmon.errors import RefusedError, SessionEndedError
 from kasmon.sanitize import redact
 

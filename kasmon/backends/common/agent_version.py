@@ -7,10 +7,13 @@ import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path, PurePath
 from typing import Final
 
 from kasmon.backends.common.environment import program_of
 from kasmon.errors import UnfitAgentError
+from kasmon.launch import base_environment
 from kasmon.model.agent_program import RUNNERS
 from kasmon.sanitize import clean_line
 
@@ -24,6 +27,8 @@ UPDATE: Final = {
 }
 LIMIT_S: Final = 5.0
 """How long a program may take to print its version, in seconds."""
+PATIENT_S: Final = 10.0
+"""The same limit where no user waits."""
 HURRY_S: Final = 1.5
 """The same limit after a handshake has already timed out."""
 GUARD: Final = ("/bin/sh", "-c", '"$@" </dev/null & exec >/dev/null; read -r _; kill -9 0', "sh")
@@ -120,3 +125,32 @@ def answer(argv: Sequence[str], workdir: str, variables: Mapping[str, str], limi
 def numbers(version: str) -> tuple[int, ...]:
     """Return the numeric parts of *version*, for comparison."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def version_of(argv: Sequence[str]) -> str:
+    """Return what the program of *argv* prints for `--version`; empty if it fails or is started by a runner. Blocks.
+
+    A program is run once, and again when its file has changed.
+    """
+    if not argv or not argv[0].startswith("/") or PurePath(argv[0]).name in RUNNERS:
+        return ""
+    try:
+        return _version(argv[0], Path(argv[0]).stat().st_mtime_ns)
+    except OSError:
+        return ""
+
+
+def advised(argv: Sequence[str]) -> str:
+    """Return advice on the version of the agent that *argv* runs; empty for an unknown one. Blocks."""
+    agent = program_of(argv)
+    version = VERSION.search(version_of(argv)) if agent in TRIED else None
+    return advice(agent, version[0]) if version else ""
+
+
+@lru_cache(maxsize=64)
+def _version(program: str, _changed: int) -> str:
+    with contextlib.suppress(OSError):
+        variables = {**base_environment(dict(os.environ)), "TERM": "dumb", "NO_COLOR": "1"}
+        output = answer((program, "--version"), "/", variables, PATIENT_S)
+        return clean_line(output[:400].decode("utf-8", "replace").strip().partition("\n")[0])[:80]
+    return ""

@@ -6,13 +6,14 @@ the server validates everything else.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
+from kasmon.backends.common.json_access import rows, table, text, texts
+from kasmon.backends.common.open_calls import Labels
 from kasmon.errors import UsageError
 
-Labels: TypeAlias = tuple[str, ...]
 YES: Final = "yes"
 NO: Final = "no"
 LEAVE_OUT: Final = "(leave out)"
@@ -59,11 +60,11 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
 def fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
     """Return the fields of the form *schema*, in its order; empty if it has none or more than `MAXIMUM`."""
-    properties = _table(schema, "properties")
-    needed = set(_texts(schema, "required"))
+    properties = table(schema, "properties")
+    needed = set(texts(schema, "required"))
     if len(properties) > MAXIMUM:
         return ()
-    return tuple(_field(name, _table(properties, name), is_needed=name in needed) for name in properties)
+    return tuple(_field(name, table(properties, name), is_needed=name in needed) for name in properties)
 
 
 def content(form: Sequence[FormField], chosen: Sequence[Labels]) -> dict[str, Any]:
@@ -77,16 +78,16 @@ def content(form: Sequence[FormField], chosen: Sequence[Labels]) -> dict[str, An
 
 
 def _field(name: str, schema: Mapping[str, Any], *, is_needed: bool) -> FormField:
-    kind = _text(schema, "type")
-    choices = _choices(_table(schema, "items") if kind == "array" else schema)
+    kind = text(schema, "type")
+    choices = _choices(table(schema, "items") if kind == "array" else schema)
     if kind == "boolean":
         choices = {YES: True, NO: False}
     default = schema.get("default")
     suggested = (str(default),) if not choices and isinstance(default, str | int | float) and default != "" else ()
     return FormField(
         name=name,
-        title=_text(schema, "title") or name,
-        description=_text(schema, "description"),
+        title=text(schema, "title") or name,
+        description=text(schema, "description"),
         kind=kind,
         choices=choices,
         options=(*choices, *suggested, *(() if is_needed else (LEAVE_OUT,))),
@@ -96,33 +97,14 @@ def _field(name: str, schema: Mapping[str, Any], *, is_needed: bool) -> FormFiel
 def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return what can be chosen for *schema*; empty if it takes any value."""
     for name in ("oneOf", "anyOf"):
-        if titled := [option for option in _list(schema, name) if isinstance(option, dict)]:
-            return {_text(option, "title") or _text(option, "const"): _text(option, "const") for option in titled}
-    values, names = _texts(schema, "enum"), _texts(schema, "enumNames")
+        if titled := rows(schema, name):
+            return {text(option, "title") or text(option, "const"): text(option, "const") for option in titled}
+    values, names = texts(schema, "enum"), texts(schema, "enumNames")
     return dict(zip(names if len(names) == len(values) else values, values, strict=True))
 
 
-def _typed(kind: str, word: str, name: str) -> str | int | float:
+def _typed(kind: str, label: str, name: str) -> str | int | float:
     try:
-        return int(word) if kind == "integer" else float(word) if kind == "number" else word
+        return int(label) if kind == "integer" else float(label) if kind == "number" else label
     except ValueError as error:
-        raise UsageError(f"{name!r} requires a number, and {word!r} is not one.") from error
-
-
-def _table(of: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = of.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _text(of: Mapping[str, Any], name: str) -> str:
-    value = of.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _list(of: Mapping[str, Any], name: str) -> list[Any]:
-    value = of.get(name)
-    return value if isinstance(value, list) else []
-
-
-def _texts(of: Mapping[str, Any], name: str) -> list[str]:
-    return [value for value in _list(of, name) if isinstance(value, str)]
+        raise UsageError(f"{name!r} requires a number, and {label!r} is not one.") from error

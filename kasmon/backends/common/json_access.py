@@ -1,5 +1,6 @@
 """Access to messages of unverified shape: a value that is missing or of another type is returned as empty."""
 
+import json
 from typing import Any, TypeAlias
 
 Table: TypeAlias = dict[str, Any]
@@ -54,3 +55,11 @@ def at(value: object, *path: str) -> Any:
             return None
         value = value.get(key)
     return value
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """Return *value* as JSON without ASCII escapes; in Python's notation if JSON cannot express it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from kasmon.backends.base import Chunk
-from kasmon.backends.tmux.evidence.bracketed_paste import BracketedPasteTracker
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.pane_output import PaneOutput
 from kasmon.backends.tmux.evidence.process_evidence import TRANSCRIBED
@@ -41,6 +40,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.sanitize import outgoing
 from kasmon.tmux import requests as ask
 from kasmon.tmux.formats import CreatedPane, PaneFacts
+from kasmon.tmux.output_scanner import BracketedPasteTracker
 from kasmon.tmux.process_identity import ProcessIdentity, identify
 from kasmon.tmux.process_identity import signal as send_signal
 from kasmon.tmux.requests import Lines

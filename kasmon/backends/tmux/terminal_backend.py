@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from kasmon.backends.base import Abilities
 from kasmon.backends.common import agent_start
+from kasmon.backends.common.agent_version import version_of
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.agent import TmuxAgent
-from kasmon.backends.tmux.agent_identity import version_of
 from kasmon.backends.tmux.agent_sandbox import AgentSandbox, find_sandbox
 from kasmon.backends.tmux.evidence.hook_setup import why_not
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor

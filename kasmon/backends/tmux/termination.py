@@ -7,8 +7,7 @@ import re
 import signal
 from typing import Final
 
-from kasmon.backends.common.agent_version import HURRY_S
-from kasmon.backends.tmux.agent_identity import advised
+from kasmon.backends.common.agent_version import HURRY_S, advised
 from kasmon.backends.tmux.evidence.process_table import foreground_of
 from kasmon.model.commands import Launch
 from kasmon.model.evidence import AT_ONCE

@@ -96,7 +96,7 @@ def hooks(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]
 
 def statuses(where: Paths, environment: Mapping[str, str]) -> Iterator[DoctorCheck]:
     """Report which terminal agents have no status of their own, and why: their state comes from other sources."""
-    from kasmon.backends.tmux.evidence.silent_sources import STATUS  # as above
+    from kasmon.backends.tmux.evidence.hook_setup import STATUS  # as above
 
     try:
         config = load(where)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kasmon.backends.claude import history, tool_text
-from kasmon.backends.common.json_access import Table, rows, table, text
+from kasmon.backends.common.json_access import Table, as_json, rows, table, text
 from kasmon.backends.common.transcripts import NO_PROMPT, parse_time
 from kasmon.model.events import (
     MessageWritten,
@@ -94,6 +94,4 @@ def _parse_assistant_part(part: Table, at: float) -> Iterator[TerminalEntry]:
             yield ThoughtWritten(at=at, text=text(part, "thinking"))
         case "tool_use":
             args, name = table(part, "input"), text(part, "name")
-            yield ToolStarted(
-                at=at, call=text(part, "id"), tool=name, title=tool_text.title(args), input=tool_text.as_json(args)
-            )
+            yield ToolStarted(at=at, call=text(part, "id"), tool=name, title=tool_text.title(args), input=as_json(args))

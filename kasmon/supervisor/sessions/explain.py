@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kasmon.backends.common.environment import program_of
-from kasmon.backends.tmux.evidence.silent_sources import absent
+from kasmon.backends.tmux.evidence.hook_setup import absent
 from kasmon.detection.reader import ScreenReading, read
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.terminal_screen import TerminalScreen, captured

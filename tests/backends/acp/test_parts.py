@@ -57,8 +57,8 @@ def test_a_missing_newline_at_the_end_is_seen() -> None:
 
 
 def test_a_file_that_comes_or_goes_is_one() -> None:
-    assert "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+a\n" == unified("f", None, "a\n")
-    assert "--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n" == unified("f", "a\n", None)
+    assert "--- /dev/null\n+++ b/f\n@@ -0,0 +1,1 @@\n+a\n" == unified("f", None, "a\n")
+    assert "--- a/f\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-a\n" == unified("f", "a\n", None)
     assert "--- /dev/null\n+++ b/f\n" == unified("f", None, "")
     assert "" == unified("f", "a", "a")
 

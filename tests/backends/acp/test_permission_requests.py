@@ -109,7 +109,7 @@ def test_an_edit_is_shown_as_a_diff_of_all_its_files() -> None:
     ).request
 
     assert request.is_diff
-    assert "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n--- /dev/null\n+++ b//b\n@@ -0,0 +1 @@\n+3\n" == request.shown
+    assert "--- a/a\n+++ b/a\n@@ -1,1 +1,1 @@\n-1\n+2\n--- /dev/null\n+++ b//b\n@@ -0,0 +1,1 @@\n+3\n" == request.shown
     assert "why not" == request.why
     assert {"paths": ["/b", "/project/a"]} == request.input
 

@@ -94,7 +94,6 @@ class TestClaude(
     BackendContract, StreamingContract, AskingContract, EditingContract, InterruptingContract, ResumingContract
 ):
     backend = backend
-    leaves_digest_to_host = True
 
     def launch(self, generation: int = 1, resume: str | None = None) -> Launch:
         return launch(generation=generation, resume=resume)

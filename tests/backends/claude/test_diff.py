@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.backends.claude.diff import COMPARED, diff_of_result, wanted
+from kasmon.backends.claude.diff import diff_of_result, wanted
+from kasmon.backends.common.diff import COMPARED
 
 LINES = st.lists(st.text(alphabet="ab \r", max_size=3), max_size=12)
 

@@ -34,7 +34,7 @@ class Waiting:
         return events
 
     def answer(self, decision: Decision, n: int = 0, **more: object) -> ClaudeAnswerOutcome:
-        answer = Answer(request=self.requests[n].id, digest="", decision=decision, **more)  # type: ignore[arg-type]
+        answer = Answer(request=self.requests[n].id, digest=self.requests[n].digest, decision=decision, **more)  # type: ignore[arg-type]
         return self.asks.answer(answer, NOW)
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from kasmon.backends.claude.settings import ClaudeSettings
-from kasmon.backends.claude.stdout_line import RAW_CHARACTERS, UnparsedLine, read
-from kasmon.backends.claude.translator import KINDS
+from kasmon.backends.claude.stdout_line import UnparsedLine, read
+from kasmon.backends.common.unknown_messages import KINDS, RAW_CHARACTERS
 from kasmon.model.commands import ConversationUsage, Prompt
 from kasmon.model.events import (
     LimitLifted,

@@ -13,7 +13,8 @@ import pytest
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.codex import backend
-from kasmon.backends.codex.agent import BACKLOG, CodexAgent
+from kasmon.backends.codex.agent import CodexAgent
+from kasmon.backends.common.event_queue import FULL
 from kasmon.errors import AgentNotFoundError, LaunchError, RefusedError, SessionEndedError
 from kasmon.model.commands import Configure, Interrupt, Launch, Prompt
 from kasmon.model.events import (
@@ -317,7 +318,7 @@ serve()
 """
         agent = await backend.open(odd(code))
         assert isinstance(agent, CodexAgent)
-        await auntil(lambda: agent._queue.qsize() >= BACKLOG)
+        await auntil(lambda: len(agent._event_queue._waiting) >= FULL)
         with pytest.raises(TimeoutError):
             await auntil(lambda: agent._child.last_words, 0.5)
 
@@ -327,7 +328,7 @@ serve()
             if len(words) == 20_000:
                 break
         assert words == [f"{n} " for n in range(20_000)]
-        assert agent._queue.qsize() < BACKLOG + 10
+        assert len(agent._event_queue._waiting) < FULL + 10
         await agent.aclose()
 
     async def test_one_that_nobody_heard_can_be_closed(self, odd: Open) -> None:
@@ -335,7 +336,7 @@ serve()
         wanted = odd(code)
         agent = await backend.open(wanted)
         assert isinstance(agent, CodexAgent)
-        await auntil(lambda: agent._queue.qsize() >= BACKLOG)
+        await auntil(lambda: len(agent._event_queue._waiting) >= FULL)
         await agent.aclose()
 
         assert [] == _left(wanted)
@@ -519,7 +520,7 @@ class TestEnds:
             facts = await heard.until_over()
 
             assert isinstance(facts[-1], SessionEnded)
-            assert "it closed its output" == facts[-1].why
+            assert "it closed its output, and was ended" == facts[-1].why
 
     async def test_its_last_words_come_with_its_end(self, odd: Open) -> None:
         async with opened(odd("serve(until='model/list'); os.write(2, b'panic\\n'); os._exit(101)")) as heard:

@@ -25,6 +25,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.model.commands import Answer
+from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestKind, SessionId
 
 HERE = "/work/project"
@@ -233,10 +234,11 @@ class Asking:
 
     def opened(self, call: int, method: str, params: dict[str, Any], *changes: dict[str, Any]) -> tuple[Request, ...]:
         setting = CodexRequestContext(session=SessionId("s"), id=f"1.{call}", workdir=HERE, now=1.0, changes=changes)
-        return self.asks.opened(call, method, {"threadId": "t", "itemId": "i", **params}, setting)
+        events = self.asks.open(call, method, {"threadId": "t", "itemId": "i", **params}, setting)
+        return tuple(event.request for event in events if isinstance(event, RequestOpened))
 
     def answer(self, request: Request, decision: Decision, **more: Any) -> CodexAnswerOutcome:
-        return self.asks.take(Answer(request=request.id, digest=request.digest, decision=decision, **more))
+        return self.asks.answer(Answer(request=request.id, digest=request.digest, decision=decision, **more), 1.0)
 
 
 @pytest.fixture
@@ -299,7 +301,7 @@ class TestAnswers:
     def test_an_answer_to_another_text_is_refused_and_it_waits_on(self, asking: Asking) -> None:
         (request,) = asking.opened(1, COMMAND, {"command": "ls"})
         with pytest.raises(StaleRequestError):
-            asking.asks.take(Answer(request=request.id, digest="0", decision=Decision.ALLOW))
+            asking.asks.answer(Answer(request=request.id, digest="0", decision=Decision.ALLOW), 1.0)
 
         assert (request,) == asking.asks.waiting()
 
@@ -444,14 +446,16 @@ class TestForms:
         assert fields == asking.asks.waiting()
 
     def test_no_choice_is_no_answer(self, asking: Asking, fields: tuple[Request, ...]) -> None:
-        with pytest.raises(UsageError, match="requires a choice"):
+        with pytest.raises(UnableError, match="one answer or more, not 0"):
             asking.answer(fields[0], Decision.CHOOSE)
 
     def test_denying_one_withdraws_those_that_still_wait(self, asking: Asking, fields: tuple[Request, ...]) -> None:
         asking.answer(fields[0], Decision.CHOOSE, labels=("Red",))
         outcome = asking.answer(fields[1], Decision.DENY)
 
-        assert (fields[2].id, fields[3].id) == outcome.withdrawn
+        assert [fields[2].id, fields[3].id] == [
+            event.request for event in outcome.events if isinstance(event, RequestWithdrawn)
+        ]
         assert ("decline", ()) == (outcome.result["action"], asking.asks.waiting())
 
 

@@ -17,7 +17,7 @@ from kasmon.backends.base import Agent, Backend, Chunk, SecretsLearned
 from kasmon.errors import RequestClosedError, SessionEndedError, StaleRequestError
 from kasmon.model import events
 from kasmon.model.commands import Answer, Interrupt, Launch, Mode, Prompt, Stop
-from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, digest_of
+from kasmon.model.permission import Decision, Request, RequestKind, SessionId, digest_of
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
 from kasmon.model.session_state import SessionState
@@ -130,15 +130,12 @@ class StreamingContract(Contract):
 class AskingContract(Contract):
     """`asks`"""
 
-    leaves_digest_to_host = False
-    """Whether its requests come unsealed, and no two of them have the same id."""
-
     async def test_a_request_carries_the_digest_of_what_it_shows(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             request = await heard.until_asked()
 
-            assert ("" if self.leaves_digest_to_host else digest_of(request)) == request.digest
+            assert digest_of(request) == request.digest
             assert {"command": "git push"} == request.input
 
     async def test_allowed_it_goes_on(self) -> None:
@@ -160,10 +157,9 @@ class AskingContract(Contract):
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             request = await heard.until_asked()
-            unsealed = self.leaves_digest_to_host
-            name = RequestId("another") if unsealed else request.id
+            name = request.id
 
-            with pytest.raises(RequestClosedError if unsealed else StaleRequestError):
+            with pytest.raises(StaleRequestError):
                 await heard.agent.send(Answer(request=name, digest="0" * 64, decision=Decision.ALLOW))
 
     async def test_a_request_is_answered_once(self) -> None:

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from kasmon.backends.base import AgentOutput
-from kasmon.backends.codex.request import Labels
 from kasmon.backends.codex.translator import CodexTranslator
+from kasmon.backends.common.open_calls import Labels
 from kasmon.model.commands import Answer, ConversationUsage, Launch, Mode, Prompt
 from kasmon.model.permission import Decision, Request, SessionId
 
@@ -75,8 +75,8 @@ class Replay:
             decision = DECISIONS.get(result.get("decision") or result.get("action", ""), Decision.DENY)
             if labels:
                 decision = Decision.CHOOSE
-            outcome = self.talk.asks.take(
-                Answer(request=request.id, digest=request.digest, decision=decision, labels=labels)
+            outcome = self.talk.asks.answer(
+                Answer(request=request.id, digest=request.digest, decision=decision, labels=labels), self.now
             )
             if outcome.call is not None:
                 self.answers.append(outcome.result)

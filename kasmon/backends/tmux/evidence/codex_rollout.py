@@ -5,16 +5,17 @@ or not) contains the approval policy, the sandbox and whether codex plans.
 """
 
 import contextlib
-import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
+from kasmon.backends.common.json_access import Table, table, text
+from kasmon.backends.common.transcripts import parse_object
 from kasmon.model.codex_permissions import PLAN, CodexPermissions
 from kasmon.paths import open_regular
 
@@ -56,7 +57,7 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
     Raises:
         OSError: if it cannot be read.
     """
-    now: dict[str, Any] = {}
+    now: Table = {}
     sandbox = ""
     handle = open_regular(file, os.O_RDONLY)
     try:
@@ -66,7 +67,7 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
             now = now or found_settings
             if "sandbox_policy" in found_settings:
                 is_same = found_settings.get("permission_profile") == now.get("permission_profile")
-                sandbox = _text(found_settings["sandbox_policy"], "type") if is_same else ""
+                sandbox = text(found_settings["sandbox_policy"], "type") if is_same else ""
                 break
     finally:
         os.close(handle)
@@ -74,24 +75,15 @@ def permissions(file: Path, *, since: int = 0) -> CodexPermissions:
     return CodexPermissions(
         policy=policy if isinstance(policy, str) else "granular" if policy else "",
         sandbox=sandbox,
-        is_planning=_text(now.get("collaboration_mode"), "mode") == PLAN,
+        is_planning=text(now.get("collaboration_mode"), "mode") == PLAN,
         read_to=end,
     )
 
 
-def _settings(line: bytes) -> dict[str, Any]:
+def _settings(line: bytes) -> Table:
     """Return the settings in a line; empty if it cannot be parsed."""
-    try:
-        payload = json.loads(line)["payload"]
-        found_settings = payload.get("thread_settings", payload)
-    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
-        return {}
-    return found_settings if isinstance(found_settings, dict) else {}
-
-
-def _text(table: Any, key: str) -> str:
-    value = table.get(key) if isinstance(table, dict) else None
-    return value if isinstance(value, str) else ""
+    payload = table(parse_object(line), "payload")
+    return table(payload, "thread_settings") if "thread_settings" in payload else payload
 
 
 def _end_of_lines(handle: int, since: int) -> int:

@@ -13,12 +13,12 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kasmon.backends.common.agent_version import version_of
 from kasmon.backends.common.environment import program_of
-from kasmon.backends.tmux.agent_identity import version_of
 from kasmon.backends.tmux.evidence.hooks import FILE
 
 EMIT: Final = Path(__file__).resolve().parents[3] / "emit.py"
@@ -48,6 +48,15 @@ ABSENT: Final = {
     "gemini": "it accepts them only from your own settings or from root's",
     "opencode": "a plugin makes it install packages before it starts, and wait for a network",
 }
+
+STATUS: Final = {
+    "claude": "it reports its status (OSC 7501) only to a terminal that answers its question at the start; "
+    "tmux does not, and gives no other program the time to",
+    "gemini": "it does not report its status (OSC 7501)",
+    "opencode": "it does not report its status (OSC 7501)",
+    "amp": "it does not report its status (OSC 7501)",
+}
+"""Why an agent does not report its status itself."""
 
 
 class HookSetup(NamedTuple):
@@ -131,3 +140,9 @@ def hash_of(hook: Mapping[str, Any]) -> str:
 
 def _toml(table: Mapping[str, Any]) -> str:
     return "{" + ",".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in table.items()) + "}"
+
+
+def absent(program: str, argv: Sequence[str], reporting: Container[str]) -> Mapping[str, str]:
+    """Return why a source is not among those *reporting* on the agent *program*, by source; only known reasons."""
+    why = {"program": STATUS.get(program, ""), "hook": why_not(program, argv) if program in STATUS else ""}
+    return {source: said for source, said in why.items() if said and source not in reporting}

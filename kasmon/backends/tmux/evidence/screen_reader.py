@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kasmon.detection.menu_heuristic import MenuGuess, probably_asking
 from kasmon.detection.reader import ScreenReading, lasting, read
@@ -15,12 +15,16 @@ from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.model.permission import RequestKind
 from kasmon.tmux.requests import PaneScreen
+from kasmon.tmux.screen_check import changed
 
+LOOK_S: Final = 0.05
+"""How often a screen is read while something on it is awaited."""
 QUICK_S: Final = 0.002
 """A screen whose last reading took longer is read in a thread."""
 
 
 log = logging.getLogger(__name__)
+Seen = TypeVar("Seen")
 
 
 class ScreenObservation(NamedTuple):
@@ -32,6 +36,39 @@ class ScreenObservation(NamedTuple):
     """Columns and rows of the pane."""
     above: int = 0
     """How many of its rows are not in `shot`, which has only the lowest of a very tall screen."""
+
+    def changed(self, rows: range | None = None) -> str:
+        """Return the format that is 1 unless *rows* of `shot`, by default all, are still there (`screen_check`)."""
+        everything = [""] * self.above + [row.text for row in self.shot.rows]
+        start, stop = (rows.start, rows.stop) if rows is not None else (-self.above, len(self.shot.rows))
+        return changed(self.size, everything, range(start + self.above, stop + self.above))
+
+
+class AgentScreen(Protocol):
+    """The screen of one agent."""
+
+    async def see_now(self) -> ScreenObservation:
+        """Read it now and return the observation.
+
+        Raises:
+            SessionEndedError, TmuxError: if it cannot be read.
+        """
+        ...
+
+    def begin(self) -> None:
+        """Read it again as soon as possible."""
+        ...
+
+
+async def poll(read: Callable[[], Awaitable[Seen]], is_right: Callable[[Seen], bool], limit_s: float) -> Seen:
+    """Return the first result of *read* that *is_right*, or the last one within *limit_s* seconds."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + limit_s
+    while True:
+        seen = await read()
+        if is_right(seen) or loop.time() > until:
+            return seen
+        await asyncio.sleep(LOOK_S)
 
 
 class TitleObservation(NamedTuple):

@@ -22,9 +22,9 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final, Protocol
 
-from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
+from kasmon.backends.tmux.evidence.screen_reader import LOOK_S, AgentScreen, ScreenObservation, poll
 from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
-from kasmon.backends.tmux.input.full_view import FullView
+from kasmon.backends.tmux.input.full_view import FullView, KeyWriter
 from kasmon.detection.menu_answer import MenuAnswer, is_filled_in, is_open, is_toggled, plan_keys
 from kasmon.detection.menu_choices import ScreenMenu
 from kasmon.errors import (
@@ -39,7 +39,6 @@ from kasmon.model.commands import Answer
 from kasmon.model.evidence import StateVerdict
 from kasmon.model.permission import CONSENTS
 from kasmon.model.session_state import SessionState
-from kasmon.tmux.screen_check import changed
 
 TAKEN_S: Final = 1.5
 """A key without effect for this long was ignored, if the agent reacts to others; in seconds."""
@@ -53,13 +52,12 @@ YOUNG_S: Final = 0.7
 """A request gets no key before it was on the screen for this long: agents ignore keys that come at once."""
 MOST_S: Final = 9.0
 """An answer takes no longer; its sender waits for it."""
-LOOK_S: Final = 0.05
 TRIES: Final = 3
 """How often a key is tried while the same request is redrawn in between."""
 ENTER: Final = b"\r"
 
 
-class AnswerTarget(Protocol):
+class AnswerTarget(AgentScreen, Protocol):
     """The state of the agent, and its screen."""
 
     asked: ScreenRequest
@@ -70,35 +68,15 @@ class AnswerTarget(Protocol):
         """Its state, by all evidence."""
         ...
 
-    async def see_now(self) -> ScreenObservation:
-        """Read its screen now and return the observation.
-
-        Raises:
-            SessionEndedError, TmuxError: if it cannot be read.
-        """
-        ...
-
-    def begin(self) -> None:
-        """Read its screen again as soon as possible."""
-        ...
-
     def handle_answer(self) -> None:
         """Record that its request was answered: evidence that it asks is outdated."""
-        ...
-
-
-class AnswerWriter(Protocol):
-    """The writer of the agent's pane."""
-
-    async def press(self, key: bytes, unless: str = "") -> None:
-        """Type *key*, as `PaneWriter.press` does."""
         ...
 
 
 class AnswerDelivery:
     """Delivers answers to the screen of one agent, one after the other."""
 
-    def __init__(self, target: AnswerTarget, pane_writer: AnswerWriter) -> None:
+    def __init__(self, target: AnswerTarget, pane_writer: KeyWriter) -> None:
         self._target, self._pane_writer = target, pane_writer
         self._turn = asyncio.Lock()
 
@@ -158,12 +136,11 @@ class AnswerDelivery:
 
 
 class _AnswerAttempt:
-    def __init__(self, target: AnswerTarget, pane_writer: AnswerWriter, answer: Answer) -> None:
+    def __init__(self, target: AnswerTarget, pane_writer: KeyWriter, answer: Answer) -> None:
         self._target, self._pane_writer, self._answer = target, pane_writer, answer
         self._digest = answer.digest
         self._is_sent = False
         """Whether a key was sent that may have answered it."""
-        self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
         await asyncio.sleep(self._target.asked.opened_at + YOUNG_S - time.time())
@@ -253,18 +230,16 @@ class _AnswerAttempt:
         Raises:
             RefusedError: if that does not happen; *fault* describes the menu. Nothing was sent.
         """
-        until = self._loop.time() + MOVED_S
-        while True:
-            seen = await self._target.see_now()
-            now = seen.reading.menu
-            if now is not None and is_right(now):
-                self._digest = now.digest
-                return seen, now
-            if self._loop.time() > until:
-                raise RefusedError(
-                    f"its menu {fault}, and nothing was sent.", hint=("Answer it in the session's terminal.")
-                )
-            await asyncio.sleep(LOOK_S)
+        seen = await poll(
+            self._target.see_now, lambda seen: seen.reading.menu is not None and is_right(seen.reading.menu), MOVED_S
+        )
+        now = seen.reading.menu
+        if now is None or not is_right(now):
+            raise RefusedError(
+                f"its menu {fault}, and nothing was sent.", hint=("Answer it in the session's terminal.")
+            )
+        self._digest = now.digest
+        return seen, now
 
     async def _move_to(self, menu_answer: MenuAnswer) -> tuple[ScreenObservation, ScreenMenu]:
         choice = menu_answer.choice
@@ -307,14 +282,8 @@ class _AnswerAttempt:
 
     async def _moved_to(self, marked: int | None, within_s: float) -> int | None:
         """Return the mark's position as soon as it is not *marked*; None if it does not move."""
-        until = self._loop.time() + within_s
-        while True:
-            _, now = await self._expect_request()
-            if now.marked is not None and now.marked != marked:
-                return now.marked
-            if self._loop.time() > until:
-                return None
-            await asyncio.sleep(LOOK_S)
+        _, now = await poll(self._expect_request, lambda found: found[1].marked not in (None, marked), within_s)
+        return now.marked if now.marked != marked else None
 
     async def _press(
         self, seen: ScreenObservation, menu: ScreenMenu, key: bytes, marked: int | None = None, *, decides: bool = False
@@ -328,11 +297,9 @@ class _AnswerAttempt:
         """
         was_sent = self._is_sent
         for _ in range(TRIES):
-            rows = [""] * seen.above + [row.text for row in seen.shot.rows]
-            read = range(menu.rows[0] + seen.above, menu.rows[1] + seen.above)
             self._is_sent = was_sent or decides
             try:
-                await self._pane_writer.press(key, changed(seen.size, rows, read))
+                await self._pane_writer.press(key, seen.changed(range(*menu.rows)))
             except ScreenChangedError:
                 self._is_sent = was_sent
                 seen, menu = await self._expect_request()
@@ -370,14 +337,8 @@ class _AnswerAttempt:
 
     async def _is_cleared(self, within_s: float) -> bool:
         """Whether the request leaves the screen within *within_s*."""
-        until = self._loop.time() + within_s
-        while True:
-            _, menu = await self._find_request()
-            if menu is None:
-                return True
-            if self._loop.time() > until:
-                return False
-            await asyncio.sleep(LOOK_S)
+        _, menu = await poll(self._find_request, lambda found: found[1] is None, within_s)
+        return menu is None
 
     def still_open_error(self) -> KasmonError:
         if not self._is_sent:

@@ -20,7 +20,6 @@ from kasmon.backends.tmux.input.pane_writer import PaneWriter
 from kasmon.detection.reader import ScreenReading
 from kasmon.errors import KasmonError
 from kasmon.process_identity import fields
-from kasmon.tmux.screen_check import changed
 
 POSIX: Final = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 FISH: Final = "fish"
@@ -113,10 +112,8 @@ class CommandCompletion:
             cursor = seen.shot.cursor
             if not is_at_prompt(seen.reading) or cursor is None or self._pane_writer.keyed_at != self._keyed_at:
                 return False
-            rows = [""] * seen.above + [row.text for row in seen.shot.rows]
-            at = cursor[1] + seen.above
             command = question(self._nonce, cursor[0], seen.size[0], self._program)
-            await writer.press(f"{command}\r".encode(), changed(seen.size, rows, range(at, at + 1)))
+            await writer.press(f"{command}\r".encode(), seen.changed(range(cursor[1], cursor[1] + 1)))
             return True
 
     async def _answer(self) -> CommandEnd:

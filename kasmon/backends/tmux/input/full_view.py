@@ -11,18 +11,16 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
+from kasmon.backends.tmux.evidence.screen_reader import AgentScreen, ScreenObservation, poll
 from kasmon.detection.menu_choices import ScreenMenu, has_certain_lines, squeezed
 from kasmon.detection.rule_schema import MenuRule, ViewRule
 from kasmon.detection.terminal_screen import ScreenRow
 from kasmon.errors import KasmonError, RefusedError, ScreenChangedError
-from kasmon.tmux.screen_check import changed
 
 SHOWN_S: Final = 3.0
 """How long a view may take to open, and its menu to come back."""
 MOVED_S: Final = 0.6
 """A view that does not move within this time after a scroll key is at its end."""
-LOOK_S: Final = 0.05
 TRIES: Final = 3
 AGAIN_S: Final = 5.0
 """The delay before another try after a user was focused on the terminal."""
@@ -31,19 +29,7 @@ WATCHED: Final = "the terminal is focused"
 log = logging.getLogger(__name__)
 
 
-class ViewTarget(Protocol):
-    """The agent's screen."""
-
-    async def see_now(self) -> ScreenObservation:
-        """Read it now and return the observation."""
-        ...
-
-    def begin(self) -> None:
-        """Read it again as soon as possible."""
-        ...
-
-
-class ViewWriter(Protocol):
+class KeyWriter(Protocol):
     """The writer of the agent's pane."""
 
     async def press(self, key: bytes, unless: str = "") -> None:
@@ -52,7 +38,7 @@ class ViewWriter(Protocol):
 
 
 class FullView:
-    def __init__(self, target: ViewTarget, pane_writer: ViewWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, target: AgentScreen, pane_writer: KeyWriter, is_focused: Callable[[], Awaitable[bool]]) -> None:
         self._target, self._pane_writer, self._is_focused = target, pane_writer, is_focused
         self._text = ""
         self._menu = ""
@@ -149,27 +135,19 @@ class FullView:
 
     async def _still(self, rule: MenuRule) -> ScreenObservation:
         """Return the view once two readings are equal: it may be half drawn at first."""
-        loop = asyncio.get_running_loop()
-        until, before = loop.time() + SHOWN_S, await self._target.see_now()
-        while True:
-            await asyncio.sleep(LOOK_S)
-            seen = await self._target.see_now()
-            same = [row.text for row in seen.shot.rows] == [row.text for row in before.shot.rows]
-            if (same and is_open(seen.shot.rows, rule)) or loop.time() > until:
-                return seen
-            before = seen
+        before: list[str] = []
+
+        def is_same(seen: ScreenObservation) -> bool:
+            nonlocal before
+            earlier, before = before, [row.text for row in seen.shot.rows]
+            return before == earlier and is_open(seen.shot.rows, rule)
+
+        return await self._until(is_same)
 
     async def _until(
         self, is_right: Callable[[ScreenObservation], bool], limit_s: float = SHOWN_S
     ) -> ScreenObservation:
-        """Return the first reading that *is_right*, or the last one."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + limit_s
-        while True:
-            seen = await self._target.see_now()
-            if is_right(seen) or loop.time() > until:
-                return seen
-            await asyncio.sleep(LOOK_S)
+        return await poll(self._target.see_now, is_right, limit_s)
 
     async def _press_in(self, key: str, seen: ScreenObservation, rule: MenuRule) -> None:
         """Type *key* while the view that was *seen* is open; again if only another row was redrawn."""
@@ -188,9 +166,7 @@ class FullView:
         """Type *key* while the screen is as *seen*, and no user is focused on it."""
         if await self._is_focused():
             raise RefusedError(f"nothing is typed while {WATCHED}.")
-        rows = [""] * seen.above + [row.text for row in seen.shot.rows]
-        rows_read = range(len(rows)) if read is None else range(read.start + seen.above, read.stop + seen.above)
-        await self._pane_writer.press(key.encode(), changed(seen.size, rows, rows_read))
+        await self._pane_writer.press(key.encode(), seen.changed(read))
 
 
 def _is(seen: ScreenObservation, menu: ScreenMenu) -> bool:

@@ -22,11 +22,10 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kasmon.backends.tmux.evidence.bracketed_paste import BracketedPasteTracker
+from kasmon.backends.tmux.evidence.screen_reader import LOOK_S
 from kasmon.backends.tmux.input.pane_writer import PERSON_S, ExclusivePaneWriter, PaneWriter
 from kasmon.backends.tmux.input.prompt_entry import (
     LINES,
-    LOOK_S,
     SHOWN,
     EntryMethod,
     EntryObserver,
@@ -43,6 +42,7 @@ from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, Screen
 from kasmon.model.commands import Prompt
 from kasmon.sanitize import outgoing
 from kasmon.tmux import requests as ask
+from kasmon.tmux.output_scanner import BracketedPasteTracker
 from kasmon.tmux.screen_check import cursor_moved
 
 PATIENCE_S: Final = 3.0

@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
+from kasmon.backends.tmux.evidence.screen_reader import LOOK_S, ScreenObservation
+from kasmon.backends.tmux.input.command_completion import ShellScreen
 from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
 from kasmon.detection.prompt_box import Composer, stands
 from kasmon.detection.rule_schema import ComposerRule
@@ -22,12 +23,10 @@ from kasmon.errors import (
     TmuxServerGoneError,
 )
 from kasmon.tmux.requests import KEY_BYTES
-from kasmon.tmux.screen_check import changed
 
 ENTER: Final = b"\r"
 ENTER_S: Final = 0.15
 """The minimum delay of Enter after a paste. Some agents take an Enter within 120 ms for a part of it."""
-LOOK_S: Final = 0.05
 TYPED_S: Final = 20.0
 """How long a text may take to appear; an agent that has just started may be busy for long."""
 TAKEN_S: Final = 2.5
@@ -53,16 +52,11 @@ class EntryObserver(Protocol):
         ...
 
 
-class EntryTarget(Protocol):
+class EntryTarget(ShellScreen, Protocol):
     """The state of the agent, and its screen."""
 
     @property
-    def has_ended(self) -> bool: ...
-    @property
-    def is_asking(self) -> bool: ...
-    @property
     def box_rule(self) -> ComposerRule | None: ...
-    async def see_now(self) -> ScreenObservation: ...
 
 
 class EntryMethod(NamedTuple):
@@ -243,8 +237,7 @@ def has_question(seen: ScreenObservation) -> bool:
 
 def unchanged(seen: ScreenObservation, box: Composer) -> str:
     """Return a format that is 1 unless *box* is still as *seen*."""
-    rows = [""] * seen.above + [row.text for row in seen.shot.rows]
-    return changed(seen.size, rows, range(box.first_row + seen.above, box.last_row + seen.above + 1))
+    return seen.changed(box.rows)
 
 
 def pieces(lines: Sequence[str], newline: bytes) -> list[bytes]:

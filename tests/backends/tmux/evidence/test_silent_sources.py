@@ -1,6 +1,6 @@
 """Sources that cannot say anything of an agent are told, with the reason."""
 
-from kasmon.backends.tmux.evidence.silent_sources import absent
+from kasmon.backends.tmux.evidence.hook_setup import absent
 
 
 def test_what_claude_does_not_report_in_tmux_is_told_until_it_does() -> None:

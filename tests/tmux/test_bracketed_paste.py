@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.backends.tmux.evidence.bracketed_paste import BracketedPasteTracker
+from kasmon.tmux.output_scanner import BracketedPasteTracker
 
 ON, OFF = b"\x1b[?2004h", b"\x1b[?2004l"
 
