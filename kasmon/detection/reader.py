@@ -6,6 +6,7 @@ as a pattern, a format or a path: patterns come from the file alone, and text is
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -80,7 +81,7 @@ def read(
     """
     box = composer(shot, rules.file.composer)
     regions = ScreenRegions(shot, rules.regions, box.rows if box else None)
-    title = _read_title(shot, rules)
+    title = read_title(shot.title, rules)
     decided: ScreenReading | None = None
     lower: list[OutrankedRule] = []
     menus: dict[str, ScreenMenu | None] = {}
@@ -149,9 +150,11 @@ def signals(reading: ScreenReading, at: float) -> tuple[Signal, ...]:
     return screen, Signal(source="title", value=title.state, at=at, asking=title.asking, rule=title.rule)
 
 
-def _read_title(shot: TerminalScreen, rules: ScreenRules) -> TitleReading | None:
+@lru_cache(maxsize=1024)
+def read_title(title: str, rules: ScreenRules) -> TitleReading | None:
+    """Return the state that *title*, sanitized, shows by *rules*; None if no rule matches."""
     for rule, pattern in rules.titles:
-        if pattern.search(shot.title):
+        if pattern.search(title):
             return TitleReading(state=rule.state, rule=rule.match, asking=rule.asking)
     return None
 

@@ -136,24 +136,10 @@ def captured(
     )
 
 
-def shown(
-    rows: Iterable[str],
-    title: str = "",
-    *,
-    cursor: tuple[int, int] | None = None,
-    cursor_visible: bool = True,
-    alternate: bool = False,
-    columns: int = 0,
-) -> TerminalScreen:
+def shown(rows: Iterable[str], *, cursor: tuple[int, int] | None = None, cursor_visible: bool = True) -> TerminalScreen:
     """Return the screen of *rows*, each of which starts with a plain style (`host/terminal/row_styles.py`)."""
-    return TerminalScreen(
-        [_row(row, styles.PLAIN)[0] for row in rows],
-        title,
-        cursor=cursor,
-        cursor_visible=cursor_visible,
-        alternate=alternate,
-        columns=columns,
-    )
+    read = [_row(row, styles.PLAIN)[0] for row in rows]
+    return TerminalScreen(read, cursor=cursor, cursor_visible=cursor_visible)
 
 
 def cells(text: str) -> int:

@@ -1,16 +1,6 @@
 """The streamed text of a block whose complete event has not arrived; kept until that event replaces it. Pure."""
 
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    PartialTextWritten,
-    SessionEnded,
-    SessionStarted,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-)
+from kasmon.model import events
 from kasmon.model.sandbox.policy import INTERPRETERS
 
 
@@ -24,34 +14,34 @@ class PartialText:
         self._is_run = False
         """The streamed text is the output of running code, whose end brings all of it, also to a later host."""
 
-    def add(self, event: Event) -> tuple[PartialTextWritten, ...]:
+    def add(self, event: events.Event) -> tuple[events.PartialTextWritten, ...]:
         """Add *event* and return the text that stays for good, since *event* ends what would have completed it."""
         match event:
-            case PartialTextWritten():
+            case events.PartialTextWritten():
                 self.text[event.thinking] += event.text
                 self._at = event.at
-            case MessageWritten():
+            case events.MessageWritten():
                 self.text = {False: "", True: ""}
-            case ThoughtWritten():
+            case events.ThoughtWritten():
                 self.text[True] = ""
-            case ToolFinished() if event.exit_code is not None:
+            case events.ToolFinished() if event.exit_code is not None:
                 self.text[False] = ""
                 self._is_run = False
-            case ToolStarted() if event.tool in INTERPRETERS:
+            case events.ToolStarted() if event.tool in INTERPRETERS:
                 remains = self.rest() if self._is_run else ()
                 self._is_run = True
                 return remains
-            case TurnEnded() | SessionEnded() | SessionStarted() if not self._is_run:
+            case events.TurnEnded() | events.SessionEnded() | events.SessionStarted() if not self._is_run:
                 return self.rest()
             case _:
                 pass
         return ()
 
-    def rest(self) -> tuple[PartialTextWritten, ...]:
+    def rest(self) -> tuple[events.PartialTextWritten, ...]:
         """Take all text without a complete block, thoughts first."""
         texts, self.text = self.text, {False: "", True: ""}
         return tuple(
-            PartialTextWritten(at=self._at, text=texts[thinking], thinking=thinking)
+            events.PartialTextWritten(at=self._at, text=texts[thinking], thinking=thinking)
             for thinking in (True, False)
             if texts[thinking]
         )

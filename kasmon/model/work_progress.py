@@ -4,20 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    PartialTextWritten,
-    PlanUpdated,
-    RequestAnswered,
-    SessionStarted,
-    SignalSeen,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnStarted,
-    UsageReported,
-)
+from kasmon.model import events
 
 
 class WorkProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,27 +20,27 @@ class WorkProgress(msgspec.Struct, frozen=True, kw_only=True):
     """The number of tokens that it has written."""
 
 
-def update_progress(progress: WorkProgress, event: Event) -> WorkProgress:
+def update_progress(progress: WorkProgress, event: events.Event) -> WorkProgress:
     put = msgspec.structs.replace
     match event:
-        case ToolStarted():
+        case events.ToolStarted():
             call = _digest((event.within, event.tool, event.input or event.title))
             times = progress.times + 1 if call == progress.call else 1
             return put(progress, at=event.at, call=call, times=times)
-        case SessionStarted() | TurnStarted():
+        case events.SessionStarted() | events.TurnStarted():
             return WorkProgress(at=event.at, output=progress.output)
         case (
-            MessageWritten()
-            | ThoughtWritten()
-            | PartialTextWritten()
-            | ToolFinished()
-            | PlanUpdated()
-            | RequestAnswered()
+            events.MessageWritten()
+            | events.ThoughtWritten()
+            | events.PartialTextWritten()
+            | events.ToolFinished()
+            | events.PlanUpdated()
+            | events.RequestAnswered()
         ):
             return put(progress, at=event.at)
-        case UsageReported() if event.output != progress.output:
+        case events.UsageReported() if event.output != progress.output:
             return put(progress, at=event.at, output=event.output)
-        case SignalSeen(source="hook" | "program"):
+        case events.SignalSeen(source="hook" | "program"):
             return put(progress, at=event.at)
     return progress
 

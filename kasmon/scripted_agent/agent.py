@@ -15,7 +15,7 @@ from kasmon.model.events import Event, SessionEnded, TurnEnded, TurnStarted
 from kasmon.model.permission import Request, RequestId
 from kasmon.scripted_agent.player import Move, Moves, Player, ScriptPause, TurnResult
 from kasmon.scripted_agent.script import is_script, parse
-from kasmon.scripted_agent.steps import AnyStep, BadStep, SayStep, Script, ShownStep, ToolStep
+from kasmon.scripted_agent.steps import AnyStep, BadStep, SayStep, Script, TextStep, ToolStep
 
 THOUGHTS = (
     "They want {topic}. I should look at what is there before I say anything.",
@@ -64,7 +64,7 @@ class _Frame:
     def __init__(self, script: Script, prompt: str) -> None:
         first = script[0] if script else None
         self.script, self.at, self.resting = script, 0, False
-        self.shown = first.text if isinstance(first, ShownStep) else prompt
+        self.shown = first.text if isinstance(first, TextStep) and first.verb == "prompt" else prompt
 
 
 class Actor:

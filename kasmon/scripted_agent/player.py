@@ -12,44 +12,11 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from kasmon.errors import RequestClosedError
+from kasmon.model import events
 from kasmon.model.commands import Answer, Launch
-from kasmon.model.events import (
-    Event,
-    LimitLifted,
-    LimitReached,
-    MessageWritten,
-    NoticeRaised,
-    PlanUpdated,
-    RequestOpened,
-    RequestWithdrawn,
-    SessionEnded,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    UsageReported,
-)
 from kasmon.model.permission import Decision, Request, RequestId
+from kasmon.scripted_agent import steps
 from kasmon.scripted_agent.requests import RequestStep, build_request, build_rule, check, find_covering_rule, outcome
-from kasmon.scripted_agent.steps import (
-    AnyStep,
-    ApproveStep,
-    AskStep,
-    BadStep,
-    BootStep,
-    CrashStep,
-    FailStep,
-    LimitStep,
-    LoginStep,
-    NoticeStep,
-    QuestionStep,
-    SayStep,
-    ShownStep,
-    SlowStep,
-    TodoStep,
-    ToolStep,
-    UsageStep,
-    VerbStep,
-)
 
 WORD_S: Final = (0.02, 0.09)
 """The range of the time for a word, in seconds at speed 1."""
@@ -82,7 +49,7 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the script starts again."""
 
 
-Move: TypeAlias = Event | SpokenText | ScriptPause
+Move: TypeAlias = events.Event | SpokenText | ScriptPause
 Moves: TypeAlias = Generator[Move | None, None, TurnResult | None]
 """None means: nothing happens until a command arrives."""
 
@@ -98,46 +65,46 @@ class Player:
         self._answers: deque[tuple[RequestStep, Answer]] = deque()
         self._rules: list[str] = []
         self._requests = self._calls = 0
-        self._usage, self._usage_reported = UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
-        self._unfinished: SayStep | ToolStarted | LimitReached | None = None
+        self._usage, self._usage_reported = steps.UsageStep(input=0, output=0, limit=WINDOW, cost_usd=0.0), False
+        self._unfinished: steps.SayStep | events.ToolStarted | events.LimitReached | None = None
         self._said = ""
 
-    def play(self, step: AnyStep) -> Moves:
+    def play(self, step: steps.AnyStep) -> Moves:
         """Play *step*; return how it ended the turn, None if the turn continues."""
         match step:
-            case SayStep():
+            case steps.SayStep():
                 yield from self._speak(step)
-            case ToolStep():
+            case steps.ToolStep():
                 yield from self._use(step)
-            case AskStep() | QuestionStep() | ApproveStep() | LoginStep():
+            case steps.AskStep() | steps.QuestionStep() | steps.TextStep(verb="approve") | steps.VerbStep(verb="login"):
                 yield from self._ask(step)
-            case TodoStep():
-                yield PlanUpdated(at=self.now, items=step.items)
-            case NoticeStep():
-                yield NoticeRaised(at=self.now, text=step.text)
-            case BadStep():
-                yield NoticeRaised(at=self.now, text=f"script, line {step.line}: {step.why}", level="warning")
-            case UsageStep():
+            case steps.TodoStep():
+                yield events.PlanUpdated(at=self.now, items=step.items)
+            case steps.TextStep(verb="notice"):
+                yield events.NoticeRaised(at=self.now, text=step.text)
+            case steps.BadStep():
+                yield events.NoticeRaised(at=self.now, text=f"script, line {step.line}: {step.why}", level="warning")
+            case steps.UsageStep():
                 self._usage, self._usage_reported = step, True
                 yield self._report_usage()
-            case SlowStep():
-                yield ScriptPause(seconds=step.seconds)
-            case LimitStep(seconds=None):
-                yield LimitReached(at=self.now, text="usage limit reached")
+            case steps.TimedStep(verb="slow"):
+                yield ScriptPause(seconds=step.seconds or 0.0)
+            case steps.TimedStep(verb="limit", seconds=None):
+                yield events.LimitReached(at=self.now, text="usage limit reached")
                 return TurnResult(reason="limit")
-            case LimitStep(seconds=seconds):
+            case steps.TimedStep(verb="limit", seconds=seconds):
                 yield from self._play_limit(seconds or 0.0)
-            case FailStep():
+            case steps.TextStep(verb="fail"):
                 return TurnResult(reason="error", error=step.text)
-            case CrashStep():
-                yield SessionEnded(at=self.now, exit_code=step.code, signal=step.signal)
-            case VerbStep(verb="hang"):
+            case steps.CrashStep():
+                yield events.SessionEnded(at=self.now, exit_code=step.code, signal=step.signal)
+            case steps.VerbStep(verb="hang"):
                 while True:
                     yield from self._play_answers()
                     yield None
-            case VerbStep():
+            case steps.VerbStep():
                 return TurnResult(again=step.verb == "loop")
-            case ShownStep() | BootStep():
+            case steps.TextStep() | steps.TimedStep():
                 pass
         return None
 
@@ -167,63 +134,63 @@ class Player:
             del self.open[answer.request]
             self._answers.append((self._asked.pop(answer.request), answer))
 
-    def finish_interrupted(self) -> tuple[Event, ...]:
+    def finish_interrupted(self) -> tuple[events.Event, ...]:
         """Return the events that finish the current step after an interrupt."""
         unfinished, said = self._unfinished, self._said
         self._unfinished, self._said, self._usage_reported = None, "", False
         self._answers.clear()
         match unfinished:
-            case SayStep(thinking=thinking) if said:
-                return ((ThoughtWritten if thinking else MessageWritten)(at=self.now, text=said),)
-            case ToolStarted(call=call):
-                return (ToolFinished(at=self.now, call=call, ok=False, output="interrupted"),)
-            case LimitReached():
-                return (LimitLifted(at=self.now),)
+            case steps.SayStep(thinking=thinking) if said:
+                return ((events.ThoughtWritten if thinking else events.MessageWritten)(at=self.now, text=said),)
+            case events.ToolStarted(call=call):
+                return (events.ToolFinished(at=self.now, call=call, ok=False, output="interrupted"),)
+            case events.LimitReached():
+                return (events.LimitLifted(at=self.now),)
         return ()
 
-    def withdraw_requests(self, why: str) -> tuple[Event, ...]:
+    def withdraw_requests(self, why: str) -> tuple[events.Event, ...]:
         requests = tuple(self.open)
         self.open.clear()
         self._asked.clear()
-        return tuple(RequestWithdrawn(at=self.now, request=request, why=why) for request in requests)
+        return tuple(events.RequestWithdrawn(at=self.now, request=request, why=why) for request in requests)
 
     def between(self, span: tuple[float, float]) -> ScriptPause:
         """Return a pause of random length within *span*, in seconds at speed 1."""
         return ScriptPause(seconds=self._random.uniform(*span))
 
-    def _speak(self, step: SayStep) -> Moves:
+    def _speak(self, step: steps.SayStep) -> Moves:
         self._unfinished, self._said = step, ""
         for word in WORDS.findall(step.text):
             self._said += word
             yield SpokenText(text=word, thinking=step.thinking)
             yield self.between(WORD_S)
         self._unfinished, self._said = None, ""
-        yield (ThoughtWritten if step.thinking else MessageWritten)(at=self.now, text=step.text)
+        yield (events.ThoughtWritten if step.thinking else events.MessageWritten)(at=self.now, text=step.text)
         return None
 
-    def _use(self, tool: ToolStep) -> Moves:
+    def _use(self, tool: steps.ToolStep) -> Moves:
         self._calls += 1
         call = f"c{self._launch.generation}-{self._calls}"
         as_json = msgspec.json.encode(tool.input).decode()
-        self._unfinished = ToolStarted(at=self.now, call=call, tool=tool.name, title=tool.title, input=as_json)
+        self._unfinished = events.ToolStarted(at=self.now, call=call, tool=tool.name, title=tool.title, input=as_json)
         yield self._unfinished
         yield self.between(TOOL_S)
         self._unfinished = None
-        yield ToolFinished(at=self.now, call=call, ok=tool.ok, output=tool.output, diff=tool.diff)
+        yield events.ToolFinished(at=self.now, call=call, ok=tool.ok, output=tool.output, diff=tool.diff)
         return None
 
     def _ask(self, step: RequestStep) -> Moves:
-        rule = find_covering_rule(self._rules, step.tool) if isinstance(step, AskStep) else ""
-        if rule and isinstance(step, AskStep):
-            yield NoticeRaised(at=self.now, text=f"allowed by {rule}")
+        rule = find_covering_rule(self._rules, step.tool) if isinstance(step, steps.AskStep) else ""
+        if rule and isinstance(step, steps.AskStep):
+            yield events.NoticeRaised(at=self.now, text=f"allowed by {rule}")
             yield from self._use(step.tool)
             return None
         self._requests += 1
         request = RequestId(f"q{self._launch.generation}-{self._requests}")
         self.open[request] = build_request(step, request, self._launch.session, self.now)
         self._asked[request] = step
-        yield RequestOpened(at=self.now, request=self.open[request])
-        if not (isinstance(step, AskStep) and step.joined):
+        yield events.RequestOpened(at=self.now, request=self.open[request])
+        if not (isinstance(step, steps.AskStep) and step.joined):
             yield from self._wait_for_answers()
         return None
 
@@ -237,7 +204,7 @@ class Player:
     def _play_answers(self) -> Moves:
         while self._answers:
             step, answer = self._answers.popleft()
-            if answer.decision is Decision.ALWAYS and isinstance(step, AskStep):
+            if answer.decision is Decision.ALWAYS and isinstance(step, steps.AskStep):
                 self._rules.append(build_rule(step.tool))
             for following in outcome(step, answer):
                 yield from self.play(following)
@@ -245,18 +212,18 @@ class Player:
 
     def _play_limit(self, seconds: float) -> Moves:
         pause = seconds / self._launch.speed if self._launch.speed > 0 else 0.0
-        self._unfinished = LimitReached(at=self.now, until=self.now + pause, text="rate limit reached")
+        self._unfinished = events.LimitReached(at=self.now, until=self.now + pause, text="rate limit reached")
         yield self._unfinished
         yield ScriptPause(seconds=seconds)
         self._unfinished = None
-        yield LimitLifted(at=self.now)
+        yield events.LimitLifted(at=self.now)
         return None
 
-    def _grow_usage(self) -> UsageStep:
+    def _grow_usage(self) -> steps.UsageStep:
         """Return the totals after one more turn, drawn from the seed."""
         old, read, written = self._usage, self._random.randint(900, 5200), self._random.randint(120, 1400)
         limit = old.limit or WINDOW
-        return UsageStep(
+        return steps.UsageStep(
             input=old.input + read,
             output=old.output + written,
             context=min(limit, old.context + read // 2 + written),
@@ -264,13 +231,7 @@ class Player:
             cost_usd=round((old.cost_usd or 0.0) + read * 3e-6 + written * 15e-6, 4),
         )
 
-    def _report_usage(self) -> UsageReported:
-        usage = self._usage
-        return UsageReported(
-            at=self.now,
-            input=usage.input,
-            output=usage.output,
-            context=usage.context,
-            limit=usage.limit,
-            cost_usd=usage.cost_usd,
-        )
+    def _report_usage(self) -> events.UsageReported:
+        figures = msgspec.structs.asdict(self._usage)
+        del figures["line"]
+        return events.UsageReported(at=self.now, **figures)

@@ -10,25 +10,16 @@ from kasmon.model.answer import must_fit
 from kasmon.model.commands import Answer
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, SessionId, seal
 from kasmon.model.rule import PLAIN, SUBCOMMAND
-from kasmon.scripted_agent.steps import (
-    ApproveStep,
-    AskStep,
-    LoginStep,
-    NoticeStep,
-    QuestionStep,
-    SayStep,
-    Script,
-    ToolStep,
-)
+from kasmon.scripted_agent import steps
 
-RequestStep: TypeAlias = AskStep | QuestionStep | ApproveStep | LoginStep
+RequestStep: TypeAlias = steps.AskStep | steps.QuestionStep | steps.TextStep | steps.VerbStep
 """The steps that wait for a person."""
 SIGN_IN: Final = "Open https://login.example and enter the code KASM-0001, then say that you have signed in."
 
 
 def build_request(step: RequestStep, request: RequestId, session: SessionId, now: float) -> Request:
     match step:
-        case AskStep(tool=tool):
+        case steps.AskStep(tool=tool):
             rule = build_rule(tool)
             always = (Decision.ALWAYS,) if rule else ()
             opened = Request(
@@ -43,7 +34,7 @@ def build_request(step: RequestStep, request: RequestId, session: SessionId, now
                 rule=rule,
                 asked_at=now,
             )
-        case QuestionStep():
+        case steps.QuestionStep():
             opened = Request(
                 id=request,
                 session=session,
@@ -56,9 +47,9 @@ def build_request(step: RequestStep, request: RequestId, session: SessionId, now
                 free_text=step.free_text,
                 asked_at=now,
             )
-        case ApproveStep():
+        case steps.TextStep():
             opened = _yes_or_no(request, session, RequestKind.PLAN, "Approve the plan", step.text, now)
-        case LoginStep():
+        case steps.VerbStep():
             opened = _yes_or_no(request, session, RequestKind.AUTH, "Sign in", SIGN_IN, now)
     return seal(opened)
 
@@ -82,34 +73,37 @@ def check(answer: Answer, request: Request) -> None:
             raise UnableError(f"request {request.id!r} wants {number} of {', '.join(request.options)}.")
 
 
-def outcome(step: RequestStep, answer: Answer) -> Script:
+def outcome(step: RequestStep, answer: Answer) -> steps.Script:
     """Return the steps that follow *answer* to *step*; the answer has passed `check`."""
     denied = f": {answer.reason}" if answer.reason else "."
     match step, answer.decision:
-        case AskStep(tool=tool), Decision.ALLOW:
+        case steps.AskStep(tool=tool), Decision.ALLOW:
             return (tool,)
-        case AskStep(tool=tool), Decision.ALWAYS:
-            return (NoticeStep(text=f"from now on allowed in this session: {build_rule(tool)}"), tool)
-        case AskStep(tool=tool), Decision.EDIT:
+        case steps.AskStep(tool=tool), Decision.ALWAYS:
+            return (
+                steps.TextStep(verb="notice", text=f"from now on allowed in this session: {build_rule(tool)}"),
+                tool,
+            )
+        case steps.AskStep(tool=tool), Decision.EDIT:
             edited = _edited(tool, answer)
-            return (SayStep(text=f"I use your version instead: `{edited.title}`."), edited)
-        case AskStep(tool=tool), _:
-            return (SayStep(text=f"I did not use {tool.name} on `{tool.title}`{denied}"),)
-        case QuestionStep(), Decision.CHOOSE:
-            return (SayStep(text=f"You chose {', '.join(answer.labels)}."),)
-        case QuestionStep(), _:
-            return (SayStep(text=f"I go on without an answer{denied}"),)
-        case ApproveStep(), Decision.ALLOW:
-            return (SayStep(text="The plan is approved; I begin."),)
-        case ApproveStep(), _:
-            return (SayStep(text=f"The plan is not approved{denied}"),)
-        case LoginStep(), Decision.ALLOW:
-            return (NoticeStep(text="signed in"),)
+            return (steps.SayStep(text=f"I use your version instead: `{edited.title}`."), edited)
+        case steps.AskStep(tool=tool), _:
+            return (steps.SayStep(text=f"I did not use {tool.name} on `{tool.title}`{denied}"),)
+        case steps.QuestionStep(), Decision.CHOOSE:
+            return (steps.SayStep(text=f"You chose {', '.join(answer.labels)}."),)
+        case steps.QuestionStep(), _:
+            return (steps.SayStep(text=f"I go on without an answer{denied}"),)
+        case steps.TextStep(), Decision.ALLOW:
+            return (steps.SayStep(text="The plan is approved; I begin."),)
+        case steps.TextStep(), _:
+            return (steps.SayStep(text=f"The plan is not approved{denied}"),)
+        case steps.VerbStep(), Decision.ALLOW:
+            return (steps.TextStep(verb="notice", text="signed in"),)
         case _:
-            return (SayStep(text=f"I am not signed in{denied}"),)
+            return (steps.SayStep(text=f"I am not signed in{denied}"),)
 
 
-def build_rule(tool: ToolStep) -> str:
+def build_rule(tool: steps.ToolStep) -> str:
     """Return the rule that "always" adds for *tool*; empty if no rule expresses it exactly.
 
     `Bash(git push:*)` matches every plain command that begins with these words; any other rule matches only this use.
@@ -123,12 +117,12 @@ def build_rule(tool: ToolStep) -> str:
     return "" if command.endswith(":*") else f"{tool.name}({command})"
 
 
-def find_covering_rule(rules: Iterable[str], tool: ToolStep) -> str:
+def find_covering_rule(rules: Iterable[str], tool: steps.ToolStep) -> str:
     """Return the first of *rules* that allows *tool*; empty if none does."""
     return next((rule for rule in rules if _covers(rule, tool)), "")
 
 
-def _covers(rule: str, tool: ToolStep) -> bool:
+def _covers(rule: str, tool: steps.ToolStep) -> bool:
     if not rule.endswith(":*)"):
         return rule == f"{tool.name}({tool.title})"
     prefix = rule.removesuffix(":*)")
@@ -136,7 +130,7 @@ def _covers(rule: str, tool: ToolStep) -> bool:
     return PLAIN.fullmatch(tool.title) is not None and (used == prefix or used.startswith(f"{prefix} "))
 
 
-def _edited(tool: ToolStep, answer: Answer) -> ToolStep:
+def _edited(tool: steps.ToolStep, answer: Answer) -> steps.ToolStep:
     changed = answer.input or {}
     diff = str(changed.get("diff", "")) if tool.diff else ""
     return msgspec.structs.replace(tool, input=changed, diff=diff)

@@ -33,27 +33,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from kasmon.model.events import PlanItem
-from kasmon.scripted_agent.steps import (
-    AnyStep,
-    ApproveStep,
-    AskStep,
-    BadStep,
-    BootStep,
-    CrashStep,
-    FailStep,
-    LimitStep,
-    LoginStep,
-    NoticeStep,
-    QuestionStep,
-    SayStep,
-    Script,
-    ShownStep,
-    SlowStep,
-    TodoStep,
-    ToolStep,
-    UsageStep,
-    VerbStep,
-)
+from kasmon.scripted_agent import steps
 
 SCRIPTED: Final = "scripted"
 """The agent name for which prompts are parsed as scripts."""
@@ -79,28 +59,29 @@ def is_script(text: str) -> bool:
     return any(row.split(None, 1)[0] in VERBS for _, row in _rows(text) if row[:1].strip())
 
 
-def parse(text: str) -> Script:
+def parse(text: str) -> steps.Script:
     """Parse *text* into steps, in order. Never raises: each line that cannot be parsed becomes a `BadStep`."""
-    steps: list[AnyStep] = []
+    parsed: list[steps.AnyStep] = []
     rows = deque(_rows(text))
     while rows:
         number, row = rows.popleft()
         if row.strip() and not row.startswith("#"):
             takes_lines = row.split(None, 1)[0] in BODIES and row[0] not in " \t"
             body = _take_body(rows) if takes_lines else []
-            steps.append(_step(number, row, body, is_first=not steps))
-    return tuple(steps)
+            parsed.append(_step(number, row, body, is_first=not parsed))
+    return tuple(parsed)
 
 
 def displayed_prompt(text: str) -> str:
     """Return the prompt to display for *text*: the text of its `prompt` line, if it is a script with one."""
     first = next(iter(parse(text)), None) if is_script(text) else None
-    return first.text if isinstance(first, ShownStep) else text
+    return first.text if isinstance(first, steps.TextStep) and first.verb == "prompt" else text
 
 
 def boot_s(text: str) -> float:
     """Return how long an agent that is launched with *text* takes to start, in seconds."""
-    return sum(step.seconds for step in parse(text) if isinstance(step, BootStep)) if is_script(text) else 0.0
+    script = parse(text) if is_script(text) else ()
+    return sum(step.seconds or 0.0 for step in script if isinstance(step, steps.TimedStep) and step.verb == "boot")
 
 
 def _rows(text: str) -> list[Row]:
@@ -122,7 +103,7 @@ def _take_body(rows: deque[Row]) -> list[Row]:
     return [(number, row[common:]) for number, row in body]
 
 
-def _step(number: int, row: str, body: Sequence[Row], *, is_first: bool) -> AnyStep:
+def _step(number: int, row: str, body: Sequence[Row], *, is_first: bool) -> steps.AnyStep:
     verb, *argument = row.rstrip().split(None, 1)
     try:
         if row[0] in " \t":
@@ -133,7 +114,7 @@ def _step(number: int, row: str, body: Sequence[Row], *, is_first: bool) -> AnyS
             raise _UnreadableError("'prompt' is allowed only on the first line")
         return msgspec.structs.replace(VERBS[verb]("".join(argument), body), line=number)
     except _UnreadableError as wrong:
-        return BadStep(line=wrong.line or number, text=row, why=wrong.why)
+        return steps.BadStep(line=wrong.line or number, text=row, why=wrong.why)
 
 
 def _text(argument: str, body: Sequence[Row]) -> str:
@@ -147,7 +128,7 @@ def _lines(first: Sequence[str], body: Sequence[Row]) -> str:
     return "\n".join([*first, *(line for _, line in body)])
 
 
-def _tool(argument: str, body: Sequence[Row]) -> ToolStep:
+def _tool(argument: str, body: Sequence[Row]) -> steps.ToolStep:
     match = re.match(r"[\w.:/-]+(?=\s|$)", argument)
     if match is None:
         raise _UnreadableError("it requires the tool's name first")
@@ -163,19 +144,23 @@ def _tool(argument: str, body: Sequence[Row]) -> ToolStep:
     mark, first = rest[:2], rest[2:].strip()
     if rest and mark not in ("=>", "!>"):
         raise _UnreadableError("write its input as a JSON object after its name, then `=> output` or `!> error`")
-    return ToolStep(name=match[0], input=tool_input, ok=mark != "!>", output=_lines([first] if first else [], body))
+    return steps.ToolStep(
+        name=match[0], input=tool_input, ok=mark != "!>", output=_lines([first] if first else [], body)
+    )
 
 
-def _ask(argument: str, body: Sequence[Row]) -> AskStep:
+def _ask(argument: str, body: Sequence[Row]) -> steps.AskStep:
     command, joined = _joined(argument)
     if not command:
         raise _UnreadableError("it requires a command")
-    return AskStep(tool=ToolStep(name="Bash", input={"command": command}, output=_lines([], body)), joined=joined)
+    return steps.AskStep(
+        tool=steps.ToolStep(name="Bash", input={"command": command}, output=_lines([], body)), joined=joined
+    )
 
 
-def _edit(argument: str, body: Sequence[Row]) -> AskStep:
+def _edit(argument: str, body: Sequence[Row]) -> steps.AskStep:
     file, joined = _joined(argument)
-    return AskStep(tool=_change(file, body), joined=joined)
+    return steps.AskStep(tool=_change(file, body), joined=joined)
 
 
 def _joined(argument: str) -> tuple[str, bool]:
@@ -184,7 +169,7 @@ def _joined(argument: str) -> tuple[str, bool]:
     return (head.rstrip(), True) if head != argument and head[-1:] in ("", " ") else (argument, False)
 
 
-def _change(argument: str, body: Sequence[Row]) -> ToolStep:
+def _change(argument: str, body: Sequence[Row]) -> steps.ToolStep:
     if not argument:
         raise _UnreadableError("it requires a file")
     for number, line in body:
@@ -197,22 +182,18 @@ def _change(argument: str, body: Sequence[Row]) -> ToolStep:
         old, new = (sum(row[0] in f" {side}" for row in rows) for side in "-+")
         rows.insert(0, f"@@ -{min(old, 1)},{old} +{min(new, 1)},{new} @@")
     diff = "\n".join([f"--- a/{argument}", f"+++ b/{argument}", *rows]) + "\n"
-    return ToolStep(name="Edit", input={"file_path": argument, "diff": diff}, diff=diff)
+    return steps.ToolStep(name="Edit", input={"file_path": argument, "diff": diff}, diff=diff)
 
 
-def _question(argument: str, body: Sequence[Row]) -> QuestionStep:
+def _question(argument: str, body: Sequence[Row]) -> steps.QuestionStep:
     text, *options = (part.strip() for part in argument.split("|"))
     if not text or not options or not all(options) or len(set(options)) < len(options):
         raise _UnreadableError("it requires a text and different labels: `TEXT|A|B`")
     labels = tuple(option for option in options if option != "...")
-    return QuestionStep(text=text, options=labels, free_text=len(labels) < len(options))
+    return steps.QuestionStep(text=text, options=labels, free_text=len(labels) < len(options))
 
 
-def _choose(argument: str, body: Sequence[Row]) -> QuestionStep:
-    return msgspec.structs.replace(_question(argument, body), many=True)
-
-
-def _todo(argument: str, body: Sequence[Row]) -> TodoStep:
+def _todo(argument: str, body: Sequence[Row]) -> steps.TodoStep:
     _refuse_argument(argument)
     marks: dict[str, Literal["open", "doing", "done"]] = {" ": "open", "~": "doing", "x": "done"}
     items = []
@@ -223,16 +204,16 @@ def _todo(argument: str, body: Sequence[Row]) -> TodoStep:
         items.append(PlanItem(text=match[2].rstrip(), state=marks[match[1]]))
     if not items:
         raise _UnreadableError("it requires indented items: `[x] done`, `[~] doing`, `[ ] open`")
-    return TodoStep(items=tuple(items))
+    return steps.TodoStep(items=tuple(items))
 
 
-def _usage(argument: str, body: Sequence[Row]) -> UsageStep:
+def _usage(argument: str, body: Sequence[Row]) -> steps.UsageStep:
     counts = argument.split()
     if not 2 <= len(counts) <= 5:
         raise _UnreadableError("it requires IN OUT [CONTEXT [LIMIT [COST]]]")
     numbers = [int(_number(count, LARGEST)) for count in counts[:4]]
     cost = _number(counts[4], LARGEST) if len(counts) == 5 else None
-    return UsageStep(
+    return steps.UsageStep(
         input=numbers[0], output=numbers[1], context=sum(numbers[2:3]), limit=sum(numbers[3:4]), cost_usd=cost
     )
 
@@ -247,7 +228,7 @@ def _number(text: str, most: float) -> float:
     return number
 
 
-def _crash(argument: str, body: Sequence[Row]) -> CrashStep:
+def _crash(argument: str, body: Sequence[Row]) -> steps.CrashStep:
     if argument.startswith(("SIG", "-")):
         try:
             name = signal.Signals[argument] if argument[0] == "S" else signal.Signals(-int(argument))
@@ -255,11 +236,11 @@ def _crash(argument: str, body: Sequence[Row]) -> CrashStep:
             raise _UnreadableError(f"the signal {argument!r} is unknown") from None
         if name.name in HARMLESS:
             raise _UnreadableError(f"{name.name} does not end a process")
-        return CrashStep(signal=name.name)
+        return steps.CrashStep(signal=name.name)
     code = _number(argument or "1", 255)
     if code != int(code):
         raise _UnreadableError(f"{argument!r} is not an exit code")
-    return CrashStep(code=int(code))
+    return steps.CrashStep(code=int(code))
 
 
 def _refuse_argument(argument: str) -> None:
@@ -267,39 +248,46 @@ def _refuse_argument(argument: str) -> None:
         raise _UnreadableError("it takes no argument")
 
 
-def _build_verb_reader(verb: Literal["wait", "hang", "loop"]) -> "Reader":
-    def read(argument: str, body: Sequence[Row]) -> VerbStep:
-        _refuse_argument(argument)
-        return VerbStep(verb=verb)
+def _build_text_reader(verb: Literal["prompt", "approve", "notice", "fail"]) -> "Reader":
+    return lambda argument, body: steps.TextStep(verb=verb, text=_text(argument, body))
+
+
+def _build_time_reader(verb: Literal["boot", "slow", "limit"]) -> "Reader":
+    def read(argument: str, body: Sequence[Row]) -> steps.TimedStep:
+        is_open = verb == "limit" and not argument
+        return steps.TimedStep(verb=verb, seconds=None if is_open else _number(argument, LONGEST_S))
 
     return read
 
 
-def _login(argument: str, body: Sequence[Row]) -> LoginStep:
-    _refuse_argument(argument)
-    return LoginStep()
+def _build_verb_reader(verb: Literal["login", "wait", "hang", "loop"]) -> "Reader":
+    def read(argument: str, body: Sequence[Row]) -> steps.VerbStep:
+        _refuse_argument(argument)
+        return steps.VerbStep(verb=verb)
+
+    return read
 
 
-Reader: TypeAlias = Callable[[str, Sequence[Row]], AnyStep]
+Reader: TypeAlias = Callable[[str, Sequence[Row]], steps.AnyStep]
 VERBS: Final[dict[str, Reader]] = {
-    "prompt": lambda argument, body: ShownStep(text=_text(argument, body)),
-    "boot": lambda argument, body: BootStep(seconds=_number(argument, LONGEST_S)),
-    "say": lambda argument, body: SayStep(text=_text(argument, body)),
-    "think": lambda argument, body: SayStep(text=_text(argument, body), thinking=True),
+    "prompt": _build_text_reader("prompt"),
+    "boot": _build_time_reader("boot"),
+    "say": lambda argument, body: steps.SayStep(text=_text(argument, body)),
+    "think": lambda argument, body: steps.SayStep(text=_text(argument, body), thinking=True),
     "tool": _tool,
     "ask": _ask,
     "edit": _edit,
     "change": _change,
     "question": _question,
-    "choose": _choose,
-    "approve": lambda argument, body: ApproveStep(text=_text(argument, body)),
-    "login": _login,
+    "choose": lambda argument, body: msgspec.structs.replace(_question(argument, body), many=True),
+    "approve": _build_text_reader("approve"),
+    "login": _build_verb_reader("login"),
     "plan": _todo,
-    "notice": lambda argument, body: NoticeStep(text=_text(argument, body)),
+    "notice": _build_text_reader("notice"),
     "usage": _usage,
-    "slow": lambda argument, body: SlowStep(seconds=_number(argument, LONGEST_S)),
-    "limit": lambda argument, body: LimitStep(seconds=_number(argument, LONGEST_S) if argument else None),
-    "fail": lambda argument, body: FailStep(text=_text(argument, body)),
+    "slow": _build_time_reader("slow"),
+    "limit": _build_time_reader("limit"),
+    "fail": _build_text_reader("fail"),
     "crash": _crash,
     "hang": _build_verb_reader("hang"),
     "wait": _build_verb_reader("wait"),

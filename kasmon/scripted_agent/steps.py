@@ -15,16 +15,27 @@ class ScriptStep(msgspec.Struct, frozen=True, kw_only=True):
     """Its line number in the script, from 1."""
 
 
-class ShownStep(ScriptStep, frozen=True, kw_only=True):
-    """The prompt displayed for this script."""
+class TextStep(ScriptStep, frozen=True, kw_only=True):
+    """The displayed prompt of this script, a plan to approve, a notice, or the error that ends the turn."""
 
+    verb: Literal["prompt", "approve", "notice", "fail"]
     text: str
 
 
-class BootStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent's start takes this long, if its launch has this script."""
+class TimedStep(ScriptStep, frozen=True, kw_only=True):
+    """The agent takes so long to start with this script, does nothing, or is rate-limited.
 
-    seconds: float
+    Without *seconds* it is limited until the next prompt, and its turn ends.
+    """
+
+    verb: Literal["boot", "slow", "limit"]
+    seconds: float | None
+
+
+class VerbStep(ScriptStep, frozen=True, kw_only=True):
+    """A verb without arguments; at `login` the agent waits for a person to sign in."""
+
+    verb: Literal["login", "wait", "hang", "loop"]
 
 
 class SayStep(ScriptStep, frozen=True, kw_only=True):
@@ -65,26 +76,10 @@ class QuestionStep(ScriptStep, frozen=True, kw_only=True):
     free_text: bool = False
 
 
-class ApproveStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent shows a plan and waits for its approval."""
-
-    text: str
-
-
-class LoginStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent waits for a person to sign in."""
-
-
 class TodoStep(ScriptStep, frozen=True, kw_only=True):
     """The agent sets its to-do list."""
 
     items: tuple[PlanItem, ...]
-
-
-class NoticeStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent raises a notice."""
-
-    text: str
 
 
 class UsageStep(ScriptStep, frozen=True, kw_only=True):
@@ -97,33 +92,11 @@ class UsageStep(ScriptStep, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
-class SlowStep(ScriptStep, frozen=True, kw_only=True):
-    seconds: float
-
-
-class LimitStep(ScriptStep, frozen=True, kw_only=True):
-    """The agent is rate-limited for *seconds*; with None its turn ends, limited until the next prompt."""
-
-    seconds: float | None
-
-
-class FailStep(ScriptStep, frozen=True, kw_only=True):
-    """The turn ends with the error *text*."""
-
-    text: str
-
-
 class CrashStep(ScriptStep, frozen=True, kw_only=True):
     """The agent's process ends at once, with an exit code or by a signal."""
 
     code: int | None = None
     signal: str | None = None
-
-
-class VerbStep(ScriptStep, frozen=True, kw_only=True):
-    """A verb without arguments."""
-
-    verb: Literal["wait", "hang", "loop"]
 
 
 class BadStep(ScriptStep, frozen=True, kw_only=True):
@@ -134,22 +107,16 @@ class BadStep(ScriptStep, frozen=True, kw_only=True):
 
 
 AnyStep: TypeAlias = (
-    ShownStep
-    | BootStep
-    | SayStep
-    | ToolStep
-    | AskStep
-    | QuestionStep
-    | ApproveStep
-    | LoginStep
-    | TodoStep
-    | NoticeStep
-    | UsageStep
-    | SlowStep
-    | LimitStep
-    | FailStep
-    | CrashStep
-    | VerbStep
+    AskStep
     | BadStep
+    | CrashStep
+    | QuestionStep
+    | SayStep
+    | TextStep
+    | TimedStep
+    | TodoStep
+    | ToolStep
+    | UsageStep
+    | VerbStep
 )
 Script: TypeAlias = tuple[AnyStep, ...]

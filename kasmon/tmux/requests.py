@@ -11,17 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kasmon.errors import PaneDeadError, PasteRefusedError, ScreenChangedError, TmuxCommandError
-from kasmon.tmux.formats import (
-    PANE_FACTS_FORMAT,
-    SCREEN_FORMAT,
-    TEXT_FORMAT,
-    PaneFacts,
-    PaneText,
-    ScreenFacts,
-    read_pane_facts,
-    read_screen,
-    read_text,
-)
+from kasmon.tmux import formats
 from kasmon.tmux.quoting import exact, own_name, quote_word
 
 Answer = TypeVar("Answer")
@@ -41,7 +31,7 @@ class TmuxRequest(Generic[Answer]):
 
 
 class PaneScreen(msgspec.Struct, frozen=True):
-    facts: ScreenFacts
+    facts: formats.ScreenFacts
     rows: list[bytes]
     """Top to bottom, UTF-8 with SGR, trailing spaces kept."""
 
@@ -49,7 +39,7 @@ class PaneScreen(msgspec.Struct, frozen=True):
 class PaneHistory(msgspec.Struct, frozen=True):
     """The end of a pane's output, at one moment, as whole lines: wrapped rows are joined."""
 
-    facts: ScreenFacts
+    facts: formats.ScreenFacts
     lines: list[bytes]
     """Oldest first; the first one may lack its beginning."""
     left: int
@@ -57,7 +47,7 @@ class PaneHistory(msgspec.Struct, frozen=True):
 
 
 class PaneRow(msgspec.Struct, frozen=True):
-    facts: ScreenFacts
+    facts: formats.ScreenFacts
     y: int
     row: bytes
 
@@ -86,7 +76,7 @@ def capture(pane: str, *, start: int | str = 0, ansi: bool = True, join: bool = 
 def screen(pane: str) -> TmuxRequest[PaneScreen]:
     """Capture all visible rows of *pane* and its `ScreenFacts`, at the same moment."""
     return TmuxRequest(
-        f"capture-pane -p -e -N -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        f"capture-pane -p -e -N -t {exact(pane)} ; {_display(pane, formats.SCREEN_FORMAT)}",
         2,
         lambda answers: PaneScreen(_screen_facts(pane, answers[1]), answers[0]),
     )
@@ -95,7 +85,7 @@ def screen(pane: str) -> TmuxRequest[PaneScreen]:
 def row(pane: str, y: int) -> TmuxRequest[PaneRow]:
     """Capture row *y* of *pane* (0 at the top) and its `ScreenFacts`; a quarter of the cost of all rows."""
     return TmuxRequest(
-        f"capture-pane -p -e -N -S {int(y)} -E {int(y)} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        f"capture-pane -p -e -N -S {int(y)} -E {int(y)} -t {exact(pane)} ; {_display(pane, formats.SCREEN_FORMAT)}",
         2,
         lambda answers: PaneRow(_screen_facts(pane, answers[1]), y, answers[0][0] if answers[0] else b""),
     )
@@ -105,7 +95,7 @@ def scrolled(pane: str, up: int, height: int) -> TmuxRequest[PaneScreen]:
     """Capture *height* rows of *pane*, *up* lines above its screen, and its `ScreenFacts`, at the same moment."""
     bounds = f"-S {-int(up)} -E {int(height) - 1 - int(up)}"
     return TmuxRequest(
-        f"capture-pane -p -e -N {bounds} -t {exact(pane)} ; {_display(pane, SCREEN_FORMAT)}",
+        f"capture-pane -p -e -N {bounds} -t {exact(pane)} ; {_display(pane, formats.SCREEN_FORMAT)}",
         2,
         lambda answers: PaneScreen(_screen_facts(pane, answers[1]), answers[0]),
     )
@@ -120,23 +110,27 @@ def above(pane: str, rows: int) -> TmuxRequest[PaneHistory]:
 
     at = exact(pane)
     whole = f"capture-pane -p -J -S {-int(rows)} -t {at} ; capture-pane -p -J -t {at}"
-    return TmuxRequest(f"{whole} ; {_display(pane, SCREEN_FORMAT)}", 3, read)
+    return TmuxRequest(f"{whole} ; {_display(pane, formats.SCREEN_FORMAT)}", 3, read)
 
 
-def screen_facts(pane: str) -> TmuxRequest[ScreenFacts]:
+def screen_facts(pane: str) -> TmuxRequest[formats.ScreenFacts]:
     """Read the size, the cursor and the modes of *pane*."""
-    return TmuxRequest(_display(pane, SCREEN_FORMAT), 1, lambda answers: _screen_facts(pane, answers[0]))
+    return TmuxRequest(_display(pane, formats.SCREEN_FORMAT), 1, lambda answers: _screen_facts(pane, answers[0]))
 
 
-def pane_text(pane: str) -> TmuxRequest[PaneText]:
+def pane_text(pane: str) -> TmuxRequest[formats.PaneText]:
     """Read title, directory and command of *pane*; untrusted text."""
-    return TmuxRequest(_display(pane, TEXT_FORMAT), 1, lambda answers: read_text(b"\n".join(answers[0])))
+    return TmuxRequest(
+        _display(pane, formats.TEXT_FORMAT), 1, lambda answers: formats.read_text(b"\n".join(answers[0]))
+    )
 
 
-def all_panes() -> TmuxRequest[list[PaneFacts]]:
+def all_panes() -> TmuxRequest[list[formats.PaneFacts]]:
     """List the panes of all sessions, including the hub's."""
-    line = f"list-panes -a -F {quote_word(PANE_FACTS_FORMAT)}"
-    return TmuxRequest(line, 1, lambda answers: [facts for text in answers[0] if (facts := read_pane_facts(text))])
+    line = f"list-panes -a -F {quote_word(formats.PANE_FACTS_FORMAT)}"
+    return TmuxRequest(
+        line, 1, lambda answers: [facts for text in answers[0] if (facts := formats.read_pane_facts(text))]
+    )
 
 
 def keys(pane: str, data: bytes) -> list[TmuxRequest[None]]:
@@ -244,8 +238,8 @@ def _display(pane: str, template: str) -> str:
     return f"display-message -p -t {exact(pane)} {quote_word(template)}"
 
 
-def _screen_facts(pane: str, lines: Lines) -> ScreenFacts:
-    facts = read_screen(lines[0]) if lines else None
+def _screen_facts(pane: str, lines: Lines) -> formats.ScreenFacts:
+    facts = formats.read_screen(lines[0]) if lines else None
     if facts is None:
         raise TmuxCommandError("display-message", f"there is no pane {pane}")
     return facts

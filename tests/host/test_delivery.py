@@ -12,7 +12,7 @@ import signal
 import msgspec
 import pytest
 
-from kasmon.backends.tmux import TmuxAgent
+from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.input import pane_writer, prompt_delivery, prompt_entry
 from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter

@@ -22,8 +22,8 @@ def bash(command: str, output: str = "", *, ok: bool = True) -> steps.ToolStep:
 @pytest.mark.parametrize(
     ("line", "step"),
     [
-        ("prompt Fix it", steps.ShownStep(text="Fix it")),
-        ("boot 2.5", steps.BootStep(seconds=2.5)),
+        ("prompt Fix it", steps.TextStep(verb="prompt", text="Fix it")),
+        ("boot 2.5", steps.TimedStep(verb="boot", seconds=2.5)),
         ("say hello there", steps.SayStep(text="hello there")),
         ("say one\n  two\n\n    three", steps.SayStep(text="one\ntwo\n\n  three")),
         ("say\n  only below", steps.SayStep(text="only below")),
@@ -46,8 +46,8 @@ def bash(command: str, output: str = "", *, ok: bool = True) -> steps.ToolStep:
         ("change app.py\n\t-a = 1\n\t+a = 2\n\t b", EDIT),
         ("question Which?|red|dark blue", steps.QuestionStep(text="Which?", options=("red", "dark blue"))),
         ("choose Which?|red|blue", steps.QuestionStep(text="Which?", options=("red", "blue"), many=True)),
-        ("approve First this.\n  Then that.", steps.ApproveStep(text="First this.\nThen that.")),
-        ("login", steps.LoginStep()),
+        ("approve First this.\n  Then that.", steps.TextStep(verb="approve", text="First this.\nThen that.")),
+        ("login", steps.VerbStep(verb="login")),
         (
             "plan\n  [x] read\n  [~] write\n  [ ] test",
             steps.TodoStep(
@@ -58,13 +58,13 @@ def bash(command: str, output: str = "", *, ok: bool = True) -> steps.ToolStep:
                 )
             ),
         ),
-        ("notice look here", steps.NoticeStep(text="look here")),
+        ("notice look here", steps.TextStep(verb="notice", text="look here")),
         ("usage 10 20", steps.UsageStep(input=10, output=20)),
         ("usage 10 20 30 40 0.5", steps.UsageStep(input=10, output=20, context=30, limit=40, cost_usd=0.5)),
-        ("slow 0.25", steps.SlowStep(seconds=0.25)),
-        ("limit 60", steps.LimitStep(seconds=60)),
-        ("limit", steps.LimitStep(seconds=None)),
-        ("fail no network", steps.FailStep(text="no network")),
+        ("slow 0.25", steps.TimedStep(verb="slow", seconds=0.25)),
+        ("limit 60", steps.TimedStep(verb="limit", seconds=60)),
+        ("limit", steps.TimedStep(verb="limit", seconds=None)),
+        ("fail no network", steps.TextStep(verb="fail", text="no network")),
         ("crash", steps.CrashStep(code=1)),
         ("crash 0", steps.CrashStep(code=0)),
         ("crash 139", steps.CrashStep(code=139)),

@@ -4,35 +4,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from acp import PROTOCOL_VERSION
+from acp import PROTOCOL_VERSION, schema
 from acp.connection import Connection, MethodHandler
-from acp.schema import (
-    CancelNotification,
-    ClientCapabilities,
-    ElicitationCapabilities,
-    ElicitationFormCapabilities,
-    ElicitationUrlCapabilities,
-    FileSystemCapabilities,
-    Implementation,
-    InitializeRequest,
-    InitializeResponse,
-    ListSessionsRequest,
-    ListSessionsResponse,
-    LoadSessionRequest,
-    NewSessionRequest,
-    PromptRequest,
-    ResumeSessionRequest,
-    TextContentBlock,
-)
 from pydantic import BaseModel
 
 import kasmon
 from kasmon.backends.acp.transport import HALF, AcpTransport
 
-ABLE: Final = ClientCapabilities(
-    fs=FileSystemCapabilities(read_text_file=False, write_text_file=False),
+ABLE: Final = schema.ClientCapabilities(
+    fs=schema.FileSystemCapabilities(read_text_file=False, write_text_file=False),
     terminal=False,
-    elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities()),
+    elicitation=schema.ElicitationCapabilities(
+        form=schema.ElicitationFormCapabilities(), url=schema.ElicitationUrlCapabilities()
+    ),
 )
 """kasmon's capabilities: permissions and elicitations. The agent itself reads, writes and runs."""
 
@@ -54,47 +38,49 @@ class AcpClient:
         answer = await self._connection.send_request(method, _plain(params))
         return answer if isinstance(answer, dict) else {}
 
-    async def initialize(self) -> InitializeResponse:
+    async def initialize(self) -> schema.InitializeResponse:
         """Return the agent's answer to the handshake.
 
         Raises:
             ValidationError: if it is invalid.
         """
-        client = Implementation(name="kasmon", title="kasmon", version=kasmon.__version__)
-        request = InitializeRequest(protocol_version=PROTOCOL_VERSION, client_capabilities=ABLE, client_info=client)
-        return InitializeResponse.model_validate(await self.call("initialize", request))
+        client = schema.Implementation(name="kasmon", title="kasmon", version=kasmon.__version__)
+        request = schema.InitializeRequest(
+            protocol_version=PROTOCOL_VERSION, client_capabilities=ABLE, client_info=client
+        )
+        return schema.InitializeResponse.model_validate(await self.call("initialize", request))
 
     async def new(self, workdir: str) -> dict[str, Any]:
         """Open a conversation in *workdir*; return the raw answer: its `sessionId`, and the available settings."""
-        return await self.call("session/new", NewSessionRequest(cwd=workdir, mcp_servers=[]))
+        return await self.call("session/new", schema.NewSessionRequest(cwd=workdir, mcp_servers=[]))
 
     async def load(self, session: str, workdir: str) -> dict[str, Any]:
         """Resume *session*; the agent replays it from its beginning before it answers. Otherwise as `new`."""
-        request = LoadSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
+        request = schema.LoadSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
         return await self.call("session/load", request)
 
     async def resume(self, session: str, workdir: str) -> dict[str, Any]:
         """Resume *session* without a replay. Otherwise as `new`."""
-        request = ResumeSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
+        request = schema.ResumeSessionRequest(session_id=session, cwd=workdir, mcp_servers=[])
         return await self.call("session/resume", request)
 
-    async def sessions(self, workdir: str, cursor: str | None = None) -> ListSessionsResponse:
+    async def sessions(self, workdir: str, cursor: str | None = None) -> schema.ListSessionsResponse:
         """Return a page of the agent's list of conversations in *workdir*.
 
         Raises:
             ValidationError: if it is invalid.
         """
-        request = ListSessionsRequest(cwd=workdir, cursor=cursor)
-        return ListSessionsResponse.model_validate(await self.call("session/list", request))
+        request = schema.ListSessionsRequest(cwd=workdir, cursor=cursor)
+        return schema.ListSessionsResponse.model_validate(await self.call("session/list", request))
 
     async def prompt(self, session: str, text: str) -> dict[str, Any]:
         """Run a turn; return the answer when it is over."""
-        block = TextContentBlock(type="text", text=HALF.sub("\ufffd", text))
-        return await self.call("session/prompt", PromptRequest(session_id=session, prompt=[block]))
+        block = schema.TextContentBlock(type="text", text=HALF.sub("\ufffd", text))
+        return await self.call("session/prompt", schema.PromptRequest(session_id=session, prompt=[block]))
 
     async def cancel(self, session: str) -> None:
         """Ask the agent to end the turn; `prompt` then returns."""
-        notice = CancelNotification(session_id=session)
+        notice = schema.CancelNotification(session_id=session)
         await self._connection.send_notification("session/cancel", _plain(notice))
 
     async def aclose(self) -> None:

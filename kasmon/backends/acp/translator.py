@@ -5,25 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
-from acp import RequestError
-from acp.schema import (
-    AgentMessageChunk,
-    AgentPlanContentUpdate,
-    AgentPlanRemovedUpdate,
-    AgentPlanUpdate,
-    AgentThoughtChunk,
-    AvailableCommandsUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    PlanEntry,
-    PlanUpdateItems,
-    SessionInfoUpdate,
-    SessionNotification,
-    ToolCallProgress,
-    ToolCallStart,
-    UsageUpdate,
-    UserMessageChunk,
-)
+from acp import RequestError, schema
 from pydantic import ValidationError
 
 from kasmon.backends.acp import errors
@@ -36,16 +18,8 @@ from kasmon.backends.acp.usage import NOTHING, UsageTotals
 from kasmon.backends.base import AgentOutput, Chunk
 from kasmon.backends.common.json_access import text
 from kasmon.backends.common.unknown_messages import UnknownMessages
+from kasmon.model import events
 from kasmon.model.commands import ConversationUsage
-from kasmon.model.events import (
-    Event,
-    LimitReached,
-    MessageWritten,
-    PlanItem,
-    PlanUpdated,
-    ThoughtWritten,
-    TurnEnded,
-)
 
 TurnEndReason = Literal["done", "interrupted", "limit", "error"]
 REASONS: Final[dict[str, tuple[TurnEndReason, str]]] = {
@@ -60,19 +34,19 @@ REASONS: Final[dict[str, tuple[TurnEndReason, str]]] = {
 
 AgentOutputs: TypeAlias = Sequence[AgentOutput]
 Update = (
-    UserMessageChunk
-    | AgentMessageChunk
-    | AgentThoughtChunk
-    | ToolCallStart
-    | ToolCallProgress
-    | AgentPlanUpdate
-    | AgentPlanContentUpdate
-    | AgentPlanRemovedUpdate
-    | AvailableCommandsUpdate
-    | CurrentModeUpdate
-    | ConfigOptionUpdate
-    | SessionInfoUpdate
-    | UsageUpdate
+    schema.UserMessageChunk
+    | schema.AgentMessageChunk
+    | schema.AgentThoughtChunk
+    | schema.ToolCallStart
+    | schema.ToolCallProgress
+    | schema.AgentPlanUpdate
+    | schema.AgentPlanContentUpdate
+    | schema.AgentPlanRemovedUpdate
+    | schema.AvailableCommandsUpdate
+    | schema.CurrentModeUpdate
+    | schema.ConfigOptionUpdate
+    | schema.SessionInfoUpdate
+    | schema.UsageUpdate
 )
 MODE: Final = re.compile(r"\[MODE_UPDATE\] (\S{1,64})\s*")
 """gemini's message when its mode has changed."""
@@ -95,7 +69,7 @@ class StreamedMessage:
         """Whether a message has begun and not ended."""
         return bool(self._pieces)
 
-    def heard(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[Event | Chunk]:
+    def heard(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[events.Event | Chunk]:
         """Add a piece of *text*; *message* is its message's id, if the agent sends one."""
         if not text:
             return []
@@ -106,14 +80,16 @@ class StreamedMessage:
         self._pieces.append(text)
         return [*ended, Chunk(text=text, thinking=thinking)]
 
-    def ended(self, at: float) -> list[Event | Chunk]:
+    def ended(self, at: float) -> list[events.Event | Chunk]:
         """Return the finished message, if one was being written."""
         text = "".join(self._pieces)
         self._pieces.clear()
         self._message = ""
         if not text.strip():
             return []
-        return [ThoughtWritten(at=at, text=text) if self._is_thought else MessageWritten(at=at, text=text)]
+        return [
+            events.ThoughtWritten(at=at, text=text) if self._is_thought else events.MessageWritten(at=at, text=text)
+        ]
 
 
 class AcpTranslator:
@@ -144,7 +120,7 @@ class AcpTranslator:
     def heard(self, params: Any, at: float) -> AgentOutputs:
         """Return the events of a `session/update` with *params*."""
         try:
-            told = SessionNotification.model_validate(params)
+            told = schema.SessionNotification.model_validate(params)
         except ValidationError:
             return self.unknown.report(
                 f"session/update {text(params, 'update', 'sessionUpdate') or 'without a kind'}", params, at
@@ -167,7 +143,7 @@ class AcpTranslator:
             facts += self._counts(self.counted.answered(answer, self.habits), at)
         return facts
 
-    def now_set(self, settings: AcpSettings, at: float) -> list[Event]:
+    def now_set(self, settings: AcpSettings, at: float) -> list[events.Event]:
         """Apply *settings*; return the events of the change."""
         told = settings.told(self.settings)
         self.settings = settings
@@ -175,9 +151,15 @@ class AcpTranslator:
 
     def _is_history(self, update: Update, history: ReplayedHistory) -> bool:
         match update:
-            case UserMessageChunk():
+            case schema.UserMessageChunk():
                 history.record_user_text(text_of(update.content), update.message_id or "")
-            case AgentMessageChunk() | AgentThoughtChunk() | ToolCallStart() | ToolCallProgress() | AgentPlanUpdate():
+            case (
+                schema.AgentMessageChunk()
+                | schema.AgentThoughtChunk()
+                | schema.ToolCallStart()
+                | schema.ToolCallProgress()
+                | schema.AgentPlanUpdate()
+            ):
                 history.record_item()
             case _:
                 return False
@@ -185,34 +167,34 @@ class AcpTranslator:
 
     def _said(self, update: Update, at: float) -> AgentOutputs:
         match update:
-            case AgentMessageChunk() | AgentThoughtChunk():
+            case schema.AgentMessageChunk() | schema.AgentThoughtChunk():
                 return self._spoken(update, at)
-            case ToolCallStart() | ToolCallProgress():
+            case schema.ToolCallStart() | schema.ToolCallProgress():
                 return [*self.speech.ended(at), *self.tools.heard(update, at)]
-            case AgentPlanUpdate():
+            case schema.AgentPlanUpdate():
                 return [*self.speech.ended(at), _plan(update.entries, at)]
-            case AgentPlanContentUpdate(plan=PlanUpdateItems() as plan):
+            case schema.AgentPlanContentUpdate(plan=schema.PlanUpdateItems() as plan):
                 return [*self.speech.ended(at), _plan(plan.entries, at)]
-            case AgentPlanRemovedUpdate():
-                return [*self.speech.ended(at), PlanUpdated(at=at)]
-            case CurrentModeUpdate():
+            case schema.AgentPlanRemovedUpdate():
+                return [*self.speech.ended(at), events.PlanUpdated(at=at)]
+            case schema.CurrentModeUpdate():
                 return self.now_set(self.settings.chosen("mode", update.current_mode_id), at)
-            case ConfigOptionUpdate():
+            case schema.ConfigOptionUpdate():
                 now = of_options(update.config_options)
                 settings = AcpSettings(now.model or self.settings.model, now.mode or self.settings.mode)
                 return self.now_set(settings, at)
-            case UsageUpdate():
+            case schema.UsageUpdate():
                 return self._counts(self.counted.updated(update), at)
-            case AgentPlanContentUpdate():
+            case schema.AgentPlanContentUpdate():
                 return self.unknown.report(f"plan_update {update.plan.type}", update.model_dump(mode="json"), at)
-            case UserMessageChunk() | AvailableCommandsUpdate() | SessionInfoUpdate():
+            case schema.UserMessageChunk() | schema.AvailableCommandsUpdate() | schema.SessionInfoUpdate():
                 return []
             case other:
                 assert_never(other)
 
-    def _spoken(self, update: AgentMessageChunk | AgentThoughtChunk, at: float) -> AgentOutputs:
+    def _spoken(self, update: schema.AgentMessageChunk | schema.AgentThoughtChunk, at: float) -> AgentOutputs:
         text = text_of(update.content)
-        is_thought = isinstance(update, AgentThoughtChunk)
+        is_thought = isinstance(update, schema.AgentThoughtChunk)
         if Quirk.MODE_IN_TEXT in self.habits and not is_thought and (mode := self._mode_in(text)):
             return self.now_set(self.settings.chosen("mode", mode), at)
         return self.speech.heard(text, at, thinking=is_thought, message=update.message_id or "")
@@ -221,33 +203,33 @@ class AcpTranslator:
         match = MODE.fullmatch(text)
         return match[1] if match and self.settings.mode and match[1] in self.settings.mode.values else ""
 
-    def _counts(self, counted: UsageTotals, at: float) -> list[Event]:
+    def _counts(self, counted: UsageTotals, at: float) -> list[events.Event]:
         if counted == self.counted:
             return []
         self.counted = counted
         return [counted.told(at)]
 
 
-def _plan(entries: Sequence[PlanEntry], at: float) -> PlanUpdated:
-    return PlanUpdated(
-        at=at, items=tuple(PlanItem(text=entry.content, state=STATES[entry.status]) for entry in entries)
+def _plan(entries: Sequence[schema.PlanEntry], at: float) -> events.PlanUpdated:
+    return events.PlanUpdated(
+        at=at, items=tuple(events.PlanItem(text=entry.content, state=STATES[entry.status]) for entry in entries)
     )
 
 
-def build_turn_end(answer: Mapping[str, Any], at: float) -> TurnEnded | None:
+def build_turn_end(answer: Mapping[str, Any], at: float) -> events.TurnEnded | None:
     """Return the end that *answer* reports; None for an unknown reason."""
     stop = answer.get("stopReason")
     if not isinstance(stop, str) or stop not in REASONS:
         return None
     reason, error = REASONS[stop]
-    return TurnEnded(at=at, reason=reason, error=error)
+    return events.TurnEnded(at=at, reason=reason, error=error)
 
 
-def build_failure(error: RequestError, secrets: Sequence[str], log_in: str, at: float) -> list[Event]:
+def build_failure(error: RequestError, secrets: Sequence[str], log_in: str, at: float) -> list[events.Event]:
     """Return the events for a prompt answered with *error*; *log_in* describes how to log in."""
     said = errors.words(error, secrets)
     if errors.is_limit(error):
-        return [LimitReached(at=at, text=said), TurnEnded(at=at, reason="limit", error=said)]
+        return [events.LimitReached(at=at, text=said), events.TurnEnded(at=at, reason="limit", error=said)]
     if errors.needs_log_in(error):
         said = f"{said} {log_in}"
-    return [TurnEnded(at=at, reason="error", error=said)]
+    return [events.TurnEnded(at=at, reason="error", error=said)]

@@ -7,17 +7,7 @@ from typing import Final, Literal
 from kasmon.backends.base import Chunk
 from kasmon.backends.claude import diff, tool_text
 from kasmon.backends.common.json_access import Table, as_json, rows, table, text
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    NoticeRaised,
-    PlanItem,
-    PlanUpdated,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    UnknownMessageSeen,
-)
+from kasmon.model import events
 
 TOOL_BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 SILENT_BLOCKS: Final = frozenset({"redacted_thinking", "image", "document", "fallback"})
@@ -50,7 +40,7 @@ class ConversationContent:
             elif piece := text(delta, "thinking"):
                 yield Chunk(text=piece, thinking=True)
 
-    def translate_assistant(self, message: Table, at: float) -> Iterator[Event]:
+    def translate_assistant(self, message: Table, at: float) -> Iterator[events.Event]:
         """Yield the events in a message of the model, or one that the agent wrote in its name."""
         within = text(message, "parent_tool_use_id")
         for block in rows(table(message, "message"), "content"):
@@ -59,18 +49,18 @@ class ConversationContent:
                 if not within:
                     self.said = text(block, "text")
                 if text(block, "text"):
-                    yield MessageWritten(at=at, text=text(block, "text"), within=within)
+                    yield events.MessageWritten(at=at, text=text(block, "text"), within=within)
             elif kind == "thinking":
                 if text(block, "thinking"):
-                    yield ThoughtWritten(at=at, text=text(block, "thinking"), within=within)
+                    yield events.ThoughtWritten(at=at, text=text(block, "thinking"), within=within)
             elif kind in TOOL_BLOCKS:
                 yield self._started(block, within, at)
             elif kind.endswith("_tool_result"):
                 yield from self._finished(block, {}, at)
             elif kind not in SILENT_BLOCKS:
-                yield UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=as_json(block))
+                yield events.UnknownMessageSeen(at=at, what=f"assistant/{kind}", raw=as_json(block))
 
-    def translate_user(self, message: Table, at: float) -> Iterator[Event]:
+    def translate_user(self, message: Table, at: float) -> Iterator[events.Event]:
         """Yield the events in a message in the user's name: tool results, and output of the agent's own commands."""
         content = table(message, "message")
         result = table(message, "tool_use_result")
@@ -79,42 +69,44 @@ class ConversationContent:
                 yield from self._finished(block, result, at)
         printed = COMMAND_OUTPUT.match(text(content, "content"))
         if printed and printed[1].strip() and not printed[1].startswith(MODEL_SET):
-            yield NoticeRaised(at=at, text=printed[1].strip())
+            yield events.NoticeRaised(at=at, text=printed[1].strip())
 
-    def update_task_states(self, message: Table, at: float) -> PlanUpdated:
+    def update_task_states(self, message: Table, at: float) -> events.PlanUpdated:
         """Return the plan after the agent itself set the states of some tasks."""
-        return PlanUpdated(at=at, items=self._todo.stated(rows(message, "statuses")))
+        return events.PlanUpdated(at=at, items=self._todo.stated(rows(message, "statuses")))
 
-    def cleared(self, at: float) -> Iterator[Event]:
+    def cleared(self, at: float) -> Iterator[events.Event]:
         """Reset for a new conversation."""
         self.said = ""
         if self._todo.forget():
-            yield PlanUpdated(at=at)
+            yield events.PlanUpdated(at=at)
 
-    def _started(self, block: Table, within: str, at: float) -> ToolStarted:
+    def _started(self, block: Table, within: str, at: float) -> events.ToolStarted:
         call, name, asked = text(block, "id"), text(block, "name"), table(block, "input")
         self._calls[call] = name, asked
-        return ToolStarted(
+        return events.ToolStarted(
             at=at, call=call, tool=name, title=tool_text.title(asked), input=as_json(asked), within=within
         )
 
-    def _finished(self, block: Table, result: Table, at: float) -> Iterator[Event]:
+    def _finished(self, block: Table, result: Table, at: float) -> Iterator[events.Event]:
         call, ok = text(block, "tool_use_id"), block.get("is_error") is not True
         name, asked = self._calls.pop(call, ("", {}))
-        yield ToolFinished(at=at, call=call, ok=ok, output=tool_text.output(block), diff=diff.diff_of_result(result))
+        yield events.ToolFinished(
+            at=at, call=call, ok=ok, output=tool_text.output(block), diff=diff.diff_of_result(result)
+        )
         items = self._todo.finished(name, asked, result) if ok else None
         if items is not None:
-            yield PlanUpdated(at=at, items=items)
+            yield events.PlanUpdated(at=at, items=items)
 
 
 class TodoList:
     """The agent's own to-do list: the tool `TodoWrite` replaces it whole, the `Task` tools change single tasks."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, PlanItem] = {}
+        self._tasks: dict[str, events.PlanItem] = {}
         """By id, in order of creation."""
 
-    def finished(self, tool: str, asked: Table, result: Table) -> tuple[PlanItem, ...] | None:
+    def finished(self, tool: str, asked: Table, result: Table) -> tuple[events.PlanItem, ...] | None:
         """Return the list after *tool* finished with the input *open*; None if that does not change it."""
         if tool == "TodoWrite":
             todos = rows(result, "newTodos") or rows(asked, "todos")
@@ -129,7 +121,7 @@ class TodoList:
             return None
         return tuple(self._tasks.values())
 
-    def stated(self, statuses: list[Table]) -> tuple[PlanItem, ...]:
+    def stated(self, statuses: list[Table]) -> tuple[events.PlanItem, ...]:
         """Return the list after the agent itself set these *statuses*."""
         for status in statuses:
             self._update(text(status, "id"), {}, text(status, "status"))
@@ -148,8 +140,8 @@ class TodoList:
         known = self._tasks.get(task)
         if known is not None:
             state = TODO_STATES.get(status, "open") if status else known.state
-            self._tasks[task] = PlanItem(text=text(asked, "subject") or known.text, state=state)
+            self._tasks[task] = events.PlanItem(text=text(asked, "subject") or known.text, state=state)
 
 
-def _item(todo: Table, name: str) -> PlanItem:
-    return PlanItem(text=text(todo, name), state=TODO_STATES.get(text(todo, "status"), "open"))
+def _item(todo: Table, name: str) -> events.PlanItem:
+    return events.PlanItem(text=text(todo, name), state=TODO_STATES.get(text(todo, "status"), "open"))

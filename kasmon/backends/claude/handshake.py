@@ -8,13 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kasmon.backends.claude.command_line import (
-    chooses_conversation,
-    command,
-    config_folder,
-    environment,
-    forks,
-)
+from kasmon.backends.claude import command_line
 from kasmon.backends.claude.history import PromptPresence, conversation_of, memory, read_usage
 from kasmon.backends.common.child_process import ChildProcess
 from kasmon.backends.common.environment import OWN, build_environment
@@ -46,7 +40,7 @@ class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def config(self) -> Path:
         """The folder in which claude stores its settings and its conversations."""
-        return Path(config_folder(self.variables))
+        return Path(command_line.config_folder(self.variables))
 
     def proof(self, remembers: str) -> str:
         """Return how the resumed conversation was verified, whose last prompt is *remembers*; empty if it is new."""
@@ -81,28 +75,28 @@ def plan_launch(launch: Launch) -> ClaudeLaunch:
     except PackageNotFoundError as error:
         raise ExtraMissingError("claude", "claude") from error
     around = build_environment(launch, OWN["claude"])
-    variables = environment(launch, around.variables, sdk)
+    variables = command_line.environment(launch, around.variables, sdk)
     check_trust("claude", launch.argv, launch.workdir, variables)
     if launch.sandbox is not None:  # its conversations are in its sandbox home
         from kasmon.sandbox.agent.launch import home_of
 
         variables["HOME"] = str(home_of(places(), launch.session))
         variables.pop("CLAUDE_CONFIG_DIR", None)
-    chosen = chooses_conversation(launch.argv[1:])
+    chosen = command_line.chooses_conversation(launch.argv[1:])
     known, begin, resume = None, "", launch.resume or ""
     if resume:
-        known = memory(Path(config_folder(variables)), resume, launch.remembers)
+        known = memory(Path(command_line.config_folder(variables)), resume, launch.remembers)
         if known is PromptPresence.NO_TRANSCRIPT and not launch.remembers and not chosen:
             known, begin, resume = None, resume, ""
     elif not chosen:
         begin = str(uuid.uuid4())
     return ClaudeLaunch(
-        argv=tuple(command(launch, begin=begin, resume=resume)),
+        argv=tuple(command_line.command(launch, begin=begin, resume=resume)),
         variables=variables,
         secrets=around.secrets,
         conversation=begin or resume,
         memory=known,
-        carried=read_usage(Path(config_folder(variables)), resume) if resume else ConversationUsage(),
+        carried=read_usage(Path(command_line.config_folder(variables)), resume) if resume else ConversationUsage(),
     )
 
 
@@ -141,7 +135,7 @@ def check(launch: Launch, plan: ClaudeLaunch, answer: Table, conversation: str) 
     is_nobody = text(account, "tokenSource") == "none" and text(account, "apiKeySource") in ("", "none")
     if is_nobody and text(account, "apiProvider") == "firstParty":
         raise LaunchError("claude has no login and no key.", hint=LOG_IN)
-    goes_on = plan.memory is not None and not forks(launch.argv[1:])
+    goes_on = plan.memory is not None and not command_line.forks(launch.argv[1:])
     if goes_on and conversation and conversation != launch.resume:
         raise LaunchError(f"claude opened the conversation {conversation!r} instead of {launch.resume!r}.")
 

@@ -18,17 +18,8 @@ from kasmon.backends.codex.settings import MODES, CodexSettings, settings
 from kasmon.backends.codex.usage import CodexUsage, is_limit
 from kasmon.backends.common.json_access import Table, number, rows, table, text
 from kasmon.backends.common.open_calls import CallId
+from kasmon.model import events
 from kasmon.model.commands import Launch, Prompt
-from kasmon.model.events import (
-    Event,
-    PlanItem,
-    PlanUpdated,
-    RequestOpened,
-    RequestWithdrawn,
-    SettingsChanged,
-    TurnEnded,
-    TurnStarted,
-)
 from kasmon.model.permission import Decision, Request, RequestId, RequestKind, seal
 
 GONE: Final = "codex ended"
@@ -180,11 +171,11 @@ class CodexTranslator:
 
     def ended(self, now: float) -> list[AgentOutput]:
         """Return the last events: unfinished messages, and the withdrawal of open requests."""
-        events: list[AgentOutput] = [*self._item_tracker.take_unfinished(self.main, now)]
-        events += self.asks.withdraw_all(GONE, now)
+        reported: list[AgentOutput] = [*self._item_tracker.take_unfinished(self.main, now)]
+        reported += self.asks.withdraw_all(GONE, now)
         if self.plan is not None:
-            events.append(RequestWithdrawn(at=now, request=self.plan.id, why=GONE))
-        return events
+            reported.append(events.RequestWithdrawn(at=now, request=self.plan.id, why=GONE))
+        return reported
 
     # turns
 
@@ -193,17 +184,19 @@ class CodexTranslator:
         self.turns[thread] = text(params, "turn", "id")
         if thread != self.main:
             return []
-        events: list[AgentOutput] = [] if before is None else self._end_turn(now, "error", "codex started another turn")
+        reported: list[AgentOutput] = (
+            [] if before is None else self._end_turn(now, "error", "codex started another turn")
+        )
         if self.plan is not None:
-            events.append(RequestWithdrawn(at=now, request=self.plan.id, why="the conversation continued"))
+            reported.append(events.RequestWithdrawn(at=now, request=self.plan.id, why="the conversation continued"))
             self.plan = None
         self._planned = ""
         self._usage.is_limited = False
         self.notices.reset()
         prompt = self.given.begin_turn()
         if prompt is None:
-            return [*events, TurnStarted(at=now, by="agent")]
-        return [*events, TurnStarted(at=now, prompt=prompt.text, by=prompt.by)]
+            return [*reported, events.TurnStarted(at=now, by="agent")]
+        return [*reported, events.TurnStarted(at=now, prompt=prompt.text, by=prompt.by)]
 
     def _turn_completed(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         if self.turns.pop(thread, None) is None:
@@ -222,11 +215,11 @@ class CodexTranslator:
         self, now: float, reason: Literal["done", "interrupted", "limit", "error"], error: str = ""
     ) -> list[AgentOutput]:
         """End the main thread's turn. It voids all requests, so those of sub-agents are opened again."""
-        events: list[AgentOutput] = [*self._item_tracker.end_turn(self.main, now)]
-        events += self.asks.close_thread(self.main, now)
+        reported: list[AgentOutput] = [*self._item_tracker.end_turn(self.main, now)]
+        reported += self.asks.close_thread(self.main, now)
         dropped = self.given.take_dropped() if reason == "interrupted" else ()
-        events.append(TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
-        return [*events, *self.asks.reopen_all(now)]
+        reported.append(events.TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
+        return [*reported, *self.asks.reopen_all(now)]
 
     def _plan_to_approve(self, params: Table, now: float) -> list[AgentOutput]:
         """Open a request to approve the plan with which codex ended its turn."""
@@ -243,7 +236,7 @@ class CodexTranslator:
                 asked_at=now,
             )
         )
-        return [RequestOpened(at=now, request=self.plan)]
+        return [events.RequestOpened(at=now, request=self.plan)]
 
     def _on_error(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         """Report an error of the provider; one that ends the turn is reported with the turn's end."""
@@ -263,11 +256,11 @@ class CodexTranslator:
         kind = text(item, "type")
         if not items.is_known(kind):
             return [*self.notices.unknown.report(f"item {kind}", item, now)]
-        events: list[AgentOutput] = [*self._item_tracker.started(item, thread, now)]
+        reported: list[AgentOutput] = [*self._item_tracker.started(item, thread, now)]
         if kind == items.PERSONS and thread == self.main:
             prompt = self.given.take_echoed(items.words(item))
-            events += [TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
-        return events
+            reported += [events.TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
+        return reported
 
     def _item_completed(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         item = table(params, "item")
@@ -301,8 +294,10 @@ class CodexTranslator:
 
     def _on_plan(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         steps = rows(params, "plan")
-        listed = [PlanItem(text=text(step, "step"), state=STEPS.get(text(step, "status"), "open")) for step in steps]
-        return [PlanUpdated(at=now, items=tuple(listed))] if thread == self.main else []
+        listed = [
+            events.PlanItem(text=text(step, "step"), state=STEPS.get(text(step, "status"), "open")) for step in steps
+        ]
+        return [events.PlanUpdated(at=now, items=tuple(listed))] if thread == self.main else []
 
     # requests, usage, settings
 
@@ -328,8 +323,8 @@ class CodexTranslator:
     def _on_limits(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         return _as_list(self._usage.limits(params, now))
 
-    def _settings_now(self, now: float, *, offers: bool = False) -> SettingsChanged:
-        return SettingsChanged(
+    def _settings_now(self, now: float, *, offers: bool = False) -> events.SettingsChanged:
+        return events.SettingsChanged(
             at=now,
             model=self.settings.model,
             permission_mode=self.settings.permission_mode,
@@ -346,5 +341,5 @@ class CodexTranslator:
         )
 
 
-def _as_list(events: Event | None) -> list[AgentOutput]:
-    return [] if events is None else [events]
+def _as_list(reported: events.Event | None) -> list[AgentOutput]:
+    return [] if reported is None else [reported]

@@ -20,21 +20,7 @@ from kasmon.backends.interpreter.sandbox_lifecycle import InterpreterLifecycle
 from kasmon.backends.interpreter.threads import BlockingCalls
 from kasmon.backends.interpreter.turns import QUIET_S
 from kasmon.errors import KasmonError, SandboxError, UnableError
-from kasmon.model.commands import (
-    AgentCommand,
-    Allow,
-    Checkpoint,
-    Fork,
-    Interrupt,
-    Launch,
-    Pause,
-    Prompt,
-    Restore,
-    Resume,
-    Run,
-    SandboxCommand,
-    Stop,
-)
+from kasmon.model import commands
 from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPhase, SandboxPolicy
 from kasmon.paths import Paths
@@ -94,7 +80,7 @@ class InterpreterAgent:
     def __init__(
         self,
         places: Paths,
-        launch: Launch,
+        launch: commands.Launch,
         create_sandbox: Callable[[Callable[[Event], None]], ManagedSandbox],
         create_checkpoints: Callable[[ManagedSandbox], SandboxCheckpoints],
         terms: LifetimeTerms,
@@ -135,7 +121,7 @@ class InterpreterAgent:
         """Yield what happens, in order. Ends after the single `SessionEnded`."""
         return self._event_queue.read(self._start_once)
 
-    async def send(self, command: AgentCommand, /) -> None:
+    async def send(self, command: commands.AgentCommand, /) -> None:
         """Run a prompt in the interpreter that was used last, initially bash; interrupt what runs; or stop.
 
         Raises:
@@ -143,20 +129,20 @@ class InterpreterAgent:
             UnableError: for every other command.
         """
         match command:
-            case Prompt():
+            case commands.Prompt():
                 self._lifecycle.check_may_wake()
-                run = Run(interpreter=self._runs.last, code=command.text)
+                run = commands.Run(interpreter=self._runs.last, code=command.text)
                 self._start_task(self._runs.run(run, None, command.text, command.by))
-            case Interrupt(run=run) if run:
+            case commands.Interrupt(run=run) if run:
                 await self._runs.interrupt_one(run)
-            case Interrupt():
+            case commands.Interrupt():
                 await self._runs.interrupt((command.interpreter,) if command.interpreter else INTERPRETERS)
-            case Stop():
+            case commands.Stop():
                 self._start_task(self._lifecycle.end("stopped"))
             case _:
                 raise UnableError(f"interpreters do not support {type(command).__name__.lower()}.")
 
-    async def run(self, command: Run, on_output: Callable[[str, str], None], /) -> RunResult:
+    async def run(self, command: commands.Run, on_output: Callable[[str, str], None], /) -> RunResult:
         """Run code, resuming the sandbox for it; return its result. *on_output* gets its output, from a thread.
 
         Of two runs with one id, the second returns the result of the first. On return the host has received the end of
@@ -170,7 +156,7 @@ class InterpreterAgent:
         await self._event_queue.wait_read()
         return ran
 
-    async def keep(self, command: SandboxCommand, /) -> str:
+    async def keep(self, command: commands.SandboxCommand, /) -> str:
         """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
         Returns the checkpoint's id, or else what was lost; empty if nothing was. On return the host has received its
@@ -181,7 +167,7 @@ class InterpreterAgent:
         """
         await self._lifecycle.arrived.wait()
         try:
-            if isinstance(command, Allow):
+            if isinstance(command, commands.Allow):
                 async with self._lifecycle.turns.gate:
                     return await self._lifecycle.move(self._allow, command)
             async with self._lifecycle.turns.none():
@@ -194,25 +180,25 @@ class InterpreterAgent:
         """End the sandbox if it exists; idempotent."""
         await self._lifecycle.end("closed")
 
-    def _execute(self, command: SandboxCommand) -> str:
+    def _execute(self, command: commands.SandboxCommand) -> str:
         match command:
-            case Pause():
+            case commands.Pause():
                 why = self._sandbox.sleep(to_disk=command.to_disk, why="by user")
                 if why or self._sandbox.phase is not SandboxPhase.PAUSED:
                     raise SandboxError("the sandbox was not paused", why or "see its log")
                 return ""
-            case Resume():
+            case commands.Resume():
                 return self._sandbox.wake()
-            case Checkpoint():
+            case commands.Checkpoint():
                 return self._checkpoints.keep("asked")
-            case Restore():
+            case commands.Restore():
                 return self._checkpoints.restore(command.checkpoint)
-            case Fork():
+            case commands.Fork():
                 return self._fork(command)
             case _:
                 raise UnableError(f"{type(command).__name__.lower()} is not supported here.")
 
-    def _fork(self, command: Fork) -> str:
+    def _fork(self, command: commands.Fork) -> str:
         """Copy the sandbox and record the complete copy for the new session; return what this session lost."""
         known = origin_of(self._places, command.session) if command.session else None
         other = policy_of(self._places, command.session) if known is not None else None
@@ -229,7 +215,7 @@ class InterpreterAgent:
                 raise SandboxError("the fork was not created", error.strerror or str(error)) from error
         return got.lost
 
-    def _allow(self, command: Allow) -> str:
+    def _allow(self, command: commands.Allow) -> str:
         later = self._sandbox.allow(command.hosts)
         self._store_policy(self._sandbox.policy)
         return later

@@ -16,15 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kasmon.backends.project_trust.project_files import (
-    UntrustedProject,
-    entries,
-    settings,
-    table,
-    text_of,
-    texts,
-    upwards,
-)
+from kasmon.backends.project_trust import project_files
 
 HARMLESS: Final = frozenset(
     {
@@ -40,7 +32,7 @@ RUNNING: Final = re.compile(r"^(?:hooks|mcpServers|mcp-servers|allowed-tools)\s*
 WITH_TEXTS: Final = ("commands", "skills", "agents")
 
 
-def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> UntrustedProject | None:
+def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> project_files.UntrustedProject | None:
     """Return why claude should not start in *workdir*; None if nothing could run or the user trusts the folder."""
     if _leaves_projects_out(flags):
         return None
@@ -50,7 +42,7 @@ def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> U
         return None
     root = _root(folder)
     key = str(folder if root is None else _main_repository(root) or root)
-    return UntrustedProject(
+    return project_files.UntrustedProject(
         folder=str(folder),
         things=things,
         fix="Review that. To trust it, start `claude` there once in a terminal (`--mode tmux`) and say yes, or set "
@@ -81,26 +73,30 @@ def _things(folder: Path, own: Sequence[Path]) -> Iterator[str]:
     """Yield all that could run in *folder*; the folders *own* hold the user's own settings, not a project's."""
     root = _root(folder)
     is_inside = True
-    for place in upwards(folder):
+    for place in project_files.upwards(folder):
         settings_folder = place / ".claude"
         if is_inside and settings_folder.exists() and not _is_one_of(settings_folder, own):
             shown = _display_path(settings_folder, folder)
             if place == folder:
                 yield from _settings_things(settings_folder, shown)
             for kind in WITH_TEXTS:
-                yield from texts(settings_folder / kind, f"{shown}/{kind}", ".md", RUNNING)
+                yield from project_files.texts(settings_folder / kind, f"{shown}/{kind}", ".md", RUNNING)
         servers = place / ".mcp.json"
         if servers.exists():
-            yield from settings(servers, _display_path(servers, folder), ())
+            yield from project_files.settings(servers, _display_path(servers, folder), ())
         is_inside = is_inside and place != root
 
 
 def _settings_things(folder: Path, shown: str) -> Iterator[str]:
     for name in ("settings.json", "settings.local.json"):
         path = folder / name
-        permitted = {key for key, value in entries(table(path), "permissions").items() if value}
+        permitted = {
+            key for key, value in project_files.entries(project_files.table(path), "permissions").items() if value
+        }
         only_forbids = permitted <= PERMISSIONS
-        yield from settings(path, f"{shown}/{name}", HARMLESS | {"permissions"} if only_forbids else HARMLESS)
+        yield from project_files.settings(
+            path, f"{shown}/{name}", HARMLESS | {"permissions"} if only_forbids else HARMLESS
+        )
 
 
 def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
@@ -108,27 +104,27 @@ def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
         return False
     if variables.get("CLAUDE_CODE_SANDBOXED"):
         return True
-    projects = entries(table(config_file(variables)), "projects")
+    projects = project_files.entries(project_files.table(config_file(variables)), "projects")
     root = _root(folder)
-    places = list(upwards(folder))
+    places = list(project_files.upwards(folder))
     places = places if root is None else [*places[: places.index(root) + 1], _main_repository(root) or root]
-    return any(entries(projects, str(place)).get("hasTrustDialogAccepted") is True for place in places)
+    return any(project_files.entries(projects, str(place)).get("hasTrustDialogAccepted") is True for place in places)
 
 
 def _root(folder: Path) -> Path | None:
     """Return the root of the repository or worktree that contains *folder*."""
-    return next((place for place in upwards(folder) if (place / ".git").exists()), None)
+    return next((place for place in project_files.upwards(folder) if (place / ".git").exists()), None)
 
 
 def _main_repository(root: Path) -> Path | None:
     """Return the repository whose worktree *root* is, if both link to each other; None if it is no worktree."""
     link = root / ".git"
-    link_text = (text_of(link) or "").strip() if link.is_file() else ""
+    link_text = (project_files.text_of(link) or "").strip() if link.is_file() else ""
     if not link_text.startswith("gitdir:"):
         return None
     kept = Path(os.path.realpath(root / link_text.removeprefix("gitdir:").strip()))
-    back = (text_of(kept / "gitdir") or "").strip()
-    common = (text_of(kept / "commondir") or "").strip()
+    back = (project_files.text_of(kept / "gitdir") or "").strip()
+    common = (project_files.text_of(kept / "commondir") or "").strip()
     if not back or not common or os.path.realpath(kept / back) != os.path.realpath(link):
         return None
     shared = Path(os.path.realpath(kept / common))

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
 from kasmon.backends.base import Chunk
+from kasmon.backends.tmux import termination
 from kasmon.backends.tmux.evidence.output_monitor import OutputMonitor
 from kasmon.backends.tmux.evidence.pane_output import PaneOutput
 from kasmon.backends.tmux.evidence.process_evidence import TRANSCRIBED
@@ -22,15 +23,6 @@ from kasmon.backends.tmux.input.prompt_delivery import PromptDelivery, PromptTar
 from kasmon.backends.tmux.input.prompt_entry import EntryObserver
 from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
-from kasmon.backends.tmux.termination import (
-    DIE_S,
-    WRAPPED_ROWS,
-    cause,
-    continue_group,
-    end_group,
-    last_line,
-    signal_name,
-)
 from kasmon.detection.rule_schema import ComposerRule
 from kasmon.errors import KasmonError, RefusedError, SessionEndedError, UnableError, UsageError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Continue, Interrupt, Launch, Mode, Prompt, Stop
@@ -202,7 +194,7 @@ class TmuxAgent(PaneListener):
         if not self.has_ended and self._launch.adopted is None:
             self._stop("closed", CLOSE_GRACE_S)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_GRACE_S + DIE_S + 1):
+                async with asyncio.timeout(CLOSE_GRACE_S + termination.DIE_S + 1):
                     await self._ended.wait()
             self._end(SessionEnded(at=time.time(), why="closed"))
         self.let_go()
@@ -250,7 +242,7 @@ class TmuxAgent(PaneListener):
     def _last_line(self, rows: Lines) -> str:
         """Return the session list's text: the agent's last message or tool call, else the last non-empty row."""
         activity = self.state_monitor.last_activity()
-        return last_line(rows) if activity is None else activity
+        return termination.last_line(rows) if activity is None else activity
 
     @property
     def box_rule(self) -> ComposerRule | None:
@@ -368,10 +360,10 @@ class TmuxAgent(PaneListener):
         is_young = self._loop.time() < self._mature_at
         rows: Lines = []
         with contextlib.suppress(KasmonError):
-            rows = await self._line.ask(ask.capture(self.pane, start=-WRAPPED_ROWS, ansi=False, join=True))
-        why = self._why or await cause(self._launch, rows, status, number, is_young=is_young)
+            rows = await self._line.ask(ask.capture(self.pane, start=-termination.WRAPPED_ROWS, ansi=False, join=True))
+        why = self._why or await termination.cause(self._launch, rows, status, number, is_young=is_young)
         self._pane_output.handle_screen(rows)
-        self._end(SessionEnded(at=time.time(), exit_code=status, signal=signal_name(number), why=why))
+        self._end(SessionEnded(at=time.time(), exit_code=status, signal=termination.signal_name(number), why=why))
 
     def _end(self, event: Event) -> None:
         if self.has_ended:
@@ -400,7 +392,7 @@ class TmuxAgent(PaneListener):
             raise RefusedError(f"{name!r} is not suspended.", hint="`kasmon show` shows its state.")
         if self._launch.adopted is not None:
             raise UnableError(f"{name!r} was suspended in your own tmux.", hint="Type `fg` in its terminal.")
-        if not await asyncio.to_thread(continue_group, self._process):
+        if not await asyncio.to_thread(termination.continue_group, self._process):
             raise SessionEndedError(self._launch.session)
         if self._sandboxed_agent is not None:
             await asyncio.to_thread(send_signal, self._sandboxed_agent, signal.SIGCONT)
@@ -408,7 +400,7 @@ class TmuxAgent(PaneListener):
 
     def _stop(self, why: str, grace_s: float) -> None:
         self._why = self._why or why
-        self._spawn(end_group(self._process, grace_s, self._ended, self._sandboxed_agent))
+        self._spawn(termination.end_group(self._process, grace_s, self._ended, self._sandboxed_agent))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

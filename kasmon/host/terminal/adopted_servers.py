@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from kasmon.backends.tmux import TmuxBackend
 from kasmon.backends.tmux.adopted_backend import AdoptedBackend, list_adoptable_panes
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Tmux
 from kasmon.errors import RefusedError
 from kasmon.host.rpc.frames import ForeignPanes, ListForeignPanes

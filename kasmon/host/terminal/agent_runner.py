@@ -11,7 +11,8 @@ import msgspec
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.common.environment import secret_values
-from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.backends.tmux.agent import TmuxAgent
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import KasmonError, RefusedError
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in

@@ -16,7 +16,7 @@ from typing import Final
 
 from kasmon import __version__
 from kasmon.backends.common.environment import decoded
-from kasmon.backends.tmux import TmuxBackend
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.config import Config, load_or_default
 from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxError
 from kasmon.host.journal import process_log

@@ -11,7 +11,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Final
 
-from kasmon.backends.tmux import PaneListener, ServerConnection
+from kasmon.backends.tmux.pane_events import PaneListener
+from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.host.journal import process_log
 from kasmon.host.terminal.line_ranges import plain

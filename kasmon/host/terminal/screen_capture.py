@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kasmon.backends.tmux import PaneListener, ServerConnection
+from kasmon.backends.tmux.pane_events import PaneListener
+from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.host.terminal.escape_scanner import EscapeScanner
 from kasmon.host.terminal.row_styles import StyledRows

@@ -6,7 +6,7 @@ after the key and before that, the log has the request as withdrawn, without an 
 
 import time
 
-from kasmon.backends.tmux import TmuxAgent
+from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.errors import KasmonError, PromptChangedError, RefusedError
 from kasmon.host.journal.async_writer import LogWriter
 from kasmon.host.session.requests import RequestRegistry

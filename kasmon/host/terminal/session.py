@@ -5,8 +5,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kasmon.backends.tmux import ServerConnection, TmuxBackend
 from kasmon.backends.tmux.adopted_backend import AdoptedBackend
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import (
     KasmonError,
     RefusedError,

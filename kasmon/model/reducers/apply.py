@@ -4,49 +4,9 @@ from typing import Final
 
 import msgspec
 
+from kasmon.model import events
 from kasmon.model.agent_program import is_interactive
 from kasmon.model.commands import Mode
-from kasmon.model.events import (
-    Checkpointed,
-    ConfinementSeen,
-    ConnectionLost,
-    ConnectionRestored,
-    ContextReported,
-    EntryImported,
-    Event,
-    LimitLifted,
-    LimitReached,
-    LogOpened,
-    MessageWritten,
-    NoticeRaised,
-    PartialTextWritten,
-    PlanUpdated,
-    QueueOrdered,
-    ReceiptChanged,
-    RequestAnswered,
-    RequestOpened,
-    RequestSetAside,
-    RequestWithdrawn,
-    SandboxMeasured,
-    SandboxPhaseChanged,
-    SessionCreated,
-    SessionEnded,
-    SessionForgotten,
-    SessionRenamed,
-    SessionStarted,
-    SessionViewed,
-    SettingsChanged,
-    SignalSeen,
-    StuckSeen,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UnknownEvent,
-    UnknownMessageSeen,
-    UsageReported,
-)
 from kasmon.model.reducers import lifecycle, requests
 from kasmon.model.reducers.evidence import record_signal
 from kasmon.model.reducers.requests import withdraw_all
@@ -61,7 +21,7 @@ REST: Final = frozenset({SessionState.STARTING, SessionState.IDLE, SessionState.
 """States in which work starts another turn, in a terminal too."""
 
 
-def apply(session: Session, event: Event) -> Session:
+def apply(session: Session, event: events.Event) -> Session:
     """Return *session* after *event*. Pure; an event that does not fit the state changes nothing."""
     after = _apply_details(session, event)
     if (progress := update_progress(session.progress, event)) is not session.progress:
@@ -71,115 +31,115 @@ def apply(session: Session, event: Event) -> Session:
     return note_turn_end(session, _clear_expired(session, update_state(session, after, event), event), event)
 
 
-def _apply_details(session: Session, event: Event) -> Session:
+def _apply_details(session: Session, event: events.Event) -> Session:
     """Return *session* with the changes by *event*, except of its state."""
     put = msgspec.structs.replace
     match event:  # the most frequent events come first
-        case SignalSeen():
+        case events.SignalSeen():
             return record_signal(session, event)
-        case MessageWritten():
+        case events.MessageWritten():
             return put(session, last_line=last_line(event.text) or session.last_line)
-        case ToolStarted():
+        case events.ToolStarted():
             return put(session, last_line=f"{event.tool} {event.title}".strip())
-        case ThoughtWritten() | ToolFinished() | PartialTextWritten():
+        case events.ThoughtWritten() | events.ToolFinished() | events.PartialTextWritten():
             return session
-        case SessionRenamed():
+        case events.SessionRenamed():
             return put(session, name=event.name)
-        case SessionViewed():
+        case events.SessionViewed():
             return put(session, viewed_at=max(event.at, session.viewed_at))
-        case SessionForgotten():
+        case events.SessionForgotten():
             return put(session, forgotten=True)
-        case SessionStarted():
+        case events.SessionStarted():
             return lifecycle.apply_start(session, event)
-        case SessionEnded():
+        case events.SessionEnded():
             return lifecycle.apply_end(session, event)
-        case ConnectionLost():
+        case events.ConnectionLost():
             return lifecycle.lose_connection(session, event)
-        case ConnectionRestored():
+        case events.ConnectionRestored():
             return lifecycle.restore_connection(session, event)
-        case TurnStarted():
+        case events.TurnStarted():
             return put(session, turns=session.turns + 1, in_turn=True, turn_ended="", turn_error="")
-        case TurnEnded():
+        case events.TurnEnded():
             return end_turn(session, event)
-        case NoticeRaised():
+        case events.NoticeRaised():
             return put(session, last_line=last_line(event.text))
-        case UsageReported():
+        case events.UsageReported():
             return note_usage(session, event)
-        case SettingsChanged():
+        case events.SettingsChanged():
             return lifecycle.set_up(session, event)
-        case LimitReached():
+        case events.LimitReached():
             return put(session, limited_until=event.until, last_line=last_line(event.text) or session.last_line)
-        case StuckSeen():
+        case events.StuckSeen():
             return put(session, stuck=bool(event.why), stuck_why=event.why)
-        case ContextReported():
+        case events.ContextReported():
             return report_context(session, event)
-        case RequestOpened():
+        case events.RequestOpened():
             return requests.open_request(session, event.request)
-        case RequestAnswered():
+        case events.RequestAnswered():
             return requests.apply_answer(session, event)
-        case RequestWithdrawn():
+        case events.RequestWithdrawn():
             return requests.withdraw(session, event.request, event.why, event.at)
-        case RequestSetAside():
+        case events.RequestSetAside():
             return requests.set_aside(session, event.request)
-        case ReceiptChanged():
+        case events.ReceiptChanged():
             return lifecycle.put_receipt(session, event.receipt)
-        case QueueOrdered():
+        case events.QueueOrdered():
             return put(session, receipts=lifecycle.order_receipts(session.receipts, event.receipts))
         case (
-            LogOpened()
-            | SessionCreated()
-            | PlanUpdated()
-            | UnknownMessageSeen()
-            | LimitLifted()
-            | SandboxPhaseChanged()
-            | ConfinementSeen()
-            | SandboxMeasured()
-            | Checkpointed()
-            | EntryImported()
-            | UnknownEvent()
+            events.LogOpened()
+            | events.SessionCreated()
+            | events.PlanUpdated()
+            | events.UnknownMessageSeen()
+            | events.LimitLifted()
+            | events.SandboxPhaseChanged()
+            | events.ConfinementSeen()
+            | events.SandboxMeasured()
+            | events.Checkpointed()
+            | events.EntryImported()
+            | events.UnknownEvent()
         ):
             return session
 
 
-def _begins_turn(before: Session, after: Session, event: Event) -> bool:
+def _begins_turn(before: Session, after: Session, event: events.Event) -> bool:
     """Whether *event* begins another turn of an agent in a terminal, or restarts it."""
-    if isinstance(event, SignalSeen) and event.tells_failure:
+    if isinstance(event, events.SignalSeen) and event.tells_failure:
         return False
     works = after.state is SessionState.WORKING and before.state is not SessionState.WORKING
     asks = after.state is SessionState.ASKING and before.state in REST
-    return works or asks or isinstance(event, SessionStarted)
+    return works or asks or isinstance(event, events.SessionStarted)
 
 
-def _clear_expired(before: Session, after: Session, event: Event) -> Session:
+def _clear_expired(before: Session, after: Session, event: events.Event) -> Session:
     """Return *after* without values that only hold while it works or until its next turn, if that is over."""
     begins = before.state in REST and after.state is SessionState.WORKING
-    if after.waits and (begins or isinstance(event, TurnStarted | SessionStarted | SessionEnded)):
+    if after.waits and (begins or isinstance(event, events.TurnStarted | events.SessionStarted | events.SessionEnded)):
         after = msgspec.structs.replace(after, waits="")
     if after.turn_error and after.mode is Mode.TMUX and _begins_turn(before, after, event):
         after = msgspec.structs.replace(after, turn_ended="", turn_error="")
-    if after.done is not None and isinstance(event, SessionStarted):
+    if after.done is not None and isinstance(event, events.SessionStarted):
         after = msgspec.structs.replace(after, done=None)
     if after.stuck and after.state is not SessionState.WORKING:
         after = msgspec.structs.replace(after, stuck=False, stuck_why="")
     return after
 
 
-def end_turn(session: Session, event: TurnEnded) -> Session:
+def end_turn(session: Session, event: events.TurnEnded) -> Session:
     """Return *session* with the end of its turn; the agent's open requests are withdrawn."""
     line = last_line(event.error) or session.last_line
     over = withdraw_all(session, "the turn ended", event.at, spares_hosts=True)
     return msgspec.structs.replace(over, last_line=line, in_turn=False, turn_ended=event.reason, turn_error=event.error)
 
 
-def note_turn_end(before: Session, after: Session, event: Event) -> Session:
+def note_turn_end(before: Session, after: Session, event: events.Event) -> Session:
     """Return *after* with the time its last turn ended, unless a person interrupted it and so knows already.
 
     A terminal agent reports no turns: a turn is work that began after it was ready, or on a prompt, and ended idle.
     """
-    if isinstance(event, TurnEnded):
+    if isinstance(event, events.TurnEnded):
         at = after.finished_at if event.reason == "interrupted" else event.at
         return msgspec.structs.replace(after, finished_at=at, worked=False)
-    if isinstance(event, SessionStarted):
+    if isinstance(event, events.SessionStarted):
         return msgspec.structs.replace(after, worked=False)
     if after.mode is not Mode.TMUX or not after.program or is_interactive(after.program):
         return after
@@ -191,14 +151,14 @@ def note_turn_end(before: Session, after: Session, event: Event) -> Session:
     return after
 
 
-def note_usage(session: Session, event: UsageReported) -> Session:
+def note_usage(session: Session, event: events.UsageReported) -> Session:
     """Return *session* with its usage so far; a cost missing in *event* is unchanged."""
     tokens = Tokens(input=event.input, output=event.output, context=event.context, limit=event.limit)
     cost_usd = session.cost_usd if event.cost_usd is None else event.cost_usd
     return msgspec.structs.replace(session, tokens=tokens, cost_usd=cost_usd)
 
 
-def report_context(session: Session, event: ContextReported) -> Session:
+def report_context(session: Session, event: events.ContextReported) -> Session:
     """Return *session* with the status its agent reported; one that waits deliberately is not stuck."""
     waits = session.waits if event.waiting is None else event.waiting
     is_stuck = session.stuck and not waits

@@ -12,18 +12,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kasmon.model import events
 from kasmon.model.commands import Mode
-from kasmon.model.events import (
-    Checkpointed,
-    ConfinementSeen,
-    Event,
-    SandboxMeasured,
-    SandboxPhaseChanged,
-    SessionEnded,
-    SessionStarted,
-    TurnEnded,
-    TurnStarted,
-)
 from kasmon.model.sandbox.policy import LoggedTier, SandboxPhase, SandboxRuntime
 from kasmon.model.session_state import SessionState
 
@@ -121,12 +111,12 @@ class SandboxState(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase is SandboxPhase.PAUSED or (self.phase is SandboxPhase.PERSISTING and not self.is_intended)
 
 
-def apply_sandbox_event(known: SandboxState | None, event: Event) -> SandboxState | None:
+def apply_sandbox_event(known: SandboxState | None, event: events.Event) -> SandboxState | None:
     """Return *known* after *event*; None while the session has no sandbox. Pure."""
     match event:
-        case SandboxPhaseChanged():
+        case events.SandboxPhaseChanged():
             return _moved(known or SandboxState(), event)
-        case ConfinementSeen():
+        case events.ConfinementSeen():
             seen = Confinement(ok=event.ok, mismatches=event.mismatches, at=event.at)
             lives = known or SandboxState(tier=event.tier, born_at=event.at, used_at=event.at)
             if event.runtime is not None:  # a sandboxed agent has no other steps to this phase
@@ -134,19 +124,19 @@ def apply_sandbox_event(known: SandboxState | None, event: Event) -> SandboxStat
                     lives, runtime=event.runtime, phase=SandboxPhase.RUNNING, is_intended=False
                 )
             return msgspec.structs.replace(lives, confinement=seen if event.is_proven or not event.ok else None)
-        case SessionStarted() if known is not None and event.mode is not Mode.INTERPRETER:
+        case events.SessionStarted() if known is not None and event.mode is not Mode.INTERPRETER:
             return SandboxState(tier=known.tier, born_at=event.at, used_at=event.at)
-        case SessionEnded() if known is not None and known.runtime is not None and known.runtime.front:
+        case events.SessionEnded() if known is not None and known.runtime is not None and known.runtime.front:
             return msgspec.structs.replace(
                 known, phase=SandboxPhase.EXPIRED, is_intended=False, runtime=None, held=False
             )
-        case Checkpointed() if known is not None:
+        case events.Checkpointed() if known is not None:
             return _checkpointed(known, event)
-        case SandboxMeasured() if known is not None:
+        case events.SandboxMeasured() if known is not None:
             return msgspec.structs.replace(known, usage=_usage(event))
-        case TurnStarted() if known is not None:
+        case events.TurnStarted() if known is not None:
             return msgspec.structs.replace(known, turn=known.turn + 1, used_at=event.at, standby_at=None)
-        case TurnEnded() if known is not None:
+        case events.TurnEnded() if known is not None:
             return msgspec.structs.replace(known, used_at=event.at)
         case _:
             return known
@@ -165,15 +155,15 @@ def state_of(sandbox_state: SandboxState, *, in_turn: bool) -> SessionState | No
     return None
 
 
-def must_be_on_disk(event: Event) -> bool:
+def must_be_on_disk(event: events.Event) -> bool:
     """Whether *event* is an intent that must be on disk before its irreversible step.
 
     Freezing and thawing are reversible: if they are interrupted, the memory is complete.
     """
-    return isinstance(event, SandboxPhaseChanged) and event.step == "intended" and not event.held
+    return isinstance(event, events.SandboxPhaseChanged) and event.step == "intended" and not event.held
 
 
-def is_news(known: SandboxUsage | None, event: SandboxMeasured) -> bool:
+def is_news(known: SandboxUsage | None, event: events.SandboxMeasured) -> bool:
     """Whether *event* differs from *known* by 1/20 of the limit, or of the old value, or in being full."""
     if known is None or known.is_full is not _usage(event).is_full:
         return True
@@ -185,7 +175,7 @@ def is_news(known: SandboxUsage | None, event: SandboxMeasured) -> bool:
     return any(abs(now - before) * 20 > (allowed or before or 1) for before, now, allowed in figures)
 
 
-def _moved(known: SandboxState, event: SandboxPhaseChanged) -> SandboxState:
+def _moved(known: SandboxState, event: events.SandboxPhaseChanged) -> SandboxState:
     is_intended = event.step == "intended"
     is_over = event.phase is SandboxPhase.EXPIRED and not is_intended
     is_new = event.generation > known.generation
@@ -214,7 +204,7 @@ def _moved(known: SandboxState, event: SandboxPhaseChanged) -> SandboxState:
     )
 
 
-def _checkpointed(known: SandboxState, event: Checkpointed) -> SandboxState:
+def _checkpointed(known: SandboxState, event: events.Checkpointed) -> SandboxState:
     kept = CheckpointSummary(
         id=event.checkpoint,
         turn=event.turn,
@@ -233,7 +223,7 @@ def _checkpointed(known: SandboxState, event: Checkpointed) -> SandboxState:
     )
 
 
-def _usage(event: SandboxMeasured) -> SandboxUsage:
+def _usage(event: events.SandboxMeasured) -> SandboxUsage:
     return SandboxUsage(
         memory_bytes=event.memory_bytes,
         memory_allowed=event.memory_allowed,

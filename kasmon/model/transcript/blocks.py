@@ -8,48 +8,8 @@ from typing import Final, assert_never
 
 import msgspec
 
+from kasmon.model import events
 from kasmon.model.commands import FAILED_RECEIPTS
-from kasmon.model.events import (
-    Checkpointed,
-    ConfinementSeen,
-    ConnectionLost,
-    ConnectionRestored,
-    ContextReported,
-    EntryImported,
-    Event,
-    LimitLifted,
-    LimitReached,
-    LogOpened,
-    MessageWritten,
-    NoticeRaised,
-    PartialTextWritten,
-    PlanUpdated,
-    QueueOrdered,
-    ReceiptChanged,
-    RequestAnswered,
-    RequestOpened,
-    RequestSetAside,
-    RequestWithdrawn,
-    SandboxMeasured,
-    SandboxPhaseChanged,
-    SessionCreated,
-    SessionEnded,
-    SessionForgotten,
-    SessionRenamed,
-    SessionStarted,
-    SessionViewed,
-    SettingsChanged,
-    SignalSeen,
-    StuckSeen,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UnknownEvent,
-    UnknownMessageSeen,
-    UsageReported,
-)
 from kasmon.model.formatting import clock, compact, duration
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.transcript import markdown, request_blocks, run_blocks, tool_blocks
@@ -72,17 +32,19 @@ SPARE: Final = 100
 """A remainder of at most this length is drawn rather than hidden, in characters."""
 
 
-def _sandbox(event: SandboxPhaseChanged | ConfinementSeen | Checkpointed, look: TranscriptStyle) -> list[TextLine]:
+def _sandbox(
+    event: events.SandboxPhaseChanged | events.ConfinementSeen | events.Checkpointed, look: TranscriptStyle
+) -> list[TextLine]:
     """Return the rows of *event*; none for a transitional step."""
     match event:
-        case ConfinementSeen(ok=True):
+        case events.ConfinementSeen(ok=True):
             return []
-        case ConfinementSeen():
+        case events.ConfinementSeen():
             told = ", ".join(map(clean_line, event.mismatches)) or "reason unknown"
             return wrap_paragraphs(
                 [(f"confinement not verified: {told}", Token.ERROR)], look.width, (("✗ ", Token.ERROR),)
             )
-        case Checkpointed():
+        case events.Checkpointed():
             lost = _names(event.lost)
             text = f"checkpoint {clean_line(event.checkpoint)}" + (f" · not saved: {lost}" if lost else "")
             return wrap_paragraphs([(text, Token.FAINT)], look.width, (("◇ ", Token.FAINT),))
@@ -119,8 +81,8 @@ NARROW: Final = 24
 class Block(msgspec.Struct, frozen=True):
     """A rendered event, and the later ones that belong to it."""
 
-    event: Event
-    then: tuple[Event, ...] = ()
+    event: events.Event
+    then: tuple[events.Event, ...] = ()
     depth: int = 0
     """The nesting level of its sub-agent."""
     within: Clean = Clean("")
@@ -129,7 +91,7 @@ class Block(msgspec.Struct, frozen=True):
 
 def draw(block: Block, look: TranscriptStyle) -> list[TextLine]:
     """Return the rows of *block*; none for events that only programs need. A sub-agent's rows are indented."""
-    if isinstance(block.event, EntryImported):
+    if isinstance(block.event, events.EntryImported):
         return _imported(block.event, block, look)
     depth = min(block.depth, DEEPEST)
     if not depth:
@@ -142,11 +104,11 @@ def draw(block: Block, look: TranscriptStyle) -> list[TextLine]:
     return [msgspec.structs.replace(row, spans=(*margin, *row.spans)) for row in rows]
 
 
-def _imported(imported: EntryImported, block: Block, look: TranscriptStyle) -> list[TextLine]:
+def _imported(imported: events.EntryImported, block: Block, look: TranscriptStyle) -> list[TextLine]:
     """Return the rows of an imported entry, each with a mark; a prompt shows its source and time."""
     inner = msgspec.structs.replace(look, width=look.width - len(IMPORTED)) if look.width >= NARROW else look
     rows = _drawn(msgspec.structs.replace(block, event=imported.entry), inner)
-    if isinstance(imported.entry, TurnStarted):
+    if isinstance(imported.entry, events.TurnStarted):
         whose = (
             f"  (in the terminal at {clock(imported.entry.at, look.zone)}; from {clean_line(imported.program)}'s own"
         )
@@ -158,90 +120,90 @@ def _imported(imported: EntryImported, block: Block, look: TranscriptStyle) -> l
 
 def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
     match block.event:
-        case TurnStarted() as turn:
+        case events.TurnStarted() as turn:
             return _prompt(turn, look)
-        case MessageWritten() as said:
+        case events.MessageWritten() as said:
             rows = markdown.draw_markdown(clean_block(said.text), look.width, INDENT, colours=look.colours)
             return [BLANK, *rows, *tool_blocks.cut_off(said.blob, look)]
-        case ThoughtWritten() as thought:
+        case events.ThoughtWritten() as thought:
             return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, look)]
-        case PartialTextWritten() as part:
+        case events.PartialTextWritten() as part:
             whole = (
-                ThoughtWritten(at=part.at, text=part.text)
+                events.ThoughtWritten(at=part.at, text=part.text)
                 if part.thinking
-                else MessageWritten(at=part.at, text=part.text)
+                else events.MessageWritten(at=part.at, text=part.text)
             )
             return [*_drawn(Block(whole), look), *_row([("· truncated: the rest was not received", Token.FAINT)], look)]
-        case ToolStarted() as run if run_blocks.code_of(run):
+        case events.ToolStarted() as run if run_blocks.code_of(run):
             return run_blocks.call(run, block.then, look)
-        case ToolStarted() | ToolFinished():
+        case events.ToolStarted() | events.ToolFinished():
             return tool_blocks.call(block.event, block.then, look)
-        case PlanUpdated() as plan:
+        case events.PlanUpdated() as plan:
             return _plan(plan, look)
-        case RequestOpened() as opened:
+        case events.RequestOpened() as opened:
             return [
                 *request_blocks.request(opened.request, look),
                 *(row for event in block.then for row in request_blocks.answer(event, look)),
             ]
-        case RequestAnswered() | RequestSetAside() | RequestWithdrawn():
+        case events.RequestAnswered() | events.RequestSetAside() | events.RequestWithdrawn():
             return request_blocks.answer(block.event, look)
-        case UsageReported() as usage:
+        case events.UsageReported() as usage:
             return _row([(f"· {_used(usage)}", Token.FAINT)], look)
-        case NoticeRaised() as notice:
+        case events.NoticeRaised() as notice:
             token = {"info": Token.NOTICE, "warning": Token.WARNING, "error": Token.ERROR}[notice.level]
             sign = {"info": "·", "warning": "!", "error": "✗"}[notice.level]
             return wrap_paragraphs([(clean_block(notice.text), token)], look.width, ((f"{sign} ", token),))
-        case UnknownMessageSeen() as foreign:
+        case events.UnknownMessageSeen() as foreign:
             return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], look)
-        case SettingsChanged() as now:
+        case events.SettingsChanged() as now:
             told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode) if text)
             return _row([(f"· now {told}", Token.FAINT)], look) if told else []
-        case LimitReached() as limit:
+        case events.LimitReached() as limit:
             until = f" · until {clock(limit.until, look.zone)}" if limit.until is not None else ""
             return _row([(f"◔ {clean_line(limit.text) or 'limited'}{until}", Token.LIMIT)], look)
-        case LimitLifted():
+        case events.LimitLifted():
             return _row([("◔ limit lifted", Token.LIMIT)], look)
-        case TurnEnded() as ended:
+        case events.TurnEnded() as ended:
             return _turn_end(ended, block.then, look)
-        case SessionStarted() as started:
+        case events.SessionStarted() as started:
             return _started(started, look)
-        case SessionEnded() as ended_session:
+        case events.SessionEnded() as ended_session:
             return _ended(ended_session, look)
-        case ConnectionLost() as lost:
+        case events.ConnectionLost() as lost:
             why = f": {clean_line(lost.why)}" if lost.why else ""
             return _row([(f"✗ lost the {lost.what}{why}", Token.ERROR)], look)
-        case ConnectionRestored():
+        case events.ConnectionRestored():
             return _row([("· reconnected", Token.NOTICE)], look)
-        case StuckSeen() as seen:
+        case events.StuckSeen() as seen:
             return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], look) if seen.why else []
-        case ContextReported() as said_so:
+        case events.ContextReported() as said_so:
             return _stands(said_so, look)
-        case ReceiptChanged() as moved if moved.receipt.state in FAILED_RECEIPTS:
+        case events.ReceiptChanged() as moved if moved.receipt.state in FAILED_RECEIPTS:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
             return _row([(prompt, Token.WARNING)], look)
-        case SandboxPhaseChanged() | ConfinementSeen() | Checkpointed() as lived:
+        case events.SandboxPhaseChanged() | events.ConfinementSeen() | events.Checkpointed() as lived:
             return _sandbox(lived, look)
-        case UnknownEvent():
+        case events.UnknownEvent():
             return _row([("· an event that this version of kasmon cannot read", Token.FAINT)], look)
         case (
-            LogOpened()
-            | SessionCreated()
-            | SessionRenamed()
-            | SessionForgotten()
-            | SessionViewed()
-            | SignalSeen()
-            | ReceiptChanged()
-            | QueueOrdered()
-            | SandboxMeasured()
-            | EntryImported()
+            events.LogOpened()
+            | events.SessionCreated()
+            | events.SessionRenamed()
+            | events.SessionForgotten()
+            | events.SessionViewed()
+            | events.SignalSeen()
+            | events.ReceiptChanged()
+            | events.QueueOrdered()
+            | events.SandboxMeasured()
+            | events.EntryImported()
         ):
             return []
         case other:
             assert_never(other)
 
 
-def _stands(said: ContextReported, look: TranscriptStyle) -> list[TextLine]:
+def _stands(said: events.ContextReported, look: TranscriptStyle) -> list[TextLine]:
     """Return the rows of the agent's own status report."""
     rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], look) if said.waiting else []
     if said.done is not None:
@@ -253,27 +215,27 @@ def live(text: str, thinking: bool, look: TranscriptStyle) -> list[TextLine]:
     """Return the rows of a message that is still being written."""
     if not text:
         return []
-    said = ThoughtWritten(at=0.0, text=text) if thinking else MessageWritten(at=0.0, text=text)
+    said = events.ThoughtWritten(at=0.0, text=text) if thinking else events.MessageWritten(at=0.0, text=text)
     return draw(Block(said), msgspec.structs.replace(look, colours=False, fold=False))
 
 
 def folds(block: Block) -> bool:
     """Whether folding hides a part of it."""
-    if isinstance(block.event, EntryImported):
+    if isinstance(block.event, events.EntryImported):
         return folds(msgspec.structs.replace(block, event=block.event.entry))
-    if isinstance(block.event, ThoughtWritten | TurnStarted):
-        return folds_text(block.event.text if isinstance(block.event, ThoughtWritten) else block.event.prompt)
+    if isinstance(block.event, events.ThoughtWritten | events.TurnStarted):
+        return folds_text(block.event.text if isinstance(block.event, events.ThoughtWritten) else block.event.prompt)
     ended = tool_blocks.ending(block.event, block.then)
     return (ended is not None and tool_blocks.folds(ended)) or run_blocks.folds(block.event)
 
 
-def _prompt(turn: TurnStarted, look: TranscriptStyle) -> list[TextLine]:
+def _prompt(turn: events.TurnStarted, look: TranscriptStyle) -> list[TextLine]:
     sender = {"user": "", "wave": "sent by plan", "peer": "peer", "agent": "automatic"}[turn.by]
     rows = fold_text(turn.prompt, "❯", Token.PROMPT, look)
     return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], look) if sender else [])]
 
 
-def _plan(plan: PlanUpdated, look: TranscriptStyle) -> list[TextLine]:
+def _plan(plan: events.PlanUpdated, look: TranscriptStyle) -> list[TextLine]:
     rows = [BLANK, *wrap([("Plan", Token.TOOL)], look.width, (("● ", Token.TOOL),), INDENT)]
     for item in plan.items:
         sign, token = {"open": ("☐", Token.OPEN), "doing": ("◐", Token.DOING), "done": ("☒", Token.DONE)}[item.state]
@@ -281,9 +243,9 @@ def _plan(plan: PlanUpdated, look: TranscriptStyle) -> list[TextLine]:
     return rows
 
 
-def _turn_end(ended: TurnEnded, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
-    began = next((event.at for event in then if isinstance(event, TurnStarted)), None)
-    usage = next((event for event in then if isinstance(event, UsageReported)), None)
+def _turn_end(ended: events.TurnEnded, then: Sequence[events.Event], look: TranscriptStyle) -> list[TextLine]:
+    began = next((event.at for event in then if isinstance(event, events.TurnStarted)), None)
+    usage = next((event for event in then if isinstance(event, events.UsageReported)), None)
     word = {"done": "done", "interrupted": "interrupted", "limit": "stopped by a limit", "error": "failed"}
     parts = [word[ended.reason], clock(ended.at, look.zone)]
     if began is not None and ended.at >= began:
@@ -304,14 +266,14 @@ def _turn_end(ended: TurnEnded, then: Sequence[Event], look: TranscriptStyle) ->
     return [BLANK, *rows, *told]
 
 
-def _started(started: SessionStarted, look: TranscriptStyle) -> list[TextLine]:
+def _started(started: events.SessionStarted, look: TranscriptStyle) -> list[TextLine]:
     again = f" · start {started.generation}" if started.generation > 1 else ""
     parts = [clean_line(part) for part in (started.backend, started.model) if part]
     told = " · ".join(["▶ session started" + again, *dict.fromkeys(parts), clock(started.at, look.zone, day=True)])
     return _row([(told, Token.SESSION)], look)
 
 
-def _ended(ended: SessionEnded, look: TranscriptStyle) -> list[TextLine]:
+def _ended(ended: events.SessionEnded, look: TranscriptStyle) -> list[TextLine]:
     bad = ended.signal is not None or ended.exit_code != 0
     if ended.signal is not None:
         told = f"killed by {clean_line(ended.signal)}"
@@ -328,7 +290,7 @@ def _row(spans: Sequence[Span], look: TranscriptStyle) -> list[TextLine]:
     return wrap(spans, look.width)
 
 
-def _used(usage: UsageReported) -> str:
+def _used(usage: events.UsageReported) -> str:
     """Return the figures that its agent reports; one that is 0 is not reported."""
     counted = f"{compact(usage.input)} in, {compact(usage.output)} out" if usage.input or usage.output else ""
     window = f"context {100 * usage.context // usage.limit} %" if usage.limit else ""

@@ -2,16 +2,7 @@
 
 import msgspec
 
-from kasmon.model.events import (
-    EntryImported,
-    MessageWritten,
-    PartialTextWritten,
-    RequestOpened,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnStarted,
-)
+from kasmon.model import events
 from kasmon.model.transcript import markdown, run_blocks, tool_blocks
 from kasmon.model.transcript.blocks import Block
 from kasmon.model.transcript.layout import Transcript
@@ -28,36 +19,36 @@ class Piece(msgspec.Struct, frozen=True):
 def piece(block: Block, code: int = 0) -> Piece | None:
     """Return the text of *block*, or of its code block of that number; None if there is nothing to copy."""
     match block.event:
-        case EntryImported(entry=entry):
+        case events.EntryImported(entry=entry):
             return piece(msgspec.structs.replace(block, event=entry), code)
-        case MessageWritten() as said if code:
+        case events.MessageWritten() as said if code:
             blocks = markdown.code_blocks(clean_block(said.text))
             return Piece("code block", Clean(blocks[code - 1])) if code <= len(blocks) else None
-        case MessageWritten() as said:
+        case events.MessageWritten() as said:
             return Piece("answer", clean_block(said.text))
-        case PartialTextWritten() as part:
+        case events.PartialTextWritten() as part:
             return Piece("thought" if part.thinking else "answer", clean_block(part.text))
-        case ThoughtWritten() as thought:
+        case events.ThoughtWritten() as thought:
             return Piece("thought", clean_block(thought.text))
-        case TurnStarted() as turn:
+        case events.TurnStarted() as turn:
             return Piece("prompt", clean_block(turn.prompt))
-        case RequestOpened() as opened:
+        case events.RequestOpened() as opened:
             return Piece("request", clean_block(opened.request.shown or opened.request.title))
-        case ToolStarted() as run if code and run_blocks.code_of(run):
+        case events.ToolStarted() as run if code and run_blocks.code_of(run):
             return Piece("code", clean_block(run_blocks.code_of(run)))
-        case ToolStarted() | ToolFinished() as event:
+        case events.ToolStarted() | events.ToolFinished() as event:
             ended = tool_blocks.ending(event, block.then)
             if ended is not None and ended.diff:
                 return Piece("change", clean_block(ended.diff))
             if ended is not None and ended.output:
                 return Piece("output", clean_block(ended.output))
-            return Piece("call", tool_blocks.title(event)) if isinstance(event, ToolStarted) else None
+            return Piece("call", tool_blocks.title(event)) if isinstance(event, events.ToolStarted) else None
     return None
 
 
 def last_answer(transcript: Transcript) -> Piece | None:
     """Return the last message of the agent itself, not of its sub-agents."""
     for block in reversed(transcript.blocks):
-        if isinstance(block.event, MessageWritten) and not block.event.within:
+        if isinstance(block.event, events.MessageWritten) and not block.event.within:
             return piece(block)
     return None

@@ -11,28 +11,8 @@ from typing import Final
 
 import msgspec
 
+from kasmon.model import events
 from kasmon.model.commands import FAILED_RECEIPTS, ReceiptId, ReceiptState
-from kasmon.model.events import (
-    EntryImported,
-    Event,
-    MessageWritten,
-    PartialTextWritten,
-    PlanUpdated,
-    ReceiptChanged,
-    RequestAnswered,
-    RequestOpened,
-    RequestSetAside,
-    RequestWithdrawn,
-    SessionEnded,
-    SessionStarted,
-    SignalSeen,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    UsageReported,
-)
 from kasmon.model.partial_text import PartialText
 from kasmon.model.transcript import run_blocks, tool_blocks
 from kasmon.model.transcript.blocks import Block, folds, live
@@ -73,38 +53,38 @@ class Transcript:
         """The indexes of the blocks whose folds are open."""
         self._callers: set[str] = set()
         self._places: dict[tuple[str, str], int] = {}
-        self._turn: TurnStarted | None = None
-        self._usage: UsageReported | None = None
+        self._turn: events.TurnStarted | None = None
+        self._usage: events.UsageReported | None = None
         self._views: OrderedDict[int, TranscriptRows] = OrderedDict()
 
-    def add(self, event: Event) -> None:
+    def add(self, event: events.Event) -> None:
         """Add *event*: as a block of its own, or to the block that it completes."""
         for part in self._parts.add(event):
             self._append(Block(part))
         match event:
-            case PartialTextWritten():
+            case events.PartialTextWritten():
                 self._continue(event)
-            case ToolStarted():
+            case events.ToolStarted():
                 self._append(self._placed(event), ("call", event.call))
-            case MessageWritten() | ThoughtWritten():
+            case events.MessageWritten() | events.ThoughtWritten():
                 self._append(self._placed(event))
-            case ToolFinished():
+            case events.ToolFinished():
                 self._finish(event)
-            case RequestOpened():
+            case events.RequestOpened():
                 self._append(Block(event), ("request", event.request.id))
-            case RequestAnswered() | RequestSetAside() | RequestWithdrawn():
+            case events.RequestAnswered() | events.RequestSetAside() | events.RequestWithdrawn():
                 self._join(("request", event.request), event)
-            case PlanUpdated() if self.blocks and isinstance(self.blocks[-1].event, PlanUpdated):
+            case events.PlanUpdated() if self.blocks and isinstance(self.blocks[-1].event, events.PlanUpdated):
                 self._replace(len(self.blocks) - 1, Block(event))
-            case UsageReported():
+            case events.UsageReported():
                 self._count(event)
-            case TurnStarted():
+            case events.TurnStarted():
                 if self._turn is None:  # else the running turn takes in another prompt
                     self._turn, self._usage = event, None
                 self.turns.append(len(self.blocks))
                 self._record_prompt(event.prompt if event.by == "user" else "")
                 self._append(Block(event))
-            case ReceiptChanged():
+            case events.ReceiptChanged():
                 self._record_prompt(event.prompt if event.by == "user" else "")
                 if event.prompt:
                     self.waiting[event.receipt.id] = event.prompt
@@ -112,18 +92,25 @@ class Transcript:
                     self.waiting.pop(event.receipt.id, None)
                 if event.receipt.state in FAILED_RECEIPTS:
                     self._append(Block(event))
-            case TurnEnded():
+            case events.TurnEnded():
                 self._append(Block(event, tuple(each for each in (self._turn, self._usage) if each is not None)))
                 self._turn = self._usage = None
-            case EntryImported():
+            case events.EntryImported():
                 self._import(event)
-            case SignalSeen():
+            case events.SignalSeen():
                 return
             case _:
                 self._append(Block(event))
-        if isinstance(event, MessageWritten | ThoughtWritten | TurnEnded | SessionStarted | SessionEnded):
+        if isinstance(
+            event,
+            events.MessageWritten
+            | events.ThoughtWritten
+            | events.TurnEnded
+            | events.SessionStarted
+            | events.SessionEnded,
+        ):
             self._live = ("", False)
-        if isinstance(event, SessionStarted | SessionEnded):
+        if isinstance(event, events.SessionStarted | events.SessionEnded):
             self._turn = self._usage = None
         self.changes += 1
 
@@ -150,7 +137,7 @@ class Transcript:
         """Return the *count* rows that end *above* rows over the bottom, oldest first; fewer at the beginning."""
         return self.lines(width).above_bottom(above, count)
 
-    def _continue(self, part: PartialTextWritten) -> None:
+    def _continue(self, part: events.PartialTextWritten) -> None:
         """Show the log's part of the text that is being written, unless `write` showed more of it."""
         text = self._parts.text[part.thinking]
         shown, is_thought = self._live
@@ -162,21 +149,21 @@ class Transcript:
             self._places[place] = len(self.blocks)
         self.blocks.append(block)
 
-    def _import(self, event: EntryImported) -> None:
+    def _import(self, event: events.EntryImported) -> None:
         """Add an imported transcript entry; its calls are kept separate from those of a protocol."""
         match event.entry:
-            case ToolStarted() as run:
+            case events.ToolStarted() as run:
                 self._append(Block(event), ("imported", run.call))
-            case ToolFinished() as end if ("imported", end.call) in self._places:
+            case events.ToolFinished() as end if ("imported", end.call) in self._places:
                 self._join(("imported", end.call), end)
-            case TurnStarted() as turn:
+            case events.TurnStarted() as turn:
                 self.turns.append(len(self.blocks))
                 self._record_prompt(turn.prompt)
                 self._append(Block(event))
             case _:
                 self._append(Block(event))
 
-    def _finish(self, event: ToolFinished) -> None:
+    def _finish(self, event: events.ToolFinished) -> None:
         """Add the end of a call: a sub-agent's result comes below its work, every other output below its call."""
         at = self._places.get(("call", event.call))
         if at is None or event.call not in self._callers:
@@ -187,21 +174,21 @@ class Transcript:
         if event.output or event.diff:
             self._append(Block(event, (caller.event,), depth=caller.depth))
 
-    def _join(self, place: tuple[str, str], event: Event) -> None:
+    def _join(self, place: tuple[str, str], event: events.Event) -> None:
         at = self._places.get(place)
         if at is None:
             self._append(Block(event))
         else:
             self._replace(at, msgspec.structs.replace(self.blocks[at], then=(*self.blocks[at].then, event)))
 
-    def _count(self, usage: UsageReported) -> None:
+    def _count(self, usage: events.UsageReported) -> None:
         last = self.blocks[-1] if self.blocks else None
         if self._turn is not None:
             self._usage = usage
-        elif last is not None and isinstance(last.event, TurnEnded):
-            then = tuple(each for each in last.then if not isinstance(each, UsageReported))
+        elif last is not None and isinstance(last.event, events.TurnEnded):
+            then = tuple(each for each in last.then if not isinstance(each, events.UsageReported))
             self._replace(len(self.blocks) - 1, Block(last.event, (*then, usage)))
-        elif last is not None and isinstance(last.event, UsageReported):
+        elif last is not None and isinstance(last.event, events.UsageReported):
             self._replace(len(self.blocks) - 1, Block(usage))
         else:
             self._append(Block(usage))
@@ -210,7 +197,7 @@ class Transcript:
         self.blocks[at] = block
         self.replaced.append(at)
 
-    def _placed(self, event: MessageWritten | ThoughtWritten | ToolStarted) -> Block:
+    def _placed(self, event: events.MessageWritten | events.ThoughtWritten | events.ToolStarted) -> Block:
         """Return the block of *event*, nested under its sub-agent."""
         if not event.within:
             return Block(event)
@@ -219,7 +206,7 @@ class Transcript:
         caller = self.blocks[at] if at is not None else None
         above = self.blocks[-1] if self.blocks else None
         is_next = above is not None and (above is caller or getattr(above.event, "within", "") == event.within)
-        if caller is None or not isinstance(caller.event, ToolStarted):
+        if caller is None or not isinstance(caller.event, events.ToolStarted):
             return Block(event, depth=1, within=Clean("") if is_next else Clean("a sub-agent"))
         title = f"{clean_line(caller.event.tool)} {tool_blocks.title(caller.event)}".strip()[:TITLE]
         return Block(event, depth=caller.depth + 1, within=Clean("" if is_next else title))

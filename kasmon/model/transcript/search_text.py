@@ -6,25 +6,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from kasmon.model import events
 from kasmon.model.commands import FAILED_RECEIPTS
-from kasmon.model.events import (
-    ContextReported,
-    EntryImported,
-    Event,
-    LimitReached,
-    MessageWritten,
-    NoticeRaised,
-    PlanUpdated,
-    ReceiptChanged,
-    RequestAnswered,
-    RequestOpened,
-    SessionEnded,
-    ThoughtWritten,
-    ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-)
 from kasmon.model.permission import SessionId
 from kasmon.model.transcript.search_pattern import SearchPattern
 from kasmon.sanitize import Clean, clean_block
@@ -54,7 +37,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()
 
 
-def texts(event: Event, in_terminal: bool = False) -> list[tuple[What, Clean]]:
+def texts(event: events.Event, in_terminal: bool = False) -> list[tuple[What, Clean]]:
     """Return the texts of *event* with their kinds; without those that a blob has in full.
 
     Args:
@@ -65,43 +48,43 @@ def texts(event: Event, in_terminal: bool = False) -> list[tuple[What, Clean]]:
     return [(what, clean_block(text)) for what, text in said]
 
 
-def _texts(event: Event, in_terminal: bool) -> list[tuple[What, str]]:
+def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
     match event:
-        case EntryImported():
+        case events.EntryImported():
             return _texts(event.entry, in_terminal)
-        case TurnStarted():
+        case events.TurnStarted():
             return [("prompt", event.prompt)]
-        case ReceiptChanged():
+        case events.ReceiptChanged():
             is_lost = event.receipt.state in FAILED_RECEIPTS
             reason: list[tuple[What, str]] = [("notice", event.receipt.reason)] if is_lost else []
             return [("prompt", event.prompt if in_terminal else ""), *reason]
-        case MessageWritten():
+        case events.MessageWritten():
             return [("said", "" if event.blob else event.text)]
-        case ThoughtWritten():
+        case events.ThoughtWritten():
             return [("thought", event.text)]
-        case ToolStarted():
+        case events.ToolStarted():
             return [("tool", _called(event))]
-        case ToolFinished():
+        case events.ToolFinished():
             return [] if event.blob else [("output", event.output), ("diff", event.diff)]
-        case PlanUpdated():
+        case events.PlanUpdated():
             return [("plan", "\n".join(item.text for item in event.items))]
-        case RequestOpened(request=asked):
+        case events.RequestOpened(request=asked):
             return [("asked", "\n".join((f"{asked.tool} {asked.title}".strip(), asked.shown, *asked.options)))]
-        case RequestAnswered():
+        case events.RequestAnswered():
             return [("answer", "\n".join((event.reason, *event.labels)).strip("\n")), ("diff", event.diff)]
-        case NoticeRaised() | LimitReached():
+        case events.NoticeRaised() | events.LimitReached():
             return [("notice", event.text)]
-        case ContextReported():
+        case events.ContextReported():
             return [("note", event.waiting or ""), ("note", event.done or "")]
-        case TurnEnded():
+        case events.TurnEnded():
             return [("notice", event.error)]
-        case SessionEnded():
+        case events.SessionEnded():
             return [("end", "\n".join(part for part in (event.why, event.last_words) if part))]
         case _:
             return []
 
 
-def _called(event: ToolStarted) -> str:
+def _called(event: events.ToolStarted) -> str:
     """Return the tool, the title and the input of a call."""
     try:
         given = [text for text in _leaves(msgspec.json.decode(event.input)) if text != event.title]

@@ -5,16 +5,8 @@ from base64 import b64encode
 from typing import Final, Literal, NamedTuple
 
 from kasmon.errors import KasmonError
+from kasmon.model import events
 from kasmon.model.commands import Answer, Launch, Mode, Prompt
-from kasmon.model.events import (
-    Event,
-    MessageWritten,
-    NoticeRaised,
-    RequestAnswered,
-    SessionEnded,
-    TurnEnded,
-    TurnStarted,
-)
 from kasmon.model.permission import RequestKind, SessionId
 from kasmon.model.transcript.layout import Transcript
 from kasmon.model.transcript.text import BLANK, TextLine, Token
@@ -134,20 +126,20 @@ class Program:
                         return None
         return 0.0
 
-    def _handle_event(self, event: Event) -> None:
+    def _handle_event(self, event: events.Event) -> None:
         self._transcript.add(event)
         self._partial = ""
-        if isinstance(event, TurnStarted):
+        if isinstance(event, events.TurnStarted):
             self._last = TerminalState("working")
             self._terminal.write(build_title_report(event.prompt))
-        elif isinstance(event, MessageWritten):
+        elif isinstance(event, events.MessageWritten):
             self._last = self._last._replace(message=event.text.split("\n", 1)[0])
-        elif isinstance(event, TurnEnded):
+        elif isinstance(event, events.TurnEnded):
             self._last = TerminalState(AFTER[event.reason], message=event.error or self._last.message)
-        elif isinstance(event, SessionEnded):
+        elif isinstance(event, events.SessionEnded):
             self._leave(event)
 
-    def _leave(self, ended: SessionEnded) -> None:
+    def _leave(self, ended: events.SessionEnded) -> None:
         how = f"by {ended.signal}" if ended.signal else f"with exit code {ended.exit_code}"
         self._show()
         self._end(ended.exit_code or 0, f"The scripted agent ended {how}.")
@@ -210,9 +202,11 @@ class Program:
         try:
             self._actor.answer(answer)
         except KasmonError as error:
-            self._transcript.add(NoticeRaised(at=now, text=str(error), level="warning"))
+            self._transcript.add(events.NoticeRaised(at=now, text=str(error), level="warning"))
         else:
-            answered = RequestAnswered(at=now, request=answer.request, decision=answer.decision, labels=answer.labels)
+            answered = events.RequestAnswered(
+                at=now, request=answer.request, decision=answer.decision, labels=answer.labels
+            )
             self._transcript.add(answered)
 
     def _open_menu(self) -> ScriptedMenu | None:

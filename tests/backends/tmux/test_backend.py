@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from kasmon.backends import load, names
-from kasmon.backends.tmux import TmuxAgent, TmuxBackend
+from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import PromptChangedError, RefusedError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, RequestId

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kasmon.backends.tmux import ServerConnection
+from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.config import Config, SearchConfig
 from kasmon.host.journal import process_log
 from kasmon.host.rpc.frames import ReleasePane, SendKeys

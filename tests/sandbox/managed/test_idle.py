@@ -60,7 +60,7 @@ KILLS: Final = (
 """What the host is killed at, when, and what its log says then."""
 DIES: Final = """
 import os, signal, sys
-from kasmon.backends.tmux import TmuxAgent
+from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.host.terminal import host as terminals
 from kasmon.sandbox.agent import launch as inmate
 act, when = sys.argv[1:]

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -13,7 +12,6 @@ from kasmon.detection.reader import ScreenReading, lasting, read
 from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.terminal_screen import TerminalScreen, captured
-from kasmon.model.permission import RequestKind
 from kasmon.tmux.requests import PaneScreen
 from kasmon.tmux.screen_check import changed
 
@@ -69,14 +67,6 @@ async def poll(read: Callable[[], Awaitable[Seen]], is_right: Callable[[Seen], b
         if is_right(seen) or loop.time() > until:
             return seen
         await asyncio.sleep(LOOK_S)
-
-
-class TitleObservation(NamedTuple):
-    """The state that a title shows; an empty value if no rule matches."""
-
-    value: str
-    asking: RequestKind | None = None
-    rule: str = ""
 
 
 class ScreenReader:
@@ -165,12 +155,3 @@ def observe(
     guess = probably_asking(shot) if is_still and reading.state == "unclear" else None
     above = text.removesuffix("\n").count("\n") + 1 - len(shot.rows)
     return ScreenObservation(shot, reading, guess, (facts.width, facts.height), above)
-
-
-@lru_cache(maxsize=1024)
-def match_title(rules: ScreenRules, title: str) -> TitleObservation:
-    """Return the state that *title*, sanitized, shows by *rules*."""
-    for rule, pattern in rules.titles:
-        if pattern.search(title):
-            return TitleObservation(rule.state, rule.asking, rule.match)
-    return TitleObservation("")

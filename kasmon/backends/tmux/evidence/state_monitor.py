@@ -14,14 +14,14 @@ import msgspec
 
 from kasmon.backends.tmux.evidence.process_evidence import ProcessEvidence, ToolCallEvidence
 from kasmon.backends.tmux.evidence.process_scan import ProcessScanner
-from kasmon.backends.tmux.evidence.screen_reader import PaneScreenReader, ScreenObservation, ScreenReader, match_title
+from kasmon.backends.tmux.evidence.screen_reader import PaneScreenReader, ScreenObservation, ScreenReader
 from kasmon.backends.tmux.evidence.screen_requests import ScreenRequest
 from kasmon.backends.tmux.evidence.screen_schedule import ScreenSchedule
 from kasmon.backends.tmux.evidence.signal_ledger import OUTLASTED, SignalLedger
 from kasmon.backends.tmux.input.full_view import FullView
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.detection.menu_choices import ScreenMenu, completed, shows
-from kasmon.detection.reader import find_last_activity, has_messages
+from kasmon.detection.reader import find_last_activity, has_messages, read_title
 from kasmon.detection.rule_file import ScreenRules
 from kasmon.detection.terminal_screen import LONGEST_TITLE
 from kasmon.errors import KasmonError, SessionEndedError
@@ -398,10 +398,12 @@ class StateMonitor:
         rules = self._screen_reader.rules(self._program, self.version)
         if rules is None or not rules.titles:
             return
-        match = match_title(rules, clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip())
-        if match.value or self._signals.last("title") is not None:
-            value = match.value or UNCLEAR
-            self._report(SignalSeen(at=time.time(), source="title", value=value, asking=match.asking, rule=match.rule))
+        match = read_title(clean_line(title[: LONGEST_TITLE * 4])[:LONGEST_TITLE].strip(), rules)
+        if match is not None:
+            signal = SignalSeen(at=time.time(), source="title", value=match.state, asking=match.asking, rule=match.rule)
+            self._report(signal)
+        elif self._signals.last("title") is not None:
+            self._report(SignalSeen(at=time.time(), source="title", value=UNCLEAR))
 
     def _report(self, signal: SignalSeen) -> None:
         """Report *signal* as an event if it differs from its source's last one."""

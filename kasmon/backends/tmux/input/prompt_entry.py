@@ -7,21 +7,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from kasmon import errors
 from kasmon.backends.tmux.evidence.screen_reader import LOOK_S, ScreenObservation
 from kasmon.backends.tmux.input.command_completion import ShellScreen
 from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
 from kasmon.detection.prompt_box import Composer, stands
 from kasmon.detection.rule_schema import ComposerRule
-from kasmon.errors import (
-    KasmonError,
-    PaneDeadError,
-    PasteRefusedError,
-    PromptLostError,
-    ScreenChangedError,
-    SessionEndedError,
-    TmuxError,
-    TmuxServerGoneError,
-)
 from kasmon.tmux.requests import KEY_BYTES
 
 ENTER: Final = b"\r"
@@ -117,7 +108,7 @@ class PromptEntry:
             try:
                 if await self._is_accepted(rule, was_working=was_working):
                     return ""
-            except PromptLostError:
+            except errors.PromptLostError:
                 if self._target.has_ended:  # maybe because of the prompt; its session shows how
                     return ENDED
                 raise
@@ -129,17 +120,17 @@ class PromptEntry:
         try:
             if not method.newline:
                 if not method.is_whole and "\n" in text.strip("\n"):  # changed in the last moment
-                    raise PasteRefusedError(self._pane, LINES)
+                    raise errors.PasteRefusedError(self._pane, LINES)
                 await self._writer.paste(text if method.is_whole else text.rstrip("\n"), method.unless)
                 return
             keys = pieces(text.strip("\n").split("\n"), method.newline)
             await self._writer.press(keys[0], method.unless)
-        except TmuxError as error:
+        except errors.TmuxError as error:
             raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
         try:
             for piece in keys[1:]:
                 await self._writer.press(piece)
-        except KasmonError as error:
+        except errors.KasmonError as error:
             raise self._lost(f"only a part of it was typed ({error.message})") from error
 
     async def _await_text(self, rule: ComposerRule) -> ScreenObservation:
@@ -164,7 +155,7 @@ class PromptEntry:
             assert box is not None
             try:
                 await self._press(unchanged(seen, box))
-            except (ScreenChangedError, PasteRefusedError) as error:
+            except (errors.ScreenChangedError, errors.PasteRefusedError) as error:
                 if self._clock() > until:
                     raise self._lost(f"it is in the input box, and Enter was not pressed: {error.message}") from error
                 await asyncio.sleep(LOOK_S)
@@ -174,15 +165,15 @@ class PromptEntry:
     async def _press(self, unless: str = "") -> None:
         try:
             await self._writer.press(ENTER, unless)
-        except ScreenChangedError:
+        except errors.ScreenChangedError:
             raise
-        except PasteRefusedError as error:
+        except errors.PasteRefusedError as error:
             if unless:
                 raise
             raise self._lost(f"the text was typed, but not Enter: {error.why}") from error
-        except PaneDeadError as error:
+        except errors.PaneDeadError as error:
             raise self._lost("the agent ended when the text was typed") from error
-        except TmuxError as error:
+        except errors.TmuxError as error:
             raise self._lost(f"tmux did not report whether Enter was pressed ({error.message})") from error
 
     async def _is_accepted(self, rule: ComposerRule, *, was_working: bool) -> bool:
@@ -219,15 +210,15 @@ class PromptEntry:
         """Read the screen now; None if that fails at this moment."""
         try:
             return await self._target.see_now()
-        except SessionEndedError as error:
+        except errors.SessionEndedError as error:
             raise self._lost("the agent ended or was released before delivery was confirmed") from error
-        except TmuxServerGoneError as error:
+        except errors.TmuxServerGoneError as error:
             raise self._lost(f"delivery was not confirmed ({error.message})") from error
-        except TmuxError:
+        except errors.TmuxError:
             return None
 
-    def _lost(self, why: str) -> PromptLostError:
-        return PromptLostError(self._name, why)
+    def _lost(self, why: str) -> errors.PromptLostError:
+        return errors.PromptLostError(self._name, why)
 
 
 def has_question(seen: ScreenObservation) -> bool:

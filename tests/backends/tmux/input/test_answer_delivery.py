@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from kasmon.backends.tmux import ServerConnection, TmuxAgent, TmuxBackend
+from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.input import answer_delivery
+from kasmon.backends.tmux.server_connection import ServerConnection
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import PromptChangedError, RefusedError, SessionEndedError, TimedOutError, UnableError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, Request, RequestId, SessionId

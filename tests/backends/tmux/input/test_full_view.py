@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from kasmon.backends.common.environment import encoded
-from kasmon.backends.tmux import TmuxAgent, TmuxBackend
 from kasmon.backends.tmux import agent as tmux_agent
+from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.evidence import hooks
 from kasmon.backends.tmux.input import answer_delivery, full_view
+from kasmon.backends.tmux.terminal_backend import TmuxBackend
 from kasmon.errors import PromptChangedError, RefusedError, UnableError
 from kasmon.model.commands import Answer, Launch, Mode
 from kasmon.model.permission import Decision, Request
