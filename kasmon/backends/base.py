@@ -23,7 +23,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """An answer can carry a changed input."""
     cancels: bool = False
     """An answer can deny a request and end the turn at once."""
-    hears_reasons: bool = False
+    receives_reasons: bool = False
     """The agent receives the reason that the user gives for a denial."""
     steers: bool = False
     """A prompt can be added to the running turn."""
@@ -95,7 +95,7 @@ class SandboxedAgentControl(Protocol):
         """
         ...
 
-    async def keep(self, command: SandboxCommand, /) -> str:
+    async def change_sandbox(self, command: SandboxCommand, /) -> str:
         """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
         Returns the checkpoint's id, or else a description of what was lost; empty if nothing was.

@@ -31,11 +31,11 @@ class Finder(NamedTuple):
     joined: bool = False
 
 
-def compile_finder(found: TextPattern, area: str) -> Finder:
-    """Compile *found* for *area*, unless it names its own area. Its pattern was validated when its file was loaded."""
-    if isinstance(found, PatternCondition):
-        return Finder(re.compile(found.match), found.area or area, found.look, found.joined)
-    return Finder(re.compile(found), area)
+def compile_finder(source: TextPattern, area: str) -> Finder:
+    """Compile *source* for *area*, unless it names its own area. Its pattern was validated when its file was loaded."""
+    if isinstance(source, PatternCondition):
+        return Finder(re.compile(source.match), source.area or area, source.look, source.joined)
+    return Finder(re.compile(source), area)
 
 
 class ScreenRegions:

@@ -178,10 +178,10 @@ def _values(kind: Any) -> tuple[str, ...]:
 
 
 def _finders(rule: ScreenRule) -> Finders:
-    def some(found: Sequence[str | PatternCondition]) -> tuple[Finder, ...]:
-        return tuple(compile_finder(one, rule.area) for one in found)
+    def some(sources: Sequence[str | PatternCondition]) -> tuple[Finder, ...]:
+        return tuple(compile_finder(one, rule.area) for one in sources)
 
-    def one(found: str | PatternCondition | None) -> Finder | None:
-        return None if found is None else compile_finder(found, rule.area)
+    def one(source: str | PatternCondition | None) -> Finder | None:
+        return None if source is None else compile_finder(source, rule.area)
 
     return Finders(some(rule.all), some(rule.any), some(rule.none), one(rule.text), one(rule.notice), one(rule.until))

@@ -14,7 +14,7 @@ A signal is the latest report of one source, and since when. `judge` combines th
 | "working", and nothing printed for `STILL_S` | unsure |
 | a command, or a shell with a command in the foreground, and no other report | working, until it ends |
 | a stopped process, or a screen that shows so | unsure: stopped, whatever the other sources reported before |
-| nothing known, or no source readable | unsure, with the reason; never idle by absence |
+| nothing present, or no source readable | unsure, with the reason; never idle by absence |
 """
 
 from typing import Final
@@ -113,11 +113,11 @@ class StateVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
     """Return the state of a terminal agent at *now*, from the latest signal of each source. Pure."""
-    known = sorted(signals, key=lambda signal: TIERS.index(signal.source) if signal.source in TIERS else len(TIERS))
+    present = sorted(signals, key=lambda signal: TIERS.index(signal.source) if signal.source in TIERS else len(TIERS))
     lost: list[OverruledSignal] = []
-    speaking = [signal for signal in known if _speaks(signal, known, lost)]
+    speaking = [signal for signal in present if _speaks(signal, present, lost)]
     if not speaking:
-        return _silent(known, tuple(lost))
+        return _silent(present, tuple(lost))
     first, others = speaking[0], speaking[1:]
     deciding, states = first, claims(first)
     for other in others:
@@ -127,13 +127,13 @@ def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
     lost += [
         OverruledSignal(signal=other, why=_why_lost(other in against)) for other in others if other is not deciding
     ]
-    if len(states) > 1 and first.source == "program" and not any(signal.source == "screen" for signal in known):
+    if len(states) > 1 and first.source == "program" and not any(signal.source == "screen" for signal in present):
         states = frozenset({SessionState.IDLE})  # its screen cannot be read, so the program is the only source
     if len(states) > 1:
         words = " or ".join(sorted(str(state) for state in states))
         return _unsure(first, f"its {first.source} says {words}", lost)
     (state,) = states
-    doubts = _find_doubtful_times(deciding, state, against, known)
+    doubts = _find_doubtful_times(deciding, state, against, present)
     if due := [(at, why) for at, why in doubts if at <= now]:
         return _unsure(first, min(due)[1], lost)
     asking = _kind(speaking, state)
@@ -165,16 +165,16 @@ def claims(signal: Signal) -> frozenset[SessionState]:
 
 def replace_signal(signals: tuple[Signal, ...], signal: Signal) -> tuple[Signal, ...]:
     """Return *signals* with *signal* replacing the previous one of its source."""
-    return (*(known for known in signals if known.source != signal.source), signal)
+    return (*(other for other in signals if other.source != signal.source), signal)
 
 
-def _speaks(signal: Signal, known: list[Signal], lost: list[OverruledSignal]) -> bool:
+def _speaks(signal: Signal, present: list[Signal], lost: list[OverruledSignal]) -> bool:
     """Whether *signal* counts; otherwise it is added to *lost*."""
     said = claims(signal)
     if not said:
         lost.append(OverruledSignal(signal=signal, why="it does not report the state"))
         return False
-    screen = next((one for one in known if one.source == "screen"), None)
+    screen = next((one for one in present if one.source == "screen"), None)
     if screen is not None and screen.value == "stopped" and signal.source not in ("process", "screen"):
         lost.append(OverruledSignal(signal=signal, why="the screen shows that it is suspended"))
         return False
@@ -187,19 +187,19 @@ def _speaks(signal: Signal, known: list[Signal], lost: list[OverruledSignal]) ->
             lost.append(OverruledSignal(signal=signal, why="the screen changed after it"))
             return False
     if signal.source == "hook":
-        for later in known:
+        for later in present:
             differs = claims(later) and not claims(later) & said
             if later.source in ("title", "screen") and differs and later.at >= signal.at + HOOK_LAG_S:
                 lost.append(OverruledSignal(signal=signal, why=f"the {later.source} changed after it"))
                 return False
-    if signal.source == "output" and any(claims(other) for other in known if other.source != "output"):
+    if signal.source == "output" and any(claims(other) for other in present if other.source != "output"):
         lost.append(OverruledSignal(signal=signal, why="other sources know more than its output"))
         return False
     return True
 
 
 def _find_doubtful_times(
-    deciding: Signal, state: SessionState, against: list[Signal], known: list[Signal]
+    deciding: Signal, state: SessionState, against: list[Signal], present: list[Signal]
 ) -> list[tuple[float, str]]:
     """Return from when *state* is doubted, in seconds since the epoch, each with the reason."""
     if deciding.source in STRONG:
@@ -209,16 +209,16 @@ def _find_doubtful_times(
         (max(deciding.at, other.at) + SETTLE_S, f"{said}, but its {other.source} says {other.value}")
         for other in against
     ]
-    output = next((signal for signal in known if signal.source == "output"), None)
+    output = next((signal for signal in present if signal.source == "output"), None)
     if state is SessionState.WORKING and output is not None and output.value == "quiet":
         quiet_since = max(output.at, deciding.at)
         doubts.append((quiet_since + STILL_S, f"{said}, but it prints nothing"))
     return doubts
 
 
-def _silent(known: list[Signal], lost: tuple[OverruledSignal, ...]) -> StateVerdict:
+def _silent(present: list[Signal], lost: tuple[OverruledSignal, ...]) -> StateVerdict:
     """Return the verdict where no source reports a state."""
-    by_source = {signal.source: signal for signal in known}
+    by_source = {signal.source: signal for signal in present}
     screen, launch, process = (by_source.get(source) for source in ("screen", "launch", "process"))
     if screen is not None and screen.value == "unreadable":
         why = f"the screen could not be read: {screen.text}" if screen.text else "the screen could not be read"
@@ -227,7 +227,7 @@ def _silent(known: list[Signal], lost: tuple[OverruledSignal, ...]) -> StateVerd
         return StateVerdict(state=SessionState.WORKING, source="process", lost=lost)
     if launch is not None and launch.value == "command":
         return StateVerdict(state=SessionState.WORKING, source="launch", lost=lost)
-    if not known or set(by_source) <= {"process"}:
+    if not present or set(by_source) <= {"process"}:
         return StateVerdict(state=SessionState.STARTING, source="launch", lost=lost)
     if screen is not None and screen.value == "unclear":
         why = screen.text or "screen not recognised"

@@ -67,7 +67,7 @@ def parse(text: str) -> steps.Script:
         number, row = rows.popleft()
         if row.strip() and not row.startswith("#"):
             takes_lines = row.split(None, 1)[0] in BODIES and row[0] not in " \t"
-            body = _take_body(rows) if takes_lines else []
+            body = _read_body(rows) if takes_lines else []
             parsed.append(_step(number, row, body, is_first=not parsed))
     return tuple(parsed)
 
@@ -92,7 +92,7 @@ def _rows(text: str) -> list[Row]:
     return [(number, line[common:] if line.strip() else "") for number, line in enumerate(lines, 1)]
 
 
-def _take_body(rows: deque[Row]) -> list[Row]:
+def _read_body(rows: deque[Row]) -> list[Row]:
     """Remove the indented rows from the head of *rows* and return them without common indentation."""
     body: list[Row] = []
     while rows and (not rows[0][1].strip() or rows[0][1][0] in " \t"):

@@ -14,7 +14,7 @@ from kasmon.tmux.control_client import ControlClient
 from kasmon.tmux.control_protocol import NoticeItem
 from kasmon.tmux.formats import PANE_FACTS_FORMAT, CreatedPane, PaneFacts, read_pane_facts
 from kasmon.tmux.hub import PAUSE_AFTER_S, Hub
-from kasmon.tmux.quoting import ID, exact, quote_word
+from kasmon.tmux.quoting import ID, exact, quote_text
 from kasmon.tmux.requests import TmuxRequest
 from kasmon.tmux.server import TmuxServer
 
@@ -169,7 +169,7 @@ class ForeignHub(Hub):
                 self._handle_exit,
             )
             self._server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
-            self.submit(ask.command(f"refresh-client -B {quote_word('kasmon::' + SUBSCRIPTION_FORMAT)}"))
+            self.submit(ask.command(f"refresh-client -B {quote_text('kasmon::' + SUBSCRIPTION_FORMAT)}"))
         except BaseException:
             self.close()
             raise

@@ -14,7 +14,7 @@ from kasmon.tmux.control_protocol import NoticeItem
 from kasmon.tmux.flood_control import FloodControl
 from kasmon.tmux.formats import HUB, PaneFacts, distinct, orphans
 from kasmon.tmux.pane_deaths import PaneDeaths
-from kasmon.tmux.quoting import ID, exact, quote_word
+from kasmon.tmux.quoting import ID, exact, quote_text
 from kasmon.tmux.requests import TmuxRequest
 from kasmon.tmux.server import TmuxServer, build_run_error
 
@@ -243,10 +243,10 @@ class Hub:
         for window in self._list_unlinked():
             self._link_window(window)
         self._select_window()
-        self.submit(ask.command(f"refresh-client -B {quote_word('dead::' + DEAD_FORMAT)}"))
+        self.submit(ask.command(f"refresh-client -B {quote_text('dead::' + DEAD_FORMAT)}"))
         # A hook cannot notify us, but it can pause our own pane, and tmux reports that at once.
-        signal_us = f"refresh-client -t {quote_word(client)} -A {quote_word(f'{self._own_pane}:pause')}"
-        self.submit(ask.command(f"set-hook -g pane-died {quote_word(signal_us)}"))
+        signal_us = f"refresh-client -t {quote_text(client)} -A {quote_text(f'{self._own_pane}:pause')}"
+        self.submit(ask.command(f"set-hook -g pane-died {quote_text(signal_us)}"))
         self.refresh()
         self.call(ask.command("display-message -p settled"))
 
@@ -290,7 +290,7 @@ class Hub:
         self.on_output(pane, b"")
 
     def _set_flow(self, pane: str, state: str) -> None:
-        self.submit(ask.command(f"refresh-client -A {quote_word(f'{exact(pane)}:{state}')}"))
+        self.submit(ask.command(f"refresh-client -A {quote_text(f'{exact(pane)}:{state}')}"))
 
     def _ensure_keeper(self) -> None:
         """Ensure that a second, silent client is attached, and discard what it receives.

@@ -34,7 +34,7 @@ def escape_format(text: str) -> str:
     return text.replace("#", "##")
 
 
-def quote_word(text: str) -> str:
+def quote_text(text: str) -> str:
     """Quote *text* as one word of a line for `tmux -C`.
 
     Raises:

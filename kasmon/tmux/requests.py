@@ -12,7 +12,7 @@ import msgspec
 
 from kasmon.errors import PaneDeadError, PasteRefusedError, ScreenChangedError, TmuxCommandError
 from kasmon.tmux import formats
-from kasmon.tmux.quoting import exact, own_name, quote_word
+from kasmon.tmux.quoting import exact, own_name, quote_text
 
 Answer = TypeVar("Answer")
 Lines = list[bytes]
@@ -127,7 +127,7 @@ def pane_text(pane: str) -> TmuxRequest[formats.PaneText]:
 
 def all_panes() -> TmuxRequest[list[formats.PaneFacts]]:
     """List the panes of all sessions, including the hub's."""
-    line = f"list-panes -a -F {quote_word(formats.PANE_FACTS_FORMAT)}"
+    line = f"list-panes -a -F {quote_text(formats.PANE_FACTS_FORMAT)}"
     return TmuxRequest(
         line, 1, lambda answers: [facts for text in answers[0] if (facts := formats.read_pane_facts(text))]
     )
@@ -155,7 +155,7 @@ def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
         ScreenChangedError: if *unless* is true.
     """
     target = exact(pane)
-    refuse = f"display-message -p -t {target} {quote_word(REFUSED)}"
+    refuse = f"display-message -p -t {target} {quote_text(REFUSED)}"
 
     def read(answers: Sequence[Lines]) -> None:
         reply = b" ".join(answers[1]) if len(answers) > 1 else b""
@@ -168,7 +168,7 @@ def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
         raise PasteRefusedError(pane, "its input is off" if b"off=1" in reply else "it shows its history (copy mode)")
 
     guard = f"#{{||:{GUARD},{unless}}}" if unless else GUARD
-    return TmuxRequest(f"if-shell -F -t {target} {quote_word(guard)} {quote_word(refuse)} {quote_word(act)}", 2, read)
+    return TmuxRequest(f"if-shell -F -t {target} {quote_text(guard)} {quote_text(refuse)} {quote_text(act)}", 2, read)
 
 
 def press(pane: str, data: bytes, unless: str = "") -> TmuxRequest[None]:
@@ -187,9 +187,9 @@ def leave_mode(pane: str) -> TmuxRequest[None]:
     """Make *pane* leave copy mode, if it is in it."""
     target = exact(pane)
     leave = f"send-keys -X -t {target} cancel"
-    stay = f"display-message -p -t {target} {quote_word('#{pane_in_mode}')}"
+    stay = f"display-message -p -t {target} {quote_text('#{pane_in_mode}')}"
     return TmuxRequest(
-        f"if-shell -F -t {target} {quote_word('#{pane_in_mode}')} {quote_word(leave)} {quote_word(stay)}",
+        f"if-shell -F -t {target} {quote_text('#{pane_in_mode}')} {quote_text(leave)} {quote_text(stay)}",
         2,
         read_nothing,
     )
@@ -203,7 +203,7 @@ def paste(pane: str, buffer: str, unless: str = "") -> TmuxRequest[None]:
 def last_key_at(pane: str) -> TmuxRequest[float]:
     """Read when a person last pressed a key in an attached terminal that shows *pane*; minus infinity if no terminal
     shows it. In whole seconds since the epoch."""
-    template = quote_word("#{client_control_mode}|#{client_activity}|#{pane_id}")
+    template = quote_text("#{client_control_mode}|#{client_activity}|#{pane_id}")
 
     def read(answers: Sequence[Lines]) -> float:
         fields = [line.decode("ascii", "replace").split("|") for line in answers[0]]
@@ -235,7 +235,7 @@ def refused(request: "TmuxRequest[Answer]", lines: Lines) -> TmuxCommandError:
 
 
 def _display(pane: str, template: str) -> str:
-    return f"display-message -p -t {exact(pane)} {quote_word(template)}"
+    return f"display-message -p -t {exact(pane)} {quote_text(template)}"
 
 
 def _screen_facts(pane: str, lines: Lines) -> formats.ScreenFacts:

@@ -3,7 +3,7 @@
 import re
 
 from kasmon.config.schema import Tmux
-from kasmon.tmux.quoting import quote_word
+from kasmon.tmux.quoting import quote_text
 
 MINIMUM = (3, 2)
 """Flow control, format subscriptions and pane options came with 3.2."""
@@ -71,7 +71,7 @@ def configuration(terminal: str, history_lines: int = HISTORY_LINES) -> str:
     """Return the conf file of our server; *terminal* is the terminfo name (`TERM`) of its panes."""
     columns, rows = CELLS
     return SERVER.lstrip() + (
-        f"set -s default-terminal {quote_word(terminal)}\n"
+        f"set -s default-terminal {quote_text(terminal)}\n"
         f"set -g history-limit {history_lines}\n"
         f"set -g default-size {columns}x{rows}\n"
         "set -g default-command ''\n"

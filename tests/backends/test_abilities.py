@@ -5,4 +5,4 @@ from kasmon.backends import load, names
 
 def test_a_reason_reaches_those_whose_protocol_has_a_word_for_it() -> None:
     """ACP has none: `tests/backends/acp` sees that a person is told so."""
-    assert {"claude", "codex", "scripted"} == {name for name in names() if load(name).abilities.hears_reasons}
+    assert {"claude", "codex", "scripted"} == {name for name in names() if load(name).abilities.receives_reasons}

@@ -81,52 +81,34 @@ FILES: Final = 20
 
 
 GONE: Final = frozenset(
-    {"clue", "course", "deed", "deeds", "desk", "diary", "glance", "grounds", "hands"}
-    | {"heir", "house", "housing", "lodger", "pen", "rooms", "seat", "shelf", "steered"}
-    | {"steward", "tenant", "thrift", "typist", "vigil", "whom", "wish", "wishes"}
+    {"clue", "course", "deed", "deeds", "desk", "diary", "doubt", "glance", "grounds", "hands"}
+    | {"heir", "house", "housing", "lodger", "pen", "rooms", "seat", "shelf", "steer", "steered"}
+    | {"steward", "tenant", "thrift", "typist", "vigil", "ways", "whom", "wish", "wishes"}
 )
 """Words that no function, method, parameter or field has in its name."""
 REPLACED: Final[Mapping[str, frozenset[str]]] = {
     "anew": frozenset(["sandbox", "tui"]),
-    "asks": frozenset(["backends", "bench", "host", "model", "sandbox", "tui"]),
+    "asks": frozenset(["backends", "bench", "host", "sandbox", "tui"]),
     "door": frozenset(["sandbox"]),
-    "doubt": frozenset(["backends"]),
     "doubts": frozenset(["host"]),
     "far": frozenset(["sandbox"]),
-    "found": frozenset(["backends", "cli", "detection", "host", "model", "sandbox", "supervisor", "tui"]),
+    "found": frozenset(["cli", "host", "sandbox", "supervisor", "tui"]),
     "gift": frozenset(["sandbox"]),
-    "hear": frozenset(["backends", "bench", "sandbox", "tui"]),
-    "heard": frozenset(["backends", "bench", "sandbox", "tui"]),
-    "hears": frozenset(["backends", "sandbox"]),
-    "keep": frozenset(["backends", "bench", "host", "sandbox", "supervisor", "tui"]),
+    "hear": frozenset(["bench", "sandbox", "tui"]),
+    "heard": frozenset(["bench", "sandbox", "tui"]),
+    "hears": frozenset(["sandbox"]),
+    "keep": frozenset(["bench", "host", "sandbox", "supervisor", "tui"]),
     "known": frozenset(
-        [
-            "backends",
-            "cli",
-            "config",
-            "errors.py",
-            "execution",
-            "mcp",
-            "model",
-            "repository",
-            "sandbox",
-            "sanitize.py",
-            "supervisor",
-            "tui",
-        ]
+        ["cli", "config", "errors.py", "execution", "mcp", "repository", "sandbox", "sanitize.py", "supervisor", "tui"]
     ),
-    "learn": frozenset(["backends", "bench", "host", "tui"]),
-    "look": frozenset(
-        ["backends", "detection", "execution", "host", "mcp", "model", "sandbox", "terminal_text", "tui"]
-    ),
-    "steer": frozenset(["backends"]),
-    "take": frozenset(["backends", "bench", "cli", "host", "model", "sandbox", "scripted_agent", "tui"]),
-    "tell": frozenset(["backends", "cli", "sandbox", "tui"]),
+    "learn": frozenset(["bench", "host", "tui"]),
+    "look": frozenset(["detection", "execution", "host", "mcp", "sandbox", "terminal_text", "tui"]),
+    "take": frozenset(["bench", "cli", "host", "sandbox", "tui"]),
+    "tell": frozenset(["cli", "sandbox", "tui"]),
     "together": frozenset(["tui"]),
-    "told": frozenset(["backends", "cli", "model", "sandbox", "supervisor", "tui"]),
-    "way": frozenset(["backends", "sandbox", "tui"]),
-    "ways": frozenset(["backends"]),
-    "word": frozenset(["backends", "bench", "cli", "sandbox", "sanitize.py", "supervisor", "tmux", "tui"]),
+    "told": frozenset(["cli", "sandbox", "supervisor", "tui"]),
+    "way": frozenset(["sandbox", "tui"]),
+    "word": frozenset(["bench", "cli", "sandbox", "sanitize.py", "supervisor", "tui"]),
 }
 """Words that get no further uses in such names, each with the packages that still have one."""
 

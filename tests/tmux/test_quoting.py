@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.tmux import requests
-from kasmon.tmux.quoting import argument, command_line, escape_format, exact, own_name, quote_word
+from kasmon.tmux.quoting import argument, command_line, escape_format, exact, own_name, quote_text
 
 NO_IDS = [
     "",
@@ -42,7 +42,7 @@ def test_a_persons_name_is_none_of_ours(name: str) -> None:
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b"], ids=repr)
 def test_what_would_start_a_new_command_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="contains a line break or NUL"):
-        quote_word(text)
+        quote_text(text)
     with pytest.raises(ValueError, match="one line"):
         requests.command(f"display-message {text}")
 
@@ -53,7 +53,7 @@ def test_an_empty_line_would_detach_us_and_is_refused() -> None:
 
 
 def test_quotes_end_no_word() -> None:
-    assert "'it'\\''s'" == quote_word("it's")
+    assert "'it'\\''s'" == quote_text("it's")
 
 
 def test_a_semicolon_ends_no_argument() -> None:

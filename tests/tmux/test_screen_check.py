@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kasmon.tmux.quoting import quote_word
+from kasmon.tmux.quoting import quote_text
 from kasmon.tmux.screen_check import LONGEST, MOST, changed
 from kasmon.tmux.server import TmuxServer
 from tests.support.wait import until
@@ -97,7 +97,7 @@ def test_nothing_of_a_row_is_anything_but_letters_digits_and_our_marks() -> None
             assert len(pattern) <= LONGEST
             assert pattern.count("*") <= 3
             assert all(sign.isascii() and sign.isalnum() for sign in pattern if sign not in "?*❯›●▶►"), pattern
-        assert quote_word(asked)
+        assert quote_text(asked)
 
 
 def test_a_long_request_is_asked_for_in_its_lowest_rows() -> None:

@@ -33,9 +33,9 @@ GONE: Final = (ConnectionError, SessionEndedError)
 
 
 class AcpAgent(StructuredAgent):
-    def __init__(self, launch: Launch, known: KnownAgent, child: ChildProcess, environment: AgentEnvironment) -> None:
+    def __init__(self, launch: Launch, agent: KnownAgent, child: ChildProcess, environment: AgentEnvironment) -> None:
         super().__init__(launch, child)
-        self._known = known
+        self._agent = agent
         self._environment = environment
         self._session = ""
         self._translator = AcpTranslator(launch.workdir, launch.remembers, launch.used)
@@ -48,14 +48,14 @@ class AcpAgent(StructuredAgent):
         self._client = AcpClient(self._transport, self._incoming.called)
 
     async def begin(self) -> None:
-        start = SessionStart(self._client, self._launch, self._known, self._environment, self._translator)
+        start = SessionStart(self._client, self._launch, self._agent, self._environment, self._translator)
         conversation = await start.open()
         at, model = time.time(), conversation.settings.model
         self._session = conversation.id
         name = model.current if model is not None else ""
         self._start_events(at, self._child.pid, conversation.id, name, conversation.proof)
-        doubts = [NoticeRaised(at=at, text=conversation.doubt, level="warning")] if conversation.doubt else []
-        self._emit([*self._translator.now_set(conversation.settings, at), *doubts])
+        caveats = [NoticeRaised(at=at, text=conversation.caveat, level="warning")] if conversation.caveat else []
+        self._emit([*self._translator.now_set(conversation.settings, at), *caveats])
         self._incoming.is_open = True
         self._life = asyncio.create_task(self._watch_end())
 
@@ -112,7 +112,7 @@ class AcpAgent(StructuredAgent):
         try:
             answer = await self._client.prompt(self._session, text)
         except RequestError as error:
-            ended = build_failure(error, self._environment.secrets, self._known.log_in, time.time())
+            ended = build_failure(error, self._environment.secrets, self._agent.log_in, time.time())
         except GONE:
             return  # the end of the process is reported separately
         finally:

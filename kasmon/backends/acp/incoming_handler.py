@@ -76,7 +76,7 @@ class IncomingHandler:
         if method == "session/update":
             if text(params, "update", "sessionUpdate") in WORK:
                 self.worked_at = asyncio.get_running_loop().time()
-            self._emit(self._translator.heard(params, at))
+            self._emit(self._translator.translate(params, at))
             self._requests.update(at)
             self._watch_stray()
         elif method == "$/cancel_request":

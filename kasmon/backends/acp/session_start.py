@@ -31,7 +31,7 @@ class OpenConversation(NamedTuple):
     id: str
     settings: AcpSettings
     proof: str = ""
-    doubt: str = ""
+    caveat: str = ""
     """Why it may differ from the earlier one; shown to the user."""
 
 
@@ -42,13 +42,13 @@ class SessionStart:
         self,
         client: AcpClient,
         launch: Launch,
-        known: KnownAgent,
+        agent: KnownAgent,
         environment: AgentEnvironment,
         translator: AcpTranslator,
     ) -> None:
         self._client = client
         self._launch = launch
-        self._known = known
+        self._agent = agent
         self._environment = environment
         self._translator = translator
         self._name = program_of(launch.argv) or "the agent"
@@ -61,8 +61,8 @@ class SessionStart:
         """
         introduced = await self._introduction()
         if introduced.agent_info is not None:
-            self._known = find_by_name(introduced.agent_info.name) or self._known
-        self._translator.set_habits(self._known.habits)
+            self._agent = find_by_name(introduced.agent_info.name) or self._agent
+        self._translator.set_habits(self._agent.habits)
         able = introduced.agent_capabilities or AgentCapabilities()
         try:
             if self._launch.resume:
@@ -111,13 +111,13 @@ class SessionStart:
             )
         settings = parse_offered(await self._client.resume(session, self._launch.workdir))
         if able.session_capabilities.list is None:
-            return OpenConversation(session, settings, doubt=ONLY_AN_ID)
+            return OpenConversation(session, settings, caveat=ONLY_AN_ID)
         if await self._is_listed(session):
             return OpenConversation(session, settings, "same id, which is in its own list of conversations")
-        return OpenConversation(session, settings, doubt=NOT_LISTED)
+        return OpenConversation(session, settings, caveat=NOT_LISTED)
 
     async def _loaded(self, session: str, history: ReplayedHistory) -> OpenConversation:
-        has_twins = Quirk.TWIN_FILES in self._known.habits
+        has_twins = Quirk.TWIN_FILES in self._agent.habits
         if has_twins:
             await asyncio.to_thread(gemini_quirks.leave_minute, session, self._environment.variables, time.time())
         settings = parse_offered(await self._client.load(session, self._launch.workdir))
@@ -166,7 +166,9 @@ class SessionStart:
     def _refused(self, error: RequestError, introduced: InitializeResponse) -> LaunchError:
         said = errors.words(error, self._environment.secrets)
         if errors.needs_log_in(error):
-            return LaunchError(f"{self._name!r} requires a login: {said}", hint=self._known.log_in + _ways(introduced))
+            return LaunchError(
+                f"{self._name!r} requires a login: {said}", hint=self._agent.log_in + _login_methods(introduced)
+            )
         if self._launch.resume:
             what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {said}"
             return LaunchError(what, hint="`kasmon new` starts a new session.")
@@ -179,13 +181,13 @@ def few(names: tuple[str, ...], most: int = 12) -> str:
     return (", ".join(names[:most]) or "none") + more
 
 
-def _ways(introduced: InitializeResponse) -> str:
+def _login_methods(introduced: InitializeResponse) -> str:
     """Return the login methods that the agent lists."""
-    ways = [_way(method) for method in introduced.auth_methods or ()]
-    return f" It offers: {'; '.join(ways)}." if ways else ""
+    methods = [_login_method(method) for method in introduced.auth_methods or ()]
+    return f" It offers: {'; '.join(methods)}." if methods else ""
 
 
-def _way(method: EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent) -> str:
+def _login_method(method: EnvVarAuthMethod | TerminalAuthMethod | AuthMethodAgent) -> str:
     if isinstance(method, EnvVarAuthMethod):
         return f"{method.name} ({', '.join(variable.name for variable in method.vars)})"
     return f"{method.name} ({method.description})" if method.description else method.name

@@ -52,7 +52,7 @@ class AcpSettings(NamedTuple):
         offer = offer._replace(current=value)
         return self._replace(model=offer) if setting == "model" else self._replace(mode=offer)
 
-    def told(self, before: "AcpSettings | None" = None) -> SettingsChanged | None:
+    def diff_from(self, before: "AcpSettings | None" = None) -> SettingsChanged | None:
         """Return the difference from *before*, as an event without its time; None if there is none."""
         model, mode = self.model or SettingOption("", ()), self.mode or SettingOption("", ())
         old_model, old_mode = (

@@ -53,7 +53,7 @@ class AcpToolCall:
         """A permission request for it is open."""
         self.is_started = self.is_finished = False
 
-    def take(self, mention: Mention) -> None:
+    def update(self, mention: Mention) -> None:
         """Add the fields of *mention*; a field that it leaves out stays as it is."""
         if mention.title:
             self.first_title = self.first_title or mention.title
@@ -75,12 +75,12 @@ class AcpToolCalls:
         self._tools: dict[str, AcpToolCall] = {}
         self.habits: frozenset[Quirk] = frozenset()
 
-    def heard(self, mention: Mention, at: float) -> list[Event]:
+    def apply(self, mention: Mention, at: float) -> list[Event]:
         """Apply *mention*; return the resulting events."""
         before = self._tools.get(mention.tool_call_id)
         tool = self._tool(mention)
         had_input = before is tool and bool(tool.input or tool.asked_input)
-        tool.take(mention)
+        tool.update(mention)
         if tool.is_finished:
             return []
         if mention.status in ("completed", "failed"):
@@ -91,7 +91,7 @@ class AcpToolCalls:
     def asked(self, mention: ToolCallUpdate) -> AcpToolCall:
         """Return the call that a permission request is about."""
         tool = self._tool(mention)
-        tool.take(mention)
+        tool.update(mention)
         tool.is_asked = True
         tool.asked_diff = diff_of(edits(tool.contents), self._workdir)
         return tool

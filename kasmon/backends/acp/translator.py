@@ -69,7 +69,7 @@ class StreamedMessage:
         """Whether a message has begun and not ended."""
         return bool(self._pieces)
 
-    def heard(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[events.Event | Chunk]:
+    def add(self, text: str, at: float, *, thinking: bool, message: str = "") -> list[events.Event | Chunk]:
         """Add a piece of *text*; *message* is its message's id, if the agent sends one."""
         if not text:
             return []
@@ -117,7 +117,7 @@ class AcpTranslator:
         """Interpret messages as an agent with *habits* means them from now on."""
         self.habits = self.tools.habits = habits
 
-    def heard(self, params: Any, at: float) -> AgentOutputs:
+    def translate(self, params: Any, at: float) -> AgentOutputs:
         """Return the events of a `session/update` with *params*."""
         try:
             told = schema.SessionNotification.model_validate(params)
@@ -145,7 +145,7 @@ class AcpTranslator:
 
     def now_set(self, settings: AcpSettings, at: float) -> list[events.Event]:
         """Apply *settings*; return the events of the change."""
-        told = settings.told(self.settings)
+        told = settings.diff_from(self.settings)
         self.settings = settings
         return [msgspec.structs.replace(told, at=at)] if told is not None else []
 
@@ -170,7 +170,7 @@ class AcpTranslator:
             case schema.AgentMessageChunk() | schema.AgentThoughtChunk():
                 return self._spoken(update, at)
             case schema.ToolCallStart() | schema.ToolCallProgress():
-                return [*self.speech.ended(at), *self.tools.heard(update, at)]
+                return [*self.speech.ended(at), *self.tools.apply(update, at)]
             case schema.AgentPlanUpdate():
                 return [*self.speech.ended(at), _plan(update.entries, at)]
             case schema.AgentPlanContentUpdate(plan=schema.PlanUpdateItems() as plan):
@@ -197,7 +197,7 @@ class AcpTranslator:
         is_thought = isinstance(update, schema.AgentThoughtChunk)
         if Quirk.MODE_IN_TEXT in self.habits and not is_thought and (mode := self._mode_in(text)):
             return self.now_set(self.settings.chosen("mode", mode), at)
-        return self.speech.heard(text, at, thinking=is_thought, message=update.message_id or "")
+        return self.speech.add(text, at, thinking=is_thought, message=update.message_id or "")
 
     def _mode_in(self, text: str) -> str:
         match = MODE.fullmatch(text)
@@ -207,7 +207,7 @@ class AcpTranslator:
         if counted == self.counted:
             return []
         self.counted = counted
-        return [counted.told(at)]
+        return [counted.to_event(at)]
 
 
 def _plan(entries: Sequence[schema.PlanEntry], at: float) -> events.PlanUpdated:

@@ -64,7 +64,7 @@ class UsageTotals(NamedTuple):
             missed = (self.input, self.output) if took + gave < self.input + self.output else (0, 0)
         return self._replace(input=missed[0] + took, output=missed[1] + gave, missed=missed)
 
-    def told(self, at: float) -> UsageReported:
+    def to_event(self, at: float) -> UsageReported:
         return UsageReported(
             at=at, input=self.input, output=self.output, context=self.context, limit=self.limit, cost_usd=self.cost_usd
         )

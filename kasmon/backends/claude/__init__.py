@@ -2,7 +2,7 @@
 
 | module | purpose |
 |---|---|
-| `backend` `handshake` | opening: what is started, what the agent must report first |
+| `handshake` | opening: what is started, what the agent must report first |
 | `command_line` `history` | the command line and environment; the agent's transcripts on disk |
 | `agent` `transport` | the running agent: the SDK, the process's lines |
 | `translator` | messages to events, by `turns` `content` `usage` `settings` `notices` `known_messages` |
@@ -13,6 +13,60 @@
 Only `agent` and `transport` import the SDK, and only once an agent is opened.
 """
 
-from kasmon.backends.claude.backend import backend
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["backend"]
+from kasmon.backends.base import Abilities, Agent
+from kasmon.backends.claude.handshake import plan_launch
+from kasmon.backends.common import agent_start
+from kasmon.backends.common.environment import AgentEnvironment
+from kasmon.backends.common.structured_agent import open_agent
+from kasmon.errors import ExtraMissingError
+from kasmon.model.commands import Launch
+
+if TYPE_CHECKING:
+    from kasmon.backends.claude.agent import ClaudeAgent
+
+
+class ClaudeBackend:
+    """Talks to Claude Code over its own protocol."""
+
+    name = "claude"
+    abilities = Abilities(
+        streams=True,
+        asks=True,
+        edits_input=True,
+        cancels=True,
+        receives_reasons=True,
+        steers=True,
+        sets_model=True,
+        sets_permission_mode=True,
+        resumes=True,
+        interrupts=True,
+    )
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """Start `launch.argv`; resume the conversation `launch.resume` if there is one.
+
+        Raises:
+            ExtraMissingError: if the SDK is not installed.
+            LaunchError: if claude cannot be started, does not introduce itself in time, has no login, is too old, or
+                has another conversation.
+        """
+        plan = await asyncio.to_thread(plan_launch, launch)
+        environment = AgentEnvironment(plan.variables, plan.secrets)
+        child = await (await agent_start.prepare_start(launch, plan.argv, environment)).run()
+
+        async def create() -> "ClaudeAgent":
+            try:  # while the process starts; the SDK takes as long to load
+                module = await asyncio.to_thread(import_module, "kasmon.backends.claude.agent")
+            except ImportError as error:
+                raise ExtraMissingError(self.name, "claude") from error
+            agent: ClaudeAgent = module.ClaudeAgent(launch, child, plan)
+            return agent
+
+        return await open_agent(launch, child, create, backend=self.name, argv=plan.argv, variables=plan.variables)
+
+
+backend = ClaudeBackend()

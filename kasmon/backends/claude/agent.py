@@ -99,8 +99,8 @@ class ClaudeAgent(StructuredAgent):
         at = self._started_at
         offered = settings.apply_initialize(answer, model_of(plan.argv), at)
         proof, pid = plan.proof(launch.remembers), self._child.pid
-        doubts = plan.doubts(launch.remembers, at)
-        self._start_events(at, pid, settings.conversation or None, settings.model, proof, offered, *doubts)
+        notices = plan.notices(launch.remembers, at)
+        self._start_events(at, pid, settings.conversation or None, settings.model, proof, offered, *notices)
 
     def explain(self, error: Exception, limit_s: float) -> LaunchError:
         return explain_failure(error, self._plan, self._child, self._translator.turns.failure, limit_s)
@@ -124,7 +124,7 @@ class ClaudeAgent(StructuredAgent):
         if self._translator.elicitations.has(answer.request):
             await self._answer_elicitation(answer)
             return
-        outcome = self._translator.asks.answer(answer, time.time())
+        outcome = self._translator.requests.answer(answer, time.time())
         self._emit(outcome.events)
         if outcome.reply is not None and not (reply := self._reply(str(outcome.call))).done():
             reply.set_result(outcome.reply)

@@ -49,7 +49,7 @@ class ClaudeLaunch(msgspec.Struct, frozen=True, kw_only=True):
         known = self.memory in (PromptPresence.ENDS_WITH_IT, PromptPresence.HOLDS_IT) and remembers
         return f"claude opened it by its id{f', and {self.memory.value}' if known else ''}"
 
-    def doubts(self, remembers: str, at: float) -> list[NoticeRaised]:
+    def notices(self, remembers: str, at: float) -> list[NoticeRaised]:
         """Return the notice that the resumed conversation may be another one, if so."""
         if self.memory not in (PromptPresence.WITHOUT_IT, PromptPresence.NO_TRANSCRIPT) or not remembers:
             return []

@@ -34,7 +34,7 @@ class ClaudeTranslator:
     """Translates the messages of one agent, in the order in which they came."""
 
     def __init__(self, session: SessionId, settings: ClaudeSettings, usage: ClaudeUsage) -> None:
-        self.asks = ClaudeRequests()
+        self.requests = ClaudeRequests()
         self.elicitations = Elicitations(session)
         self.turns = ClaudeTurns()
         self.limit = LimitTracker()
@@ -60,13 +60,13 @@ class ClaudeTranslator:
         for item in self._translate(name, message, at, before):
             yield item
             if isinstance(item, TurnEnded):
-                yield from self.asks.reopen_all(at)
+                yield from self.requests.reopen_all(at)
                 yield from self.elicitations.reopen_all(at)
 
     def ended(self, why: str, at: float) -> Iterator[Event]:
         """Yield the remaining events when the agent's process has ended."""
         self._unknown.log_counts()
-        yield from self.asks.withdraw_all(why, at)
+        yield from self.requests.withdraw_all(why, at)
         yield from self.elicitations.withdraw_all(why, at)
 
     def _translate(self, name: str, message: Table, at: float, before: str | None) -> Iterator[AgentOutput]:
@@ -89,13 +89,13 @@ class ClaudeTranslator:
                 yield from self._content.cleared(at)
             case _ if name == ASK:
                 context = RequestContext(session=self._session, at=at, before=before, said=self._content.said)
-                yield from self.asks.open(text(message, "request_id"), table(message, "request"), context)
+                yield from self.requests.open(text(message, "request_id"), table(message, "request"), context)
             case _ if name == ELICITATION:
                 call, asked = text(message, "request_id"), parse_elicitation(table(message, "request"))
                 yield from self.elicitations.open(call, asked, at) or self._report_unknown(name, message, at)
             case "control_cancel_request":
-                for asks in (self.asks, self.elicitations):
-                    yield from asks.withdraw(text(message, "request_id"), NO_LONGER, at)
+                for calls in (self.requests, self.elicitations):
+                    yield from calls.withdraw(text(message, "request_id"), NO_LONGER, at)
             case _ if message.get("type") == "system":
                 yield from self._translate_system(name, message, at)
             case _ if name not in SILENT:

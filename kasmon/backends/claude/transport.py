@@ -1,7 +1,7 @@
 """The transport between the SDK and the agent's process, over kasmon's own `ChildProcess`.
 
 The SDK implements the control protocol: handshake, permission callbacks, interrupts, settings. It gets only these
-messages, and validated: its reader ends at a control message that lacks a field. Every message goes to `hear`,
+messages, and validated: its reader ends at a control message that lacks a field. Every message goes to `on_message`,
 unchanged and in order, because the SDK's parser drops what it does not know.
 """
 
@@ -24,13 +24,13 @@ GONE: Final = "claude has ended"
 class ClaudeTransport(Transport):
     """One agent's process as the SDK sees it. The caller starts and ends the process."""
 
-    def __init__(self, child: ChildProcess, hear: Callable[[Table | UnparsedLine], Awaitable[None]]) -> None:
+    def __init__(self, child: ChildProcess, on_message: Callable[[Table | UnparsedLine], Awaitable[None]]) -> None:
         self.silent = asyncio.Event()
         """The agent sends no more output."""
         self.calls = 0
         """How many SDK calls wait for the agent's answer; they fail when its output ends."""
         self._child = child
-        self._hear = hear
+        self._on_message = on_message
 
     async def connect(self) -> None:
         """Do nothing: the process runs already."""
@@ -47,13 +47,13 @@ class ClaudeTransport(Transport):
             raise CLIConnectionError(GONE) from error
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield the messages that the SDK needs; every message also goes to `hear`."""
+        """Yield the messages that the SDK needs; every message also goes to `on_message`."""
         try:
             async for line in self._child.lines():
                 message = read(line)
                 if message is None:
                     continue
-                await self._hear(message)
+                await self._on_message(message)
                 if not isinstance(message, UnparsedLine) and (control := controlling(message)) is not None:
                     yield control
         finally:

@@ -2,12 +2,60 @@
 
 | module | purpose |
 |---|---|
-| `backend` `program_path` `cli_flags` `thread_start` | opening: the program, its settings, the conversation |
-| `agent` `transport` `commands` | the running agent: its process, its connection, the commands sent to it |
+| `program_path` `cli_flags` `thread_start` | opening: the program, its settings, the conversation |
+| `agent` `transport` | the running agent: its messages and commands, its connection |
 | `translator` | messages to events, by `item_tracker` `items` `diff` `usage` `settings` `notices` |
 | `request_registry` `request` `approvals` `questions` | what it waits for, as requests and replies |
 """
 
-from kasmon.backends.codex.backend import CodexBackend, backend
+import asyncio
 
-__all__ = ["CodexBackend", "backend"]
+from kasmon.backends.base import Abilities, Agent
+from kasmon.backends.codex import program_path
+from kasmon.backends.codex.agent import CodexAgent
+from kasmon.backends.codex.cli_flags import parse_flags
+from kasmon.backends.common import agent_start
+from kasmon.backends.common.environment import OWN, build_environment
+from kasmon.backends.common.structured_agent import open_agent
+from kasmon.errors import LaunchError
+from kasmon.model.commands import Launch
+
+
+class CodexBackend:
+    name = "codex"
+    abilities = Abilities(
+        streams=True,
+        asks=True,
+        cancels=True,
+        receives_reasons=True,
+        steers=True,
+        sets_model=True,
+        sets_permission_mode=True,
+        resumes=True,
+        interrupts=True,
+    )
+
+    async def open(self, launch: Launch, /) -> Agent:
+        """Start codex; resume the conversation `launch.resume` if set. `launch.argv` is `codex` and its own flags.
+
+        Raises:
+            LaunchError: if it cannot be started, is not logged in, or does not answer; the message names the fix.
+        """
+        if not launch.argv:
+            raise LaunchError(
+                "cannot start codex: its profile has no program.", hint="Set the agent's `program` in the config."
+            )
+        flags = parse_flags(launch.argv[1:], launch.model)
+        environment = await asyncio.to_thread(build_environment, launch, OWN["codex"])
+        path = await asyncio.to_thread(program_path.find_program, launch.agent, launch.argv[0], environment.variables)
+        start = await agent_start.prepare_start(launch, (path, "app-server", *flags.arguments), environment)
+        child = await start.run()
+
+        async def create() -> CodexAgent:
+            return CodexAgent(launch, child, path, flags.thread, start.secrets)
+
+        variables = environment.variables
+        return await open_agent(launch, child, create, backend=self.name, argv=(path,), variables=variables)
+
+
+backend = CodexBackend()

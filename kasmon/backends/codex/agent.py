@@ -96,8 +96,8 @@ class CodexAgent(StructuredAgent):
             return self._report_unknown("a line that is not a message", line, now, notice)
         try:
             if message.call is None:
-                return self._translator.heard(message.method, message.params, now)
-            said = self._translator.asked(message.call, message.method, message.params, now)
+                return self._translator.handle_notification(message.method, message.params, now)
+            said = self._translator.open_call(message.call, message.method, message.params, now)
         except Exception:  # a message of unexpected shape must not end the session; it is kept and reported
             log.warning("codex's %s could not be read", message.method, exc_info=True)
             said = None
@@ -137,7 +137,7 @@ class CodexAgent(StructuredAgent):
         main = self._translator.main
         params: Table = {"threadId": main, "input": _input(prompt.text)}
         if turn := self._translator.turns.get(main):
-            self._translator.given.steer(prompt)
+            self._translator.given.expect_in_turn(prompt)
             try:
                 await self._transport.call("turn/steer", {**params, "expectedTurnId": turn})
             except CallRefusedError:
@@ -161,7 +161,7 @@ class CodexAgent(StructuredAgent):
         if plan is not None and answer.request == plan.id:
             await self._approve(plan, answer)
             return
-        outcome = self._translator.asks.answer(answer, time.time())
+        outcome = self._translator.requests.answer(answer, time.time())
         self._emit(outcome.events)
         if outcome.call is None:
             return

@@ -51,7 +51,7 @@ class ItemTracker:
             if kind == "agentMessage":
                 self._writing[call] = (thread, "")
         elif kind == items.PERSONS:
-            return self.take_unfinished(thread, now)
+            return self.pop_unfinished(thread, now)
         elif kind == "fileChange":
             self.changes[call] = rows(item, "changes")
             self._held[call] = (item, thread)
@@ -109,7 +109,7 @@ class ItemTracker:
         """Return the commands that codex waits for, each with its thread."""
         return dict(self._running)
 
-    def take_unfinished(self, thread: str, now: float) -> list[Event]:
+    def pop_unfinished(self, thread: str, now: float) -> list[Event]:
         """Return the unfinished messages of *thread* as far as they came; they will not be finished."""
         return [
             MessageWritten(at=now, text=written, within=self.within(thread))
@@ -123,7 +123,7 @@ class ItemTracker:
 
     def end_turn(self, thread: str, now: float) -> list[Event]:
         """End what the end of a turn leaves unfinished in *thread*."""
-        said = self.take_unfinished(thread, now)
+        said = self.pop_unfinished(thread, now)
         self._held = {call: held for call, held in self._held.items() if held[1] != thread}
         self._leave_running(thread)
         for call in [call for call, of in self._begun.items() if of == thread and call not in self._commands]:

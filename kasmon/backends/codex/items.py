@@ -40,7 +40,7 @@ INPUT: Final = {
 UNDONE: Final = frozenset({"failed", "declined"})
 
 
-def is_known(kind: str) -> bool:
+def is_supported(kind: str) -> bool:
     """Whether the item type *kind* is handled or known to be without content."""
     return (
         kind in TOOLS

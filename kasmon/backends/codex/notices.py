@@ -66,19 +66,19 @@ class CodexNotices:
     """Reports each notice and each unknown kind once."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.unknown = UnknownMessages()
 
     def once(self, words: str, now: float) -> list[NoticeRaised]:
         """Return the notice *words*, unless it was reported before."""
-        if not words or words in self._told:
+        if not words or words in self._reported:
             return []
-        self._told.add(words)
+        self._reported.add(words)
         return [NoticeRaised(at=now, text=words, level="warning")]
 
     def reset(self) -> None:
         """Allow earlier notices again, for a new turn."""
-        self._told.clear()
+        self._reported.clear()
 
     def message(self, method: str, params: Table, now: float) -> list[Event]:
         """Return the notice in a message that is not part of codex's work."""

@@ -28,14 +28,14 @@ class CodexSettings(msgspec.Struct, frozen=True, kw_only=True):
         return PLAN if self.is_planning else self.policy
 
 
-def settings(told: Table) -> CodexSettings:
-    """Return the settings in *told*: the response that opens a thread, or thread/settings/updated."""
-    policy = told.get("approvalPolicy")
+def settings(reported: Table) -> CodexSettings:
+    """Return the settings in *reported*: the response that opens a thread, or thread/settings/updated."""
+    policy = reported.get("approvalPolicy")
     return CodexSettings(
-        model=text(told, "model"),
+        model=text(reported, "model"),
         policy=policy if isinstance(policy, str) else "granular" if policy else "",
-        is_planning=text(told, "collaborationMode", "mode") == PLAN,
-        effort=text(told, "effort") or text(told, "reasoningEffort") or None,
+        is_planning=text(reported, "collaborationMode", "mode") == PLAN,
+        effort=text(reported, "effort") or text(reported, "reasoningEffort") or None,
     )
 
 
@@ -67,5 +67,5 @@ def planned(now: CodexSettings) -> Table:
 
 def _collaboration(now: CodexSettings, model: str, *, planning: bool) -> Table:
     """Return codex's collaboration mode; for null instructions, codex uses its own for that mode."""
-    told = {"model": model, "reasoning_effort": now.effort, "developer_instructions": None}
-    return {"mode": PLAN if planning else "default", "settings": told}
+    reported = {"model": model, "reasoning_effort": now.effort, "developer_instructions": None}
+    return {"mode": PLAN if planning else "default", "settings": reported}

@@ -40,7 +40,7 @@ class PendingPrompts:
 
     def __init__(self) -> None:
         self._to_begin: deque[Prompt] = deque(maxlen=KEPT)
-        self._to_take_in: deque[Prompt] = deque(maxlen=KEPT)
+        self._to_include: deque[Prompt] = deque(maxlen=KEPT)
         self._own: Prompt | None = None
         """The prompt of the running turn, until codex has echoed it."""
 
@@ -48,12 +48,12 @@ class PendingPrompts:
         """Expect the next turn to be that of *prompt*."""
         self._to_begin.append(prompt)
 
-    def steer(self, prompt: Prompt) -> None:
+    def expect_in_turn(self, prompt: Prompt) -> None:
         """Expect the running turn to include *prompt*."""
-        self._to_take_in.append(prompt)
+        self._to_include.append(prompt)
 
     def forget(self, prompt: Prompt) -> None:
-        for waiting in (self._to_take_in, self._to_begin):
+        for waiting in (self._to_include, self._to_begin):
             if prompt in waiting:
                 waiting.remove(prompt)
                 return
@@ -63,7 +63,7 @@ class PendingPrompts:
         self._own = self._to_begin.popleft() if self._to_begin else None
         return self._own
 
-    def take_echoed(self, words: str) -> Prompt | None:
+    def pop_echoed(self, words: str) -> Prompt | None:
         """Return the prompt that the running turn now includes, from *words* that codex echoed.
 
         None for the turn's own prompt, and for text that kasmon did not send.
@@ -71,17 +71,17 @@ class PendingPrompts:
         if self._own is not None and _is_same(self._own, words):
             self._own = None
             return None
-        for waiting in (self._to_take_in, self._to_begin):
+        for waiting in (self._to_include, self._to_begin):
             taken = next((prompt for prompt in waiting if _is_same(prompt, words)), None)
             if taken is not None:
                 waiting.remove(taken)
                 return taken
         return None
 
-    def take_dropped(self) -> tuple[str, ...]:
+    def pop_dropped(self) -> tuple[str, ...]:
         """Return the beginnings of the prompts that an interrupted turn did not include; codex forgets them."""
-        gone = tuple(prompt.text.strip()[:BEGINNING] for prompt in self._to_take_in)
-        self._to_take_in.clear()
+        gone = tuple(prompt.text.strip()[:BEGINNING] for prompt in self._to_include)
+        self._to_include.clear()
         return gone
 
 
@@ -96,7 +96,7 @@ class CodexTranslator:
     def __init__(self, launch: Launch) -> None:
         self.main = ""
         """The main thread's id; empty until `begin`."""
-        self.asks = CodexRequests()
+        self.requests = CodexRequests()
         self.given = PendingPrompts()
         self.notices = CodexNotices()
         self.settings = CodexSettings()
@@ -140,18 +140,18 @@ class CodexTranslator:
         self.settings = settings(opened)
         return [self._settings_now(now, offers=True)]
 
-    def heard(self, method: str, params: Table, now: float) -> list[AgentOutput]:
+    def handle_notification(self, method: str, params: Table, now: float) -> list[AgentOutput]:
         """Return the events in a notification."""
         handler = self._handlers.get(method)
         if handler is None:
             return [*self.notices.message(method, params, now)]
         return handler(params, text(params, "threadId"), now)
 
-    def asked(self, call: CallId, method: str, params: Table, now: float) -> list[AgentOutput] | None:
+    def open_call(self, call: CallId, method: str, params: Table, now: float) -> list[AgentOutput] | None:
         """Return the events in a call that waits for the user; None if the call is unknown."""
         item = text(params, "itemId")
         setting = self._context(f"{self._launch.generation}.{call}", item, now)
-        return [*self.asks.open(call, method, params, setting)] or None
+        return [*self.requests.open(call, method, params, setting)] or None
 
     def record_approval(self, call: CallId, item: str) -> None:
         """Record that the call *call*, about *item*, was allowed."""
@@ -171,8 +171,8 @@ class CodexTranslator:
 
     def ended(self, now: float) -> list[AgentOutput]:
         """Return the last events: unfinished messages, and the withdrawal of open requests."""
-        reported: list[AgentOutput] = [*self._item_tracker.take_unfinished(self.main, now)]
-        reported += self.asks.withdraw_all(GONE, now)
+        reported: list[AgentOutput] = [*self._item_tracker.pop_unfinished(self.main, now)]
+        reported += self.requests.withdraw_all(GONE, now)
         if self.plan is not None:
             reported.append(events.RequestWithdrawn(at=now, request=self.plan.id, why=GONE))
         return reported
@@ -202,7 +202,7 @@ class CodexTranslator:
         if self.turns.pop(thread, None) is None:
             return []
         if thread != self.main:
-            return [*self._item_tracker.end_turn(thread, now), *self.asks.close_thread(thread, now)]
+            return [*self._item_tracker.end_turn(thread, now), *self.requests.close_thread(thread, now)]
         status, error = text(params, "turn", "status"), table(params, "turn", "error")
         if status == "failed":
             limited = self._usage.failed(error, now)
@@ -216,10 +216,10 @@ class CodexTranslator:
     ) -> list[AgentOutput]:
         """End the main thread's turn. It voids all requests, so those of sub-agents are opened again."""
         reported: list[AgentOutput] = [*self._item_tracker.end_turn(self.main, now)]
-        reported += self.asks.close_thread(self.main, now)
-        dropped = self.given.take_dropped() if reason == "interrupted" else ()
+        reported += self.requests.close_thread(self.main, now)
+        dropped = self.given.pop_dropped() if reason == "interrupted" else ()
         reported.append(events.TurnEnded(at=now, reason=reason, error=error, dropped=dropped))
-        return [*reported, *self.asks.reopen_all(now)]
+        return [*reported, *self.requests.reopen_all(now)]
 
     def _plan_to_approve(self, params: Table, now: float) -> list[AgentOutput]:
         """Open a request to approve the plan with which codex ended its turn."""
@@ -247,18 +247,18 @@ class CodexTranslator:
 
     def _on_status(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         is_idle = text(params, "status", "type") in IDLE
-        return [*self.asks.close_thread(thread, now)] if is_idle else []
+        return [*self.requests.close_thread(thread, now)] if is_idle else []
 
     # items
 
     def _item_started(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         item = table(params, "item")
         kind = text(item, "type")
-        if not items.is_known(kind):
+        if not items.is_supported(kind):
             return [*self.notices.unknown.report(f"item {kind}", item, now)]
         reported: list[AgentOutput] = [*self._item_tracker.started(item, thread, now)]
         if kind == items.PERSONS and thread == self.main:
-            prompt = self.given.take_echoed(items.words(item))
+            prompt = self.given.pop_echoed(items.words(item))
             reported += [events.TurnStarted(at=now, prompt=prompt.text, by=prompt.by)] if prompt is not None else []
         return reported
 
@@ -290,7 +290,7 @@ class CodexTranslator:
     def _on_patch(self, params: Table, _thread: str, now: float) -> list[AgentOutput]:
         item = text(params, "itemId")
         self._item_tracker.changes[item] = rows(params, "changes")
-        return [*self.asks.update(item, lambda begins: self._context(begins, item, now), now)]
+        return [*self.requests.update(item, lambda begins: self._context(begins, item, now), now)]
 
     def _on_plan(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         steps = rows(params, "plan")
@@ -307,7 +307,7 @@ class CodexTranslator:
             return []
         if call in self._allowed:
             return [*self._item_tracker.allowed(self._allowed.pop(call), now)]
-        return [*self.asks.withdraw(call, NO_LONGER, now)]
+        return [*self.requests.withdraw(call, NO_LONGER, now)]
 
     def _on_settings(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         told = settings(table(params, "threadSettings"))

@@ -25,7 +25,7 @@ class CodexUsage:
         self._threads: dict[str, Table] = {}
         self._began: dict[str, tuple[int, int]] = {}
         """The earlier input and output of each thread, by codex's own count."""
-        self._told: tuple[int, ...] = ()
+        self._reported: tuple[int, ...] = ()
         self._windows: dict[str, Table] = {}
 
     def used(self, params: Table, now: float, *, in_turn: bool) -> UsageReported | None:
@@ -40,9 +40,9 @@ class CodexUsage:
         main = self._threads.get(self.main, {})
         read, written = (self._since_ever(which, before) for which, before in enumerate(self._before))
         figures = (read, written, number(main, "last", "totalTokens") or 0, number(main, "modelContextWindow") or 0)
-        if figures == self._told:
+        if figures == self._reported:
             return None
-        self._told = figures
+        self._reported = figures
         return UsageReported(at=now, input=read, output=written, context=figures[2], limit=figures[3])
 
     def _since_ever(self, which: int, before: int) -> int:

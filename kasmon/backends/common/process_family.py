@@ -31,7 +31,7 @@ class ProcessFamily:
     """All processes that descend from the process *pid* or carry *mark*."""
 
     def __init__(self, pid: int, mark: str) -> None:
-        self.known: Sequence[psutil.Process] = ()
+        self.descendants: Sequence[psutil.Process] = ()
         """The descendants at the last scan."""
         self._pid = pid
         self._mark = mark
@@ -47,7 +47,7 @@ class ProcessFamily:
                 return
         except psutil.Error:
             return
-        self.known = descendants
+        self.descendants = descendants
         self._daemons = frozenset(marked.difference(descendants))
 
     def end(self) -> None:
@@ -58,7 +58,7 @@ class ProcessFamily:
         ends.
         """
         until = time.monotonic() + END_S
-        known = list(self.known)
+        known = list(self.descendants)
         for _ in range(ROUNDS):
             left = [process for process in self._marked() if process not in self._daemons]
             family = {member for process in (*known, *left) for member in (*_descendants(process), process)}

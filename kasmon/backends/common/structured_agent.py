@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -11,7 +12,6 @@ from kasmon.backends.base import AgentOutput
 from kasmon.backends.common import agent_start
 from kasmon.backends.common.agent_version import explain_unfit
 from kasmon.backends.common.child_process import ChildProcess
-from kasmon.backends.common.event_queue import EventQueue
 from kasmon.errors import KasmonError, LaunchError, SessionEndedError, UnfitAgentError
 from kasmon.model.commands import AgentCommand, Answer, Configure, Interrupt, Launch, Prompt, Stop
 from kasmon.model.events import Event, LimitLifted, LimitReached, SessionEnded, SessionStarted
@@ -20,6 +20,49 @@ INTERRUPT_S: Final = 2.0
 """How long a running turn may take to end when the session is stopped, in seconds."""
 LINGER_S: Final = 2.0
 """How long the process may run after it closed its output, and its output be read after its end, in seconds."""
+FULL: Final = 1000
+"""How many events may wait for the host before the agent is no longer read."""
+
+
+class EventQueue:
+    """The events of one agent, in order, for one reader; while that does not read, the agent is not read either."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[AgentOutput] = deque()
+        self._stirred, self._taken = asyncio.Event(), asyncio.Event()
+        self._is_read = self._is_over = False
+
+    def put(self, items: Iterable[AgentOutput]) -> None:
+        """Add *items*; never blocks. Nothing is added after a `SessionEnded`."""
+        for each in items:
+            if not self._is_over:
+                self._waiting.append(each)
+                self._is_over = isinstance(each, SessionEnded)
+        self._stirred.set()
+        if self._is_over:
+            self._taken.set()
+
+    def start(self, first: Iterable[Event]) -> None:
+        """Put *first* before the events added so far; from now on the host is expected to read."""
+        self._waiting.extendleft(reversed([*first]))
+        self._is_read = True
+        self._stirred.set()
+
+    async def read(self) -> AsyncIterator[AgentOutput]:
+        """Yield all events as they come; ends after `SessionEnded`, and at once if that was yielded before."""
+        while self._waiting or not self._is_over:
+            while not self._waiting:
+                self._stirred.clear()
+                await self._stirred.wait()
+            item = self._waiting.popleft()
+            self._taken.set()
+            yield item
+
+    async def wait_for_space(self) -> None:
+        """Wait until the host has read enough that there is space."""
+        while self._is_read and not self._is_over and len(self._waiting) >= FULL:
+            self._taken.clear()
+            await self._taken.wait()
 
 
 class StructuredAgent(ABC):
@@ -179,18 +222,18 @@ class StructuredAgent(ABC):
         self._emit([*last, ended])
 
 
-Opened = TypeVar("Opened", bound=StructuredAgent)
+AnyAgent = TypeVar("AnyAgent", bound=StructuredAgent)
 
 
 async def open_agent(
     launch: Launch,
     child: ChildProcess,
-    create: Callable[[], Awaitable[Opened]],
+    create: Callable[[], Awaitable[AnyAgent]],
     *,
     backend: str,
     argv: Sequence[str],
     variables: Mapping[str, str],
-) -> Opened:
+) -> AnyAgent:
     """Return the agent that *create* makes of *child*, with its conversation open; end it if that fails.
 
     Args:

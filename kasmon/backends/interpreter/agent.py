@@ -156,7 +156,7 @@ class InterpreterAgent:
         await self._event_queue.wait_read()
         return ran
 
-    async def keep(self, command: commands.SandboxCommand, /) -> str:
+    async def change_sandbox(self, command: commands.SandboxCommand, /) -> str:
         """Pause or resume the sandbox, create a checkpoint or restore one, once its turn is over.
 
         Returns the checkpoint's id, or else what was lost; empty if nothing was. On return the host has received its

@@ -58,7 +58,7 @@ class LiveOutput:
             self._timer.cancel()
             self._timer = None
 
-    def take(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
         """Add *text*, which was written to the stream called *name*. From any thread."""
         if self._on_output is not None:
             self._on_output(name, text)
@@ -162,7 +162,7 @@ class InterpreterRuns:
             title = find_first_line(command.code)
             note(ToolStarted(at=time.time(), call=call, tool=command.interpreter, title=title, input=code))
             with self._track_run(call, command.interpreter, on_output) as shown:
-                ran = await self._run_with_retry(command, call, variables, shown.take)
+                ran = await self._run_with_retry(command, call, variables, shown.write)
             await self._context_exchange.exchange()
             if lost:
                 ran = add_loss(lost, ran)
@@ -235,13 +235,13 @@ class InterpreterRuns:
         self._sandbox.journal.add_notice_once(*looked.missing)
         return looked.values
 
-    async def _run_with_retry(self, command: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
+    async def _run_with_retry(self, command: Run, call: str, variables: Mapping[str, str], write: Output) -> RunResult:
         """Return the result of a run. If the guest agent was lost, retry in a new sandbox unless it may have run."""
         lost, is_again = "", False
         while True:
             generation = self._sandbox.journal.sandbox_state.generation
             try:
-                ran = await self._threads.work(self._run, command, call, variables, take)
+                ran = await self._threads.work(self._run, command, call, variables, write)
             except AgentLostError as error:
                 lost = await self._regain_sandbox(generation, error) or lost
                 if is_again or error.may_have_run or self._lifecycle.is_ending:
@@ -257,12 +257,12 @@ class InterpreterRuns:
                 return "the session ended meanwhile"
             return await self._lifecycle.move(self._sandbox.regain, generation, error.message.rstrip("."))
 
-    def _run(self, command: Run, call: str, variables: Mapping[str, str], take: Output) -> RunResult:
+    def _run(self, command: Run, call: str, variables: Mapping[str, str], write: Output) -> RunResult:
         return self._sandbox.run(
             command.interpreter,
             command.code,
             timeout_s=command.timeout_s,
-            on_output=take,
+            on_output=write,
             cap=command.cap,
             run=call,
             variables=variables,
@@ -294,7 +294,7 @@ class InterpreterRuns:
                 await self._credentials()
                 with self._track_run(call, begun.interpreter, None) as shown:
                     began.set()
-                    ran = await self._recall_result(call, begun.generation, shown.take)
+                    ran = await self._recall_result(call, begun.generation, shown.write)
                 await self._context_exchange.exchange()
                 ran = self._add_disk_reason(call, ran)
                 self._sandbox.journal.note(build_finished_event(call, ran))
@@ -302,21 +302,21 @@ class InterpreterRuns:
         finally:
             began.set()
 
-    async def _recall_result(self, call: str, generation: int, take: Output) -> RunResult:
+    async def _recall_result(self, call: str, generation: int, write: Output) -> RunResult:
         """Return the guest agent's result of a run that was begun in the sandbox of *generation*."""
         sandbox_state = self._sandbox.journal.sandbox_state
         if sandbox_state.generation != generation:
             return build_unknown_result(sandbox_state.lost)
         try:
-            ran = await self._threads.work(self._recall, call, take)
+            ran = await self._threads.work(self._recall, call, write)
         except AgentLostError as error:
             return build_unknown_result(await self._regain_sandbox(generation, error))
         return NEVER_RAN if ran is None else msgspec.structs.replace(ran, hint=f"{WENT_ON} {ran.hint}".strip())
 
-    def _recall(self, call: str, take: Output | None) -> RunResult | None:
+    def _recall(self, call: str, write: Output | None) -> RunResult | None:
         if (within := self._sandbox.guest) is None:
             raise AgentLostError("it is closed", may_have_run=True)
-        return within.recall(call, timeout_s=SIZES[self._sandbox.policy.size].time_s, on_output=take)
+        return within.recall(call, timeout_s=SIZES[self._sandbox.policy.size].time_s, on_output=write)
 
     async def _load_result(self, call: str) -> RunResult:
         """Return the result of a run that ended before this host: from the guest agent if it has it, else the log."""

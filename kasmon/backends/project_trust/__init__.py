@@ -16,7 +16,7 @@ from kasmon.backends.project_trust import claude, gemini
 from kasmon.errors import UntrustedFolderError
 from kasmon.sanitize import clean_line
 
-AGENTS: Final = {"claude": claude.doubt, "gemini": gemini.doubt}
+AGENTS: Final = {"claude": claude.find_untrusted, "gemini": gemini.find_untrusted}
 NAMED: Final = 6
 """How many of the things that would run are named; the rest are counted."""
 LONGEST: Final = 120
@@ -36,9 +36,9 @@ def check(backend: str, argv: Sequence[str], workdir: str, variables: Mapping[st
         UntrustedFolderError: it names the folder, what could run, and how to trust it.
     """
     agent = backend if backend in AGENTS else program_of(argv)
-    doubt = AGENTS[agent](argv[1:], workdir, variables) if agent in AGENTS else None
-    if doubt is not None:
-        things = [clean_line(thing)[:LONGEST] for thing in doubt.things[:NAMED]]
-        more = len(doubt.things) - len(things)
+    project = AGENTS[agent](argv[1:], workdir, variables) if agent in AGENTS else None
+    if project is not None:
+        things = [clean_line(thing)[:LONGEST] for thing in project.things[:NAMED]]
+        more = len(project.things) - len(things)
         what = ", ".join(things) + (f" and {more} more" if more else "")
-        raise UntrustedFolderError(agent, doubt.folder, what, doubt.fix)
+        raise UntrustedFolderError(agent, project.folder, what, project.fix)

@@ -32,7 +32,9 @@ RUNNING: Final = re.compile(r"^(?:hooks|mcpServers|mcp-servers|allowed-tools)\s*
 WITH_TEXTS: Final = ("commands", "skills", "agents")
 
 
-def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> project_files.UntrustedProject | None:
+def find_untrusted(
+    flags: Sequence[str], workdir: str, variables: Mapping[str, str]
+) -> project_files.UntrustedProject | None:
     """Return why claude should not start in *workdir*; None if nothing could run or the user trusts the folder."""
     if _leaves_projects_out(flags):
         return None

@@ -20,7 +20,7 @@ RUNNING: Final = re.compile(r"!\{")
 ANY: Final = re.compile("")
 
 
-def doubt(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> UntrustedProject | None:
+def find_untrusted(flags: Sequence[str], workdir: str, variables: Mapping[str, str]) -> UntrustedProject | None:
     """Return why gemini should not start in *workdir*; None if it would load nothing or the user has decided."""
     folder = Path(os.path.realpath(workdir))
     own = Path(variables.get("GEMINI_CLI_HOME") or variables.get("HOME", "/")) / ".gemini"

@@ -109,7 +109,7 @@ def _files(folder: Path, ending: str, depth: int) -> Iterator[Path]:
             continue
 
 
-def entries(found: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
-    """Return the object at *key* in *found*; empty if there is none."""
-    value = (found or {}).get(key)
+def entries(values: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
+    """Return the object at *key* in *values*; empty if there is none."""
+    value = (values or {}).get(key)
     return value if isinstance(value, dict) else {}

@@ -209,7 +209,7 @@ class TmuxAgent(PaneListener):
     @property
     def reports_state(self) -> bool:
         """Whether any source reports its state: the program itself, or one that monitors it."""
-        return self._pane_output.output_monitor.reports_state or self.state_monitor.can_tell
+        return self._pane_output.output_monitor.reports_state or self.state_monitor.reports_agent_state
 
     @property
     def is_starting(self) -> bool:

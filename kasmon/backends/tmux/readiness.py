@@ -61,7 +61,7 @@ class PaneReadiness:
         self._awaited[session] = (nonce, seen)
         self._again.set()
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+            self._looking = asyncio.create_task(self._poll())
         try:
             async with asyncio.timeout(LIMIT_S):
                 return await seen
@@ -71,7 +71,7 @@ class PaneReadiness:
             if self._awaited.get(session) == (nonce, seen):
                 del self._awaited[session]
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         pause_s = FIRST_S
         while self._awaited:
             try:

@@ -127,7 +127,7 @@ class TmuxBackend:
     def _machine(self, launch: Launch) -> RemoteMachine:
         return RemoteMachine(launch.machine, self._elsewhere.ssh)
 
-    async def found(self, launch: Launch, facts: PaneFacts, signals: tuple[Signal, ...]) -> TmuxAgent:
+    async def recover(self, launch: Launch, facts: PaneFacts, signals: tuple[Signal, ...]) -> TmuxAgent:
         """Return the agent that already runs in the pane of *facts*, started by an earlier host.
 
         *signals* are those in its log. Output since then was not received, so the program's own reports may be
@@ -183,7 +183,7 @@ class TmuxBackend:
         else:
             agent = TmuxAgent(launch, self.line, pane, process, output_monitor, make_state_monitor)
         agent.box_rule_now = lambda: _box_rule(screen_reader.rules(program, agent.state_monitor.version))
-        task = asyncio.create_task(self._learn_version(agent, launch))
+        task = asyncio.create_task(self._find_version(agent, launch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return agent
@@ -196,7 +196,7 @@ class TmuxBackend:
             self._screen_reader = screen_reader
         return self._screen_reader
 
-    async def _learn_version(self, agent: TmuxAgent, launch: Launch) -> None:
+    async def _find_version(self, agent: TmuxAgent, launch: Launch) -> None:
         """Ask the agent's program for its version, where rules depend on it."""
         if (
             self._screen_reader is not None

@@ -191,7 +191,7 @@ class StructuredAgentRunner:
         self._log_writer.note(NoticeRaised(at=time.time(), text=text, level="error"))
 
     async def _allow_for_good(self, entry: str) -> None:
-        await (await self.sandboxed()).keep(Allow(hosts=(entry,)))
+        await (await self.sandboxed()).change_sandbox(Allow(hosts=(entry,)))
 
     def _running(self) -> Agent:
         if self.has_ended:

@@ -25,7 +25,7 @@ async def execute(
         KasmonError: the agent's error.
     """
     if not isinstance(command, Run):
-        return CommandResult(n=n, outcome=await agent.keep(command))
+        return CommandResult(n=n, outcome=await agent.change_sandbox(command))
     stream = RunStream(connection, command.id)
     try:
         ran = await agent.run(command, stream.add)

@@ -135,7 +135,7 @@ class TerminalAgentRunner:
         lock, log_writer = await _opened(places, launch.session, await asyncio.to_thread(secrets_in, facts.pid))
         now = log_writer.session
         launch = msgspec.structs.replace(launch, generation=max(now.generation, 1))
-        agent = await backend.found(launch, facts, now.signals)
+        agent = await backend.recover(launch, facts, now.signals)
         runner = cls(launch, lock, log_writer, agent, on_cut)
         # The first reading opens again what is still on the screen.
         runner.services.requests.withdraw_all(HOST_RESTARTED, time.time())

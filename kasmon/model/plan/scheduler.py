@@ -297,7 +297,7 @@ def _tasks(ids: list[str]) -> str:
     return f"task {ids[0]}" if len(ids) == 1 else f"tasks {', '.join(ids)}"
 
 
-def _finished(plan: Plan, run: PlanRun, asks: str) -> FinishPlan | None:
+def _finished(plan: Plan, run: PlanRun, request: str) -> FinishPlan | None:
     states = [run.of(task.id).state for task in plan.tasks]
     if all(state in SETTLED for state in states):
         skipped = states.count(T.SKIPPED)
@@ -307,7 +307,7 @@ def _finished(plan: Plan, run: PlanRun, asks: str) -> FinishPlan | None:
         why = f"{skipped} skipped" if skipped else ""
         return FinishPlan("claimed" if believed else "done", why)
     if run.headless and run.state != "paused" and not any(state in ON for state in states):
-        return FinishPlan("failed", asks or "no task can start")
+        return FinishPlan("failed", request or "no task can start")
     return None
 
 

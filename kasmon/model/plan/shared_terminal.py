@@ -47,8 +47,8 @@ def is_needed(plan: Plan, run: PlanRun, task: Task) -> bool:
     at = run.of(task.id)
     if at.state is not T.DONE and terminal_of(plan, run, task) != at.session:
         return False  # it is to be run again, or not at all
-    known = {other.id: other for other in plan.tasks}
-    return any(_root(known, other) == _root(known, task) and run.of(other.id).state not in SETTLED for other in same)
+    by_id = {other.id: other for other in plan.tasks}
+    return any(_root(by_id, other) == _root(by_id, task) and run.of(other.id).state not in SETTLED for other in same)
 
 
 def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], bool]) -> str:
@@ -56,10 +56,10 @@ def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], boo
 
     Of two candidates, the first gets it, unless it is not *is_ready*.
     """
-    known = {one.id: one for one in plan.tasks}
-    root = _root(known, task)
+    by_id = {one.id: one for one in plan.tasks}
+    root = _root(by_id, task)
     for other in plan.tasks:
-        if other is not task and other.inherits and _root(known, other) == root:
+        if other is not task and other.inherits and _root(by_id, other) == root:
             if run.of(other.id).state in ON:
                 return other.id
             if other.number < task.number and other.inherits == task.inherits and is_ready(other):
@@ -69,11 +69,11 @@ def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], boo
 
 def root_of(plan: Plan, task: Task) -> Task:
     """Return the task in whose folder *task* works: itself, or the first one of its chain of `inherits`."""
-    known = {one.id: one for one in plan.tasks}
-    return known[_root(known, task)] if task.inherits else task
+    by_id = {one.id: one for one in plan.tasks}
+    return by_id[_root(by_id, task)] if task.inherits else task
 
 
-def _root(known: Mapping[str, Task], task: Task) -> str:
+def _root(by_id: Mapping[str, Task], task: Task) -> str:
     while task.inherits:
-        task = known[task.inherits]
+        task = by_id[task.inherits]
     return task.id

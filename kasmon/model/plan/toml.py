@@ -119,7 +119,7 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[P
 
     faults += _wrong(entry, TASK_KEYS, place, whose)
 
-    def take(key: str, otherwise: Any) -> Any:
+    def read_value(key: str, otherwise: Any) -> Any:
         value = entry.get(key, otherwise)
         return value if _fits(value, TASK_KEYS[key]) else otherwise
 
@@ -127,35 +127,35 @@ def _task(number: int, entry: Mapping[str, Any], lines: "_Lines", faults: list[P
         faults.append(PlanFault(line=place("id"), why=f"the id {entry.get('id')!r} is neither a string nor a number"))
     needs = _names(entry, "needs", place, whose, faults)
     files = _names(entry, "files", place, whose, faults)
-    body, run = take("prompt", ""), take("run", "")
+    body, run = read_value("prompt", ""), read_value("run", "")
     if bool(body.strip()) == bool(run.strip()):
         what = "both a prompt and a command to run" if body else "neither a prompt nor a command to run"
         faults.append(PlanFault(line=place("run") if body else line, why=f"{whose} has {what}"))
-    agent, host = take("agent", ""), take("host", "")
+    agent, host = read_value("agent", ""), read_value("host", "")
     if host and "@" in agent:
         faults.append(PlanFault(line=place("host"), why=f"{whose} names two hosts: {agent!r} and {host!r}"))
     elif host:
         agent = f"{agent or ('shell' if run else '')}@{host}"
     for key, least in (("retries", 0), ("wave", 1)):
-        if take(key, least) < least:
+        if read_value(key, least) < least:
             faults.append(PlanFault(line=place(key), why=f"{key} of {whose} is {entry[key]}; the minimum is {least}"))
     return Task(
         id=id_ or str(number),
         number=number,
-        title=take("title", "") or _first_line(body or run),
+        title=read_value("title", "") or _first_line(body or run),
         body=body,
         run=run,
-        wave=max(take("wave", 0), 0),
+        wave=max(read_value("wave", 0), 0),
         needs=needs,
         inherits=_name(entry.get("inherits", "")),
         agent=agent,
-        mode=take("mode", ""),
-        sandbox=take("sandbox", ""),
-        worktree=take("worktree", ""),
-        base=take("base", ""),
+        mode=read_value("mode", ""),
+        sandbox=read_value("sandbox", ""),
+        worktree=read_value("worktree", ""),
+        base=read_value("base", ""),
         files=files,
-        check=take("check", ""),
-        retries=max(take("retries", 0), 0),
+        check=read_value("check", ""),
+        retries=max(read_value("retries", 0), 0),
         check_limit_s=_seconds(entry, "check_time_limit", place, whose, faults) or CHECK_LIMIT_S,
         time_limit_s=_seconds(entry, "time_limit", place, whose, faults),
         line=line,

@@ -144,13 +144,13 @@ def _gaps(tasks: Sequence[Task]) -> list[PlanFault]:
     return faults
 
 
-def _waves(tasks: Sequence[Task], known: Mapping[str, Task]) -> list[PlanFault]:
+def _waves(tasks: Sequence[Task], by_id: Mapping[str, Task]) -> list[PlanFault]:
     faults = []
     for task in tasks:
         if not task.wave:
             faults.append(PlanFault(line=task.line, why=f"task {task.id!r} has no wave, but other tasks have one"))
         for need in (*task.needs, task.inherits):
-            other = known.get(need)
+            other = by_id.get(need)
             if other is not None and task.wave and other.wave >= task.wave and other is not task:
                 where = "the same wave" if other.wave == task.wave else f"wave {other.wave}, which is later"
                 faults.append(
@@ -164,10 +164,10 @@ def named_needs(task: Task) -> tuple[str, ...]:
     return (*task.needs, task.inherits) if task.inherits and task.inherits not in task.needs else task.needs
 
 
-def _circle(known: Mapping[str, Task]) -> tuple[str, ...]:
+def _circle(by_id: Mapping[str, Task]) -> tuple[str, ...]:
     """Return tasks that wait for each other, the first one again at the end; empty if there are none."""
     done: set[str] = set()
-    for start in known:
+    for start in by_id:
         path: dict[str, None] = {}
         stack = [(start, False)]
         while stack:
@@ -181,21 +181,21 @@ def _circle(known: Mapping[str, Task]) -> tuple[str, ...]:
             elif id_ not in done:
                 path[id_] = None
                 stack.append((id_, True))
-                stack += [(need, False) for need in named_needs(known[id_]) if need in known]
+                stack += [(need, False) for need in named_needs(by_id[id_]) if need in by_id]
     return ()
 
 
-def _levels(known: Mapping[str, Task]) -> dict[str, int]:
+def _levels(by_id: Mapping[str, Task]) -> dict[str, int]:
     """Return task -> its earliest wave: one behind the last task that it needs. There must be no cycle."""
     levels: dict[str, int] = {}
-    for start in known:
+    for start in by_id:
         stack = [start]
         while stack:
             id_ = stack[-1]
-            missing = [need for need in named_needs(known[id_]) if need in known and need not in levels]
+            missing = [need for need in named_needs(by_id[id_]) if need in by_id and need not in levels]
             if missing:
                 stack += missing
             else:
                 stack.pop()
-                levels[id_] = 1 + max((levels[need] for need in named_needs(known[id_]) if need in known), default=0)
+                levels[id_] = 1 + max((levels[need] for need in named_needs(by_id[id_]) if need in by_id), default=0)
     return levels

@@ -111,35 +111,35 @@ class SandboxState(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase is SandboxPhase.PAUSED or (self.phase is SandboxPhase.PERSISTING and not self.is_intended)
 
 
-def apply_sandbox_event(known: SandboxState | None, event: events.Event) -> SandboxState | None:
-    """Return *known* after *event*; None while the session has no sandbox. Pure."""
+def apply_sandbox_event(current: SandboxState | None, event: events.Event) -> SandboxState | None:
+    """Return *current* after *event*; None while the session has no sandbox. Pure."""
     match event:
         case events.SandboxPhaseChanged():
-            return _moved(known or SandboxState(), event)
+            return _moved(current or SandboxState(), event)
         case events.ConfinementSeen():
             seen = Confinement(ok=event.ok, mismatches=event.mismatches, at=event.at)
-            lives = known or SandboxState(tier=event.tier, born_at=event.at, used_at=event.at)
+            lives = current or SandboxState(tier=event.tier, born_at=event.at, used_at=event.at)
             if event.runtime is not None:  # a sandboxed agent has no other steps to this phase
                 lives = msgspec.structs.replace(
                     lives, runtime=event.runtime, phase=SandboxPhase.RUNNING, is_intended=False
                 )
             return msgspec.structs.replace(lives, confinement=seen if event.is_proven or not event.ok else None)
-        case events.SessionStarted() if known is not None and event.mode is not Mode.INTERPRETER:
-            return SandboxState(tier=known.tier, born_at=event.at, used_at=event.at)
-        case events.SessionEnded() if known is not None and known.runtime is not None and known.runtime.front:
+        case events.SessionStarted() if current is not None and event.mode is not Mode.INTERPRETER:
+            return SandboxState(tier=current.tier, born_at=event.at, used_at=event.at)
+        case events.SessionEnded() if current is not None and current.runtime is not None and current.runtime.front:
             return msgspec.structs.replace(
-                known, phase=SandboxPhase.EXPIRED, is_intended=False, runtime=None, held=False
+                current, phase=SandboxPhase.EXPIRED, is_intended=False, runtime=None, held=False
             )
-        case events.Checkpointed() if known is not None:
-            return _checkpointed(known, event)
-        case events.SandboxMeasured() if known is not None:
-            return msgspec.structs.replace(known, usage=_usage(event))
-        case events.TurnStarted() if known is not None:
-            return msgspec.structs.replace(known, turn=known.turn + 1, used_at=event.at, standby_at=None)
-        case events.TurnEnded() if known is not None:
-            return msgspec.structs.replace(known, used_at=event.at)
+        case events.Checkpointed() if current is not None:
+            return _checkpointed(current, event)
+        case events.SandboxMeasured() if current is not None:
+            return msgspec.structs.replace(current, usage=_usage(event))
+        case events.TurnStarted() if current is not None:
+            return msgspec.structs.replace(current, turn=current.turn + 1, used_at=event.at, standby_at=None)
+        case events.TurnEnded() if current is not None:
+            return msgspec.structs.replace(current, used_at=event.at)
         case _:
-            return known
+            return current
 
 
 def state_of(sandbox_state: SandboxState, *, in_turn: bool) -> SessionState | None:
@@ -163,48 +163,50 @@ def must_be_on_disk(event: events.Event) -> bool:
     return isinstance(event, events.SandboxPhaseChanged) and event.step == "intended" and not event.held
 
 
-def is_news(known: SandboxUsage | None, event: events.SandboxMeasured) -> bool:
-    """Whether *event* differs from *known* by 1/20 of the limit, or of the old value, or in being full."""
-    if known is None or known.is_full is not _usage(event).is_full:
+def is_news(current: SandboxUsage | None, event: events.SandboxMeasured) -> bool:
+    """Whether *event* differs from *current* by 1/20 of the limit, or of the old value, or in being full."""
+    if current is None or current.is_full is not _usage(event).is_full:
         return True
     figures = (
-        (known.memory_bytes, event.memory_bytes, event.memory_allowed),
-        (known.disk_bytes, event.disk_bytes, event.disk_allowed),
-        (known.processes, event.processes, event.processes_allowed),
+        (current.memory_bytes, event.memory_bytes, event.memory_allowed),
+        (current.disk_bytes, event.disk_bytes, event.disk_allowed),
+        (current.processes, event.processes, event.processes_allowed),
     )
     return any(abs(now - before) * 20 > (allowed or before or 1) for before, now, allowed in figures)
 
 
-def _moved(known: SandboxState, event: events.SandboxPhaseChanged) -> SandboxState:
+def _moved(current: SandboxState, event: events.SandboxPhaseChanged) -> SandboxState:
     is_intended = event.step == "intended"
     is_over = event.phase is SandboxPhase.EXPIRED and not is_intended
-    is_new = event.generation > known.generation
-    is_first = is_new and (not known.generation or (known.phase is SandboxPhase.EXPIRED and not known.is_intended))
+    is_new = event.generation > current.generation
+    is_first = is_new and (
+        not current.generation or (current.phase is SandboxPhase.EXPIRED and not current.is_intended)
+    )
     return msgspec.structs.replace(
-        known,
+        current,
         tier=event.tier,
         phase=event.phase,
         is_intended=is_intended,
-        phase_at=known.phase_at if event.phase is known.phase and known.phase_at else event.at,
-        runtime=None if is_over else event.runtime or (None if is_new else known.runtime),
-        generation=max(event.generation, known.generation),
+        phase_at=current.phase_at if event.phase is current.phase and current.phase_at else event.at,
+        runtime=None if is_over else event.runtime or (None if is_new else current.runtime),
+        generation=max(event.generation, current.generation),
         held=event.held,
         snapshot=event.snapshot,
         counters={} if is_over else event.counters,
-        born_at=event.at if is_first else known.born_at,
-        used_at=event.at if is_new or event.phase is SandboxPhase.RESUMING else event.used_at or known.used_at,
+        born_at=event.at if is_first else current.born_at,
+        used_at=event.at if is_new or event.phase is SandboxPhase.RESUMING else event.used_at or current.used_at,
         standby_at=event.standby_at,
         pause_at=None if is_over else event.pause_at,
         expires_at=None if is_over else event.expires_at,
         why=event.why,
-        lost=event.lost or known.lost,
-        lost_at=event.at if event.lost else known.lost_at,
-        usage=None if is_new or is_over else known.usage,
-        confinement=None if is_new or is_over else known.confinement,
+        lost=event.lost or current.lost,
+        lost_at=event.at if event.lost else current.lost_at,
+        usage=None if is_new or is_over else current.usage,
+        confinement=None if is_new or is_over else current.confinement,
     )
 
 
-def _checkpointed(known: SandboxState, event: events.Checkpointed) -> SandboxState:
+def _checkpointed(current: SandboxState, event: events.Checkpointed) -> SandboxState:
     kept = CheckpointSummary(
         id=event.checkpoint,
         turn=event.turn,
@@ -217,9 +219,9 @@ def _checkpointed(known: SandboxState, event: events.Checkpointed) -> SandboxSta
         what=event.what,
     )
     return msgspec.structs.replace(
-        known,
-        checkpoints=(*known.checkpoints, kept)[-KEPT_CHECKPOINTS:],
-        checkpoints_counted=known.checkpoints_counted + 1,
+        current,
+        checkpoints=(*current.checkpoints, kept)[-KEPT_CHECKPOINTS:],
+        checkpoints_counted=current.checkpoints_counted + 1,
     )
 
 

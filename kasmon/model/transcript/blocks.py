@@ -33,7 +33,7 @@ SPARE: Final = 100
 
 
 def _sandbox(
-    event: events.SandboxPhaseChanged | events.ConfinementSeen | events.Checkpointed, look: TranscriptStyle
+    event: events.SandboxPhaseChanged | events.ConfinementSeen | events.Checkpointed, style: TranscriptStyle
 ) -> list[TextLine]:
     """Return the rows of *event*; none for a transitional step."""
     match event:
@@ -42,12 +42,12 @@ def _sandbox(
         case events.ConfinementSeen():
             told = ", ".join(map(clean_line, event.mismatches)) or "reason unknown"
             return wrap_paragraphs(
-                [(f"confinement not verified: {told}", Token.ERROR)], look.width, (("✗ ", Token.ERROR),)
+                [(f"confinement not verified: {told}", Token.ERROR)], style.width, (("✗ ", Token.ERROR),)
             )
         case events.Checkpointed():
             lost = _names(event.lost)
             text = f"checkpoint {clean_line(event.checkpoint)}" + (f" · not saved: {lost}" if lost else "")
-            return wrap_paragraphs([(text, Token.FAINT)], look.width, (("◇ ", Token.FAINT),))
+            return wrap_paragraphs([(text, Token.FAINT)], style.width, (("◇ ", Token.FAINT),))
     if event.step == "intended" or (event.phase not in WORDS and not event.lost):
         return []
     word = (
@@ -58,9 +58,9 @@ def _sandbox(
     if event.phase is SandboxPhase.RUNNING and not (event.why or event.lost):
         return []
     text = f"{word}: {clean_line(event.why)}" if event.why else word
-    rows = wrap_paragraphs([(text, Token.SESSION)], look.width, (("▣ ", Token.SESSION),))
+    rows = wrap_paragraphs([(text, Token.SESSION)], style.width, (("▣ ", Token.SESSION),))
     if event.lost:
-        rows += wrap_paragraphs([(clean_line(event.lost), Token.WARNING)], look.width, (("! ", Token.WARNING),))
+        rows += wrap_paragraphs([(clean_line(event.lost), Token.WARNING)], style.width, (("! ", Token.WARNING),))
     return rows
 
 
@@ -89,103 +89,106 @@ class Block(msgspec.Struct, frozen=True):
     """The title of the sub-agent, if the block above belongs to another one."""
 
 
-def draw(block: Block, look: TranscriptStyle) -> list[TextLine]:
+def draw(block: Block, style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of *block*; none for events that only programs need. A sub-agent's rows are indented."""
     if isinstance(block.event, events.EntryImported):
-        return _imported(block.event, block, look)
+        return _imported(block.event, block, style)
     depth = min(block.depth, DEEPEST)
     if not depth:
-        return _drawn(block, look)
-    margin: Margin = ((STEP * depth, Token.FAINT),) if look.width - len(STEP) * depth >= NARROW else ()
-    inner = msgspec.structs.replace(look, width=look.width - len(STEP) * depth if margin else look.width)
+        return _drawn(block, style)
+    margin: Margin = ((STEP * depth, Token.FAINT),) if style.width - len(STEP) * depth >= NARROW else ()
+    inner = msgspec.structs.replace(style, width=style.width - len(STEP) * depth if margin else style.width)
     whose = wrap([(f"within {block.within}", Token.FAINT)], inner.width) if block.within else []
     rows = _drawn(block, inner)
     rows = [*rows[:1], *whose, *rows[1:]] if rows[:1] == [BLANK] else [*whose, *rows]
     return [msgspec.structs.replace(row, spans=(*margin, *row.spans)) for row in rows]
 
 
-def _imported(imported: events.EntryImported, block: Block, look: TranscriptStyle) -> list[TextLine]:
+def _imported(imported: events.EntryImported, block: Block, style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of an imported entry, each with a mark; a prompt shows its source and time."""
-    inner = msgspec.structs.replace(look, width=look.width - len(IMPORTED)) if look.width >= NARROW else look
+    inner = msgspec.structs.replace(style, width=style.width - len(IMPORTED)) if style.width >= NARROW else style
     rows = _drawn(msgspec.structs.replace(block, event=imported.entry), inner)
     if isinstance(imported.entry, events.TurnStarted):
         whose = (
-            f"  (in the terminal at {clock(imported.entry.at, look.zone)}; from {clean_line(imported.program)}'s own"
+            f"  (in the terminal at {clock(imported.entry.at, style.zone)}; from {clean_line(imported.program)}'s own"
         )
         rows = [*rows, *_row([(f"{whose} transcript)", Token.FAINT)], inner)]
-    if inner is look:
+    if inner is style:
         return rows
     return [msgspec.structs.replace(row, spans=((IMPORTED, Token.FAINT), *row.spans)) for row in rows]
 
 
-def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
+def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
     match block.event:
         case events.TurnStarted() as turn:
-            return _prompt(turn, look)
+            return _prompt(turn, style)
         case events.MessageWritten() as said:
-            rows = markdown.draw_markdown(clean_block(said.text), look.width, INDENT, colours=look.colours)
-            return [BLANK, *rows, *tool_blocks.cut_off(said.blob, look)]
+            rows = markdown.draw_markdown(clean_block(said.text), style.width, INDENT, colours=style.colours)
+            return [BLANK, *rows, *tool_blocks.cut_off(said.blob, style)]
         case events.ThoughtWritten() as thought:
-            return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, look)]
+            return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, style)]
         case events.PartialTextWritten() as part:
             whole = (
                 events.ThoughtWritten(at=part.at, text=part.text)
                 if part.thinking
                 else events.MessageWritten(at=part.at, text=part.text)
             )
-            return [*_drawn(Block(whole), look), *_row([("· truncated: the rest was not received", Token.FAINT)], look)]
+            return [
+                *_drawn(Block(whole), style),
+                *_row([("· truncated: the rest was not received", Token.FAINT)], style),
+            ]
         case events.ToolStarted() as run if run_blocks.code_of(run):
-            return run_blocks.call(run, block.then, look)
+            return run_blocks.call(run, block.then, style)
         case events.ToolStarted() | events.ToolFinished():
-            return tool_blocks.call(block.event, block.then, look)
+            return tool_blocks.call(block.event, block.then, style)
         case events.PlanUpdated() as plan:
-            return _plan(plan, look)
+            return _plan(plan, style)
         case events.RequestOpened() as opened:
             return [
-                *request_blocks.request(opened.request, look),
-                *(row for event in block.then for row in request_blocks.answer(event, look)),
+                *request_blocks.request(opened.request, style),
+                *(row for event in block.then for row in request_blocks.answer(event, style)),
             ]
         case events.RequestAnswered() | events.RequestSetAside() | events.RequestWithdrawn():
-            return request_blocks.answer(block.event, look)
+            return request_blocks.answer(block.event, style)
         case events.UsageReported() as usage:
-            return _row([(f"· {_used(usage)}", Token.FAINT)], look)
+            return _row([(f"· {_used(usage)}", Token.FAINT)], style)
         case events.NoticeRaised() as notice:
             token = {"info": Token.NOTICE, "warning": Token.WARNING, "error": Token.ERROR}[notice.level]
             sign = {"info": "·", "warning": "!", "error": "✗"}[notice.level]
-            return wrap_paragraphs([(clean_block(notice.text), token)], look.width, ((f"{sign} ", token),))
+            return wrap_paragraphs([(clean_block(notice.text), token)], style.width, ((f"{sign} ", token),))
         case events.UnknownMessageSeen() as foreign:
-            return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], look)
+            return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], style)
         case events.SettingsChanged() as now:
             told = " · ".join(clean_line(text) for text in (now.model, now.permission_mode) if text)
-            return _row([(f"· now {told}", Token.FAINT)], look) if told else []
+            return _row([(f"· now {told}", Token.FAINT)], style) if told else []
         case events.LimitReached() as limit:
-            until = f" · until {clock(limit.until, look.zone)}" if limit.until is not None else ""
-            return _row([(f"◔ {clean_line(limit.text) or 'limited'}{until}", Token.LIMIT)], look)
+            until = f" · until {clock(limit.until, style.zone)}" if limit.until is not None else ""
+            return _row([(f"◔ {clean_line(limit.text) or 'limited'}{until}", Token.LIMIT)], style)
         case events.LimitLifted():
-            return _row([("◔ limit lifted", Token.LIMIT)], look)
+            return _row([("◔ limit lifted", Token.LIMIT)], style)
         case events.TurnEnded() as ended:
-            return _turn_end(ended, block.then, look)
+            return _turn_end(ended, block.then, style)
         case events.SessionStarted() as started:
-            return _started(started, look)
+            return _started(started, style)
         case events.SessionEnded() as ended_session:
-            return _ended(ended_session, look)
+            return _ended(ended_session, style)
         case events.ConnectionLost() as lost:
             why = f": {clean_line(lost.why)}" if lost.why else ""
-            return _row([(f"✗ lost the {lost.what}{why}", Token.ERROR)], look)
+            return _row([(f"✗ lost the {lost.what}{why}", Token.ERROR)], style)
         case events.ConnectionRestored():
-            return _row([("· reconnected", Token.NOTICE)], look)
+            return _row([("· reconnected", Token.NOTICE)], style)
         case events.StuckSeen() as seen:
-            return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], look) if seen.why else []
+            return _row([(f"! stuck? {clean_line(seen.why)}", Token.WARNING)], style) if seen.why else []
         case events.ContextReported() as said_so:
-            return _stands(said_so, look)
+            return _stands(said_so, style)
         case events.ReceiptChanged() as moved if moved.receipt.state in FAILED_RECEIPTS:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
-            return _row([(prompt, Token.WARNING)], look)
+            return _row([(prompt, Token.WARNING)], style)
         case events.SandboxPhaseChanged() | events.ConfinementSeen() | events.Checkpointed() as lived:
-            return _sandbox(lived, look)
+            return _sandbox(lived, style)
         case events.UnknownEvent():
-            return _row([("· an event that this version of kasmon cannot read", Token.FAINT)], look)
+            return _row([("· an event that this version of kasmon cannot read", Token.FAINT)], style)
         case (
             events.LogOpened()
             | events.SessionCreated()
@@ -203,20 +206,20 @@ def _drawn(block: Block, look: TranscriptStyle) -> list[TextLine]:
             assert_never(other)
 
 
-def _stands(said: events.ContextReported, look: TranscriptStyle) -> list[TextLine]:
+def _stands(said: events.ContextReported, style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of the agent's own status report."""
-    rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], look) if said.waiting else []
+    rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], style) if said.waiting else []
     if said.done is not None:
-        rows = [*rows, *_row([(f"· done: {clean_line(said.done)}" if said.done else "· done", Token.NOTICE)], look)]
+        rows = [*rows, *_row([(f"· done: {clean_line(said.done)}" if said.done else "· done", Token.NOTICE)], style)]
     return rows
 
 
-def live(text: str, thinking: bool, look: TranscriptStyle) -> list[TextLine]:
+def live(text: str, thinking: bool, style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of a message that is still being written."""
     if not text:
         return []
     said = events.ThoughtWritten(at=0.0, text=text) if thinking else events.MessageWritten(at=0.0, text=text)
-    return draw(Block(said), msgspec.structs.replace(look, colours=False, fold=False))
+    return draw(Block(said), msgspec.structs.replace(style, colours=False, fold=False))
 
 
 def folds(block: Block) -> bool:
@@ -229,51 +232,51 @@ def folds(block: Block) -> bool:
     return (ended is not None and tool_blocks.folds(ended)) or run_blocks.folds(block.event)
 
 
-def _prompt(turn: events.TurnStarted, look: TranscriptStyle) -> list[TextLine]:
+def _prompt(turn: events.TurnStarted, style: TranscriptStyle) -> list[TextLine]:
     sender = {"user": "", "wave": "sent by plan", "peer": "peer", "agent": "automatic"}[turn.by]
-    rows = fold_text(turn.prompt, "❯", Token.PROMPT, look)
-    return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], look) if sender else [])]
+    rows = fold_text(turn.prompt, "❯", Token.PROMPT, style)
+    return [BLANK, *rows, *(_row([(f"  ({sender})", Token.FAINT)], style) if sender else [])]
 
 
-def _plan(plan: events.PlanUpdated, look: TranscriptStyle) -> list[TextLine]:
-    rows = [BLANK, *wrap([("Plan", Token.TOOL)], look.width, (("● ", Token.TOOL),), INDENT)]
+def _plan(plan: events.PlanUpdated, style: TranscriptStyle) -> list[TextLine]:
+    rows = [BLANK, *wrap([("Plan", Token.TOOL)], style.width, (("● ", Token.TOOL),), INDENT)]
     for item in plan.items:
         sign, token = {"open": ("☐", Token.OPEN), "doing": ("◐", Token.DOING), "done": ("☒", Token.DONE)}[item.state]
-        rows += wrap([(clean_line(item.text), token)], look.width, ((f"  {sign} ", token),), UNDER)
+        rows += wrap([(clean_line(item.text), token)], style.width, ((f"  {sign} ", token),), UNDER)
     return rows
 
 
-def _turn_end(ended: events.TurnEnded, then: Sequence[events.Event], look: TranscriptStyle) -> list[TextLine]:
+def _turn_end(ended: events.TurnEnded, then: Sequence[events.Event], style: TranscriptStyle) -> list[TextLine]:
     began = next((event.at for event in then if isinstance(event, events.TurnStarted)), None)
     usage = next((event for event in then if isinstance(event, events.UsageReported)), None)
     word = {"done": "done", "interrupted": "interrupted", "limit": "stopped by a limit", "error": "failed"}
-    parts = [word[ended.reason], clock(ended.at, look.zone)]
+    parts = [word[ended.reason], clock(ended.at, style.zone)]
     if began is not None and ended.at >= began:
         parts.append(duration(ended.at - began))
     if usage is not None:
         parts.append(_used(usage))
     told = wrap(
-        [(f"{' · '.join(parts)} ", Token.BOUNDARY)], look.width, (("── ", Token.BOUNDARY),), (("   ", Token.TEXT),)
+        [(f"{' · '.join(parts)} ", Token.BOUNDARY)], style.width, (("── ", Token.BOUNDARY),), (("   ", Token.TEXT),)
     )
     rows = (
-        wrap_paragraphs([(clean_block(ended.error), Token.ERROR)], look.width, (("✗ ", Token.ERROR),))
+        wrap_paragraphs([(clean_block(ended.error), Token.ERROR)], style.width, (("✗ ", Token.ERROR),))
         if ended.error
         else []
     )
     if len(told) == 1:
-        filling = "─" * max(0, look.width - cells(told[0].text))
+        filling = "─" * max(0, style.width - cells(told[0].text))
         told = [TextLine((*told[0].spans, (filling, Token.BOUNDARY)))]
     return [BLANK, *rows, *told]
 
 
-def _started(started: events.SessionStarted, look: TranscriptStyle) -> list[TextLine]:
+def _started(started: events.SessionStarted, style: TranscriptStyle) -> list[TextLine]:
     again = f" · start {started.generation}" if started.generation > 1 else ""
     parts = [clean_line(part) for part in (started.backend, started.model) if part]
-    told = " · ".join(["▶ session started" + again, *dict.fromkeys(parts), clock(started.at, look.zone, day=True)])
-    return _row([(told, Token.SESSION)], look)
+    told = " · ".join(["▶ session started" + again, *dict.fromkeys(parts), clock(started.at, style.zone, day=True)])
+    return _row([(told, Token.SESSION)], style)
 
 
-def _ended(ended: events.SessionEnded, look: TranscriptStyle) -> list[TextLine]:
+def _ended(ended: events.SessionEnded, style: TranscriptStyle) -> list[TextLine]:
     bad = ended.signal is not None or ended.exit_code != 0
     if ended.signal is not None:
         told = f"killed by {clean_line(ended.signal)}"
@@ -283,11 +286,11 @@ def _ended(ended: events.SessionEnded, look: TranscriptStyle) -> list[TextLine]:
         told = "ended; exit status unknown"
     why = f" · {clean_line(ended.why)}" if ended.why else ""
     token = Token.ERROR if bad and ended.why != "stopped" else Token.SESSION
-    return [BLANK, *_row([(f"■ {told}{why} · {clock(ended.at, look.zone)}", token)], look)]
+    return [BLANK, *_row([(f"■ {told}{why} · {clock(ended.at, style.zone)}", token)], style)]
 
 
-def _row(spans: Sequence[Span], look: TranscriptStyle) -> list[TextLine]:
-    return wrap(spans, look.width)
+def _row(spans: Sequence[Span], style: TranscriptStyle) -> list[TextLine]:
+    return wrap(spans, style.width)
 
 
 def _used(usage: events.UsageReported) -> str:
@@ -298,17 +301,17 @@ def _used(usage: events.UsageReported) -> str:
     return " · ".join(part for part in (counted, window, cost) if part) or "no figures"
 
 
-def fold_text(text: str, sign: str, token: Token, look: TranscriptStyle) -> list[TextLine]:
+def fold_text(text: str, sign: str, token: Token, style: TranscriptStyle) -> list[TextLine]:
     """Return *text* behind *sign*, both as *token*; a long one truncated, with the amount that is hidden."""
     whole = clean_block(text).rstrip()
-    shown = _beginning(whole) if look.fold else whole
-    rows = wrap_paragraphs([(shown, token)], look.width, ((f"{sign} ", token),))
+    shown = _beginning(whole) if style.fold else whole
+    rows = wrap_paragraphs([(shown, token)], style.width, ((f"{sign} ", token),))
     rest = whole[len(shown) :].strip()
     if "\n" in rest:
-        rows += hidden(rest.count("\n") + 1, "lines", look, INDENT)
+        rows += hidden(rest.count("\n") + 1, "lines", style, INDENT)
     else:
-        rows += hidden(len(rest), "characters", look, INDENT)
-    return [*rows, *(fold_row("▴ collapse", look, INDENT) if look.opened and folds_text(text) else [])]
+        rows += hidden(len(rest), "characters", style, INDENT)
+    return [*rows, *(fold_row("▴ collapse", style, INDENT) if style.opened and folds_text(text) else [])]
 
 
 def folds_text(text: str) -> bool:

@@ -16,7 +16,7 @@ class Heights:
     def __init__(self, height: Callable[[int], int], blocks: int) -> None:
         self._height = height
         self._stale: set[int] = set()
-        self._known: list[int | None] = []
+        self._exact: list[int | None] = []
         self._rows, self._measured = [0], [0]
         self._low = 0
         """All blocks from here on are measured."""
@@ -25,7 +25,7 @@ class Heights:
     @property
     def measured(self) -> int:
         """The rows of all measured blocks."""
-        return _before(self._rows, len(self._known))
+        return _before(self._rows, len(self._exact))
 
     @property
     def estimate(self) -> int:
@@ -34,7 +34,7 @@ class Heights:
 
     def follow(self, blocks: int) -> None:
         """Update the heights to *blocks* blocks, some of them changed."""
-        if blocks > len(self._known):
+        if blocks > len(self._exact):
             self._grow(blocks)
             self._low = blocks
         for at in sorted(self._stale):
@@ -43,12 +43,12 @@ class Heights:
 
     def mark_stale(self, block: int) -> None:
         """Mark *block* as to be measured again, if it was measured."""
-        if block < len(self._known) and self._known[block] is not None:
+        if block < len(self._exact) and self._exact[block] is not None:
             self._stale.add(block)
 
     def of(self, block: int) -> int:
         """Return the height of *block*; measure it if necessary."""
-        known = self._known[block]
+        known = self._exact[block]
         if known is None:
             known = self._height(block)
             self._put(block, known)
@@ -57,7 +57,7 @@ class Heights:
     def measure(self, blocks: int) -> bool:
         """Measure up to *blocks* further blocks, from the end backwards; return True when none is left."""
         while self._low > 0 and blocks > 0:
-            blocks -= self._known[self._low - 1] is None
+            blocks -= self._exact[self._low - 1] is None
             self._low -= 1
             self.of(self._low)
         return self._low == 0
@@ -80,21 +80,21 @@ class Heights:
 
     def _about(self, first: int) -> int:
         """Return approximately how many rows there are from block *first* on."""
-        count = len(self._known)
+        count = len(self._exact)
         measured = _before(self._measured, count)
         missing = count - first - (measured - _before(self._measured, first))
         rows = self.measured
         return rows - _before(self._rows, first) + (missing * rows // measured if measured else missing)
 
     def _grow(self, blocks: int) -> None:
-        before = len(self._known)
-        self._known += [None] * (blocks - before)
+        before = len(self._exact)
+        self._exact += [None] * (blocks - before)
         for tree in (self._rows, self._measured):
             _lengthen(tree, blocks - before)
 
     def _put(self, block: int, rows: int) -> None:
-        was = self._known[block]
-        self._known[block] = rows
+        was = self._exact[block]
+        self._exact[block] = rows
         _add(self._rows, block, rows - (was or 0))
         _add(self._measured, block, was is None)
 

@@ -25,7 +25,7 @@ TOLD: Final = {
 }
 
 
-def request(asked: Request, look: TranscriptStyle) -> list[TextLine]:
+def request(asked: Request, style: TranscriptStyle) -> list[TextLine]:
     """Return the whole request, never folded, with hidden characters shown and secrets redacted."""
     title, shown = redact(asked.title)[0], redact(asked.shown.removesuffix("\n"))[0]
     opening = {
@@ -36,21 +36,21 @@ def request(asked: Request, look: TranscriptStyle) -> list[TextLine]:
     }[asked.kind]
     first = shown if shown.startswith(title) and not asked.is_diff else title
     head: list[Span] = [(opening, Token.ASKS), *([(f" {first}", Token.SUBJECT)] if first else [])]
-    rows = [BLANK, *wrap_paragraphs(head, look.width, (("? ", Token.ASKS),))]
+    rows = [BLANK, *wrap_paragraphs(head, style.width, (("? ", Token.ASKS),))]
     if asked.is_diff:
-        rows += diff.draw_diff(shown.split("\n"), look.width, UNDER)
+        rows += diff.draw_diff(shown.split("\n"), style.width, UNDER)
     elif shown and first != shown:
-        rows += wrap_paragraphs([(shown, Token.SUBJECT)], look.width, UNDER)
+        rows += wrap_paragraphs([(shown, Token.SUBJECT)], style.width, UNDER)
     for number, option in enumerate(asked.options, 1):
-        rows += wrap_paragraphs([(redact(option)[0], Token.SUBJECT)], look.width, ((f"  {number}. ", Token.ASKS),))
+        rows += wrap_paragraphs([(redact(option)[0], Token.SUBJECT)], style.width, ((f"  {number}. ", Token.ASKS),))
         note = asked.option_notes[number - 1] if number <= len(asked.option_notes) else ""
-        rows += wrap_paragraphs([(redact(note)[0], Token.FAINT)], look.width, NOTE) if note else []
+        rows += wrap_paragraphs([(redact(note)[0], Token.FAINT)], style.width, NOTE) if note else []
     if asked.why:
-        rows += wrap_paragraphs([("reason: ", Token.FAINT), (redact(asked.why)[0], Token.TEXT)], look.width, UNDER)
+        rows += wrap_paragraphs([("reason: ", Token.FAINT), (redact(asked.why)[0], Token.TEXT)], style.width, UNDER)
     return rows
 
 
-def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
+def answer(event: Event, style: TranscriptStyle) -> list[TextLine]:
     """Return the outcome of a request: answered, set aside or withdrawn; no lines for other events."""
     match event:
         case RequestAnswered(decision=Decision.CHOOSE):
@@ -65,9 +65,9 @@ def answer(event: Event, look: TranscriptStyle) -> list[TextLine]:
             told = f"withdrawn: {event.why}" if event.why else "withdrawn"
         case _:
             return []
-    rows = wrap([(clean_line(told), Token.ANSWER)], look.width, BELOW, UNDER)
+    rows = wrap([(clean_line(told), Token.ANSWER)], style.width, BELOW, UNDER)
     if isinstance(event, RequestAnswered) and event.diff:
-        rows += diff.draw_diff(redact(event.diff)[0].split("\n"), look.width, UNDER)
+        rows += diff.draw_diff(redact(event.diff)[0].split("\n"), style.width, UNDER)
     return rows
 
 

@@ -37,8 +37,8 @@ class TranscriptRows(Sequence[TextLine]):
         self.drawn = 0
         """How many times a block was drawn so far."""
         self._transcript = transcript
-        self._look = transcript.style(width)
-        self._plain = msgspec.structs.replace(self._look, colours=False)
+        self._style = transcript.style(width)
+        self._plain = msgspec.structs.replace(self._style, colours=False)
         self._heights = Heights(self._height, len(transcript.blocks))
         self._kept: OrderedDict[int, list[TextLine]] = OrderedDict()
         self._followed = len(transcript.replaced)
@@ -196,7 +196,7 @@ class TranscriptRows(Sequence[TextLine]):
 
     def _draw(self, at: int, *, colours: bool = True) -> list[TextLine]:
         self.drawn += 1
-        look = self._look if colours else self._plain
+        look = self._style if colours else self._plain
         if at in self._transcript.opened:
             look = msgspec.structs.replace(look, fold=False, opened=True)
         rows = draw(self._transcript.blocks[at], look)

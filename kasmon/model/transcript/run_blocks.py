@@ -45,7 +45,7 @@ def codes(blocks: "Iterable[Block]") -> list[str]:
     return [*last]
 
 
-def call(event: ToolStarted, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
+def call(event: ToolStarted, then: Sequence[Event], style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of the run that *event* began, and of its result."""
     finished, told = tool_blocks.ending(event, then), list[Span]()
     sign: Span = (" …", Token.FAINT)
@@ -53,22 +53,22 @@ def call(event: ToolStarted, then: Sequence[Event], look: TranscriptStyle) -> li
         sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
         told = [(f" {' · '.join(_ending(event, finished))}", Token.FAINT if finished.ok else Token.FAILED)]
     head = [(clean_line(event.tool), Token.TOOL), sign, *told]
-    rows = [BLANK, *wrap(head, look.width, (("● ", sign[1]),), INDENT)]
+    rows = [BLANK, *wrap(head, style.width, (("● ", sign[1]),), INDENT)]
     lines = _lines(event)
-    most = FOLD_LINES if look.fold and len(lines) > FOLD_LINES + 1 else len(lines)
-    language = LANGUAGES.get(event.tool, "") if look.colours else ""
+    most = FOLD_LINES if style.fold and len(lines) > FOLD_LINES + 1 else len(lines)
+    language = LANGUAGES.get(event.tool, "") if style.colours else ""
     for spans in code.highlight(lines, language)[:most]:
-        rows += [TextLine(row.spans, code=1) for row in wrap(spans, look.width, BAR, BAR, words=False)]
-    rows += hidden(len(lines) - most, "lines", look)
-    return rows + (tool_blocks.result(finished, look) if finished is not None else [])
+        rows += [TextLine(row.spans, code=1) for row in wrap(spans, style.width, BAR, BAR, words=False)]
+    rows += hidden(len(lines) - most, "lines", style)
+    return rows + (tool_blocks.result(finished, style) if finished is not None else [])
 
 
-def printed(text: str, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
+def printed(text: str, then: Sequence[Event], style: TranscriptStyle) -> list[TextLine]:
     """Return the output of a run so far; nothing once an event has it."""
     if not text or any(isinstance(event, ToolFinished) for event in then):
         return []
     running = ToolFinished(at=0.0, call="", ok=True, output=text)
-    return tool_blocks.result(running, msgspec.structs.replace(look, fold=False))
+    return tool_blocks.result(running, msgspec.structs.replace(style, fold=False))
 
 
 def folds(event: Event) -> bool:

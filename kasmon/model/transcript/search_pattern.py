@@ -30,7 +30,7 @@ class SearchPattern:
             raise UsageError("the search pattern must be one line.", hint="Search for one of its lines.")
         self.text, self.ignores_case, self.is_regex = text, ignores_case, is_regex
         try:
-            self._found = re.compile(
+            self._matches = re.compile(
                 text if is_regex else re.escape(text), re.IGNORECASE if ignores_case else re.NOFLAG
             ).search
         except (re.error, OverflowError, RecursionError) as error:
@@ -45,7 +45,7 @@ class SearchPattern:
 
     def find(self, line: str) -> tuple[int, int] | None:
         """Return the span of the first match in *line*, as character offsets; None if there is none."""
-        found = self._found(line)
+        found = self._matches(line)
         return None if found is None else found.span()
 
 

@@ -30,11 +30,11 @@ class TranscriptStyle(msgspec.Struct, frozen=True, kw_only=True):
     """The time zone of clock times; None: this machine's."""
 
 
-def hidden(count: int, what: str, look: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
+def hidden(count: int, what: str, style: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
     """Return the row with the number of lines or characters that are not drawn; none if all are."""
-    return fold_row(f"… {count} more {what}", look, margin) if count else []
+    return fold_row(f"… {count} more {what}", style, margin) if count else []
 
 
-def fold_row(told: str, look: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
+def fold_row(text: str, style: TranscriptStyle, margin: Margin = UNDER) -> list[TextLine]:
     """Return a row that opens or folds its block."""
-    return [TextLine(row.spans, fold=True) for row in wrap([(told, Token.FAINT)], look.width, margin, margin)]
+    return [TextLine(row.spans, fold=True) for row in wrap([(text, Token.FAINT)], style.width, margin, margin)]

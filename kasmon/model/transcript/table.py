@@ -40,13 +40,13 @@ def belongs(line: str) -> bool:
 
 def draw_table(lines: Sequence[str], width: int, margin: Margin, inline: Inline) -> list[TextLine]:
     """Return the table in *lines* as rows of at most *width* cells; none if it does not fit."""
-    told = _cells(lines[1])
+    heads = _cells(lines[1])
     rows: list[Row] = [[((cell, Token.STRONG),) for cell in _cells(lines[0])]]
     rows += [[inline(cell) for cell in _cells(line)] for line in lines[2:]]
-    if len(rows[0]) != len(told) or any(len(row) > len(told) for row in rows):
+    if len(rows[0]) != len(heads) or any(len(row) > len(heads) for row in rows):
         return []
-    room = width - sum(len(text) for text, _ in margin) - 3 * (len(told) - 1)
-    columns = _columns(told, rows, room) if len(told) <= MOST_COLUMNS else []
+    room = width - sum(len(text) for text, _ in margin) - 3 * (len(heads) - 1)
+    columns = _columns(heads, rows, room) if len(heads) <= MOST_COLUMNS else []
     if not columns:
         return []
     rule = "─┼─".join("─" * column.width for column in columns)
@@ -60,10 +60,11 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in EDGE.split(inner)]
 
 
-def _columns(told: Sequence[str], rows: Sequence[Row], room: int) -> list[TableColumn]:
+def _columns(heads: Sequence[str], rows: Sequence[Row], room: int) -> list[TableColumn]:
     """Return the columns, the widest of them cut until all fit into *room*; none if that is too little."""
     wanted = [
-        max([1, *(sum(cells(text) for text, _ in row[at]) for row in rows if at < len(row))]) for at in range(len(told))
+        max([1, *(sum(cells(text) for text, _ in row[at]) for row in rows if at < len(row))])
+        for at in range(len(heads))
     ]
     widest = max(wanted)
     if sum(wanted) > room:
@@ -76,7 +77,7 @@ def _columns(told: Sequence[str], rows: Sequence[Row], room: int) -> list[TableC
             return []
     return [
         TableColumn(min(one, widest), left=cell.endswith(":"), right=cell.endswith(":") and cell.startswith(":"))
-        for one, cell in zip(wanted, told, strict=True)
+        for one, cell in zip(wanted, heads, strict=True)
     ]
 
 

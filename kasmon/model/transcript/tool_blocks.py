@@ -91,7 +91,7 @@ FOLD_DIFF_LINES: Final = 60
 """How many lines of a folded change are drawn."""
 
 
-def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: TranscriptStyle) -> list[TextLine]:
+def call(event: ToolStarted | ToolFinished, then: Sequence[Event], style: TranscriptStyle) -> list[TextLine]:
     """Return the call that *event* began (or ended, if its beginning is unknown); *then* holds its later events."""
     finished = ending(event, then)
     began = next((each for each in (event, *then) if isinstance(each, ToolStarted)), None)
@@ -102,12 +102,12 @@ def call(event: ToolStarted | ToolFinished, then: Sequence[Event], look: Transcr
     sign: Span = (" …", Token.FAINT)
     if finished is not None:
         sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
-    beginning, left_out = _short([(subject, Token.SUBJECT)], look)
+    beginning, left_out = _short([(subject, Token.SUBJECT)], style)
     more = [(f"… {left_out} more characters", Token.FAINT)] if left_out else []
     head = [(name, Token.TOOL), *([(" ", Token.SUBJECT), *beginning] if subject else []), *more, sign]
-    rows = [BLANK, *wrap(head, look.width, (("● ", sign[1]),), INDENT)]
+    rows = [BLANK, *wrap(head, style.width, (("● ", sign[1]),), INDENT)]
     if finished is not None:
-        rows += result(finished, look)
+        rows += result(finished, style)
     return rows
 
 
@@ -129,39 +129,39 @@ def folds(finished: ToolFinished) -> bool:
     return len(diff_lines) > FOLD_DIFF_LINES + 1 or len(lines) > FOLD_LINES + 1 or too_long
 
 
-def cut_off(blob: str, look: TranscriptStyle) -> list[TextLine]:
+def cut_off(blob: str, style: TranscriptStyle) -> list[TextLine]:
     """Return the row that names the blob with the full text."""
     told = f"… truncated; the full text is stored as blob {clean_line(blob)[:12]}"
-    return wrap([(told, Token.FAINT)], look.width, UNDER, UNDER) if blob else []
+    return wrap([(told, Token.FAINT)], style.width, UNDER, UNDER) if blob else []
 
 
-def result(finished: ToolFinished, look: TranscriptStyle) -> list[TextLine]:
+def result(finished: ToolFinished, style: TranscriptStyle) -> list[TextLine]:
     """Return the result of the call, as rows."""
     rows: list[TextLine] = []
     if finished.diff:
         lines = clean_block(finished.diff).removesuffix("\n").split("\n")
-        shown = _folded(len(lines), FOLD_DIFF_LINES, look)
-        rows += [*diff.draw_diff(lines[:shown], look.width, UNDER), *hidden(len(lines) - shown, "lines", look)]
+        shown = _folded(len(lines), FOLD_DIFF_LINES, style)
+        rows += [*diff.draw_diff(lines[:shown], style.width, UNDER), *hidden(len(lines) - shown, "lines", style)]
     if finished.output:
         output = ansi_lines(finished.output, Token.OUTPUT if finished.ok else Token.FAILED)
-        shown = _folded(len(output), FOLD_LINES, look)
+        shown = _folded(len(output), FOLD_LINES, style)
         for number, line in enumerate(output[:shown]):
-            beginning, cut = _short(line, look)
-            rows += wrap(beginning, look.width, UNDER if number else BELOW, UNDER, words=False)
-            rows += hidden(cut, "characters", look)
-        rows += hidden(len(output) - shown, "lines", look)
-    if look.opened and folds(finished):
-        rows += fold_row("▴ collapse", look)
-    return [*rows, *cut_off(finished.blob, look)]
+            beginning, cut = _short(line, style)
+            rows += wrap(beginning, style.width, UNDER if number else BELOW, UNDER, words=False)
+            rows += hidden(cut, "characters", style)
+        rows += hidden(len(output) - shown, "lines", style)
+    if style.opened and folds(finished):
+        rows += fold_row("▴ collapse", style)
+    return [*rows, *cut_off(finished.blob, style)]
 
 
-def _folded(lines: int, most: int, look: TranscriptStyle) -> int:
-    return lines if not look.fold or lines <= most + 1 else most
+def _folded(lines: int, most: int, style: TranscriptStyle) -> int:
+    return lines if not style.fold or lines <= most + 1 else most
 
 
-def _short(line: Sequence[Span], look: TranscriptStyle) -> tuple[list[Span], int]:
+def _short(line: Sequence[Span], style: TranscriptStyle) -> tuple[list[Span], int]:
     """Return the part of *line* that is drawn, and how many characters are not."""
-    left_out = max(0, sum(len(text) for text, _ in line) - FOLD_CHARACTERS) if look.fold else 0
+    left_out = max(0, sum(len(text) for text, _ in line) - FOLD_CHARACTERS) if style.fold else 0
     if not left_out:
         return [*line], 0
     left, shown = FOLD_CHARACTERS, list[Span]()

@@ -173,7 +173,7 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
         session = self.session
         if self.sheet.request.takes_reason:
             return True
-        return session is None or (session.mode is not Mode.TMUX and can(session, "hears_reasons"))
+        return session is None or (session.mode is not Mode.TMUX and can(session, "receives_reasons"))
 
     @property
     def is_elsewhere(self) -> bool:

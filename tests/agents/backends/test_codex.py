@@ -16,7 +16,7 @@ import pytest
 
 from kasmon.backends.base import Chunk
 from kasmon.backends.codex import backend
-from kasmon.backends.codex.items import is_known
+from kasmon.backends.codex.items import is_supported
 from kasmon.backends.codex.request_registry import ELICITATION, READERS
 from kasmon.backends.codex.translator import CodexTranslator
 from kasmon.backends.codex.transport import CodexTransport
@@ -649,13 +649,13 @@ class TestProtocol:
         unknown = [
             said.what
             for method in notifications
-            for said in talk.heard(method, {}, 0.0)
+            for said in talk.handle_notification(method, {}, 0.0)
             if isinstance(said, events.UnknownMessageSeen) and said.what == method
         ]
 
         assert len(notifications) > 80
         assert [] == unknown
-        assert set() == {kind for kind in kinds if not is_known(kind)}
+        assert set() == {kind for kind in kinds if not is_supported(kind)}
 
     def test_all_that_it_may_ask_is_asked_or_refused_on_purpose(self, schema: Path) -> None:
         asked = set(READERS) | {ELICITATION}

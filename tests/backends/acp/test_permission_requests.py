@@ -170,10 +170,10 @@ def test_a_call_that_is_asked_about_starts_when_it_is_allowed(allowed: bool, kin
     tools.asked(understood({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": []}).tool_call)
     running = ToolCallProgress(tool_call_id="c", session_update="tool_call_update", status="in_progress")
 
-    assert [] == tools.heard(running, 1.0)
+    assert [] == tools.apply(running, 1.0)
     assert kinds == [type(fact).__name__ for fact in tools.answered("c", allowed, 2.0)]
     failed = ToolCallProgress(tool_call_id="c", session_update="tool_call_update", status="failed")
-    assert "ToolFinished" == type(tools.heard(failed, 3.0)[-1]).__name__
+    assert "ToolFinished" == type(tools.apply(failed, 3.0)[-1]).__name__
 
 
 def test_a_title_of_several_lines_is_one() -> None:

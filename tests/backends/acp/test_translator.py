@@ -39,7 +39,9 @@ class Ear:
         self.said: list[Event | Chunk] = []
 
     def hear(self, update_kind: str, /, **update: Any) -> list[Event | Chunk]:
-        said = list(self.translation.heard({"sessionId": "s", "update": {"sessionUpdate": update_kind, **update}}, AT))
+        said = list(
+            self.translation.translate({"sessionId": "s", "update": {"sessionUpdate": update_kind, **update}}, AT)
+        )
         self.said += said
         return said
 
@@ -319,7 +321,7 @@ def test_settings_of_another_shape_are_none(odd: dict[str, Any]) -> None:
 def test_a_list_of_names_without_end_stays_small() -> None:
     names = [{"modelId": f"model-{number}"} for number in range(50_000)]
     settings = parse_offered({"models": {"availableModels": names, "currentModelId": "model-1"}})
-    told = settings.told()
+    told = settings.diff_from()
 
     assert told is not None
     assert 4000 < len(told.models) < 8000
@@ -349,7 +351,7 @@ def test_invented_names_fill_no_log(ear: Ear) -> None:
 
 @pytest.mark.parametrize("params", [None, 3, [], {}, {"update": None}, {"update": {"sessionUpdate": 3}}])
 def test_an_update_of_another_shape_is_kept(ear: Ear, params: object) -> None:
-    (seen,) = ear.translation.heard(params, AT)
+    (seen,) = ear.translation.translate(params, AT)
 
     assert isinstance(seen, UnknownMessageSeen)
 

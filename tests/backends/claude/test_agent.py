@@ -18,7 +18,7 @@ import pytest
 from kasmon.backends import load, names
 from kasmon.backends.base import Chunk
 from kasmon.backends.claude import backend
-from kasmon.backends.common.event_queue import FULL
+from kasmon.backends.common.structured_agent import FULL
 from kasmon.errors import ExtraMissingError, LaunchError, RefusedError
 from kasmon.model.commands import Configure, Interrupt, Launch, Mode, Prompt, Stop
 from kasmon.model.events import (

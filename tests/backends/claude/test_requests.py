@@ -24,18 +24,18 @@ class Waiting:
     """An agent that waits for the answers to one call."""
 
     def __init__(self, tool: str, given: Table) -> None:
-        self.asks = ClaudeRequests()
+        self.calls = ClaudeRequests()
         self.open(tool, given)
 
     def open(self, tool: str, given: Table) -> tuple[Event, ...]:
         request = {"tool_name": tool, "input": given}
-        events = self.asks.open("call", request, RequestContext(session=SessionId("s"), at=NOW))
+        events = self.calls.open("call", request, RequestContext(session=SessionId("s"), at=NOW))
         self.requests = [event.request for event in events if isinstance(event, RequestOpened)]
         return events
 
     def answer(self, decision: Decision, n: int = 0, **more: object) -> ClaudeAnswerOutcome:
         answer = Answer(request=self.requests[n].id, digest=self.requests[n].digest, decision=decision, **more)  # type: ignore[arg-type]
-        return self.asks.answer(answer, NOW)
+        return self.calls.answer(answer, NOW)
 
 
 QUESTIONS = next(
@@ -204,7 +204,7 @@ def test_an_answer_never_answers_a_later_call_with_the_same_id(is_withdrawn: boo
     waiting = Waiting("Bash", COMMAND)
     shown = waiting.requests
     if is_withdrawn:
-        waiting.asks.withdraw("call", "it gave up", NOW)
+        waiting.calls.withdraw("call", "it gave up", NOW)
     events = waiting.open("Bash", {"command": "rm -r x"})
 
     assert ([] if is_withdrawn else [shown[0].id]) == [e.request for e in events if isinstance(e, RequestWithdrawn)]
@@ -236,18 +236,18 @@ def test_an_edit_without_an_input_is_refused() -> None:
 
 def test_what_the_agent_withdrew_takes_no_answer() -> None:
     waiting = Waiting("AskUserQuestion", QUESTIONS)
-    withdrawn = waiting.asks.withdraw("call", "it went away", NOW)
+    withdrawn = waiting.calls.withdraw("call", "it went away", NOW)
 
     assert {request.id for request in waiting.requests} == {
         event.request for event in withdrawn if isinstance(event, RequestWithdrawn)
     }
     with pytest.raises(RequestClosedError):
         waiting.answer(Decision.CHOOSE, labels=("red",))
-    assert () == waiting.asks.withdraw("call", "again", NOW)
+    assert () == waiting.calls.withdraw("call", "again", NOW)
 
 
 def test_what_is_open_can_be_told_again_and_waits_on() -> None:
     waiting = Waiting("Bash", COMMAND)
-    again = waiting.asks.reopen_all(NOW)
+    again = waiting.calls.reopen_all(NOW)
 
     assert waiting.requests == [event.request for event in again if isinstance(event, RequestOpened)]

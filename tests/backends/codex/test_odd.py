@@ -14,7 +14,7 @@ import pytest
 from kasmon.backends.base import Chunk
 from kasmon.backends.codex import backend
 from kasmon.backends.codex.agent import CodexAgent
-from kasmon.backends.common.event_queue import FULL
+from kasmon.backends.common.structured_agent import FULL
 from kasmon.errors import AgentNotFoundError, LaunchError, RefusedError, SessionEndedError
 from kasmon.model.commands import Configure, Interrupt, Launch, Prompt
 from kasmon.model.events import (

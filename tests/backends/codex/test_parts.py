@@ -230,15 +230,15 @@ class Asking:
     """Calls of codex, and answers to them."""
 
     def __init__(self) -> None:
-        self.asks = CodexRequests()
+        self.requests = CodexRequests()
 
     def opened(self, call: int, method: str, params: dict[str, Any], *changes: dict[str, Any]) -> tuple[Request, ...]:
         setting = CodexRequestContext(session=SessionId("s"), id=f"1.{call}", workdir=HERE, now=1.0, changes=changes)
-        events = self.asks.open(call, method, {"threadId": "t", "itemId": "i", **params}, setting)
+        events = self.requests.open(call, method, {"threadId": "t", "itemId": "i", **params}, setting)
         return tuple(event.request for event in events if isinstance(event, RequestOpened))
 
     def answer(self, request: Request, decision: Decision, **more: Any) -> CodexAnswerOutcome:
-        return self.asks.answer(Answer(request=request.id, digest=request.digest, decision=decision, **more), 1.0)
+        return self.requests.answer(Answer(request=request.id, digest=request.digest, decision=decision, **more), 1.0)
 
 
 @pytest.fixture
@@ -301,9 +301,9 @@ class TestAnswers:
     def test_an_answer_to_another_text_is_refused_and_it_waits_on(self, asking: Asking) -> None:
         (request,) = asking.opened(1, COMMAND, {"command": "ls"})
         with pytest.raises(StaleRequestError):
-            asking.asks.answer(Answer(request=request.id, digest="0", decision=Decision.ALLOW), 1.0)
+            asking.requests.answer(Answer(request=request.id, digest="0", decision=Decision.ALLOW), 1.0)
 
-        assert (request,) == asking.asks.waiting()
+        assert (request,) == asking.requests.waiting()
 
     @pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.EDIT, Decision.CHOOSE])
     def test_a_decision_that_codex_cannot_be_told_is_refused(self, asking: Asking, decision: Decision) -> None:
@@ -311,7 +311,7 @@ class TestAnswers:
         with pytest.raises(UnableError):
             asking.answer(request, decision)
 
-        assert (request,) == asking.asks.waiting()
+        assert (request,) == asking.requests.waiting()
 
     @pytest.mark.parametrize(
         ("method", "params"),
@@ -328,7 +328,7 @@ class TestAnswers:
     )
     def test_a_call_that_nobody_here_knows_opens_nothing(self, asking: Asking, method: str, params: Any) -> None:
         assert () == asking.opened(1, method, params)
-        assert () == asking.asks.waiting()
+        assert () == asking.requests.waiting()
 
 
 class TestShown:
@@ -443,7 +443,7 @@ class TestForms:
         with pytest.raises(UsageError, match="'number' requires a number, and 'two' is not one"):
             asking.answer(fields[1], Decision.CHOOSE, labels=("two",))
 
-        assert fields == asking.asks.waiting()
+        assert fields == asking.requests.waiting()
 
     def test_no_choice_is_no_answer(self, asking: Asking, fields: tuple[Request, ...]) -> None:
         with pytest.raises(UnableError, match="one answer or more, not 0"):
@@ -456,7 +456,7 @@ class TestForms:
         assert [fields[2].id, fields[3].id] == [
             event.request for event in outcome.events if isinstance(event, RequestWithdrawn)
         ]
-        assert ("decline", ()) == (outcome.result["action"], asking.asks.waiting())
+        assert ("decline", ()) == (outcome.result["action"], asking.requests.waiting())
 
 
 def _executable(path: Path) -> None:

@@ -172,7 +172,7 @@ class TestPrompts:
         assert ["", "next"] == [turn.prompt for turn in replay.of_kind(TurnStarted)]
 
     def test_what_was_said_into_it_is_told_when_codex_takes_it_in(self, replay: Replay) -> None:
-        replay.talk.given.steer(Prompt(text="hurry", by="peer"))
+        replay.talk.given.expect_in_turn(Prompt(text="hurry", by="peer"))
         assert 1 == len(replay.of_kind(TurnStarted))
 
         assert ["hurry (peer)"] == self.said_back(replay, "hurry\n")
@@ -181,7 +181,7 @@ class TestPrompts:
     def test_the_same_words_twice_are_two_prompts(self, replay: Replay) -> None:
         replay.talk.given.expect(Prompt(text="go on"))
         hear(replay, "turn/started", turn={"id": "t2"})
-        replay.talk.given.steer(Prompt(text="go on"))
+        replay.talk.given.expect_in_turn(Prompt(text="go on"))
 
         assert ([], ["go on (user)"], []) == tuple(self.said_back(replay, "go on") for _ in range(3))
 
@@ -196,7 +196,7 @@ class TestPrompts:
         assert "agent" == replay.of_kind(TurnStarted)[-1].by
 
     def test_what_nobody_here_said_and_what_sub_agents_are_told_is_no_prompt(self, replay: Replay) -> None:
-        replay.talk.given.steer(Prompt(text="hurry"))
+        replay.talk.given.expect_in_turn(Prompt(text="hurry"))
 
         assert [] == self.said_back(replay, "I declined that: use pnpm")
         assert [] == self.said_back(replay, "hurry", SUB)
@@ -204,7 +204,7 @@ class TestPrompts:
     def test_what_an_interrupted_turn_had_not_taken_in_is_gone_and_told(self, replay: Replay) -> None:
         """Codex puts it into no history."""
         for words in ("one", "\ntwo", "three"):
-            replay.talk.given.steer(Prompt(text=words))
+            replay.talk.given.expect_in_turn(Prompt(text=words))
         self.said_back(replay, "one")
         replay.talk.given.expect(Prompt(text="next"))
         hear(replay, "turn/completed", turn={"id": "t1", "status": "interrupted"})
@@ -214,7 +214,7 @@ class TestPrompts:
         assert ([], []) == tuple(self.said_back(replay, words) for words in ("next", "two"))
 
     def test_what_codex_did_not_take_is_forgotten(self, replay: Replay) -> None:
-        replay.talk.given.steer(Prompt(text="hurry"))
+        replay.talk.given.expect_in_turn(Prompt(text="hurry"))
         replay.talk.given.forget(Prompt(text="hurry"))
 
         assert [] == self.said_back(replay, "hurry")

@@ -317,7 +317,7 @@ time.sleep(600)
         code = "import subprocess as s, time; p = s.Popen(['sleep', '600'], start_new_session=True)\n"
         async with started(code + "print(p.pid, flush=True); time.sleep(600)") as child:
             grandchild = int(await first(child))
-            await auntil(lambda: child._family.known)
+            await auntil(lambda: child._family.descendants)
             os.kill(child.pid, signal.SIGKILL)
             await child.wait()
 
@@ -334,7 +334,7 @@ time.sleep(600)
             os.kill(child.pid, signal.SIGKILL)
             await child.wait()
 
-            assert not child._family.known
+            assert not child._family.descendants
             assert not is_alive(late)
 
     async def test_what_a_late_one_starts_while_it_is_being_ended_ends_too(

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kasmon.backends.common.event_queue import FULL, EventQueue
+from kasmon.backends.common.structured_agent import FULL, EventQueue
 from kasmon.model.events import NoticeRaised, SessionEnded
 
 

@@ -75,7 +75,7 @@ class Reading:
     def _heard(self, message: dict[str, Any]) -> Iterator[Event | Chunk]:
         method = message.get("method")
         if method == "session/update":
-            yield from self.translation.heard(message["params"], AT)
+            yield from self.translation.translate(message["params"], AT)
         elif method == "session/request_permission":
             yield from self.translation.speech.ended(AT)
             ask = self._asked[message["id"]] = self._ask(message)

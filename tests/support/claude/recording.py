@@ -60,7 +60,7 @@ class Played:
 
     def answered(self, call: str) -> None:
         """What the agent asked as *call* was answered, when this was recorded."""
-        for event in self.translator.asks.withdraw(call, "answered", time.time()):
+        for event in self.translator.requests.withdraw(call, "answered", time.time()):
             self.session = apply(self.session, event)
 
     @property

@@ -51,7 +51,7 @@ class Replay:
             elif said and said.get("method") == "turn/start":
                 replay.talk.given.expect(Prompt(text=said["params"]["input"][0]["text"]))
             elif said and said.get("method") == "turn/steer":
-                replay.talk.given.steer(Prompt(text=said["params"]["input"][0]["text"]))
+                replay.talk.given.expect_in_turn(Prompt(text=said["params"]["input"][0]["text"]))
             elif said and "result" in said:
                 replay.answer(said["id"], said["result"])
         return replay
@@ -62,20 +62,20 @@ class Replay:
     def hear(self, method: str, params: dict[str, Any], call: int | None = None) -> list[AgentOutput]:
         self.now += 1.0
         if call is None:
-            said = self.talk.heard(method, params, self.now)
+            said = self.talk.handle_notification(method, params, self.now)
         else:
-            said = self.talk.asked(call, method, params, self.now) or []
+            said = self.talk.open_call(call, method, params, self.now) or []
         self.said += said
         return said
 
     def answer(self, call: int, result: dict[str, Any]) -> None:
         """Decide on what waits as *result* does, and see what codex is told then."""
-        waiting = [request for request in self.talk.asks.waiting() if request.id.startswith(f"1.{call}.")]
+        waiting = [request for request in self.talk.requests.waiting() if request.id.startswith(f"1.{call}.")]
         for request, labels in zip(waiting, _labels(result, waiting), strict=True):
             decision = DECISIONS.get(result.get("decision") or result.get("action", ""), Decision.DENY)
             if labels:
                 decision = Decision.CHOOSE
-            outcome = self.talk.asks.answer(
+            outcome = self.talk.requests.answer(
                 Answer(request=request.id, digest=request.digest, decision=decision, labels=labels), self.now
             )
             if outcome.call is not None:

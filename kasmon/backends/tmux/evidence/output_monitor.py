@@ -34,9 +34,9 @@ class OutputMonitor:
     Each returns the new signals. While a program reports its own state, no signals about printing are made.
     """
 
-    def __init__(self, now: float, known: tuple[Signal, ...] = ()) -> None:
-        """*known*: the signals in the log, for an agent that ran before this host."""
-        by_source = {signal.source: signal for signal in known}
+    def __init__(self, now: float, logged: tuple[Signal, ...] = ()) -> None:
+        """*logged*: the signals in the log, for an agent that ran before this host."""
+        by_source = {signal.source: signal for signal in logged}
         output, program = by_source.get("output"), by_source.get("program")
         self.printed_at = -math.inf
         """When it last printed, except echoes."""

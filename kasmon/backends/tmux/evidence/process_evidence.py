@@ -1,6 +1,6 @@
 """Evidence of one agent from files and processes: its registry, hook notes, terminal foreground. Blocks.
 
-`look` runs in a thread, one at a time for each agent. It never writes to the agent's files.
+`read` runs in a thread, one at a time for each agent. It never writes to the agent's files.
 """
 
 import contextlib
@@ -121,7 +121,7 @@ class ProcessEvidence:
                 self._calls[called.call] = called.input
         self._notes.calls.clear()
 
-    def look(self, at: float, table: ProcessTable | None) -> list[SignalSeen]:
+    def read(self, at: float, table: ProcessTable | None) -> list[SignalSeen]:
         """Return possibly new signals of each source, seen *at*; *table* only when processes are due for a look."""
         signals = self._processes(table, at) if table is not None else []
         if (status := self._read_registry()) is not None:

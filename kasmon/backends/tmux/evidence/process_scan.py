@@ -105,7 +105,9 @@ class ProcessScanner:
             if includes_processes:
                 self._looked_at = now
             with contextlib.suppress(RuntimeError):  # the loop is ending
-                found = await asyncio.to_thread(self._look, [target.evidence for target in recent], includes_processes)
+                found = await asyncio.to_thread(
+                    self._read_evidence, [target.evidence for target in recent], includes_processes
+                )
                 for target, signals in zip(recent, found, strict=True):
                     if target in self._targets:
                         target.process_signals(signals)
@@ -121,7 +123,7 @@ class ProcessScanner:
             if target in self._targets and target.evidence.was_stopped_silently(processes):
                 target.stir()
 
-    def _look(self, evidence: Sequence[ProcessEvidence], includes_processes: bool) -> list[list[SignalSeen]]:
+    def _read_evidence(self, evidence: Sequence[ProcessEvidence], includes_processes: bool) -> list[list[SignalSeen]]:
         at = time.time()
         processes = table() if includes_processes else None
         if includes_processes:
@@ -129,7 +131,7 @@ class ProcessScanner:
         found: list[list[SignalSeen]] = []
         for each in evidence:
             try:
-                found.append(each.look(at, processes))
+                found.append(each.read(at, processes))
             except Exception:  # one agent's odd files must not end the scans of all
                 log.warning("what an agent left could not be read", exc_info=True)
                 found.append([])

@@ -22,7 +22,7 @@ QUICK_S: Final = 0.002
 
 
 log = logging.getLogger(__name__)
-Seen = TypeVar("Seen")
+Value = TypeVar("Value")
 
 
 class ScreenObservation(NamedTuple):
@@ -58,7 +58,7 @@ class AgentScreen(Protocol):
         ...
 
 
-async def poll(read: Callable[[], Awaitable[Seen]], is_right: Callable[[Seen], bool], limit_s: float) -> Seen:
+async def poll(read: Callable[[], Awaitable[Value]], is_right: Callable[[Value], bool], limit_s: float) -> Value:
     """Return the first result of *read* that *is_right*, or the last one within *limit_s* seconds."""
     loop = asyncio.get_running_loop()
     until = loop.time() + limit_s
@@ -97,7 +97,7 @@ class PaneScreenReader:
         self.seen: ScreenObservation | None = None
         self._last_read_s = 0.0
 
-    def look(
+    def read(
         self,
         screen: PaneScreen,
         title: str,

@@ -12,10 +12,10 @@ OUTLASTED = ("hook", "program")
 
 
 class SignalLedger:
-    """The signals of one agent; *known* are those in its log."""
+    """The signals of one agent; *logged* are those in its log."""
 
-    def __init__(self, known: tuple[Signal, ...] = ()) -> None:
-        self._signals = known
+    def __init__(self, logged: tuple[Signal, ...] = ()) -> None:
+        self._signals = logged
 
     @property
     def verdict(self) -> StateVerdict:
@@ -23,7 +23,7 @@ class SignalLedger:
         return judge(self._signals, time.time())
 
     @property
-    def can_tell(self) -> bool:
+    def reports_agent_state(self) -> bool:
         """Whether a source reports the agent's state, and not only whether it prints."""
         return any(claims(signal) for signal in self._signals if signal.source not in WORDLESS)
 

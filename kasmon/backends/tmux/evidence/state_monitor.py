@@ -56,9 +56,9 @@ class StateMonitor:
         screen_reader: ScreenReader,
         process_scanner: ProcessScanner,
         emit: Callable[[Event], None],
-        known: tuple[Signal, ...] = (),
+        logged: tuple[Signal, ...] = (),
     ) -> None:
-        """*known*: the signals in the log, for an agent that ran before this host."""
+        """*logged*: the signals in the log, for an agent that ran before this host."""
         self.evidence = evidence
         self.stirred_at = -math.inf
         self._conversation = ""
@@ -80,7 +80,7 @@ class StateMonitor:
         self._wants_title = True
         self._read_last = ("", "")
         """State and rule of the last successful reading."""
-        self._signals = SignalLedger(known)
+        self._signals = SignalLedger(logged)
         last = self._signals.last("process")
         evidence.is_stopped = last is not None and last.value == "stopped"
         self._loop = asyncio.get_running_loop()
@@ -97,9 +97,9 @@ class StateMonitor:
         return self._signals.verdict
 
     @property
-    def can_tell(self) -> bool:
+    def reports_agent_state(self) -> bool:
         """Whether a source reports the agent's state, and not only whether it prints."""
-        return self._signals.can_tell
+        return self._signals.reports_agent_state
 
     # -- input
 
@@ -170,7 +170,7 @@ class StateMonitor:
         waiting: asyncio.Future[ScreenObservation] = self._loop.create_future()
         self._waiters.append(waiting)
         if not self._is_reading:
-            self._look()
+            self._read_screen()
         return await waiting
 
     def last_activity(self) -> str | None:
@@ -224,9 +224,9 @@ class StateMonitor:
             self._arm()
         elif not self._is_reading:
             self._rules()
-            self._look()
+            self._read_screen()
 
-    def _look(self) -> None:
+    def _read_screen(self) -> None:
         self._is_reading = True
         if self._wants_title:
             self._wants_title = False
@@ -248,15 +248,15 @@ class StateMonitor:
         if isinstance(screen, KasmonError):
             self._on_observed(screen, is_still=is_still, waiters=waiters)
             return
-        self._pane_reader.look(
+        self._pane_reader.read(
             screen,
             self._title,
             self._rules(),
             is_still=is_still,
-            done=lambda seen: self._look_up_call(seen, is_still=is_still, waiters=waiters),
+            done=lambda seen: self._find_call_record(seen, is_still=is_still, waiters=waiters),
         )
 
-    def _look_up_call(
+    def _find_call_record(
         self,
         seen: ScreenObservation | BaseException,
         *,
@@ -289,7 +289,7 @@ class StateMonitor:
     ) -> ScreenObservation:
         """Return *seen* with the whole text of the one call that matches *menu*; unchanged if several match."""
         fitting = {call.full for call in calls if shows(menu, call.text, call.values)}
-        full = fitting.pop() if len(fitting) == 1 else self.view.known(menu) if self.view is not None else ""
+        full = fitting.pop() if len(fitting) == 1 else self.view.find_text(menu) if self.view is not None else ""
         if not full:
             return seen
         reading = msgspec.structs.replace(seen.reading, menu=completed(menu, full))
@@ -319,7 +319,7 @@ class StateMonitor:
         else:
             menu, text = seen.reading.menu, seen.reading.text or (seen.guess.text if seen.guess else "")
             if self.view is not None and self.view.is_open:
-                self._look_if_awaited()
+                self._read_if_awaited()
                 return
             self._process_observation(seen, at, is_still=is_still)
         verdict = self.verdict
@@ -329,7 +329,7 @@ class StateMonitor:
             and verdict.state is SessionState.ASKING
             and self._reads_full_view(seen, menu, at)
         ):
-            self._look_if_awaited()
+            self._read_if_awaited()
             return
         if verdict.state is SessionState.ASKING and not text:
             deciding = self._signals.last(verdict.source)
@@ -338,7 +338,7 @@ class StateMonitor:
             self._emit(event)
         if self.asked.due_at is not None and (self._again is None or self._again.when() < self._loop.time()):
             self._again = self._loop.call_later(self.asked.due_at - at + AFTER_S, self.begin)
-        self._look_if_awaited()
+        self._read_if_awaited()
 
     def _reads_full_view(self, seen: ScreenObservation, menu: ScreenMenu, at: float) -> bool:
         """Whether the agent's full view of what *menu* cuts is being read now; the screen is processed after that."""
@@ -348,9 +348,9 @@ class StateMonitor:
             return False
         return not self.asked.is_early(menu, at) and self.view.begin(seen, menu, rule)
 
-    def _look_if_awaited(self) -> None:
+    def _read_if_awaited(self) -> None:
         if self._waiters:
-            self._look()
+            self._read_screen()
         self._arm()
 
     def _report_permission_mode(self, mode: str, at: float) -> None:

@@ -282,7 +282,7 @@ class _AnswerAttempt:
 
     async def _moved_to(self, marked: int | None, within_s: float) -> int | None:
         """Return the mark's position as soon as it is not *marked*; None if it does not move."""
-        _, now = await poll(self._expect_request, lambda found: found[1].marked not in (None, marked), within_s)
+        _, now = await poll(self._expect_request, lambda reading: reading[1].marked not in (None, marked), within_s)
         return now.marked if now.marked != marked else None
 
     async def _press(
@@ -337,7 +337,7 @@ class _AnswerAttempt:
 
     async def _is_cleared(self, within_s: float) -> bool:
         """Whether the request leaves the screen within *within_s*."""
-        _, menu = await poll(self._find_request, lambda found: found[1] is None, within_s)
+        _, menu = await poll(self._find_request, lambda reading: reading[1] is None, within_s)
         return menu is None
 
     def still_open_error(self) -> KasmonError:

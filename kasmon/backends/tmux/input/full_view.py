@@ -48,7 +48,7 @@ class FullView:
         self.is_open = False
         """Whether it is being read: then the screen does not show the agent's request."""
 
-    def known(self, menu: ScreenMenu) -> str:
+    def find_text(self, menu: ScreenMenu) -> str:
         """Return the whole text that *menu* cuts; empty if unknown."""
         if self._menu != menu.digest:
             self.forget()

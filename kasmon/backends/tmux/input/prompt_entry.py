@@ -55,7 +55,7 @@ class EntryMethod(NamedTuple):
 
     rule: ComposerRule | None
     """The rule to read the box by; None if the result cannot be verified."""
-    doubt: str
+    caveat: str
     newline: bytes
     """The keys for a new line; empty if paste is bracketed, or there is only one line."""
     is_whole: bool
@@ -98,7 +98,7 @@ class PromptEntry:
             if self._target.is_asking or (seen is not None and has_question(seen)):
                 raise self._lost("the text was typed, but not Enter: a request is open there now")
             await self._press()
-            return self._method.doubt
+            return self._method.caveat
         seen = await self._await_text(rule)
         self._observer.mark_visible()
         was_working = "working" in seen.reading.state

@@ -84,15 +84,15 @@ def test_it_is_found_where_the_agents_own_variables_say_and_told_only_when_it_ch
     with subprocess.Popen(["sleep", "1000"], env=environment) as agent:
         try:
             evidence = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
-            assert [] == evidence.look(1.0, None)
+            assert [] == evidence.read(1.0, None)
             path = registered(tmp_path / "mine" / "sessions", agent.pid, "busy")
-            assert ["working"] == [signal.value for signal in evidence.look(2.0, None)]
-            assert [] == evidence.look(3.0, None)
+            assert ["working"] == [signal.value for signal in evidence.read(2.0, None)]
+            assert [] == evidence.read(3.0, None)
             registered(path.parent, agent.pid, "idle")
             os.utime(path, ns=(1, 1))
-            assert ["idle|limited"] == [signal.value for signal in evidence.look(4.0, None)]
+            assert ["idle|limited"] == [signal.value for signal in evidence.read(4.0, None)]
             path.unlink()
-            assert ["unclear"] == [signal.value for signal in evidence.look(5.0, None)]
+            assert ["unclear"] == [signal.value for signal in evidence.read(5.0, None)]
         finally:
             agent.kill()
 
@@ -108,10 +108,10 @@ def test_a_file_that_was_read_before_its_first_bytes_is_read_again_in_the_same_t
             content = path.read_bytes()
             path.write_bytes(b"")
             os.utime(path, ns=(1, 1))
-            assert ["unclear"] == [signal.value for signal in evidence.look(1.0, None)]
+            assert ["unclear"] == [signal.value for signal in evidence.read(1.0, None)]
             path.write_bytes(content)
             os.utime(path, ns=(1, 1))
-            assert ["working"] == [signal.value for signal in evidence.look(2.0, None)]
+            assert ["working"] == [signal.value for signal in evidence.read(2.0, None)]
         finally:
             agent.kill()
 
@@ -123,11 +123,11 @@ def test_the_variable_of_a_wrapper_that_sets_it_late_counts(tmp_path: Path) -> N
     with subprocess.Popen(["sh", "-c", script], env=environment, stdin=subprocess.PIPE) as agent:
         try:
             evidence = ProcessEvidence("claude", agent.pid, tmp_path, 1, "")
-            assert [] == evidence.look(1.0, None)
+            assert [] == evidence.read(1.0, None)
             assert agent.stdin is not None
             agent.stdin.close()
             until(lambda: variables_of(agent.pid).get("CLAUDE_CONFIG_DIR"))
             registered(config / "sessions", agent.pid, "busy")
-            assert ["working"] == [signal.value for signal in evidence.look(2.0, None)]
+            assert ["working"] == [signal.value for signal in evidence.read(2.0, None)]
         finally:
             agent.kill()

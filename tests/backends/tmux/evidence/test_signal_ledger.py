@@ -104,11 +104,11 @@ def test_output_and_the_rule_without_words_do_not_tell_what_an_agent_does() -> N
     words = SignalLedger()
     words.record(seen("output", "printing", 1.0))
     words.record(seen("fallback", "asking", 1.0))
-    assert not words.can_tell
+    assert not words.reports_agent_state
     words.record(seen("screen", "unclear", 1.0))
-    assert not words.can_tell
+    assert not words.reports_agent_state
     words.record(seen("screen", "idle", 1.0))
-    assert words.can_tell
+    assert words.reports_agent_state
 
 
 def test_a_menu_becomes_a_request_that_takes_what_its_labels_say_and_nothing_else() -> None:
@@ -268,7 +268,7 @@ def test_which_agent_a_command_line_runs(argv: tuple[str, ...], agent: str, prog
 
 
 def stopped_or(name: str, evidence: ProcessEvidence, entries: dict[int, ProcessEntry]) -> list[str]:
-    return [word.value for word in evidence.look(1.0, ProcessTable(entries)) if word.source == name]
+    return [word.value for word in evidence.read(1.0, ProcessTable(entries)) if word.source == name]
 
 
 def test_an_agent_is_stopped_where_its_process_is_and_an_agent_again_once_it_is_continued(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_what_a_signal_stopped_in_front_of_its_terminal_was_stopped_by_sigstop(t
     def said(entries: dict[int, ProcessEntry]) -> list[tuple[str, str]]:
         assert evidence.was_stopped_silently(ProcessTable(entries)) is ProcessTable(entries).is_stopped_in_front(1)
         return [
-            (word.value, word.text) for word in evidence.look(1.0, ProcessTable(entries)) if word.value == "stopped"
+            (word.value, word.text) for word in evidence.read(1.0, ProcessTable(entries)) if word.value == "stopped"
         ]
 
     assert [] == said({1: shell, 2: agent})

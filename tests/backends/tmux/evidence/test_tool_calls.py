@@ -72,7 +72,7 @@ def test_what_the_hooks_say_of_the_state_is_not_lost_where_calls_are_asked_for(
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     evidence.calls()
 
-    assert ["working"] == [signal.value for signal in evidence.look(1.0, None) if signal.source == "hook"]
+    assert ["working"] == [signal.value for signal in evidence.read(1.0, None) if signal.source == "hook"]
 
 
 def test_a_call_that_is_too_long_for_a_note_is_not_known_and_its_event_is(
@@ -81,7 +81,7 @@ def test_a_call_that_is_too_long_for_a_note_is_not_known_and_its_event_is(
     noted(tmp_path, "PreToolUse", "a", {"command": "x" * CALL_BYTES})
 
     assert [] == evidence.calls()
-    assert ["working"] == [signal.value for signal in evidence.look(1.0, None) if signal.source == "hook"]
+    assert ["working"] == [signal.value for signal in evidence.read(1.0, None) if signal.source == "hook"]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def codex_line(text: str, at: str = AFTER) -> str:
 
 def prompts(evidence: ProcessEvidence) -> list[str]:
     table = ProcessTable({evidence.agent: ProcessEntry(0, 1, 1, "python")})
-    return [signal.prompt for signal in evidence.look(1.0, table) if signal.source == "transcript"]
+    return [signal.prompt for signal in evidence.read(1.0, table) if signal.source == "transcript"]
 
 
 @pytest.fixture
