@@ -19,7 +19,7 @@ import msgspec
 
 from kasmon.demo.scratch import clear
 from kasmon.paths import Paths, places
-from tests.support.cli.fork_server import ForkServer
+from tests.support.cli.fork_server import Command, ForkServer
 from tests.support.wait import until
 
 LIMIT_S = 40.0
@@ -67,8 +67,7 @@ class Cli:
         self.places: Paths = places(self.environment)
 
     def __call__(self, *arguments: str, given: str = "", **variables: str) -> Done:
-        needs_python = not LONG.isdisjoint(arguments[:1]) or any(name.startswith(OF_PYTHON) for name in variables)
-        if self._fork_server is not None and not needs_python:
+        if self._fork_server is not None and not self._needs_python(arguments, variables):
             return Done(*self._fork_server.run(arguments, self.environment | variables, self.home, given, LIMIT_S))
         done = subprocess.run(
             [*KASMON, *arguments],
@@ -81,6 +80,9 @@ class Cli:
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def _needs_python(self, arguments: Sequence[str], variables: Mapping[str, str]) -> bool:
+        return not LONG.isdisjoint(arguments[:1]) or any(name.startswith(OF_PYTHON) for name in variables)
 
     def json(self, *arguments: str, given: str = "") -> Any:
         """What a command that succeeds prints with --json."""
@@ -101,9 +103,9 @@ class Cli:
 
     def terminal(self, *arguments: str, typed: Sequence[tuple[Awaited, str]] = (), **variables: str) -> tuple[int, str]:
         """Run a command on a terminal; each of *typed* is text to await and what to type then. Exit code and output."""
-        return on_terminal(
-            [*KASMON, *arguments], self.environment | {"TERM": "xterm-256color"} | variables, self.home, typed
-        )
+        environment = self.environment | {"TERM": "xterm-256color"} | variables
+        fork_server = None if self._needs_python(arguments, variables) else self._fork_server
+        return on_terminal([*KASMON, *arguments], environment, self.home, typed, fork_server)
 
     def close(self) -> None:
         clear(self.home)
@@ -120,24 +122,35 @@ def _at_a_terminal() -> None:
 
 
 def on_terminal(
-    argv: Sequence[str], environment: Mapping[str, str], folder: Path, typed: Sequence[tuple[Awaited, str]] = ()
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    typed: Sequence[tuple[Awaited, str]] = (),
+    fork_server: ForkServer | None = None,
 ) -> tuple[int, str]:
-    """Run *argv* on a pty of 120x40 without echo; its exit code, and every character it sent there."""
+    """Run *argv* on a pty of 120x40 without echo; its exit code, and every character it sent there.
+
+    *fork_server*: runs *argv*, which is a command of kasmon.
+    """
     outer, inner = pty.openpty()
     termios.tcsetwinsize(inner, (40, 120))
     modes = termios.tcgetattr(inner)
     modes[3] &= ~termios.ECHO
     termios.tcsetattr(inner, termios.TCSANOW, modes)
-    child = subprocess.Popen(
-        argv,
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        env=dict(environment),
-        cwd=folder,
-        start_new_session=True,
-        preexec_fn=_at_a_terminal,
-    )
+    child: subprocess.Popen[bytes] | Command
+    if fork_server:
+        child = fork_server.start(argv[len(KASMON) :], environment, folder, [inner] * 3, is_terminal=True)
+    else:
+        child = subprocess.Popen(
+            argv,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+            preexec_fn=_at_a_terminal,
+        )
     os.close(inner)
     said, waiting, over, deadline = b"", list(typed), False, time.monotonic() + LIMIT_S
     try:
@@ -157,6 +170,6 @@ def on_terminal(
         return child.wait(LIMIT_S), text
     finally:
         os.close(outer)
-        if child.poll() is None:
+        if child.returncode is None:
             child.kill()
             child.wait()

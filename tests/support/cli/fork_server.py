@@ -9,6 +9,7 @@ starts a tmux server takes a quarter of a second less, all of it the import of l
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import marshal
 import os
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
@@ -54,25 +56,38 @@ class ForkServer:
         Raises:
             TimeoutError: if it takes longer than *limit_s* seconds; it is killed then.
         """
-        request = marshal.dumps(("kasmon", list(arguments), dict(environment), str(folder)))
-        with TemporaryFile() as into, TemporaryFile() as out, TemporaryFile() as err, self._connected() as line:
+        with TemporaryFile() as into, TemporaryFile() as out, TemporaryFile() as err:
             into.write(given.encode())
             into.seek(0)
-            line.settimeout(limit_s)
-            socket.send_fds(line, [b"%8d" % len(request)], [into.fileno(), out.fileno(), err.fileno()])
-            line.sendall(request)
-            answers = line.makefile("r")
-            pid = int(answers.readline())
+            command = self.start(arguments, environment, folder, [each.fileno() for each in (into, out, err)])
             try:
-                code = int(answers.readline())
+                code = command.wait(limit_s)
             except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
+                command.kill()
                 raise
             texts = []
             for file in (out, err):
                 file.seek(0)
                 texts.append(file.read().decode())
         return code, texts[0], texts[1]
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        files: Sequence[int],
+        *,
+        is_terminal: bool = False,
+    ) -> "Command":
+        """Start `kasmon *arguments` with stdin, stdout and stderr *files*; a terminal then controls it."""
+        program = "terminal" if is_terminal else "kasmon"
+        request = marshal.dumps((program, list(arguments), dict(environment), str(folder)))
+        line = socket.socket(socket.AF_UNIX)
+        line.connect(str(self._started() / "s"))
+        socket.send_fds(line, [b"%8d" % len(request)], list(files))
+        line.sendall(request)
+        return Command(line)
 
     def tmux_starter(self) -> str:
         """The path of a program to run in place of `kasmon.tmux.start_server`."""
@@ -87,11 +102,6 @@ class ForkServer:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
-
-    def _connected(self) -> socket.socket:
-        line = socket.socket(socket.AF_UNIX)
-        line.connect(str(self._started() / "s"))
-        return line
 
     def _started(self) -> Path:
         """The folder with the process's socket."""
@@ -108,6 +118,30 @@ class ForkServer:
             with self._process.stdout as said:
                 assert said.readline(), "the fork server did not start"
         return self._folder
+
+
+class Command:
+    """A command that was started, as `subprocess.Popen` has it."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self.returncode: int | None = None
+        self._line = line
+        self._answers = line.makefile("r")
+        self.pid = int(self._answers.readline())
+
+    def wait(self, limit_s: float | None = None) -> int:
+        """The exit code.
+
+        Raises:
+            TimeoutError: if it still runs after *limit_s* seconds.
+        """
+        with self._line, self._answers:
+            self._line.settimeout(limit_s)
+            self.returncode = int(self._answers.readline())
+        return self.returncode
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def serve(path: str) -> NoReturn:
@@ -158,6 +192,13 @@ def serve(path: str) -> NoReturn:
             if program == "tmux":
                 os.setsid()  # as `TmuxServer.start` has it
                 _leave(start_server.main(*arguments))
+            if program == "terminal":
+                os.set_inheritable(held, True)  # it may become the tmux that it attaches to
+                os.setsid()
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                for number, name in enumerate(("stdin", "stdout", "stderr")):  # ours may be files
+                    setattr(sys, name, open(number, "w" if number else "r", buffering=1, encoding="utf-8"))  # noqa: PTH123, SIM115
             sys.argv = [str(entry.__file__), *arguments]
             _leave(entry.main())
 
