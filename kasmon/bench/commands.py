@@ -1,15 +1,15 @@
 """Measures the commands that people and scripts wait for, from start to end, against bare Python."""
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
+from kasmon.bench.dashboard.startup import BARE_PYTHON
 from kasmon.bench.support.figure import Figure, ratio
 from kasmon.bench.support.fleet import scratch
-from kasmon.bench.support.terminal import environment
+from kasmon.bench.support.process_cost import run_ms
+from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.config import Config
 from kasmon.model import fleet
 from kasmon.model.commands import Mode
@@ -45,14 +45,14 @@ def measure_commands(rounds: int) -> list[Figure]:
     with scratch() as paths:
         own = environment(paths.environment_variables())
         asyncio.run(_create(paths, rounds))
-        _run([*KASMON, "stop", STOPPED], own)
+        run_ms([*KASMON, "stop", STOPPED], own)
         bare: list[float] = []
         times: dict[str, list[float]] = {name: [] for name in (*QUICK, "answer")}
         for _ in range(rounds):
-            bare.append(_run(BARE_PYTHON, own))
+            bare.append(run_ms(BARE_PYTHON, own))
             for name, (arguments, _) in QUICK.items():
-                times[name].append(_run([*KASMON, *arguments], own))
-            times["answer"].append(_run([*KASMON, "answer", _request(paths), "allow"], own))
+                times[name].append(run_ms([*KASMON, *arguments], own))
+            times["answer"].append(run_ms([*KASMON, "answer", _request(paths), "allow"], own))
     targets = {name: target for name, (_, target) in QUICK.items()} | {"answer": ANSWER}
     return [
         ratio(f"kasmon {name}" if " " not in name else name, each, bare, "bare Python", targets[name])
@@ -78,10 +78,3 @@ def _request(paths: Paths) -> str:
             raise TimeoutError(f"no request was opened within {LIMIT_S:g} s.")
         time.sleep(0.01)
     return requests[0].id
-
-
-def _run(argv: Sequence[str], own: Mapping[str, str]) -> float:
-    """Run *argv* and return how long it took, in ms."""
-    began = time.perf_counter()
-    subprocess.run(argv, env=dict(own), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    return 1000 * (time.perf_counter() - began)

@@ -6,7 +6,7 @@ from typing import Final
 
 import psutil
 
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed, took_ms
 from kasmon.bench.support.fleet import scratch
 from kasmon.errors import TimedOutError
 from kasmon.host.rpc.host_lock import lock_holder
@@ -35,24 +35,22 @@ def measure_run(tasks: int = TASKS, waves: int = WAVES) -> list[Figure]:
         start.run(paths, plan_log)
         spent_s, took_s = _measure_runner(plan_log)
         delays = _measure_delays(paths, plan_log)
-    share, late = 100 * spent_s / took_s, percentile(delays, 0.95)
     what = f"{tasks} tasks in {waves} waves"
     return [
         Figure(
             name=f"the runner of {what}",
-            value=share,
+            value=100 * spent_s / took_s,
             unit="% of a core",
             target=15,
             samples=1,
             note=f"{spent_s:.1f} s of processor in {took_s:.0f} s",
         ),
-        Figure(
-            name="an agent's turn ends to the next task begins, p95",
-            value=late,
-            unit="ms",
-            target=300,
-            samples=len(delays),
-            note=f"p50 {percentile(delays, 0.5):.0f} ms",
+        timed(
+            "an agent's turn ends to the next task begins, p95",
+            delays,
+            300,
+            f"p50 {percentile(delays, 0.5):.0f} ms",
+            share=0.95,
         ),
     ]
 
@@ -63,15 +61,8 @@ def measure_reading(rounds: int) -> Figure:
         f'[[task]]\nid = "t{n}"\nprompt = "x"\nneeds = {[f"t{n - back}" for back in (7, 11) if n > back]}'
         for n in range(1, LARGE + 1)
     )
-    times = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        graph.text(read(text, NAME))
-        times.append(1000 * (time.perf_counter() - began))
-    middle = percentile(times, 0.5)
-    return Figure(
-        name=f"a plan of {LARGE:,} tasks, read and drawn", value=middle, unit="ms", target=1000, samples=rounds
-    )
+    times = [took_ms(lambda: graph.text(read(text, NAME))) for _ in range(rounds)]
+    return timed(f"a plan of {LARGE:,} tasks, read and drawn", times, 1000)
 
 
 def _build_text(tasks: int, waves: int) -> str:

@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 import psutil
 
-from kasmon.bench import commands, plans
+from kasmon.bench import commands, files, plans
 from kasmon.bench.agents import detection_cost, host_cost, many_sessions
 from kasmon.bench.dashboard import (
     busy_fleet,
-    collisions,
     event_latency,
     focus_latency,
     idle_cost,
@@ -25,9 +24,8 @@ from kasmon.bench.dashboard import (
     prompt_delivery,
     search,
     startup,
-    state_latency,
 )
-from kasmon.bench.sandboxes import checkpoints, jails, runs, snapshots
+from kasmon.bench.sandboxes import jails, runs, snapshots
 from kasmon.bench.support.figure import Figure, table
 from kasmon.bench.support.process_cost import family
 from kasmon.bench.support.terminal import BenchTerminal, environment, read_for, reading
@@ -62,18 +60,18 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "flood": partial(measure_stall, seconds),
         "talk": partial(event_latency.measure_event_to_screen, seconds),
         "last-page": partial(long_transcript.measure_last_page, rounds),
-        "state": partial(state_latency.measure_state_to_row, 3),
+        "state": partial(event_latency.measure_state_to_row, 3),
         "dialog": partial(permission_latency.measure_event_to_dialog, 4 * rounds),
         "plan": plans.measure_run,
         "plan-file": partial(plans.measure_reading, rounds),
         "search": partial(search.measure_search, rounds),
-        "radar": partial(collisions.measure_sweep, rounds),
+        "radar": partial(files.measure_sweep, rounds),
         "jail": partial(jails.measure_start, 3 * rounds),
         "jails": partial(jails.measure_many, seconds),
         "run": partial(runs.measure_runs, 30 * rounds),
         "standby": partial(runs.measure_standby, 4 * rounds),
         "run-host": partial(runs.measure_host_runs, 20 * rounds),
-        "checkpoint": partial(checkpoints.measure_checkpoints, rounds),
+        "checkpoint": partial(files.measure_checkpoints, rounds),
         "microvm-boot": partial(snapshots.measure_boot, 3),
         "microvm-clone": partial(snapshots.measure_copy, rounds),
         "microvm-pause": partial(snapshots.measure_pause, rounds),
@@ -161,15 +159,12 @@ def measure_stall(seconds: float) -> Figure:
     """Measure the longest stall of the dashboard's event loop in *seconds*, with `yes` running in the preview."""
     with terminals([("flood", ["yes", "a line of a flood that never ends"])]) as (paths, _):
         file = paths.state / "lag"
-        terminal = BenchTerminal([*LAG, str(file)], environment(paths.environment_variables()), 160, 50)
-        try:
+        with BenchTerminal([*LAG, str(file)], environment(paths.environment_variables()), 160, 50) as terminal:
             terminal.until(b"a line of a flood")
             until = time.monotonic() + seconds + 2.0
             while time.monotonic() < until:
                 terminal.read(0.05)
             lags = [float(line) for line in file.read_text().splitlines()][1:]
-        finally:
-            terminal.close()
     worst = max(lags)
     return Figure(
         name="longest stall under a `yes` flood",
@@ -183,13 +178,12 @@ def measure_stall(seconds: float) -> Figure:
 
 def measure_changes(seconds: float) -> Figure:
     """Measure the dashboard's processor time over *seconds*; the same process generates the fleets."""
-    terminal = BenchTerminal([*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)], environment({}), 160, 50)
-    try:
+    with BenchTerminal(
+        [*FLEET, str(ROWS), str(ALIVE), str(CHANGES), str(RATE_HZ)], environment({}), 160, 50
+    ) as terminal:
         terminal.until(b"row-0")
         read_for(terminal, 3.0)
         share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
-    finally:
-        terminal.close()
     return Figure(
         name="5,000 rows, 40 changes at 10 Hz",
         value=share,

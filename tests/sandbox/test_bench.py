@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kasmon.bench import run
-from kasmon.bench.sandboxes import checkpoints, jails, runs, snapshots
+from kasmon.bench import files, run
+from kasmon.bench.sandboxes import jails, runs, snapshots
 from kasmon.bench.support.figure import Figure
 from kasmon.errors import SandboxError
 from kasmon.paths import places
@@ -64,8 +64,8 @@ def test_a_tier_that_is_not_here_is_not_measured_and_its_row_says_why(
 
 
 def test_a_checkpoint_of_a_workspace_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "SETTLED_S", 0.0)
-    [figure] = checkpoints.measure_checkpoints(2, files=7, size_bytes=7000)
+    monkeypatch.setattr(files, "SETTLED_S", 0.0)
+    [figure] = files.measure_checkpoints(2, files=7, size_bytes=7000)
 
     assert (50, 2) == (figure.target, figure.samples)
     assert figure.value > 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed
 from kasmon.bench.support.fleet import scratch
 from kasmon.bench.support.process_cost import share_of_a_core
 from kasmon.bench.support.tmux_sessions import PROGRAMS, below, terminals
@@ -83,15 +83,8 @@ def _change(source: str, seconds: float) -> Figure:
         programs = [(name, path.command(AGENT, source, str(TURN_S), str(at))) for name, at in offsets.items()]
         with terminals(programs) as (paths, _):
             delays = asyncio.run(_delays(paths, offsets, kinds, seconds))
-    late = percentile(delays, 0.95)
-    return Figure(
-        name=f"state change to row, by {source}, p95",
-        value=late,
-        unit="ms",
-        target=SOURCES[source],
-        samples=len(delays),
-        note=f"p50 {percentile(delays, 0.5):.0f} ms; from the agent's write to the fleet that the dashboard shows",
-    )
+    note = f"p50 {percentile(delays, 0.5):.0f} ms; from the agent's write to the fleet that the dashboard shows"
+    return timed(f"state change to row, by {source}, p95", delays, SOURCES[source], note, share=0.95)
 
 
 async def _delays(

@@ -17,11 +17,11 @@ import psutil
 
 from kasmon.bench.agents.bare_agent import measure_opening_ms
 from kasmon.bench.agents.offline import create_home, program
-from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
+from kasmon.bench.dashboard.startup import BARE_PYTHON
 from kasmon.bench.support.figure import Figure
 from kasmon.bench.support.fleet import scratch
-from kasmon.bench.support.process_cost import held_mb, memory_mb
-from kasmon.bench.support.terminal import environment
+from kasmon.bench.support.process_cost import held_mb, memory_mb, run_ms
+from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.errors import LaunchError, LogMissingError
 from kasmon.model.events import Event, SessionCreated, SessionStarted
 from kasmon.paths import Paths
@@ -93,9 +93,7 @@ def _session(paths: Paths, agent: str, path: Path | None) -> Iterator[BenchSessi
     launcher_variables, own = create_home(agent, root)
     variables = environment(paths.environment_variables() | launcher_variables | own)
     if path is None:
-        began = time.perf_counter()
-        _run(BARE_PYTHON, variables)
-        limit_ms = 1000 * (time.perf_counter() - began)
+        limit_ms = run_ms(BARE_PYTHON, variables, check=True)
     else:
         variables["PATH"] = f"{path.parent}:{variables['PATH']}"
         limit_ms = measure_opening_ms(agent, path, root / "work", variables)

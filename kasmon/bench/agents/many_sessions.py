@@ -9,11 +9,10 @@ from typing import Final
 
 import psutil
 
-from kasmon.bench.dashboard.startup import KASMON
-from kasmon.bench.support.figure import Figure, ratio
+from kasmon.bench.support.figure import Figure, ratio, took_ms
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.bench.support.process_cost import held_mb, processor_s
-from kasmon.bench.support.terminal import environment
+from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.bench.support.tmux_sessions import below
 from kasmon.host.rpc.host_lock import lock_holder
 from kasmon.paths import Paths
@@ -107,9 +106,8 @@ def _processes(paths: Paths) -> list[int]:
 
 def _create_alone(paths: Paths, number: int) -> float:
     """Return how long tmux takes to create a session, by a command of its own, in ms."""
-    server, began = TmuxServer(paths.tmux_socket), time.perf_counter()
-    server.create(session_id(number), ["cat"])
-    return 1000 * (time.perf_counter() - began)
+    server = TmuxServer(paths.tmux_socket)
+    return took_ms(lambda: server.create(session_id(number), ["cat"]))
 
 
 def _run(argv: Sequence[str], own: Mapping[str, str]) -> tuple[float, float]:

@@ -4,11 +4,10 @@ import re
 import time
 from collections.abc import Sequence
 
-from kasmon.bench.dashboard.startup import KASMON
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.bench.support.process_cost import family, share_of_a_core
-from kasmon.bench.support.terminal import BenchTerminal, environment, read_for, reading
+from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard, read_for, reading
 from kasmon.bench.support.tmux_sessions import below, program, terminals
 from kasmon.paths import Paths
 from kasmon.tmux.server import TmuxServer
@@ -25,30 +24,20 @@ def measure_busy_fleet(seconds: float) -> list[Figure]:
     programs = [("a-stamped", program("talk", "10", "stamp"))]
     programs += [(f"busy-{n:03d}", program("talk", "10")) for n in range(1, BUSY)]
     programs += [(f"idle-{n:03d}", list(IDLE)) for n in range(FLEET - BUSY)]
-    with terminals(programs) as (paths, _):
-        terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=160, rows=50)
-        try:
-            terminal.until(b"idle-0")  # working sessions are listed below sessions of uncertain state
-            read_for(terminal, 4.0)
-            terminal.press(b"/a-stamped\r")
-            read_for(terminal, 2.0)
-            pids = _counted(terminal, paths)
-            delays = _delays(terminal, seconds)
-            terminal.press(b"/\x1b")
-            read_for(terminal, 1.0)
-            share = reading(terminal, pids, seconds)
-        finally:
-            terminal.close()
+    with terminals(programs) as (paths, _), open_dashboard(environment(paths.environment_variables())) as terminal:
+        terminal.until(b"idle-0")  # working sessions are listed below sessions of uncertain state
+        read_for(terminal, 4.0)
+        terminal.press(b"/a-stamped\r")
+        read_for(terminal, 2.0)
+        pids = _counted(terminal, paths)
+        delays = _delays(terminal, seconds)
+        terminal.press(b"/\x1b")
+        read_for(terminal, 1.0)
+        share = reading(terminal, pids, seconds)
+    note = f"p50 {percentile(delays, 0.5):.1f} ms; from the write in the pane to the write on our terminal"
     alone = _alone([argv for _, argv in programs], seconds)
     return [
-        Figure(
-            name="output to preview, p95",
-            value=percentile(delays, 0.95),
-            unit="ms",
-            target=50,
-            samples=len(delays),
-            note=f"p50 {percentile(delays, 0.5):.1f} ms; from the write in the pane to the write on our terminal",
-        ),
+        timed("output to preview, p95", delays, 50, note, share=0.95),
         Figure(
             name="20 busy of 200",
             value=share,

@@ -1,6 +1,7 @@
-"""Measures the delay of events on the screen and the processor time, for 20 structured sessions at 50 events/s."""
+"""Measures the delay from an event in a log to the screen, and the processor time, for 20 structured sessions."""
 
 import contextlib
+import random
 import re
 import subprocess
 import sys
@@ -9,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kasmon.bench.dashboard.bare_textual import READY, following
 from kasmon.bench.dashboard.event_writer import EVERY_MESSAGE
-from kasmon.bench.dashboard.startup import KASMON
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed
 from kasmon.bench.support.fleet import create_sessions, scratch
 from kasmon.bench.support.process_cost import family
-from kasmon.bench.support.terminal import BenchTerminal, environment, read_for, reading
+from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard, read_for, reading
+from kasmon.model.events import Event, TurnEnded, TurnStarted
 from kasmon.model.permission import SessionId
+from kasmon.store.event_log import EventLog
 
 SESSIONS, RATE_HZ = 20, 50.0
 STAMP = re.compile(rb"T(\d{9,20})T")
@@ -26,32 +28,25 @@ def measure_event_to_screen(seconds: float, sessions: int = SESSIONS, rate_hz: f
     """Measure the delay of the selected session's messages, and the dashboard's processor time: *seconds* each."""
     with scratch() as paths, create_sessions(paths, sessions) as ids:
         own = environment(paths.environment_variables())
-        terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
-        try:
+        with open_dashboard(own) as terminal:
             terminal.until(b"session-0000")
             with talking(ids, rate_hz, own):
                 read_for(terminal, 3.0)
                 delays = _delays(terminal, seconds)
                 share = reading(terminal, [process.pid for process in family([terminal.pid])], seconds)
-        finally:
-            terminal.close()
-        bare = BenchTerminal(following(paths.log(ids[0]), '"text":"T'), own)
-        try:
+        with BenchTerminal(following(paths.log(ids[0]), '"text":"T'), own) as bare:
             bare.until(READY)
             with talking(ids, rate_hz, own):
                 limits = _delays(bare, seconds)
-        finally:
-            bare.close()
     seen = f"{len(delays)} of some {seconds * rate_hz / EVERY_MESSAGE:.0f} messages came by"
     return [
-        Figure(
-            name=f"event to screen, p95, {sessions} at {rate_hz:g} events/s",
-            value=percentile(delays, 0.95),
-            unit="ms",
-            target=50,
-            samples=len(delays),
-            note=f"p50 {percentile(delays, 0.5):.1f} ms; {seen}; a bare Textual app that does nothing but follow this "
+        timed(
+            f"event to screen, p95, {sessions} at {rate_hz:g} events/s",
+            delays,
+            50,
+            f"p50 {percentile(delays, 0.5):.1f} ms; {seen}; a bare Textual app that does nothing but follow this "
             f"log, in the same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms",
+            share=0.95,
         ),
         Figure(
             name=f"{sessions} structured sessions at {rate_hz:g} events/s",
@@ -93,3 +88,48 @@ def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:
     if not delays:
         raise TimeoutError("no message of the selected session came to the screen.")
     return list(delays.values())
+
+
+STATE_RATE_HZ = 5.0
+"""The events per second of each session that works while others change their states."""
+COLUMN = 12
+"""The width of a state in a row, before the name."""
+TARGET_MS = 60.0
+
+
+def measure_state_to_row(rounds: int, sessions: int = SESSIONS) -> list[Figure]:
+    """Measure turns that end and begin again, one session after the other, in *rounds* of a new dashboard each.
+
+    Half of the sessions change their states; the others work, and write events meanwhile.
+    """
+    first: list[float] = []
+    delays: list[float] = []
+    for _ in range(rounds):
+        each = list(_changes(sessions))
+        first.append(each[0])
+        delays += each
+    note = f"p50 {percentile(delays, 0.5):.1f} ms; from the write in the log to the write on our terminal"
+    return [
+        timed("state change to row on the screen, p95", delays, TARGET_MS, note, share=0.95),
+        timed("the first state change of a dashboard", first, TARGET_MS, "the slowest of them", share=1.0),
+    ]
+
+
+def _changes(sessions: int) -> Iterator[float]:
+    """Yield the delays in ms."""
+    with scratch() as paths, create_sessions(paths, sessions) as ids:
+        own = environment(paths.environment_variables())
+        with open_dashboard(own) as terminal:
+            terminal.until(b"session-0000")
+            with talking(ids[sessions // 2 :], RATE_HZ, own):
+                read_for(terminal, 2.0)
+                for number, session in enumerate(ids[1 : sessions // 2], 1):
+                    log = EventLog(paths.log(session))
+                    for word in ("finished", "working"):
+                        now = time.time()
+                        event: Event = TurnEnded(at=now) if word == "finished" else TurnStarted(at=now, prompt="go on")
+                        began = time.perf_counter()
+                        log.append(event)
+                        shown_at = terminal.until(f"{word:{COLUMN}}session-{number:04d}".encode())
+                        yield 1000 * (shown_at - began)
+                        read_for(terminal, random.uniform(0.15, 0.35))

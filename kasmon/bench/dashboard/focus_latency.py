@@ -6,9 +6,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from kasmon.bench.dashboard.startup import KASMON
-from kasmon.bench.support.figure import Figure, percentile
-from kasmon.bench.support.terminal import BenchTerminal, environment
+from kasmon.bench.support.figure import Figure, percentile, timed
+from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment
 from kasmon.bench.support.tmux_sessions import program, terminals
 from kasmon.tmux.server import TmuxServer
 
@@ -28,7 +27,7 @@ def measure_key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
         for _ in range(rounds):
             raw += _attached(attach, own, letters, keys)
             ours += _focused(own, letters, keys)
-    limit = statistics.median(raw)
+    limit, note = statistics.median(raw), f"raw tmux attach in the same run: {percentile(raw, 0.95):.2f} ms"
     return [
         Figure(
             name="focus, key to glyph, p50",
@@ -39,37 +38,24 @@ def measure_key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
             limit_name="raw tmux attach",
             samples=len(ours),
         ),
-        Figure(
-            name="focus, key to glyph, p95",
-            value=percentile(ours, 0.95),
-            unit="ms",
-            target=5,
-            samples=len(ours),
-            note=f"raw tmux attach in the same run: {percentile(raw, 0.95):.2f} ms",
-        ),
+        timed("focus, key to glyph, p95", ours, 5, note, share=0.95),
     ]
 
 
 def _attached(argv: list[str], own: dict[str, str], letters: Iterator[int], keys: int) -> list[float]:
-    terminal = BenchTerminal(argv, own)
-    try:
+    with BenchTerminal(argv, own) as terminal:
         terminal.until(b"echo-is-ready")
         return _type(terminal, letters, keys)
-    finally:
-        terminal.close()
 
 
 def _focused(own: dict[str, str], letters: Iterator[int], keys: int) -> list[float]:
-    terminal = BenchTerminal(KASMON, own)
-    try:
+    with BenchTerminal(KASMON, own) as terminal:
         terminal.until(b"echo-is-ready")
         terminal.press(b"\r")
         terminal.until(b"Ctrl+]")
         taken = _type(terminal, letters, keys)
         terminal.press(LEAVE)
         return taken
-    finally:
-        terminal.close()
 
 
 def _type(terminal: BenchTerminal, letters: Iterator[int], keys: int) -> list[float]:

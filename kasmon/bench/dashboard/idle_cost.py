@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import psutil
 
-from kasmon.bench.dashboard.startup import KASMON
 from kasmon.bench.support.figure import Figure
 from kasmon.bench.support.process_cost import family, share_of_a_core
-from kasmon.bench.support.terminal import BenchTerminal, environment, read_for
+from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment, read_for
 from kasmon.bench.support.tmux_sessions import below, terminals
 from kasmon.config import Config
 from kasmon.host.rpc.host_lock import lock_holder
@@ -74,13 +73,10 @@ def _idle_fleet(count: int) -> Iterator[IdleFleet]:
     structured = count // 2 if count <= MIXED else 0
     with terminals([(f"idle-{number:04d}", IDLE) for number in range(count - structured)]) as (paths, _):
         hosts = asyncio.run(_structured(paths, structured))
-        terminal = BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS)
-        try:
+        with BenchTerminal(KASMON, environment(paths.environment_variables()), columns=COLUMNS, rows=ROWS) as terminal:
             terminal.until(b"idle-00")
             own = [process.pid for process in family([terminal.pid])]
             yield IdleFleet(terminal, own, [*below(paths), *hosts], structured)
-        finally:
-            terminal.close()
 
 
 def _figures(count: int, structured: int, seen: Sequence[tuple[float, float, int]], seconds: float) -> list[Figure]:

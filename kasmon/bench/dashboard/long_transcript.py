@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kasmon.bench.dashboard.startup import BARE_TEXTUAL, KASMON, until_shown, warm
+from kasmon.bench.dashboard.startup import BARE_TEXTUAL, until_shown, warm
 from kasmon.bench.support.figure import Figure, ratio
 from kasmon.bench.support.fleet import create_sessions, scratch
-from kasmon.bench.support.terminal import BenchTerminal, environment, read_for
+from kasmon.bench.support.terminal import KASMON, environment, open_dashboard, read_for
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
 from kasmon.paths import write_private
 
@@ -49,15 +49,12 @@ def measure_last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
 
 def _selected(own: dict[str, str]) -> float:
     """Return the time from the key to the last page of the second session, in ms."""
-    terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
-    try:
+    with open_dashboard(own) as terminal:
         terminal.until(b"session-0001")
         read_for(terminal, 1.5)
         began = time.perf_counter()
         terminal.press(b"j")
         return 1000 * (terminal.until(LAST.encode()) - began)
-    finally:
-        terminal.close()
 
 
 def lengthen(log: Path, events: int) -> None:

@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 
 from kasmon.bench.dashboard.bare_textual import READY, following
-from kasmon.bench.dashboard.startup import KASMON
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed
 from kasmon.bench.support.fleet import create_sessions, scratch
-from kasmon.bench.support.terminal import BenchTerminal, environment, read_for
+from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard, read_for
 from kasmon.model.events import RequestOpened, RequestWithdrawn
 from kasmon.model.permission import Decision, Request, RequestId, SessionId, seal
 from kasmon.store.event_log import EventLog
@@ -23,24 +22,17 @@ def measure_event_to_dialog(asks: int, sessions: int = SESSIONS) -> Figure:
     """Measure *asks* requests of all sessions except the selected one, each after a while without key presses."""
     with scratch() as paths, create_sessions(paths, sessions) as ids:
         own = environment(paths.environment_variables())
-        terminal = BenchTerminal(KASMON, own, columns=160, rows=50)
-        try:
+        with open_dashboard(own) as terminal:
             terminal.until(b"session-0000")
             read_for(terminal, 2.0)
             turns = itertools.islice(itertools.cycle(ids[1:]), asks)
             delays = [_asked(terminal, paths.log(session), session, number) for number, session in enumerate(turns)]
-        finally:
-            terminal.close()
         limits = _bare(paths.log(ids[0]), ids[0], own, asks)
-    return Figure(
-        name="permission event to dialog, p95",
-        value=percentile(delays, 0.95),
-        unit="ms",
-        target=60,
-        samples=len(delays),
-        note=f"p50 {percentile(delays, 0.5):.1f} ms; a bare Textual app that does nothing but follow one log, in the "
-        f"same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms",
+    note = (
+        f"p50 {percentile(delays, 0.5):.1f} ms; a bare Textual app that does nothing but follow one log, in the "
+        f"same run: p50 {percentile(limits, 0.5):.1f} ms, p95 {percentile(limits, 0.95):.1f} ms"
     )
+    return timed("permission event to dialog, p95", delays, 60, note, share=0.95)
 
 
 def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int) -> float:
@@ -58,19 +50,16 @@ def _asked(terminal: BenchTerminal, path: Path, session: SessionId, number: int)
 
 def _bare(path: Path, session: SessionId, own: dict[str, str], asks: int) -> list[float]:
     """Return the delays of the same events in an app that does nothing else, in ms."""
-    log, terminal = EventLog(path), BenchTerminal(following(path, WORD), own)
-    try:
+    log, taken = EventLog(path), list[float]()
+    with BenchTerminal(following(path, WORD), own) as terminal:
         terminal.until(READY)
-        taken: list[float] = []
         for number in range(asks):
             read_for(terminal, random.uniform(0.1, 0.2))
             request = _request(session, number)
             began = time.perf_counter()
             log.append(RequestOpened(at=time.time(), request=request))
             taken.append(1000 * (terminal.until(request.shown.encode()) - began))
-        return taken
-    finally:
-        terminal.close()
+    return taken
 
 
 def _request(session: SessionId, number: int) -> Request:

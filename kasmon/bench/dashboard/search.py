@@ -2,16 +2,16 @@
 
 import itertools
 import statistics
-import subprocess
 import time
 from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from kasmon.bench.dashboard.startup import BARE_PYTHON, KASMON
-from kasmon.bench.support.figure import Figure
+from kasmon.bench.dashboard.startup import BARE_PYTHON
+from kasmon.bench.support.figure import Figure, took_ms
 from kasmon.bench.support.fleet import create_sessions, scratch
-from kasmon.bench.support.terminal import environment
+from kasmon.bench.support.process_cost import run_ms
+from kasmon.bench.support.terminal import KASMON, environment
 from kasmon.model.events import Event, MessageWritten, ToolFinished, ToolStarted, TurnEnded, TurnStarted, encode
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, write_private
@@ -44,9 +44,7 @@ def measure_search(rounds: int) -> list[Figure]:
             fill(paths, session, number, MEGABYTES * 1_000_000)
         own = environment(paths.environment_variables())
         without = _timed(paths, own, RARE, max(3, rounds // 3))
-        began = time.perf_counter()
-        update_all(paths)
-        took = time.perf_counter() - began
+        took = took_ms(lambda: update_all(paths)) / 1000
         size_mb = paths.search_index.stat().st_size / 1e6
         bare = _times([*BARE_PYTHON], own, rounds)
         times = {words: _timed(paths, own, words, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
@@ -114,12 +112,7 @@ def _timed(paths: Paths, own: dict[str, str], words: str, rounds: int, *more: st
 
 
 def _times(argv: list[str], own: dict[str, str], rounds: int) -> list[float]:
-    times = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        subprocess.run(argv, env=own, stdout=subprocess.DEVNULL, check=False)
-        times.append(1000 * (time.perf_counter() - began))
-    return times
+    return [run_ms(argv, own) for _ in range(rounds)]
 
 
 def _figure(name: str, times: list[float], target: float | None, note: str = "") -> Figure:

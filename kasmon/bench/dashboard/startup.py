@@ -1,21 +1,19 @@
 """Measures the time until output appears: the dashboard's first frame, and `kasmon ls`."""
 
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
 from kasmon.bench.support.figure import Figure, ratio
 from kasmon.bench.support.fleet import create_sessions, scratch
-from kasmon.bench.support.process_cost import memory_mb
-from kasmon.bench.support.terminal import BenchTerminal, environment
+from kasmon.bench.support.process_cost import memory_mb, run_ms
+from kasmon.bench.support.terminal import KASMON, BenchTerminal, environment
 from kasmon.paths import Paths
 from kasmon.store.fleet_cache import load_cache
 from kasmon.store.fleet_index import FleetIndex
 
 WARM_S = 30.0
-KASMON = [sys.executable, "-P", "-m", "kasmon"]
 BARE_PYTHON = [sys.executable, "-P", "-c", "print('ready')"]
 BARE_TEXTUAL = [
     sys.executable,
@@ -47,8 +45,8 @@ def measure_ls(rounds: int, rows: int = 200) -> Figure:
         warm(paths, own)
         values, limits = [], []
         for _ in range(rounds):
-            limits.append(_run(BARE_PYTHON, own))
-            values.append(_run([*KASMON, "ls"], own))
+            limits.append(run_ms(BARE_PYTHON, own, check=True))
+            values.append(run_ms([*KASMON, "ls"], own, check=True))
         return ratio(f"kasmon ls, {rows} sessions", values, limits, "bare Python", 10)
 
 
@@ -79,37 +77,22 @@ def warm(paths: Paths, own: dict[str, str]) -> None:
     Raises:
         TimeoutError: if it does not.
     """
-    terminal = BenchTerminal(KASMON, own)
     deadline = time.monotonic() + WARM_S
-    try:
+    with BenchTerminal(KASMON, own) as terminal:
         while not load_cache(paths.index, FleetIndex(paths)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the dashboard wrote no index within {WARM_S:g} s.")
             terminal.read(0.05)
-    finally:
-        terminal.close()
 
 
 def until_shown(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
     """Return the time from the start of *argv* to *text* on its terminal, in ms."""
-    terminal = BenchTerminal(argv, own, columns=160, rows=50)
-    try:
+    with BenchTerminal(argv, own, columns=160, rows=50) as terminal:
         return 1000 * (terminal.until(text) - terminal.started_at)
-    finally:
-        terminal.close()
-
-
-def _run(argv: Sequence[str], own: dict[str, str]) -> float:
-    began = time.perf_counter()
-    subprocess.run(argv, env=own, stdout=subprocess.DEVNULL, check=True)
-    return 1000 * (time.perf_counter() - began)
 
 
 def _weigh(argv: Sequence[str], own: dict[str, str], text: bytes) -> float:
-    terminal = BenchTerminal(argv, own, columns=160, rows=50)
-    try:
+    with BenchTerminal(argv, own, columns=160, rows=50) as terminal:
         terminal.until(text)
         terminal.drain(1.0, 5.0)
         return memory_mb(terminal.pid)
-    finally:
-        terminal.close()

@@ -7,9 +7,10 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed, took_ms
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.bench.support.process_cost import family, held_mb, share_of_a_core
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
@@ -26,20 +27,8 @@ REST_S: Final = 2.0
 def measure_start(rounds: int) -> Figure:
     """Measure from the creation of a jail to the guest's answer, one after the other."""
     with _jails(rounds) as (jail, policies):
-        times = []
-        for policy in policies:
-            began = time.perf_counter()
-            jail.create(policy)
-            times.append(1000 * (time.perf_counter() - began))
-    middle = percentile(times, 0.5)
-    return Figure(
-        name="a jail is ready, p50",
-        value=middle,
-        unit="ms",
-        target=150,
-        samples=rounds,
-        note=f"p95 {percentile(times, 0.95):.0f} ms",
-    )
+        times = [took_ms(partial(jail.create, policy)) for policy in policies]
+    return timed("a jail is ready, p50", times, 150, f"p95 {percentile(times, 0.95):.0f} ms")
 
 
 def measure_many(seconds: float, count: int = MANY) -> list[Figure]:
@@ -53,9 +42,7 @@ def measure_many(seconds: float, count: int = MANY) -> list[Figure]:
         guest = [process.pid for process in family([runtime.pid for runtime in made])]
         each_mb = sum(map(held_mb, guest)) / count
         share = share_of_a_core(guest, seconds)
-        ending = time.perf_counter()
-        list(pool.map(jail.destroy, policies, made))
-        end_ms = 1000 * (time.perf_counter() - ending) / count
+        end_ms = took_ms(lambda: list(pool.map(jail.destroy, policies, made))) / count
     return [
         Figure(
             name=f"{count} jails at once, each",

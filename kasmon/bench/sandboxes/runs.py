@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.config import Config
 from kasmon.errors import SandboxError, SessionNotFoundError
@@ -36,11 +36,10 @@ def measure_runs(rounds: int) -> list[Figure]:
     figures: list[Figure] = []
     with _jail() as (_, _, guest):
         for interpreter in INTERPRETERS:
-            times = _timed(guest, interpreter, rounds)
-            middle, late = percentile(times, 0.5), percentile(times, 0.95)
+            times = _time_runs(guest, interpreter, rounds)
             figures += [
-                _figure(f"a run of {interpreter}, p50", middle, TARGETS[interpreter], rounds),
-                _figure(f"a run of {interpreter}, p95", late, SLOWEST_MS, rounds),
+                timed(f"a run of {interpreter}, p50", times, TARGETS[interpreter]),
+                timed(f"a run of {interpreter}, p95", times, SLOWEST_MS, share=0.95),
             ]
     return figures
 
@@ -65,7 +64,7 @@ def measure_standby(rounds: int) -> Figure:
             _time_run(guest, "python")
             awake.append(1000 * (time.perf_counter() - began))
     note = f"p95 {percentile(awake, 0.95):.1f} ms; to put it to sleep p50 {percentile(to_sleep, 0.5):.1f} ms"
-    return _figure("from standby to the first answer, p50", percentile(awake, 0.5), 10, rounds, note)
+    return timed("from standby to the first answer, p50", awake, 10, note)
 
 
 def measure_host_runs(rounds: int, sleeps: int = 10) -> list[Figure]:
@@ -94,8 +93,8 @@ async def _through_host(paths: Paths, rounds: int, sleeps: int) -> list[Figure]:
     note = f"p95 {percentile(times, 0.95):.1f} ms"
     late = f"p95 {percentile(woken, 0.95):.1f} ms; it was proven, healed and looked at before that"
     return [
-        _figure("a run of python through its host, p50", percentile(times, 0.5), None, rounds, note),
-        _figure("a session wakes and answers, p50", percentile(woken, 0.5), 100, sleeps, late),
+        timed("a run of python through its host, p50", times, None, note),
+        timed("a session wakes and answers, p50", woken, 100, late),
     ]
 
 
@@ -143,12 +142,8 @@ def _time_run(guest: GuestChannel, interpreter: Interpreter) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-def _timed(guest: GuestChannel, interpreter: Interpreter, rounds: int) -> list[float]:
+def _time_runs(guest: GuestChannel, interpreter: Interpreter, rounds: int) -> list[float]:
     """Return the duration of each of *rounds* in ms, after a warm-up."""
     for _ in range(WARM):
         _time_run(guest, interpreter)
     return [_time_run(guest, interpreter) for _ in range(rounds)]
-
-
-def _figure(name: str, value: float, target: float | None, samples: int, note: str = "") -> Figure:
-    return Figure(name=name, value=value, unit="ms", target=target, samples=samples, note=note)

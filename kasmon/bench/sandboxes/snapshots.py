@@ -7,9 +7,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 
-from kasmon.bench.support.figure import Figure, percentile
+from kasmon.bench.support.figure import Figure, percentile, timed, took_ms
 from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.bench.support.process_cost import memory_mb
 from kasmon.errors import KasmonError, SandboxError
@@ -145,9 +146,7 @@ def _time_creation(make: Callable[[SandboxPolicy], SandboxRuntime], vm: MicroVm,
     for number in range(rounds):
         policy = SandboxPolicy(session=session_id(number), tier="microvm")
         try:
-            began = time.perf_counter()
-            make(policy)
-            times.append(1000 * (time.perf_counter() - began))
+            times.append(took_ms(partial(make, policy)))
         finally:
             vm.forget(policy)
     return times
@@ -204,11 +203,4 @@ def _size_mb(vm: MicroVm, policy: SandboxPolicy) -> float:
 
 
 def _figure(name: str, times: Sequence[float], target: float | None, note: str) -> Figure:
-    return Figure(
-        name=name,
-        value=percentile(times, 0.5),
-        unit="ms",
-        target=target,
-        samples=len(times),
-        note=f"p95 {percentile(times, 0.95):.0f} ms; {note}",
-    )
+    return timed(name, times, target, f"p95 {percentile(times, 0.95):.0f} ms; {note}")

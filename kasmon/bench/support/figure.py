@@ -1,7 +1,8 @@
 """A measured figure with its limit and its target, and the table that shows figures."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -58,6 +59,19 @@ def ratio(
         spread=(high - low) / 2,
         note=note,
     )
+
+
+def timed(name: str, times_ms: Sequence[float], target: float | None, note: str = "", *, share: float = 0.5) -> Figure:
+    """Return the value that *share* (0..1) of *times_ms* do not exceed."""
+    value = percentile(times_ms, share)
+    return Figure(name=name, value=value, unit="ms", target=target, samples=len(times_ms), note=note)
+
+
+def took_ms(act: Callable[[], object]) -> float:
+    """Call *act* and return how long it took, in ms."""
+    began = time.perf_counter()
+    act()
+    return 1000 * (time.perf_counter() - began)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

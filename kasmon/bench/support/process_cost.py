@@ -1,10 +1,13 @@
 """The cost of processes: processor time over a period, and memory."""
 
 import contextlib
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psutil
+
+from kasmon.bench.support.figure import took_ms
 
 
 def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
@@ -15,6 +18,16 @@ def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
     time.sleep(seconds)
     after = sum(_spent(process) for process in processes)
     return 100.0 * (after - before) / (time.perf_counter() - began)
+
+
+def run_ms(argv: Sequence[str], own: Mapping[str, str], *, check: bool = False) -> float:
+    """Run *argv* without output and return how long it took, in ms.
+
+    Raises:
+        CalledProcessError: with *check*, if it failed.
+    """
+    null = subprocess.DEVNULL
+    return took_ms(lambda: subprocess.run(argv, env=dict(own), stdout=null, stderr=null, check=check))
 
 
 def processor_s(pid: int) -> float:

@@ -8,10 +8,12 @@ import re
 import select
 import signal
 import struct
+import sys
 import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from kasmon.bench.support.process_cost import share_of_a_core
 
@@ -19,12 +21,13 @@ ESCAPES = re.compile(
     rb"\x1b(?:\[[0-9;:?<>=!]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"
 )
 
+KASMON = [sys.executable, "-P", "-m", "kasmon"]
 OVERLAP_BYTES = 2048
 """How much earlier output is searched again: the text may arrive in pieces, with escape sequences in it."""
 
 
 class BenchTerminal:
-    """*argv* in a pty of *columns* x *rows*; `close` it."""
+    """*argv* in a pty of *columns* x *rows*; it ends with the context."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], columns: int = 120, rows: int = 40) -> None:
         self.started_at = time.perf_counter()
@@ -34,6 +37,12 @@ class BenchTerminal:
                 os.execvpe(argv[0], list(argv), dict(environment))
             os._exit(127)
         fcntl.ioctl(self.handle, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def read(self, limit_s: float) -> bytes:
         """Return the next output as soon as there is any, within *limit_s*; empty at the end."""
@@ -83,6 +92,11 @@ class BenchTerminal:
                         continue
                 os.close(self.handle)
                 return
+
+
+def open_dashboard(own: Mapping[str, str]) -> BenchTerminal:
+    """Start a dashboard in a large window."""
+    return BenchTerminal(KASMON, own, columns=160, rows=50)
 
 
 def read_for(terminal: BenchTerminal, seconds: float) -> None:
