@@ -14,7 +14,7 @@ from kasmon.config import load
 from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
 from kasmon.config.folder_config_text import describe_changes
 from kasmon.errors import NotFoundError, RefusedError, UsageError
-from kasmon.host.rpc.process_origin import evidence
+from kasmon.host.rpc.peer import evidence
 from kasmon.paths import expanded, places
 from kasmon.sanitize import visible
 from kasmon.store.trusted_folders import TrustedContent, TrustedFolders

@@ -6,9 +6,8 @@ time limit of 10 s, unless documented otherwise.
 | module | content |
 |---|---|
 | `session` | the interface, method by method |
-| `spec` | the description of a session before its start, and the result of a poll |
+| `spec` | the description of a session before its start, the result of a poll, and checks of arguments |
 | `terminal` | features of tmux sessions only: keys, menus, sizes, attaching |
-| `arguments` | checks of arguments: ranges of lines, sizes, keys, decisions |
 """
 
 from kasmon.execution.session import ExecutionSession

@@ -20,8 +20,7 @@ from kasmon.errors import (
     UnavailableError,
     UsageError,
 )
-from kasmon.execution.arguments import check_scope, check_size, check_text, decided, lines
-from kasmon.execution.spec import LaunchSpec, Poll, check, window
+from kasmon.execution.spec import LaunchSpec, Poll, check, check_scope, check_size, check_text, decided, lines, window
 from kasmon.execution.terminal import SessionTerminal
 from kasmon.model.commands import Answer, Mode
 from kasmon.model.events import Event

@@ -9,8 +9,8 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.sandbox.managed import monotonic_age
-from kasmon.sandbox.managed.monotonic_age import MonotonicAge
+from kasmon.sandbox.managed import idle_policy
+from kasmon.sandbox.managed.idle_policy import MonotonicAge
 from kasmon.supervisor.fleet.liveness import Liveness, derive
 from kasmon.tui.theme.look import age as age_in_a_row
 from tests.support.sample_fleet import NOW, crew
@@ -38,7 +38,7 @@ def test_a_clock_that_jumps_loses_nobody_and_ends_nothing(jump: float) -> None:
 
 @pytest.mark.parametrize("jump", JUMPS)
 def test_what_is_kept_by_the_clock_is_as_old_as_it_was(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monotonic_age, "_steady", lambda: 50.0)
+    monkeypatch.setattr(idle_policy, "_steady", lambda: 50.0)
     clock = MonotonicAge()
     used_at = time.time() - 60
     clock.at("used", used_at, used_at + 60)

@@ -24,10 +24,8 @@ from kasmon.model import commands
 from kasmon.model.events import Event
 from kasmon.model.sandbox.policy import INTERPRETERS, MIB, RunResult, SandboxPhase, SandboxPolicy
 from kasmon.paths import Paths
-from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
-from kasmon.sandbox.managed.fork import fork_sandbox
-from kasmon.sandbox.managed.idle_policy import LifetimeTerms
-from kasmon.sandbox.managed.origin import keep_origin, origin_of
+from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints, fork_sandbox
+from kasmon.sandbox.managed.idle_policy import LifetimeTerms, keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 3.0

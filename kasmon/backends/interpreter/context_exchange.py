@@ -11,8 +11,7 @@ from kasmon.backends.interpreter.event_queue import ThreadSafeEventQueue
 from kasmon.model.commands import Launch
 from kasmon.model.task import build_report
 from kasmon.paths import Paths
-from kasmon.sandbox.agent.context_files import AgentContextFiles, context
-from kasmon.sandbox.agent.notes import ContextNote, ContextNotes
+from kasmon.sandbox.agent.context_files import AgentContextFiles, ContextNote, ContextNotes, context
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 LOOK_S: Final = 1.0

@@ -6,7 +6,7 @@ from kasmon.errors import LaunchError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import Paths
-from kasmon.sandbox.managed.origin import origin_of
+from kasmon.sandbox.managed.idle_policy import origin_of
 
 
 def policy_of(here: Paths, session: SessionId) -> SandboxPolicy:

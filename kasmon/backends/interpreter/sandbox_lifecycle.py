@@ -16,8 +16,7 @@ from kasmon.model.commands import Launch, Sender
 from kasmon.model.events import SessionEnded, SessionStarted, TurnEnded, TurnStarted
 from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
-from kasmon.sandbox.managed.idle_policy import DueStep, LifecycleStep, LifetimeTerms, due
-from kasmon.sandbox.managed.monotonic_age import MonotonicAge
+from kasmon.sandbox.managed.idle_policy import DueStep, LifecycleStep, LifetimeTerms, MonotonicAge, due
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 
 Value = TypeVar("Value")

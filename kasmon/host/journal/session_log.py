@@ -1,27 +1,157 @@
-"""Writes one session's events to its log, in order; a full disk loses none."""
+"""Writes one session's events to its log, in order; a full disk loses none.
+
+The text of queued prompts that contain a secret is in a 0600 file of the runtime folder for as long as the prompt is
+queued: the log has a mark in its place, and the next host needs the text. That folder does not outlive the machine's
+boot: such a prompt is refused then, and never sent with the mark in it.
+"""
 
 import contextlib
+import logging
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from kasmon import __version__
-from kasmon.errors import LaunchError, LogMissingError, UsageError
+from kasmon.errors import KasmonError, LaunchError, LogMissingError, UsageError
 from kasmon.host.journal import process_log
-from kasmon.host.journal.blobs import fitted
-from kasmon.host.journal.pending_prompts import FORGOTTEN, PendingPromptStore, has_mark
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.model.commands import Launch, ReceiptId, ReceiptState
-from kasmon.model.events import Event, LogOpened, ReceiptChanged, TurnStarted
+from kasmon.model.events import (
+    EVENT_BYTES,
+    EntryImported,
+    Event,
+    LogOpened,
+    MessageWritten,
+    NoticeRaised,
+    ReceiptChanged,
+    SessionEnded,
+    ThoughtWritten,
+    ToolFinished,
+    ToolStarted,
+    TurnStarted,
+    encode,
+)
 from kasmon.model.permission import SessionId
 from kasmon.model.reducers.apply import apply
 from kasmon.model.session import Session, created
-from kasmon.paths import Paths
+from kasmon.paths import Paths, write_private
+from kasmon.sanitize import HIDDEN_MARK
 from kasmon.store.event_log import START, Cursor, EventLog
+
+FORGOTTEN: Final = "it contained a secret, so its text was not stored and was lost with the host; send it again"
+"""Why a prompt is refused whose text is lost."""
+
+log = logging.getLogger(__name__)
+
+
+class PendingPromptStore:
+    """The text of *session*'s queued prompts that contain a secret. Blocks; the one writer holds the host's lock."""
+
+    def __init__(self, places: Paths, session: SessionId) -> None:
+        self._places = places
+        self._session = session
+        self._texts: dict[ReceiptId, str] = {}
+        with contextlib.suppress(OSError, KasmonError, msgspec.DecodeError, UnicodeDecodeError):
+            self._texts = msgspec.json.decode(self._path.read_bytes(), type=dict[ReceiptId, str])
+
+    def __getitem__(self, receipt: ReceiptId) -> str | None:
+        return self._texts.get(receipt)
+
+    def store_prompt_text(self, event: Event, written: Event) -> None:
+        """Store the text of *event* if the log gets it only redacted, as *written*."""
+        if isinstance(event, ReceiptChanged) and isinstance(written, ReceiptChanged) and event.prompt:
+            texts = {name: text for name, text in self._texts.items() if name != event.receipt.id}
+            if event.prompt != written.prompt and event.receipt.state is ReceiptState.QUEUED:
+                texts[event.receipt.id] = event.prompt
+            self._write(texts)
+
+    def remove_prompt_texts(self, event: Event) -> None:
+        """Remove the text of prompts that are no longer queued after *event*."""
+        if isinstance(event, SessionEnded):
+            self._write({})
+        elif isinstance(event, ReceiptChanged) and event.receipt.state is not ReceiptState.QUEUED:
+            self._write({name: text for name, text in self._texts.items() if name != event.receipt.id})
+
+    def _write(self, texts: Mapping[ReceiptId, str]) -> None:
+        if texts == self._texts:
+            return
+        self._texts = dict(texts)
+        try:
+            if texts:
+                write_private(self._path, msgspec.json.encode(texts))
+            else:
+                self._path.unlink(missing_ok=True)
+        except (OSError, KasmonError, UnicodeEncodeError) as error:
+            log.warning("the words of a prompt that waits cannot be kept: %s", error)
+
+    @property
+    def _path(self) -> Path:
+        return self._places.waiting(self._session)
+
+
+def has_mark(text: str) -> bool:
+    """Whether *text* was redacted when it was written."""
+    return re.search(HIDDEN_MARK, text) is not None
+
+
+KEPT: Final = 16 * 1024
+"""How many characters of each long text remain in the event itself: six bytes each at most, two texts at most."""
+
+
+def fitted(event: Event, blobs: Path | None = None) -> Event:
+    """Return *event* shortened to fit a line of the log. With *blobs*, its whole text is stored in that folder.
+
+    Requests and queued prompts are never cut, however long: a user decides on the former, an agent gets the latter.
+
+    Raises:
+        OSError: if the folder cannot be written.
+    """
+    return event if len(encode(event)) <= EVENT_BYTES else _shortened(event, blobs)
+
+
+def _shortened(event: Event, blobs: Path | None) -> Event:
+    put = msgspec.structs.replace
+    match event:
+        case EntryImported():
+            return put(event, entry=_shortened(event.entry, blobs))
+        case MessageWritten():
+            return put(event, text=event.text[:KEPT], blob=_store(event.text, blobs))
+        case ToolFinished():
+            whole = event.output + ("\n" + event.diff if event.diff else "")
+            return put(event, output=event.output[:KEPT], diff=event.diff[:KEPT], blob=_store(whole, blobs))
+        case ThoughtWritten() | NoticeRaised():
+            return put(event, text=_cut(event.text, blobs))
+        case ToolStarted():
+            return put(event, title=event.title[:KEPT], input=_cut(event.input, blobs))
+        case TurnStarted():
+            return put(event, prompt=_cut(event.prompt, blobs))
+        case _:
+            return event
+
+
+def _store(text: str, blobs: Path | None) -> str:
+    import hashlib  # only here: few events are so long, and the library takes 4 ms to load
+
+    content = text.encode("utf-8", "replace")
+    digest = hashlib.sha256(content).hexdigest()
+    if blobs is not None and not (blobs / digest).exists():
+        blobs.mkdir(mode=0o700, exist_ok=True)
+        write_private(blobs / digest, content)
+    return digest
+
+
+def _cut(text: str, blobs: Path | None) -> str:
+    if len(text) <= KEPT:
+        return text
+    return f"{text[:KEPT]}\n… {len(text) - KEPT:,} more characters, blob {_store(text, blobs)}"
+
 
 UNWRITTEN = 10_000
 """How many events may be unwritten before the host should stop reading from its agent."""

@@ -16,8 +16,7 @@ from kasmon.model.session_state import SessionState
 from kasmon.model.task import build_report
 from kasmon.sandbox.agent import identify
 from kasmon.sandbox.agent import launch as sandboxed_agent
-from kasmon.sandbox.agent.context_files import AgentContextFiles, context
-from kasmon.sandbox.agent.notes import ContextNotes
+from kasmon.sandbox.agent.context_files import AgentContextFiles, ContextNotes, context
 from kasmon.sandbox.managed.idle_policy import terms_of
 
 LISTEN_S: Final = 1.0

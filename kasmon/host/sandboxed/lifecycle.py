@@ -21,8 +21,15 @@ from kasmon.model.sandbox.policy import SandboxPhase
 from kasmon.model.sandbox.state import SandboxState
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
-from kasmon.sandbox.managed.idle_policy import DueStep, LifecycleStep, LifetimeTerms, deadlines, due, only_held
-from kasmon.sandbox.managed.monotonic_age import MonotonicAge
+from kasmon.sandbox.managed.idle_policy import (
+    DueStep,
+    LifecycleStep,
+    LifetimeTerms,
+    MonotonicAge,
+    deadlines,
+    due,
+    only_held,
+)
 
 QUIET_S: Final = 2.0
 """How long after a command, in seconds, nothing ends the sandbox: the command's effect may not show yet."""

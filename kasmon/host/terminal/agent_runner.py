@@ -1,4 +1,9 @@
-"""Runs the agent of one terminal session: receives its events, logs them, and types to it."""
+"""Runs the agent of one terminal session: receives its events, logs them, and types to it.
+
+Of a request on the agent's screen only what the menu offers is accepted. Its answer is logged when the request has left
+the screen, and not before: the log has what was done. If the host dies after the key and before that, the log has the
+request as withdrawn, without an answer.
+"""
 
 import asyncio
 import contextlib
@@ -13,22 +18,80 @@ from kasmon.backends.base import Chunk
 from kasmon.backends.common.environment import secret_values
 from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.terminal_backend import TmuxBackend
-from kasmon.errors import KasmonError, RefusedError
+from kasmon.errors import KasmonError, PromptChangedError, RefusedError
 from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_in
 from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.session.agent_services import AgentServices, first_prompt, with_process
-from kasmon.host.terminal.screen_requests import ScreenAnswers, screen_asks
+from kasmon.host.session.requests import RequestRegistry
+from kasmon.host.session.rules import SessionRules
 from kasmon.host.terminal.typed_prompts import TypedPrompts
 from kasmon.model.commands import AgentCommand, Answer, Launch, Prompt, Receipt, Requeue, Stop
-from kasmon.model.events import ConnectionLost, ConnectionRestored, Event, SessionEnded, SessionStarted, SignalSeen
-from kasmon.model.permission import SessionId
+from kasmon.model.events import (
+    ConnectionLost,
+    ConnectionRestored,
+    Event,
+    NoticeRaised,
+    SessionEnded,
+    SessionStarted,
+    SignalSeen,
+)
+from kasmon.model.permission import Decision, Request, SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.process_identity import is_running
 from kasmon.tmux.formats import PaneFacts
+
+
+class ScreenRequestRules(SessionRules):
+    """Standing rules neither answer nor extend a request on a screen: they match tools, not menus."""
+
+    def offered(self, request: Request) -> Request:
+        return request
+
+
+def screen_asks(log_writer: LogWriter, launch: Launch) -> RequestRegistry:
+    """Return the request registry for the agent of *launch*, in a terminal; "always" is its own menu's."""
+    return RequestRegistry(log_writer, ScreenRequestRules(log_writer.session_log.places, launch), replacements={})
+
+
+class ScreenAnswers:
+    """Gives answers to the agent in its terminal. Call `accept` for one at a time."""
+
+    def __init__(self, log_writer: LogWriter, asks: RequestRegistry, agent: TmuxAgent) -> None:
+        self._log_writer, self._asks, self._agent = log_writer, asks, agent
+
+    async def accept(self, answer: Answer, who: str) -> None:
+        """Deliver *answer* of the user at terminal *who* to the screen, then accept it.
+
+        Raises:
+            RefusedError: if its request does not take it, or the prompt changed; nothing was sent then.
+            KasmonError: if it is unknown whether the agent has it.
+        """
+        request, asked = self._asks.checked(answer)
+        if answer.decision is not Decision.LATER:
+            await self._send(answer, asked)
+        if self._log_writer.session.open_request(request.id) is not None:
+            self._asks.accept(answer, who=who)
+
+    async def _send(self, answer: Answer, asked: Request) -> None:
+        try:
+            await self._agent.send(self._asks.for_agent(answer, asked))
+        except PromptChangedError as error:
+            raise PromptChangedError(answer.request) from error
+        except RefusedError:
+            raise
+        except KasmonError as error:
+            why = error.message.replace(str(asked.id), str(answer.request))
+            self._log_writer.note(
+                NoticeRaised(
+                    at=time.time(), level="error", text=f"It is unknown whether the agent received the answer: {why}"
+                )
+            )
+            raise
+
 
 HOST_RESTARTED: Final = "its host was restarted"
 

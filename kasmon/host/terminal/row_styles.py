@@ -2,15 +2,120 @@
 
 A row becomes sanitized text in which each change of style is one whole SGR sequence: `ESC [ 0;1;31 m`, or `ESC [ m`
 for the plain style, in which every row begins. Line drawing by charset becomes Unicode. Nothing else is left in it.
+
+tmux counts the width of a text in its own way, and a different count would shift the screen: before 3.4 it gives each
+character its own cells (a heart with VS16 has one, a thumb with a skin colour four). Later versions, and the dashboard,
+count what looks like one character as one: two cells each. So a pane's text is rewritten to have the same width for
+all, with as much of each character as fits its cells.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
+from unicodedata import category, east_asian_width
 
-from kasmon.host.terminal.cell_widths import placed
 from kasmon.sanitize import clean_line
 from kasmon.terminal_text.styles import PLAIN, TextStyle, read_row
+
+_UNPLAIN: Final = re.compile(
+    "[^\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u0377\u037a-\u037f\u0384-\u03ff\u0400-\u0482\u048a-\u052f\u2010-\u2027"
+    "\u2030-\u205e\u2070-\u209c\u20a0-\u20bf\u2100-\u218b\u2190-\u23fa\u2400-\u2426\u2440-\u244a\u2460-\u262f"
+    "\u2638-\u2689\u2690-\u27ff\u2801-\u2b73\u2b76-\u2bff\u3001-\u3029\u3041-\u3096\u309d-\u30ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff9f\ufffd\U0001f300-\U0001f3fa\U0001f400-\U0001f6d7\U0001f7e0-\U0001f7eb"
+    "\U0001f90c-\U0001f9ff\U00020000-\U0002a6df]"
+)
+"""Other characters join their neighbours, or are counted differently."""
+_VARIATION: Final = frozenset(map(chr, range(0xFE00, 0xFE10)))
+_EMOJI_STYLE, _JOINER, _HANGUL_FILLER = "\ufe0f", "\u200d", "\u3164"
+_SIGNS: Final = frozenset("\xad\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+"""Format characters that have a cell."""
+_SKINS: Final = frozenset(map(chr, range(0x1F3FB, 0x1F400)))
+_FLAGS: Final = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
+
+
+def placed(text: str, joins: bool = False) -> str:
+    """Return a pane's *text*, sanitized and of the same width everywhere; *joins* for a tmux since 3.4."""
+    if not _UNPLAIN.search(text):
+        return text
+    return "".join(_fitted(cell, width) for cell, width in _with_flags(cells(text, joins)))
+
+
+def cells(text: str, joins: bool = False) -> Iterator[tuple[str, int]]:
+    """Yield each cell's text with its width in cells, from left to right."""
+    cell, width = "", 0
+    for character in text:
+        own = _width(character)
+        if cell and _belongs(cell, character, own, joins):
+            cell += character
+            if joins and (character == _EMOJI_STYLE or character in _SKINS or character in _FLAGS):
+                width = 2
+        elif own:
+            if cell:
+                yield cell, width
+            cell, width = character, own
+    if cell:
+        yield cell, width
+
+
+def _with_flags(places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Yield *places* with the two halves of a flag as one of their summed width: one half alone is not visible."""
+    half: tuple[str, int] | None = None
+    for cell, width in places:
+        if half is not None and cell in _FLAGS:
+            yield half[0] + cell, half[1] + width
+            half = None
+            continue
+        if half is not None:
+            yield half
+        half = (cell, width) if cell in _FLAGS else None
+        if half is None:
+            yield cell, width
+    if half is not None:
+        yield half
+
+
+def _belongs(cell: str, character: str, width: int, joins: bool) -> bool:
+    if width == 0:
+        return True
+    if character.isascii():
+        return False
+    if cell[-1] == _JOINER:
+        return True
+    if not joins:
+        return False
+    return (character in _SKINS and not cell.isascii()) or (character in _FLAGS and len(cell) == 1 and cell in _FLAGS)
+
+
+def _width(character: str) -> int:
+    """Return how many cells tmux gives to *character* by itself: the C library's width."""
+    code = ord(character)
+    if 0x1160 <= code <= 0x11FF or 0xD7B0 <= code <= 0xD7FF:  # vowels and finals of Hangul
+        return 0
+    kind = category(character)
+    if kind in ("Mn", "Me", "Zl", "Zp"):
+        return 0
+    if kind == "Cf":
+        return int(character in _SIGNS)
+    if 0x4DC0 <= code <= 0x4DFF or 0x3248 <= code <= 0x324F:
+        return 2
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+@lru_cache(maxsize=4096)
+def _fitted(cell: str, width: int) -> str:
+    """Return as much of *cell* as has exactly *width* cells everywhere; U+FFFD if nothing has."""
+    from wcwidth import wcswidth  # only for unusual characters
+
+    if cell[0] in _SKINS or cell[0] == _HANGUL_FILLER:
+        return " " * width
+    seen = "".join(character for character in cell if category(character) != "Cf" and character not in _VARIATION)
+    for shown in (clean_line(cell), clean_line(seen), clean_line(cell[0])):
+        if wcswidth(shown) == width:
+            return shown
+    shown = clean_line(cell)
+    return shown + " " * (width - wcswidth(shown)) if 0 < wcswidth(shown) < width else "\ufffd".ljust(width)
+
 
 CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 

@@ -25,7 +25,7 @@ from kasmon.host.terminal.line_ranges import lines, wanted
 from kasmon.host.terminal.reconnect import ReconnectSearch
 from kasmon.host.terminal.recorder import Recorder
 from kasmon.host.terminal.screen_capture import ScreenCapture
-from kasmon.host.terminal.viewers import NO_PANE, ScreenStreams
+from kasmon.host.terminal.screen_stream import NO_PANE, ScreenStreams
 from kasmon.model.commands import Launch, Pause, Resume, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.model.stuck import StuckLimits

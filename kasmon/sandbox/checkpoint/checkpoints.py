@@ -21,10 +21,9 @@ from kasmon.paths import private_folder
 from kasmon.sandbox.checkpoint import manifest as manifests
 from kasmon.sandbox.checkpoint.atomic_swap import FolderSwap, exchange, load_unfinished, resume
 from kasmon.sandbox.checkpoint.manifest import Manifest
-from kasmon.sandbox.checkpoint.object_store import ObjectStore
+from kasmon.sandbox.checkpoint.object_store import ObjectStore, apply_top_modes, unpack
 from kasmon.sandbox.checkpoint.records import CheckpointList, CheckpointRecord, CheckpointRecords
 from kasmon.sandbox.checkpoint.scan import ScanBounds, describe_skipped, opened, scan
-from kasmon.sandbox.checkpoint.unpack import apply_top_modes, unpack
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
 from kasmon.sandbox.shared.safe_tree import remove_tree
 

@@ -15,10 +15,17 @@ from typing import Any, Final, TypeAlias
 
 from kasmon.errors import AgentLostError, SandboxError, UsageError
 from kasmon.model.sandbox.policy import Interpreter, RunResult, ServiceSpec
-from kasmon.sandbox.guest_client.connection import AgentConnection, AgentConnectionError, pack_request
-from kasmon.sandbox.guest_client.connection_pool import ConnectionPool
-from kasmon.sandbox.guest_client.messages import ConfinementReport, GuestReply, GuestStatus, Pong, RunReply
-from kasmon.sandbox.guest_client.protocol import InterruptResult, Output, SavedInterpreters
+from kasmon.sandbox.guest_client.connection import AgentConnection, AgentConnectionError, ConnectionPool, pack_request
+from kasmon.sandbox.guest_client.protocol import (
+    ConfinementReport,
+    GuestReply,
+    GuestStatus,
+    InterruptResult,
+    Output,
+    Pong,
+    RunReply,
+    SavedInterpreters,
+)
 
 LIMIT_S: Final = 10.0
 """How long the guest program may take for a request that runs no code."""

@@ -1,10 +1,12 @@
-"""Values of the guest program's client and of the checkpoint store."""
+"""Values and messages of the guest program's client; a message of another shape is refused on receipt."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from kasmon.model.sandbox.policy import RunResult
 
 When: TypeAlias = Literal["before", "after", "asked"]
 Output: TypeAlias = Callable[[str, str], None]
@@ -41,3 +43,91 @@ class CheckpointPoint(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     commit: str = ""
     size_bytes: int = 0
+
+
+class InterpreterStatus(msgspec.Struct, frozen=True):
+    pid: int = 0
+    """0: not running; it is started at its next turn."""
+    starts: int = 0
+    turns: int = 0
+    busy: bool = False
+    queued: int = 0
+
+
+class ServiceStatus(msgspec.Struct, frozen=True):
+    pid: int = 0
+    ended: str = ""
+    """How it ended; empty while it runs."""
+    said: str = ""
+    """The start and the end of its output, stdout and stderr together."""
+
+
+class GuestStatus(InterpretersState, frozen=True, kw_only=True):
+    """Identity and status of the guest program."""
+
+    instance: str
+    protocol: int
+    pid: int
+    """In the sandbox's PID namespace."""
+    up_s: float
+    now: float
+    """Its clock."""
+    workers: Mapping[str, InterpreterStatus]
+    services: Mapping[str, ServiceStatus]
+
+
+class Pong(msgspec.Struct, frozen=True):
+    """The guest program's own report of its status."""
+
+    nonce: str
+    instance: str
+    protocol: int
+    pid: int
+    up_s: float
+    now: float
+    workers: dict[str, InterpreterStatus]
+    services: dict[str, ServiceStatus]
+
+
+class ConfinementReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The guest program's report of its confinement; a field is empty where the kernel inside does not provide it."""
+
+    type: str = "answer"
+    kernel: str = ""
+    """Its release and version."""
+    boot: str = ""
+    """The id of its boot."""
+    devices: tuple[str, ...] = ()
+    """Its network devices, by name."""
+    user: int = 0
+    capabilities: str = ""
+    """Hexadecimal."""
+
+
+class InterpreterReply(msgspec.Struct, frozen=True):
+    """One interpreter's part of an answer."""
+
+    kept: tuple[str, ...] = ()
+    lost: dict[str, str] | str = {}
+    """Name -> why; a text, where everything is lost."""
+    purged: tuple[str, ...] = ()
+
+
+class GuestReply(msgspec.Struct, frozen=True):
+    """The answer to requests other than a run, a ping or a confinement report; unused fields are empty."""
+
+    type: str = ""
+    stderr: str = ""
+    data: str = ""
+    state: str = ""
+    drift_s: float = 0.0
+    listening: bool = False
+    interpreters: dict[str, InterpreterReply] = {}
+
+
+class RunReply(RunResult, frozen=True, kw_only=True):
+    """Messages about a run: pieces of its output, and finally its result."""
+
+    type: str = ""
+    name: str = ""
+    data: str = ""

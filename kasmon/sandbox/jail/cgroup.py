@@ -1,7 +1,10 @@
-"""Control groups of jails, if the system allows them: a group freezes and limits all processes of a jail at once.
+"""Control groups and limits of jails: a group, if the system allows it, freezes and limits all processes of a jail.
 
 Only cgroup v2. A group is created below the nearest ancestor that kasmon may write to. Which limits it can hold depends
 on its controllers.
+
+Without a group, limits set inside apply to this jail alone. (Set outside, a limit on processes would count all that its
+user runs anywhere.) Programs inside cannot raise them again.
 """
 
 import contextlib
@@ -10,7 +13,35 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kasmon.model.sandbox.policy import SandboxSize
+from kasmon.model.sandbox.policy import MIB, SandboxSize
+from kasmon.sandbox.base import UsageReport
+from kasmon.sandbox.shared.processes import PROC, tree
+from kasmon.sandbox.shared.safe_tree import measure_tree
+
+PRLIMIT: Final = "/usr/bin/prlimit"
+FILES: Final = 4096
+"""Open files per process."""
+
+
+AGENT_BYTES: Final = 16384 * MIB
+"""The least memory that an agent's process may allocate: some reserve far more than they use, or fail to start."""
+
+
+def build_limit_prefix(size: SandboxSize, *, data_bytes: int = 0) -> list[str]:
+    """Return the prefix of a command inside that limits it and its descendants to *size*.
+
+    *data_bytes* is what each process may allocate; 0 if a control group limits the memory of all of them together.
+    """
+    held = {"core": 0, "nproc": size.processes, "fsize": size.disk_bytes, "nofile": FILES, "memlock": 65536}
+    if data_bytes:
+        held["data"] = data_bytes
+    return [PRLIMIT, *(f"--{name}={value}:{value}" for name, value in held.items()), "--"]
+
+
+def find_missing() -> str:
+    """Return why limits cannot be set on this machine; empty if they can."""
+    return "" if Path(PRLIMIT).exists() else f"{PRLIMIT} is missing"
+
 
 PERIOD_US: Final = 100_000
 FREEZE_S: Final = 2.0
@@ -139,3 +170,26 @@ def _write(file: Path, text: str) -> None:
         os.write(handle, text.encode())
     finally:
         os.close(handle)
+
+
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_usage(init: int, folders: tuple[Path, ...], size: SandboxSize, group: Cgroup | None = None) -> UsageReport:
+    """Return the usage of the jail whose first process is *init* and whose files are in *folders*."""
+    processes = tree(init)
+    together = group.number("memory.current") if group is not None else None
+    return UsageReport(
+        memory_bytes=sum(map(_own_memory, processes)) if together is None else together,
+        disk_bytes=measure_tree(*folders).bytes,
+        processes=len(processes),
+        allowed=size,
+    )
+
+
+def _own_memory(pid: int) -> int:
+    try:
+        _, resident, shared, *_ = (PROC / f"{pid}/statm").read_bytes().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * PAGE

@@ -24,14 +24,13 @@ from kasmon.model.sandbox.policy import MIB, SIZES, SandboxPolicy, SandboxRuntim
 from kasmon.paths import Paths, places, write_private
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, NOTES, AgentContextFiles, load_context
 from kasmon.sandbox.base import ConfinementProof, PauseResult, TierProbe, UnavailableReason, UsageReport
-from kasmon.sandbox.jail import freeze, outside_view, proof, seccomp
+from kasmon.sandbox.jail import freeze, proof, seccomp
 from kasmon.sandbox.jail.bwrap_arguments import HOME, INSIDE, PATH, PROJECT, USER, WORKSPACE, BindMount, FilesystemView
-from kasmon.sandbox.jail.limits import AGENT_BYTES, build_limit_prefix
+from kasmon.sandbox.jail.cgroup import AGENT_BYTES, build_limit_prefix, measure_usage
 from kasmon.sandbox.jail.probe import lacking
 from kasmon.sandbox.jail.proof import ExpectedConfinement
 from kasmon.sandbox.jail.session_files import JailFiles
 from kasmon.sandbox.jail.start import start
-from kasmon.sandbox.jail.usage import measure_usage
 from kasmon.sandbox.jail.wrap import WrappedCommand, build_entry, build_jail_view, run_entry
 from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.denials import Denial
@@ -290,15 +289,15 @@ class Jail:
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Mapping[str, Path]:
         """Return its in-memory folders and its home: path inside -> path on this machine."""
-        return {**outside_view.find_memory_folders(runtime.pid), HOME: self.host_folders.home(policy.session)}
+        return {**proof.find_memory_folders(runtime.pid), HOME: self.host_folders.home(policy.session)}
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Iterator[tuple[str, bytes]]:
         """Yield each process inside, as text, with its initial environment."""
-        return outside_view.read_environments(runtime.pid)
+        return proof.read_environments(runtime.pid)
 
     def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> Container[int]:
         """Return the inodes of files that a process inside can write to through shared memory now."""
-        return outside_view.find_mapped_inodes(runtime.pid)
+        return proof.find_mapped_inodes(runtime.pid)
 
     def allow(self, policy: SandboxPolicy) -> None:
         """Restrict the running jail's network access to the hosts of *policy* from now on.

@@ -16,7 +16,7 @@ import msgspec
 from kasmon.errors import SandboxError
 from kasmon.sandbox.jail.bwrap_arguments import FilesystemView, build_arguments, encode_arguments
 from kasmon.sandbox.jail.probe import explain_failure
-from kasmon.sandbox.shared.descriptors import LOG_BYTES, listen, open_log, open_memory_file
+from kasmon.sandbox.shared.processes import LOG_BYTES, listen, open_log, open_memory_file
 
 ENVIRONMENT: Final[Mapping[str, str]] = {}
 """Bubblewrap's own environment: one of its processes stays, and programs inside can read its variables."""

@@ -2,22 +2,27 @@
 
 Files are stored whole. Interpreter state is stored by variable name; what could not be stored is listed. State that
 contains the value of a credential is not stored, and this is recorded.
+
+To be forked with its memory, a sandbox is paused to disk meanwhile. If the host dies in between, it stays paused and
+can be resumed as usual; the copy is either whole or marked as incomplete (`model.sandbox.snapshot.ForkOrigin`).
 """
 
 import contextlib
 from collections.abc import Callable, Container
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from kasmon.errors import KasmonError, NotFoundError, SandboxError
+from kasmon.errors import KasmonError, NotFoundError, SandboxError, SnapshotRefusedError
+from kasmon.model.commands import Fork
 from kasmon.model.events import Checkpointed
-from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.paths import write_private
+from kasmon.sandbox.base import ForkTier, PauseResult
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.protocol import SavedInterpreters, When
 from kasmon.sandbox.managed.sandbox import FILES_KEPT, MEMORY_LOST, ManagedSandbox
-from kasmon.sandbox.shared import credential_leaks, credentials
-from kasmon.sandbox.shared.credential_leaks import CredentialLeaks
-from kasmon.sandbox.shared.credentials import CredentialFindings
+from kasmon.sandbox.shared import credentials
+from kasmon.sandbox.shared.credentials import CredentialFindings, CredentialLeaks
 
 
 class SandboxCheckpoints:
@@ -172,11 +177,11 @@ class SandboxCheckpoints:
         """Record which files contain the value of a credential; the code in the sandbox wrote it there, not kasmon."""
         if files := self._leaks.in_files(self._sandbox.workspace, findings, self._mapped()):
             self._journal.add_notice(
-                f"The value of a credential is in {credential_leaks.format_places(files)}, and checkpoints store it."
+                f"The value of a credential is in {credentials.format_places(files)}, and checkpoints store it."
             )
 
     def _mapped(self) -> Callable[[], Container[int]]:
-        return credential_leaks.find_mapped_inodes(
+        return credentials.find_mapped_inodes(
             self._sandbox.tier, self._sandbox.policy, self._journal.sandbox_state.runtime
         )
 
@@ -188,3 +193,58 @@ def _message_of(error: KasmonError | OSError) -> str:
 
 def _not_kept(names: tuple[str, ...]) -> str:
     return f"not saved in the checkpoint: {', '.join(names[:8])}" if names else ""
+
+
+FORKED: Final = "it is copied"
+AT_CHECKPOINT: Final = "a checkpoint contains no memory"
+
+
+class ForkResult(NamedTuple):
+    """What the other session got."""
+
+    checkpoint: str = ""
+    """The checkpoint whose files and interpreter state it has; empty if it has all memory."""
+    why: str = ""
+    """Why it has no memory."""
+    lost: str = ""
+    """What the source sandbox lost by being copied; empty if nothing."""
+
+
+def fork_sandbox(
+    sandbox: ManagedSandbox, checkpoints: SandboxCheckpoints, command: Fork, other: SandboxPolicy | None
+) -> ForkResult:
+    """Copy the sandbox of *sandbox*, as *command* asks, for the sandbox of *other*, which must not exist yet.
+
+    If its tier cannot copy memory, or the sandbox could not be paused to disk, a checkpoint is copied.
+
+    Raises:
+        NotFoundError: if the checkpoint does not exist.
+        SandboxError: if it could not be copied, or its snapshot may not be resumed; parts of *other* may exist then.
+    """
+    why = AT_CHECKPOINT if command.checkpoint else _why_not(sandbox)
+    if not why and other is not None:
+        was_awake = sandbox.runs
+        why = sandbox.sleep(to_disk=True, why=FORKED)
+        if not why:
+            try:
+                _fork_with_memory(sandbox, other)
+            finally:
+                lost = sandbox.wake() if was_awake else ""
+            return ForkResult(lost=lost)
+    return ForkResult(checkpoint=checkpoints.fork(command.checkpoint, command.folder, command.memory), why=why)
+
+
+def _why_not(sandbox: ManagedSandbox) -> str:
+    return "" if isinstance(sandbox.tier, ForkTier) else f"a {sandbox.policy.tier} cannot copy its memory"
+
+
+def _fork_with_memory(sandbox: ManagedSandbox, other: SandboxPolicy) -> None:
+    state = sandbox.journal.sandbox_state
+    assert isinstance(sandbox.tier, ForkTier)
+    if state.phase is not SandboxPhase.PAUSED or state.held:
+        raise SandboxError("it could not be copied", "it is not paused to disk")
+    try:
+        sandbox.tier.fork(sandbox.policy, PauseResult(held=False, snapshot=state.snapshot), other)
+    except SnapshotRefusedError as error:
+        hint = "Fork one of its checkpoints instead: `--at`."
+        raise SandboxError("it cannot be copied with its memory", error.why, hint) from error

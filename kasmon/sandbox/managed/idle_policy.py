@@ -11,14 +11,62 @@
 It is paused only while no turn runs: at most once per turn, never between the calls of one.
 """
 
+import time
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from kasmon.config.schema import Lifetime
+from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase
+from kasmon.model.sandbox.snapshot import ForkOrigin
 from kasmon.model.sandbox.state import SandboxState
+from kasmon.paths import Paths, write_private
+
+
+class MonotonicAge:
+    """Remembers for each named event when it happened by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[float, float]] = {}
+        """For each event, its recorded time and its time by the monotonic clock."""
+
+    def at(self, what: str, noted_at: float, now: float) -> float:
+        """Return when *what*, recorded at *noted_at*, happened by the clock of *now*; all in epoch seconds."""
+        if what not in self._since or self._since[what][0] != noted_at:
+            self._since[what] = (noted_at, _steady() - max(now - noted_at, 0.0))
+        return now - (_steady() - self._since[what][1])
+
+
+def _steady() -> float:
+    """Return the monotonic clock, which also counts while the machine sleeps, in seconds."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+UNKNOWN: Final = SessionId("")
+
+
+def origin_of(here: Paths, session: str) -> ForkOrigin | None:
+    """Return the origin of the sandbox of *session*; None if it is no copy. An unreadable one is incomplete."""
+    try:
+        return msgspec.json.decode(here.origin(session).read_bytes(), type=ForkOrigin)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ForkOrigin(source=UNKNOWN, name="another one", at=0.0)
+
+
+def keep_origin(here: Paths, session: str, origin: ForkOrigin) -> None:
+    """Store *origin* as that of the sandbox of *session*.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    write_private(here.origin(session), msgspec.json.encode(origin))
+
 
 IDLE_S = 1800.0
 UNUSED = "not used for {}"

@@ -18,14 +18,19 @@ from kasmon.model.sandbox.state import SandboxState
 from kasmon.sandbox.base import EgressTier, HostedTier, MirrorTier, PauseResult, SandboxTier
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.guest_client.protocol import Output
-from kasmon.sandbox.managed import heal, tier_events
-from kasmon.sandbox.managed.journal import SandboxJournal
+from kasmon.sandbox.managed import heal
+from kasmon.sandbox.managed.journal import (
+    SandboxJournal,
+    adopt_forked_snapshot,
+    adopt_unrecorded_runtime,
+    adopt_unrecorded_snapshot,
+    measure,
+    prove,
+    sleeps_on_disk,
+)
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.network.proxy_control import not_proxied
-from kasmon.sandbox.shared import credential_leaks
-from kasmon.sandbox.shared import credentials as credential
-from kasmon.sandbox.shared.credential_leaks import CredentialLeaks
-from kasmon.sandbox.shared.credentials import CredentialFindings
+from kasmon.sandbox.shared.credentials import CredentialFindings, CredentialLeaks, format_places, look_up
 
 NAMES: Final = 8
 """How many names are listed of what could not be restored."""
@@ -82,7 +87,7 @@ class ManagedSandbox:
 
     def credentials(self) -> CredentialFindings:
         """Return the current values of its credentials."""
-        return credential.look_up(self.policy.credentials)
+        return look_up(self.policy.credentials)
 
     def run(
         self,
@@ -183,7 +188,7 @@ class ManagedSandbox:
             KasmonError, OSError: if it cannot be read.
         """
         if self.runs:
-            tier_events.measure(self.tier, self.policy, self.journal)
+            measure(self.tier, self.policy, self.journal)
 
     def arrive(self) -> str:
         """Find the sandbox that the events describe, or create it; return what was lost, as one sentence.
@@ -196,7 +201,7 @@ class ManagedSandbox:
         self.settle()
         journal = self.journal
         known = journal.sandbox_state
-        if not known.generation and tier_events.adopt_forked_snapshot(self.tier, self.policy, journal):
+        if not known.generation and adopt_forked_snapshot(self.tier, self.policy, journal):
             return self.wake()
         if known.phase is SandboxPhase.EXPIRED:
             lost = ""
@@ -209,9 +214,9 @@ class ManagedSandbox:
         if known.is_asleep and not known.held and self.tier.keeps_memory:
             return ""
         if not self.tier.find(self.policy, known.runtime):
-            if tier_events.adopt_unrecorded_snapshot(self.tier, self.policy, journal):
+            if adopt_unrecorded_snapshot(self.tier, self.policy, journal):
                 return ""
-            if not tier_events.adopt_unrecorded_runtime(self.tier, self.policy, journal):
+            if not adopt_unrecorded_runtime(self.tier, self.policy, journal):
                 return self.begin_anew("the sandbox had ended")
             known = journal.sandbox_state
         if known.is_asleep:
@@ -327,7 +332,7 @@ class ManagedSandbox:
         journal.move(SandboxPhase.CREATING, runtime=runtime, why=why, snapshot=checkpoint)
         for notice in runtime.notices:
             journal.add_notice(notice)
-        tier_events.prove(self.tier, self.policy, runtime, self.journal)
+        prove(self.tier, self.policy, runtime, self.journal)
         guest = self.guest = self._reach(runtime)
         self.refill()
         if content:
@@ -393,7 +398,7 @@ class ManagedSandbox:
         with contextlib.suppress(KasmonError, OSError):
             if places := self._leaks.beside_them(self.tier, self.policy, runtime, findings):
                 self.journal.add_notice_once(
-                    f"The value of a credential is in {credential_leaks.format_places(places)}; it stays there while"
+                    f"The value of a credential is in {format_places(places)}; it stays there while"
                     " the sandbox is paused."
                 )
 
@@ -409,7 +414,7 @@ class ManagedSandbox:
                 raise
             except KasmonError as error:
                 why = error.message.rstrip(".")
-                if not pause_result.held and tier_events.sleeps_on_disk(self.tier, self.policy):
+                if not pause_result.held and sleeps_on_disk(self.tier, self.policy):
                     journal.move(SandboxPhase.PAUSED, held=False, snapshot=pause_result.snapshot)
                     raise SandboxUnreachableError(
                         f"the sandbox of {self.policy.session!r} was not resumed", why, STILL_KEPT
@@ -417,7 +422,7 @@ class ManagedSandbox:
                 return self.begin_anew(f"it could not be resumed ({why})")
         journal.move(SandboxPhase.HEALING, runtime=runtime, held=pause_result.held)
         if not was_asleep or not pause_result.held:
-            tier_events.prove(self.tier, self.policy, runtime, self.journal)
+            prove(self.tier, self.policy, runtime, self.journal)
         guest = self._reach(runtime) if self.guest is None else self.guest
         findings = self.credentials()
         healed = heal.heal(guest, self.policy, journal.sandbox_state.counters, findings.values, was_asleep=was_asleep)

@@ -21,12 +21,12 @@ from kasmon.paths import Paths, places, write_private
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason, UsageReport
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
-from kasmon.sandbox.jail.usage import measure_usage
+from kasmon.sandbox.jail.cgroup import measure_usage
 from kasmon.sandbox.microvm import program_disks, qemu_program, warm_up
 from kasmon.sandbox.microvm.boot import greet
 from kasmon.sandbox.microvm.image import folder_of
 from kasmon.sandbox.microvm.provisioning import KEEP_S, VmProvisioning
-from kasmon.sandbox.microvm.qmp import QmpClient
+from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
 from kasmon.sandbox.microvm.snapshot_writer import remove_credentials, write_memory
 from kasmon.sandbox.microvm.start import send_request

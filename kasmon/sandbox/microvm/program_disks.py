@@ -3,20 +3,33 @@
 An agent is mostly an npm package, or a single binary in a home. The machine has its image's system, so this machine's
 `/usr` is not there. Of a package its folder is taken, or for a script all its dependencies, but not its neighbours.
 Each part has the same path inside, unless the image's own system is there.
+
+They are on read-only disks, made once for each version of their content. Machines share `folder/ID.ext4`: each has a
+hard link to it, so that none loses it.
 """
 
 import contextlib
+import fcntl
+import hashlib
 import json
 import os
 import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kasmon.errors import RefusedError
 from kasmon.model.sandbox.policy import MIB
+from kasmon.paths import private_folder, write_private
+from kasmon.sandbox.microvm.image import create_disk
+from kasmon.sandbox.microvm.qemu import PROGRAMS_BYTES
 from kasmon.sandbox.shared.program_files import ProgramFiles, is_script, needed, outermost, whole
+from kasmon.sandbox.shared.safe_tree import copy
 
 THERE: Final = "/opt/programs"
 """Where their disk is mounted in a machine."""
@@ -170,3 +183,84 @@ def list_tree(part: Path) -> Iterator[tuple[str, os.stat_result]]:
             path = f"{folder}/{name}"
             with contextlib.suppress(FileNotFoundError):
                 yield path, os.lstat(path)
+
+
+TOLD: Final = "places.json"
+"""On the disk: the path of each part inside, if it differs from that on the disk."""
+UNUSED_S: Final = 30 * 24 * 3600.0
+"""A disk unused for so long is removed when the next one is made, unless a machine has it."""
+
+
+class ProgramDisks:
+    """The program disks in *folder*. Constructing this has no side effects."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def of(self, programs: Sequence[str]) -> Path:
+        """Return the disk with copies of *programs* as they are now; it is made if missing, in up to a minute.
+
+        Raises:
+            SandboxError, RefusedError, OSError: if it cannot be made.
+        """
+        for folder in (self.folder.parent, self.folder):
+            if not folder.exists():
+                private_folder(folder)
+        disk = self.folder / f"{compute_id(programs)}.ext4"
+        with self._locked():
+            if not disk.is_file():
+                self._make(programs, disk)
+            os.utime(disk)
+        return disk
+
+    def _make(self, programs: Sequence[str], disk: Path) -> None:
+        for path in self.folder.iterdir():
+            if path.suffix != ".ext4" or (path.stat().st_nlink == 1 and path.stat().st_mtime < time.time() - UNUSED_S):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
+            root, fresh = private_folder(Path(name) / "root"), Path(name) / "disk"
+            for number, part in enumerate(programs):
+                private_folder(root / str(number))
+                _copy_part(Path(part), root / path_on_disk(part, number))
+            told = {path_on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
+            write_private(root / TOLD, msgspec.json.encode(told))
+            for path in [root, *root.rglob("*")]:  # its maker owns the files; they are read-only
+                if not path.is_symlink():
+                    path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o111 else 0o444)
+            create_disk(root, fresh)
+            os.truncate(fresh, PROGRAMS_BYTES)
+            fresh.replace(disk)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock out other processes that make a disk."""
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def compute_id(programs: Sequence[str]) -> str:
+    """Return an id of *programs* in their present version: of paths, sizes and times, without reading the files.
+
+    Raises:
+        OSError: if they cannot be read.
+    """
+    digest = hashlib.sha256(b"2")
+    for part in programs:
+        for path, facts in list_tree(Path(part)):
+            seen = (
+                (path, facts.st_mode, facts.st_size, facts.st_mtime_ns) if not stat.S_ISDIR(facts.st_mode) else (path,)
+            )
+            digest.update(repr(seen).encode("utf-8", "surrogateescape") + b"\n")
+    return digest.hexdigest()[:24]
+
+
+def _copy_part(source: Path, target: Path) -> None:
+    if source.is_dir():
+        owner = (os.geteuid(), os.getegid())
+        copy(source, target, owner, limit_bytes=MOST_BYTES, limit_entries=MOST_ENTRIES, is_exact=True)
+    else:
+        shutil.copy2(source, target)

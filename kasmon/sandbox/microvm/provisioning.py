@@ -18,13 +18,12 @@ from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxRuntime
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker
 from kasmon.paths import Paths
 from kasmon.sandbox.base import UnavailableReason
-from kasmon.sandbox.microvm import kvm_trial, qemu, qemu_program
-from kasmon.sandbox.microvm.boot import VmResources, start_machine
-from kasmon.sandbox.microvm.disk_images import ProgramDisks
+from kasmon.sandbox.microvm import qemu, qemu_program
+from kasmon.sandbox.microvm.boot import LINE, VmResources, code_hash, start_machine
 from kasmon.sandbox.microvm.image import load_image
-from kasmon.sandbox.microvm.initrd import LINE, code_hash
-from kasmon.sandbox.microvm.kvm_trial import KvmTrial
-from kasmon.sandbox.microvm.qmp import QmpClient
+from kasmon.sandbox.microvm.program_disks import ProgramDisks
+from kasmon.sandbox.microvm.qemu import QmpClient
+from kasmon.sandbox.microvm.qemu_program import KvmTrial
 from kasmon.sandbox.microvm.session_files import VmFiles
 from kasmon.sandbox.microvm.snapshot_writer import write_memory
 from kasmon.sandbox.microvm.start import HostEndCode, send_request
@@ -86,8 +85,8 @@ class VmProvisioning:
         """QEMU's accelerator: KVM if a trial here found it faster (`kvm_trial`), else emulation."""
         found = (
             None
-            if kvm_trial.find_obstacle(self.host_folders.owner)
-            else kvm_trial.load_trial(self._trial, self._identity)
+            if qemu_program.find_obstacle(self.host_folders.owner)
+            else qemu_program.load_trial(self._trial, self._identity)
         )
         return qemu_program.CARRIED if found is not None and found.is_carried else qemu_program.EMULATED
 
@@ -100,11 +99,11 @@ class VmProvisioning:
         Raises:
             SandboxError: if no machine can be created.
         """
-        if why := kvm_trial.find_obstacle(self.host_folders.owner):
+        if why := qemu_program.find_obstacle(self.host_folders.owner):
             return f"emulated, without KVM: {why}"
-        found = kvm_trial.load_trial(self._trial, self._identity)
+        found = qemu_program.load_trial(self._trial, self._identity)
         if found is None:
-            found = kvm_trial.run_trial(self._identity, self._time_start, emulated_ms)
+            found = qemu_program.run_trial(self._identity, self._time_start, emulated_ms)
             self._store_trial(found)
         return found.sentence
 
@@ -115,7 +114,7 @@ class VmProvisioning:
     @property
     def _identity(self) -> str:
         image = load_image(self.image_folder)
-        return kvm_trial.identity(self.program, image.id if image else "")
+        return qemu_program.identity(self.program, image.id if image else "")
 
     def _time_start(self, accelerator: str, limit_s: float | None) -> float:
         """Return how many milliseconds a machine takes to start with *accelerator*; it is removed."""
@@ -137,7 +136,7 @@ class VmProvisioning:
 
     def _store_trial(self, found: KvmTrial) -> None:
         with contextlib.suppress(OSError):
-            kvm_trial.store_trial(self._trial, found)
+            qemu_program.store_trial(self._trial, found)
         for name in ("accelerator", "means", "made_by"):
             self.__dict__.pop(name, None)
 
@@ -236,7 +235,7 @@ class VmProvisioning:
         try:
             self.start_machine(vm_files, is_nobodys=True)
         except SandboxError as error:
-            known = kvm_trial.load_trial(self._trial, self._identity)
+            known = qemu_program.load_trial(self._trial, self._identity)
             if self.accelerator != qemu_program.CARRIED or known is None:
                 raise
             vm_files.end()

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.sandbox.microvm.qmp import QmpClient
+from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.shared.credentials import SHORTEST, CredentialFindings, forms, look_up
 
 WRITE_S: Final = 60.0

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kasmon.errors import SandboxError
-from kasmon.sandbox.shared.descriptors import LOG_BYTES, open_memory_file
 from kasmon.sandbox.shared.host_folders import PYTHON
+from kasmon.sandbox.shared.processes import LOG_BYTES, open_memory_file
 
 READY_S: Final = 10.0
 

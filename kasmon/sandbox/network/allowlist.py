@@ -12,7 +12,21 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kasmon.errors import UsageError
-from kasmon.sandbox.network.presets import PRESETS
+
+PRESETS: Final[dict[str, tuple[str, ...]]] = {
+    "npm": ("registry.npmjs.org:443",),
+    "pypi": ("pypi.org:443", "files.pythonhosted.org:443"),
+    "github": (
+        "github.com:443",
+        "api.github.com:443",
+        "codeload.github.com:443",
+        "raw.githubusercontent.com:443",
+        "objects.githubusercontent.com:443",
+        "release-assets.githubusercontent.com:443",
+    ),
+}
+"""Hosts by preset name. A sandbox that reaches a forge can also upload to it, see SECURITY.md."""
+
 
 PORTS: Final = (443, 80)
 """The ports of an entry without a port."""

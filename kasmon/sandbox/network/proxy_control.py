@@ -27,8 +27,7 @@ from kasmon.paths import write_private
 from kasmon.process_identity import started_at
 from kasmon.sandbox.network.allowlist import allowlist
 from kasmon.sandbox.network.denials import Denial, read_denials
-from kasmon.sandbox.shared.descriptors import listen
-from kasmon.sandbox.shared.processes import lives
+from kasmon.sandbox.shared.processes import listen, lives
 
 MOUNTED: Final = "/run/kasmon"
 """Where the sandbox sees the `inside` folder."""

@@ -12,7 +12,7 @@ from typing import Final
 from kasmon.errors import KasmonError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.guest_client.messages import ConfinementReport
+from kasmon.sandbox.guest_client.protocol import ConfinementReport
 
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 

@@ -23,8 +23,7 @@ from kasmon.boot_id import boot
 from kasmon.errors import SandboxError
 from kasmon.model.sandbox.policy import SandboxRuntime
 from kasmon.paths import SOCKET_PATH_BYTES
-from kasmon.sandbox.shared.descriptors import listen
-from kasmon.sandbox.shared.processes import gone, lives, send_signal, started_at
+from kasmon.sandbox.shared.processes import gone, listen, lives, send_signal, started_at
 
 READY_S: Final = 20.0
 END_S: Final = 5.0

@@ -24,9 +24,8 @@ import msgspec
 from kasmon.errors import KasmonError, SandboxUnreachableError
 from kasmon.paths import places
 from kasmon.sandbox.remote_guest import launch_spec
-from kasmon.sandbox.remote_guest.attach import GuestAttachment, attach
+from kasmon.sandbox.remote_guest.attach import GuestAttachment, NoSuchRunError, ProcessStream, attach
 from kasmon.sandbox.remote_guest.launch_spec import RemoteAgentStatus, RemoteLaunchSpec
-from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessStream
 
 CANNOT: Final = 125
 LOST: Final = 1

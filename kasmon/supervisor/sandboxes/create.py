@@ -18,7 +18,7 @@ from kasmon.model.sandbox.policy import SandboxPolicy, Tier
 from kasmon.model.sandbox.snapshot import ForkOrigin
 from kasmon.paths import Paths, expanded, write_private
 from kasmon.sandbox import tiers
-from kasmon.sandbox.managed.origin import keep_origin
+from kasmon.sandbox.managed.idle_policy import keep_origin
 from kasmon.sandbox.shared import credentials
 from kasmon.sandbox.shared.cleanup import forget_removed_tier
 from kasmon.supervisor.fleet.snapshot import read_fleet

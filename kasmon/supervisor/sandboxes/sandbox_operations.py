@@ -26,7 +26,7 @@ from kasmon.sandbox import tiers
 from kasmon.sandbox.base import PortTier
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.checkpoint.replay import replay
-from kasmon.sandbox.managed.origin import origin_of
+from kasmon.sandbox.managed.idle_policy import origin_of
 from kasmon.sandbox.managed.sandbox import FILES_KEPT, MEMORY_LOST
 from kasmon.sandbox.network.port_forward import PortForward
 from kasmon.store.event_log import Cursor, EventLog

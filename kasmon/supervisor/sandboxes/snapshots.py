@@ -15,7 +15,7 @@ from kasmon.model.session import Session
 from kasmon.paths import Paths
 from kasmon.sandbox import tiers
 from kasmon.sandbox.base import LocalSnapshotTier, SandboxTier
-from kasmon.sandbox.managed.origin import origin_of
+from kasmon.sandbox.managed.idle_policy import origin_of
 from kasmon.supervisor.sandboxes.create import policy_of_session
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from kasmon.backends.common.environment import encoded
 from kasmon.errors import UsageError
-from kasmon.host.journal.pending_prompts import FORGOTTEN
-from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.journal.session_log import FORGOTTEN, SessionLog
 from kasmon.model.commands import Receipt, ReceiptId, ReceiptState, Requeue
 from kasmon.model.events import ReceiptChanged, SessionEnded, SessionStarted, TurnEnded
 from kasmon.paths import write_private

@@ -13,8 +13,7 @@ from kasmon import __version__
 from kasmon.errors import InteractiveOnlyError
 from kasmon.host.journal import async_writer as pen_module
 from kasmon.host.journal.async_writer import LogWriter
-from kasmon.host.journal.blobs import KEPT, fitted
-from kasmon.host.journal.session_log import INDEX_BYTES, SessionLog
+from kasmon.host.journal.session_log import INDEX_BYTES, KEPT, SessionLog, fitted
 from kasmon.host.rpc.frames import DescribePane
 from kasmon.host.structured import host
 from kasmon.model import events

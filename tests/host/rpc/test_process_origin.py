@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kasmon import process_identity
-from kasmon.host.rpc import process_origin
-from kasmon.host.rpc.process_origin import evidence
+from kasmon.host.rpc import peer
+from kasmon.host.rpc.peer import evidence
 from kasmon.launch import MACHINERY
 from tests.support.host.sshd import Sshd
 from tests.support.wait import until
@@ -32,7 +32,7 @@ sys.stdin.read()
 BESIDE = """
 import sys
 from kasmon import process_identity
-from kasmon.host.rpc import process_origin as kin
+from kasmon.host.rpc import peer as kin
 kin.HAS_PROC = process_identity.HAS_PROC = kin.HAS_PROC and sys.argv[2] == "True"
 print(kin.evidence(int(sys.argv[1])))
 """
@@ -113,7 +113,7 @@ def test_a_process_that_is_gone_counts_as_an_agents(start: Start) -> None:
     assert "up" == said(process)
     process.kill()
     process.wait(10)
-    until(lambda: process_origin._read_process(process.pid) is None)
+    until(lambda: peer._read_process(process.pid) is None)
 
     assert evidence(process.pid)
 
@@ -144,9 +144,7 @@ if how != "leaderless":
 def orphan(started: subprocess.Popen[str]) -> int:
     pid = int(said(started))
     until(
-        lambda: (
-            (facts := process_origin._read_process(pid)) is not None and facts.parent not in _children_of(started.pid)
-        ),
+        lambda: (facts := peer._read_process(pid)) is not None and facts.parent not in _children_of(started.pid),
         what="orphan",
     )
     return pid
@@ -154,13 +152,11 @@ def orphan(started: subprocess.Popen[str]) -> int:
 
 def _children_of(pid: int) -> set[int]:
     return {
-        each
-        for each in process_origin._pids()
-        if (facts := process_origin._read_process(each)) is not None and facts.parent == pid
+        each for each in peer._pids() if (facts := peer._read_process(each)) is not None and facts.parent == pid
     } | {pid}
 
 
-@pytest.mark.parametrize("mark", process_origin.MARKS)
+@pytest.mark.parametrize("mark", peer.MARKS)
 @pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "no proc"])
 def test_a_double_fork_is_known_by_the_leader_of_its_session(start: Start, mark: str, has_proc: bool) -> None:
     with subprocess.Popen(
@@ -339,7 +335,7 @@ def test_a_pid_that_the_system_does_not_tell_counts_as_an_agents(pid: int) -> No
 
 
 def test_without_proc_it_is_found_out_all_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_origin, "HAS_PROC", False)
+    monkeypatch.setattr(peer, "HAS_PROC", False)
     monkeypatch.setattr(process_identity, "HAS_PROC", False)
     agent = start(PARENT, KASMON_SESSION="abcdefgh")
     child = int(said(agent))

@@ -15,8 +15,7 @@ from kasmon.config import Limits
 from kasmon.errors import SessionNotFoundError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.host.rpc.frames import CommandResult, ReportContext
-from kasmon.host.session.side_effects import ChildActivity, written_since
-from kasmon.host.session.stuck_monitor import limits_of, rest_s
+from kasmon.host.session.stuck_monitor import ChildActivity, limits_of, rest_s, written_since
 from kasmon.host.structured.live_text import LiveText
 from kasmon.model.events import ContextReported, StuckSeen, TurnStarted
 from kasmon.model.permission import SessionId

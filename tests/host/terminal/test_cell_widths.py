@@ -11,7 +11,7 @@ from unicodedata import category
 import pytest
 from rich.cells import cell_len
 
-from kasmon.host.terminal.cell_widths import cells, placed
+from kasmon.host.terminal.row_styles import cells, placed
 from kasmon.tmux.server import TmuxServer
 from kasmon.tmux.server_config import JOINS_SINCE, parse
 from tests.support.wait import until

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.host.terminal.escape_scanner import CLIPBOARD_BYTES, ClipboardText, EscapeScanner
+from kasmon.host.terminal.screen_capture import CLIPBOARD_BYTES, ClipboardText, EscapeScanner
 
 
 def put(text: str, end: bytes = b"\x07", where: bytes = b"c") -> bytes:

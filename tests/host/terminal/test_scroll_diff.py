@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.host.terminal.scroll_diff import RECALLED, ScrolledOffLines, behind, keyless
+from kasmon.host.terminal.recorder import RECALLED, ScrolledOffLines, behind, keyless
 
 NUMBERS = [f"line {n}" for n in range(20)]
 BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"

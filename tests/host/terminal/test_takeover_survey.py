@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from kasmon.host.terminal import takeover_survey
+from kasmon.host.terminal import takeover
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.events import ConnectionLost, SessionEnded, SessionForgotten, SessionStarted
 from kasmon.model.permission import SessionId
@@ -54,21 +54,21 @@ lost = apply(runs(), ConnectionLost(at=2.0, what="tmux server"))
 @pytest.mark.parametrize(
     ("session", "facts", "server_started", "expected"),
     [
-        (runs(), pane(), 50.0, takeover_survey.TakeoverOutcome.FOUND),
-        (runs(), pane(is_dead=True), 50.0, takeover_survey.TakeoverOutcome.FOUND),
-        (runs(), None, 50.0, takeover_survey.TakeoverOutcome.GONE),
-        (runs(), None, None, takeover_survey.TakeoverOutcome.LOST),
-        (runs(), None, 150.0, takeover_survey.TakeoverOutcome.LOST),
-        (runs(None), None, 150.0, takeover_survey.TakeoverOutcome.GONE),
-        (runs(of_boot="boot-1"), None, 50.0, takeover_survey.TakeoverOutcome.LOST),
-        (runs(of_boot=""), None, 50.0, takeover_survey.TakeoverOutcome.GONE),
-        (ended, pane(is_dead=True), 50.0, takeover_survey.TakeoverOutcome.NOTHING),
-        (ended, None, None, takeover_survey.TakeoverOutcome.NOTHING),
-        (lost, None, 150.0, takeover_survey.TakeoverOutcome.NOTHING),
-        (lost, pane(), 50.0, takeover_survey.TakeoverOutcome.FOUND),
-        (created(launch("abcdefgh"), 0.0), None, 50.0, takeover_survey.TakeoverOutcome.NOTHING),
-        (created(launch("abcdefgh"), 0.0), pane(), 50.0, takeover_survey.TakeoverOutcome.FOUND),
-        (ended, pane(), 50.0, takeover_survey.TakeoverOutcome.FOUND),
+        (runs(), pane(), 50.0, takeover.TakeoverOutcome.FOUND),
+        (runs(), pane(is_dead=True), 50.0, takeover.TakeoverOutcome.FOUND),
+        (runs(), None, 50.0, takeover.TakeoverOutcome.GONE),
+        (runs(), None, None, takeover.TakeoverOutcome.LOST),
+        (runs(), None, 150.0, takeover.TakeoverOutcome.LOST),
+        (runs(None), None, 150.0, takeover.TakeoverOutcome.GONE),
+        (runs(of_boot="boot-1"), None, 50.0, takeover.TakeoverOutcome.LOST),
+        (runs(of_boot=""), None, 50.0, takeover.TakeoverOutcome.GONE),
+        (ended, pane(is_dead=True), 50.0, takeover.TakeoverOutcome.NOTHING),
+        (ended, None, None, takeover.TakeoverOutcome.NOTHING),
+        (lost, None, 150.0, takeover.TakeoverOutcome.NOTHING),
+        (lost, pane(), 50.0, takeover.TakeoverOutcome.FOUND),
+        (created(launch("abcdefgh"), 0.0), None, 50.0, takeover.TakeoverOutcome.NOTHING),
+        (created(launch("abcdefgh"), 0.0), pane(), 50.0, takeover.TakeoverOutcome.FOUND),
+        (ended, pane(), 50.0, takeover.TakeoverOutcome.FOUND),
     ],
     ids=[
         "runs on",
@@ -89,14 +89,14 @@ lost = apply(runs(), ConnectionLost(at=2.0, what="tmux server"))
     ],
 )
 def test_its_fate(
-    session: Session, facts: PaneFacts | None, server_started: float | None, expected: takeover_survey.TakeoverOutcome
+    session: Session, facts: PaneFacts | None, server_started: float | None, expected: takeover.TakeoverOutcome
 ) -> None:
-    assert expected is takeover_survey.outcome_of(session, facts, server_started, TODAY)
+    assert expected is takeover.outcome_of(session, facts, server_started, TODAY)
 
 
 def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:
-    survey_result = takeover_survey.TakeoverSurvey(
-        (takeover_survey.OrphanedSession(launch("abcdefgh"), runs()),), frozenset({"forgdead", "forglive"})
+    survey_result = takeover.TakeoverSurvey(
+        (takeover.OrphanedSession(launch("abcdefgh"), runs()),), frozenset({"forgdead", "forglive"})
     )
     panes = {
         "abcdefgh": pane(),
@@ -104,7 +104,7 @@ def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:
         "forglive": pane("forglive", number=3),
         "unknownn": pane("unknownn", is_dead=True, number=4),
     }
-    dead, others = takeover_survey.strays(survey_result, panes)
+    dead, others = takeover.strays(survey_result, panes)
 
     assert ["forgdead"] == [facts.kasmon_id for facts in dead]
     assert ["forglive", "unknownn"] == [facts.kasmon_id for facts in others]
@@ -126,7 +126,7 @@ def test_the_survey_knows_every_tmux_session_that_is_not_forgotten() -> None:
     (here.sessions / "a-file").touch()
     EventLog(here.log("aaaaaaaa")).append(SessionStarted(at=1.0, mode=Mode.TMUX, generation=3))
     EventLog(here.fleet_log).append(SessionForgotten(at=time.time(), session=SessionId("cccccccc")))
-    survey_result = takeover_survey.survey(here)
+    survey_result = takeover.survey(here)
 
     assert [("aaaaaaaa", 3)] == [(left.launch.session, left.session.generation) for left in survey_result.left]
     assert {"cccccccc"} == survey_result.forgotten

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kasmon.errors import NotFoundError
-from kasmon.host.journal.blobs import fitted
+from kasmon.host.journal.session_log import fitted
 from kasmon.model.events import Checkpointed, Event, NoticeRaised, ToolFinished, ToolStarted
 from kasmon.sandbox.checkpoint.replay import ReplayedRun, find_runs, replay
 

@@ -17,7 +17,7 @@ from kasmon.sandbox.e2b import service as calls
 from kasmon.sandbox.e2b.tier import E2b
 from kasmon.sandbox.guest_client.connection import AgentConnection, pack_request
 from kasmon.sandbox.remote_guest import launch_spec
-from kasmon.sandbox.remote_guest.process_stream import ProcessStream
+from kasmon.sandbox.remote_guest.attach import ProcessStream
 from tests.support.e2b.local_service import Served, served
 from tests.support.sandbox.requirements import need_jail
 from tests.support.wait import until

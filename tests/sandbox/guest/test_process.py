@@ -13,7 +13,7 @@ import pytest
 
 from kasmon.sandbox.guest.output import InputBuffer, OutputBuffer
 from kasmon.sandbox.guest_client.connection import AgentConnection, pack_request
-from kasmon.sandbox.remote_guest.process_stream import NoSuchRunError, ProcessStream, StreamFrame
+from kasmon.sandbox.remote_guest.attach import NoSuchRunError, ProcessStream, StreamFrame
 from tests.support.sandbox.guest_agent import Agent
 
 LIMIT_S = 40.0

@@ -16,9 +16,9 @@ import pytest
 from kasmon.errors import AgentLostError, SandboxError, UsageError
 from kasmon.model.sandbox.policy import ServiceSpec
 from kasmon.sandbox.guest_client import channel as channels
-from kasmon.sandbox.guest_client import connection_pool
+from kasmon.sandbox.guest_client import connection
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.guest_client.messages import Pong
+from kasmon.sandbox.guest_client.protocol import Pong
 from tests.support.sandbox.guest_agent import Agent, running
 from tests.support.wait import until
 
@@ -176,8 +176,8 @@ def test_where_the_agent_dies_during_a_run_it_is_said_that_nobody_knows_and_noth
 def test_where_nobody_listens_nothing_was_done_and_it_is_said_so_within_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert sum(connection_pool.PAUSES_S) < 2.5
-    monkeypatch.setattr(connection_pool, "PAUSES_S", (0.01, 0.02))
+    assert sum(connection.PAUSES_S) < 2.5
+    monkeypatch.setattr(connection, "PAUSES_S", (0.01, 0.02))
     channel = GuestChannel(str(tmp_path / "none"))
     with pytest.raises(AgentLostError) as lost:
         channel.run("python", "1", timeout_s=20)
@@ -188,7 +188,7 @@ def test_where_nobody_listens_nothing_was_done_and_it_is_said_so_within_seconds(
 
 def test_one_who_listens_and_is_silent_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code inside can stop the agent there (`kill -STOP`); a wait for each of many tries would be a minute and more."""
-    monkeypatch.setattr(connection_pool, "LIMIT_S", 0.05)
+    monkeypatch.setattr(connection, "LIMIT_S", 0.05)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "s"))
         silent.listen()
@@ -223,7 +223,7 @@ def test_an_agent_that_comes_a_little_later_is_waited_for(agent: Agent, tmp_path
 )  # fmt: skip
 def test_what_lies_is_refused_and_never_believed(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     """The agent's socket may be answered by whatever runs in the sandbox."""
-    monkeypatch.setattr(connection_pool, "PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr(connection, "PAUSES_S", (0.01, 0.02))
     with running() as agent:
         path = str(agent.folder / "liar")
         listening = socket.socket(socket.AF_UNIX)

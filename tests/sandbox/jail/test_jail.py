@@ -16,7 +16,7 @@ from kasmon.paths import Paths, places
 from kasmon.process_identity import started_at
 from kasmon.sandbox.jail import cgroup, start
 from kasmon.sandbox.jail.jail import Jail
-from kasmon.sandbox.shared import descriptors, host_folders
+from kasmon.sandbox.shared import host_folders, processes
 from kasmon.sandbox.shared.host_folders import HostFolders
 from kasmon.sandbox.shared.processes import holder
 from kasmon.sandbox.shared.safe_tree import remove_tree
@@ -162,7 +162,7 @@ def test_what_the_agent_prints_for_itself_is_kept_up_to_a_limit(jail: Jail, tmp_
     (tmp_path / "main.py").write_text(talks + (TINY / "main.py").read_text())
     runtime = Jail(inside=tmp_path).create(policy())
 
-    assert descriptors.LOG_BYTES == Path(f"/proc/{runtime.pid}/fd/2").stat().st_size
+    assert processes.LOG_BYTES == Path(f"/proc/{runtime.pid}/fd/2").stat().st_size
     assert jail.find(policy(), runtime)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kasmon.model.sandbox.policy import SandboxPolicy
-from kasmon.sandbox.guest_client.messages import ConfinementReport
+from kasmon.sandbox.guest_client.protocol import ConfinementReport
 from kasmon.sandbox.remote_guest.proof import compare, ours, seen
 from tests.support.sandbox.unconfined_tier import UnconfinedTier
 

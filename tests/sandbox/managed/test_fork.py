@@ -16,10 +16,9 @@ from kasmon.model.sandbox.snapshot import ForkOrigin, describe_origin
 from kasmon.paths import Paths
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.managed.checkpoints import SandboxCheckpoints
-from kasmon.sandbox.managed.fork import ForkResult, fork_sandbox
+from kasmon.sandbox.managed.checkpoints import ForkResult, SandboxCheckpoints, fork_sandbox
+from kasmon.sandbox.managed.idle_policy import keep_origin, origin_of
 from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.origin import keep_origin, origin_of
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.support.sandbox.pausing_tier import CopyingTier
 from tests.support.sandbox.sandbox_process import DiedError, SandboxProcess

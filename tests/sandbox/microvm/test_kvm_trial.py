@@ -12,7 +12,7 @@ from kasmon.errors import SandboxError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import places
-from kasmon.sandbox.microvm import kvm_trial, qemu_program
+from kasmon.sandbox.microvm import qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
 from kasmon.sandbox.microvm.qemu_program import CARRIED, EMULATED
 from tests.support.sandbox.machine_image import IMAGE, ended, need_machine
@@ -31,7 +31,7 @@ def starting(**took_ms: float | None) -> Callable[[str, float | None], float]:
 
 
 def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
-    found = kvm_trial.run_trial("here", starting(tcg=5000, kvm=700))
+    found = qemu_program.run_trial("here", starting(tcg=5000, kvm=700))
 
     assert found.is_carried
     assert "with KVM: a start takes 5000 ms emulated, 700 ms with it" == found.sentence
@@ -43,7 +43,7 @@ def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
     ids=["slower", "hangs"],
 )
 def test_it_is_not_taken_where_it_is_slower_or_hangs_and_the_reason_is_told(kvm: float | None, said: str) -> None:
-    found = kvm_trial.run_trial("here", starting(tcg=2000, kvm=kvm))
+    found = qemu_program.run_trial("here", starting(tcg=2000, kvm=kvm))
 
     assert not found.is_carried
     assert said in found.sentence
@@ -51,33 +51,35 @@ def test_it_is_not_taken_where_it_is_slower_or_hangs_and_the_reason_is_told(kvm:
 
 
 def test_it_may_take_no_longer_than_what_is_emulated() -> None:
-    assert "did not boot within 8.0 s" in kvm_trial.run_trial("here", starting(tcg=8000, kvm=8001)).sentence
+    assert "did not boot within 8.0 s" in qemu_program.run_trial("here", starting(tcg=8000, kvm=8001)).sentence
 
 
 def test_what_was_found_counts_for_the_machine_it_was_found_on_alone(tmp_path: Path) -> None:
     path = tmp_path / "machines" / "kvm.json"
-    found = kvm_trial.store_trial(path, kvm_trial.run_trial("here", starting(tcg=2, kvm=1)))
+    found = qemu_program.store_trial(path, qemu_program.run_trial("here", starting(tcg=2, kvm=1)))
 
-    assert found == kvm_trial.load_trial(path, "here")
-    assert kvm_trial.load_trial(path, "there") is None
+    assert found == qemu_program.load_trial(path, "here")
+    assert qemu_program.load_trial(path, "there") is None
     path.write_bytes(path.read_bytes()[:-5])
-    assert kvm_trial.load_trial(path, "here") is None
+    assert qemu_program.load_trial(path, "here") is None
 
 
 def test_another_image_or_another_qemu_is_another_machine() -> None:
-    assert kvm_trial.identity("true", "a") == kvm_trial.identity("true", "a")
-    assert 3 == len({kvm_trial.identity("true", "a"), kvm_trial.identity("true", "b"), kvm_trial.identity("bash", "a")})
+    assert qemu_program.identity("true", "a") == qemu_program.identity("true", "a")
+    assert 3 == len(
+        {qemu_program.identity("true", "a"), qemu_program.identity("true", "b"), qemu_program.identity("bash", "a")}
+    )
 
 
 def test_kvm_that_is_not_there_or_closed_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = tmp_path / "kvm"
     monkeypatch.setattr(qemu_program, "KVM", device)
     me = (os.geteuid(), os.getegid())
-    assert f"this machine has no {device}" == kvm_trial.find_obstacle(me)
+    assert f"this machine has no {device}" == qemu_program.find_obstacle(me)
     device.touch(mode=0o600)
-    assert "" == kvm_trial.find_obstacle(me)
+    assert "" == qemu_program.find_obstacle(me)
     assert re.fullmatch(
-        rf"(user 61003, as whom QEMU runs,|this user) may not open {device}", kvm_trial.find_obstacle((61003, 1))
+        rf"(user 61003, as whom QEMU runs,|this user) may not open {device}", qemu_program.find_obstacle((61003, 1))
     )
 
 
@@ -114,8 +116,8 @@ class TestOnThisMachine:
         assert said == again.provisioning.describe_accelerator()
 
     def test_where_it_was_faster_and_fails_later_the_machine_is_emulated_and_says_so(self, vm: MicroVm) -> None:
-        kvm_trial.store_trial(
-            vm.provisioning._trial, kvm_trial.run_trial(vm.provisioning._identity, starting(tcg=9000, kvm=1))
+        qemu_program.store_trial(
+            vm.provisioning._trial, qemu_program.run_trial(vm.provisioning._identity, starting(tcg=9000, kvm=1))
         )
         assert CARRIED == vm.provisioning.accelerator
         assert vm.provisioning.made_by.cpu.endswith(" kvm")
@@ -128,4 +130,4 @@ class TestOnThisMachine:
         )
         assert EMULATED == vm.provisioning.accelerator
         assert not vm.provisioning.made_by.cpu.endswith(" kvm")
-        assert not msgspec.json.decode(vm.provisioning._trial.read_bytes(), type=kvm_trial.KvmTrial).is_carried
+        assert not msgspec.json.decode(vm.provisioning._trial.read_bytes(), type=qemu_program.KvmTrial).is_carried

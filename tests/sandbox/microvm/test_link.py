@@ -22,7 +22,7 @@ from kasmon.sandbox.guest.mux import (
     parse_record,
 )
 from kasmon.sandbox.microvm import image
-from kasmon.sandbox.microvm.initrd import CpioArchive
+from kasmon.sandbox.microvm.boot import CpioArchive
 from kasmon.sandbox.microvm.link.folder_changes import FolderChanges
 from kasmon.sandbox.microvm.link.folder_mirror import FolderMirror
 from kasmon.sandbox.microvm.qemu import CPU, MACHINE, PROGRAMS_BYTES, OpenFiles, build_command_line

@@ -22,7 +22,7 @@ from kasmon.sandbox.base import PauseResult
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.microvm.boot import start_machine
 from kasmon.sandbox.microvm.machine import MicroVm
-from kasmon.sandbox.microvm.qmp import QmpClient
+from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
 from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import WarmPool

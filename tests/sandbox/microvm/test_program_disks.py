@@ -11,8 +11,14 @@ import pytest
 
 from kasmon.errors import NotFoundError, RefusedError
 from kasmon.sandbox.microvm import debian_packages, program_disks
-from kasmon.sandbox.microvm.disk_images import ProgramDisks, compute_id
-from kasmon.sandbox.microvm.program_disks import find_needed_files, path_inside, place, prepare_program
+from kasmon.sandbox.microvm.program_disks import (
+    ProgramDisks,
+    compute_id,
+    find_needed_files,
+    path_inside,
+    place,
+    prepare_program,
+)
 
 ELF = "\x7fELF"
 has_mke2fs = pytest.mark.skipif(

@@ -3,8 +3,7 @@
 import pytest
 
 from kasmon.errors import UsageError
-from kasmon.sandbox.network.allowlist import address_fault, allowlist, entry_for, judge
-from kasmon.sandbox.network.presets import PRESETS
+from kasmon.sandbox.network.allowlist import PRESETS, address_fault, allowlist, entry_for, judge
 
 
 @pytest.mark.parametrize(

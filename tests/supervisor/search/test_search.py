@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kasmon.errors import UsageError
-from kasmon.host.journal.blobs import fitted
+from kasmon.host.journal.session_log import fitted
 from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import (
     Event,

@@ -107,8 +107,8 @@ WRITERS: Final = frozenset(
         ("kasmon/supervisor/plans/peer_messages.py", "write_note"),  # a plan's notes, 0600, one entry under flock
         ("kasmon/sandbox/agent/context_files.py", "make"),  # what an agent inside sees of kasmon: anybody may read it
         ("kasmon/sandbox/agent/context_files.py", "_put"),  # likewise; its notes are for the sandbox's user alone
-        ("kasmon/sandbox/checkpoint/unpack.py", "_write_file"),  # a checkpoint's file, with its own mode
-        ("kasmon/sandbox/checkpoint/unpack.py", "apply_mode"),  # likewise a folder's mode
+        ("kasmon/sandbox/checkpoint/object_store.py", "_write_file"),  # a checkpoint's file, with its own mode
+        ("kasmon/sandbox/checkpoint/object_store.py", "apply_mode"),  # likewise a folder's mode
         (
             "kasmon/sandbox/guest/environment.py",
             "write_file",
@@ -123,7 +123,7 @@ WRITERS: Final = frozenset(
         ),  # inside a sandbox: stdout and stderr, where code closed them
         ("kasmon/sandbox/guest/interpreter.py", "prefer_oom_kill"),  # the kernel's
         ("kasmon/sandbox/e2b/guest_setup.py", "_pack_guest"),  # into memory
-        ("kasmon/sandbox/shared/descriptors.py", "listen"),  # a socket becomes 0600
+        ("kasmon/sandbox/shared/processes.py", "listen"),  # a socket becomes 0600
         (
             "kasmon/sandbox/remote_guest/file_transfer.py",
             "_write_entry",
@@ -147,7 +147,7 @@ WRITERS: Final = frozenset(
             "kasmon/sandbox/shared/safe_tree.py",
             "_open_accessible",
         ),  # a folder of a jail's that is about to be removed, 0700
-        ("kasmon/sandbox/microvm/disk_images.py", "_make"),  # copies of programs, which those inside read
+        ("kasmon/sandbox/microvm/program_disks.py", "_make"),  # copies of programs, which those inside read
         (
             "kasmon/sandbox/microvm/link/guest_init.py",
             "mount_programs",

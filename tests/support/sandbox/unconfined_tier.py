@@ -19,7 +19,7 @@ from kasmon.errors import SandboxError, UnableError
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime, Tier
 from kasmon.process_identity import is_running, started_at
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
-from kasmon.sandbox.jail import outside_view
+from kasmon.sandbox.jail import proof
 from tests.support.wait import until
 
 AGENT: Final = Path(next(iter(kasmon.sandbox.guest.__path__))) / "main.py"
@@ -137,10 +137,10 @@ class UnconfinedTier:
         return {"/tmp": Path(runtime.session_folder)}
 
     def environments(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Iterator[tuple[str, bytes]]:
-        return outside_view.read_environments(runtime.pid)
+        return proof.read_environments(runtime.pid)
 
     def mapped(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Container[int]:
-        return outside_view.find_mapped_inodes(runtime.pid)
+        return proof.find_mapped_inodes(runtime.pid)
 
     def forget(self, policy: SandboxPolicy, /) -> str:
         shutil.rmtree(self.root / policy.session, ignore_errors=True)
