@@ -69,7 +69,6 @@ FLAT: Final = {
 LINES: Final = 60
 LONE: Final = {
     "cli/mcp.py": "a command, which is loaded by its name in `COMMANDS`",
-    "sandbox/guest": "the guest's programs are read one idea at a time: they run without kasmon's checks",
     "supervisor/recovery/gemini.py": "the format of one agent, as its neighbours",
     "supervisor/recovery/opencode.py": "the format of one agent, as its neighbours",
     "tui/textual_ext": "each module adapts one part of Textual",
@@ -82,21 +81,32 @@ FILES: Final = 20
 
 GONE: Final = frozenset(
     {"clue", "course", "deed", "deeds", "desk", "diary", "doubt", "glance", "grounds", "hands"}
-    | {"heir", "house", "housing", "lodger", "pen", "rooms", "seat", "shelf", "steer", "steered"}
+    | {
+        "door",
+        "far",
+        "gift",
+        "hears",
+        "heir",
+        "house",
+        "housing",
+        "lodger",
+        "pen",
+        "rooms",
+        "seat",
+        "shelf",
+        "steer",
+        "steered",
+    }
     | {"steward", "tenant", "thrift", "typist", "vigil", "ways", "whom", "wish", "wishes"}
 )
 """Words that no function, method, parameter or field has in its name."""
 REPLACED: Final[Mapping[str, frozenset[str]]] = {
-    "anew": frozenset(["sandbox", "tui"]),
+    "anew": frozenset(["tui"]),
     "asks": frozenset(["backends", "bench", "host", "sandbox", "tui"]),
-    "door": frozenset(["sandbox"]),
     "doubts": frozenset(["host"]),
-    "far": frozenset(["sandbox"]),
     "found": frozenset(["cli", "host", "sandbox", "supervisor", "tui"]),
-    "gift": frozenset(["sandbox"]),
-    "hear": frozenset(["bench", "sandbox", "tui"]),
-    "heard": frozenset(["bench", "sandbox", "tui"]),
-    "hears": frozenset(["sandbox"]),
+    "hear": frozenset(["bench", "tui"]),
+    "heard": frozenset(["bench", "tui"]),
     "keep": frozenset(["bench", "host", "sandbox", "supervisor", "tui"]),
     "known": frozenset(
         ["cli", "config", "errors.py", "execution", "mcp", "repository", "sandbox", "sanitize.py", "supervisor", "tui"]
@@ -104,11 +114,11 @@ REPLACED: Final[Mapping[str, frozenset[str]]] = {
     "learn": frozenset(["bench", "host", "tui"]),
     "look": frozenset(["detection", "execution", "host", "mcp", "sandbox", "terminal_text", "tui"]),
     "take": frozenset(["bench", "cli", "host", "sandbox", "tui"]),
-    "tell": frozenset(["cli", "sandbox", "tui"]),
+    "tell": frozenset(["cli", "tui"]),
     "together": frozenset(["tui"]),
-    "told": frozenset(["cli", "sandbox", "supervisor", "tui"]),
-    "way": frozenset(["sandbox", "tui"]),
-    "word": frozenset(["bench", "cli", "sandbox", "sanitize.py", "supervisor", "tui"]),
+    "told": frozenset(["cli", "supervisor", "tui"]),
+    "way": frozenset(["tui"]),
+    "word": frozenset(["bench", "cli", "sanitize.py", "supervisor", "tui"]),
 }
 """Words that get no further uses in such names, each with the packages that still have one."""
 

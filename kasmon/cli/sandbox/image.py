@@ -12,7 +12,7 @@ from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import MIB, SandboxPolicy
 from kasmon.paths import places
-from kasmon.sandbox.microvm import image, qemu_program, warm_up
+from kasmon.sandbox.microvm import image, qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
 
 ImageSize = Literal["default", "build", "max"]
@@ -58,7 +58,7 @@ def _warm(vm: MicroVm, size: ImageSize) -> tuple[int, str]:
     policy = SandboxPolicy(session=SessionId(f"warm-{os.getpid()}"), tier="microvm", size=size)
     try:
         note(f"Machines are played {vm.provisioning.describe_accelerator()}.")
-        return vm.provisioning.make_warm(policy, warm_up.warm_up).size_bytes, ""
+        return vm.provisioning.make_warm(policy).size_bytes, ""
     except KasmonError as error:
         return 0, error.message
 

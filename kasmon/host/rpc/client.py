@@ -13,8 +13,7 @@ import msgspec
 
 from kasmon.errors import HostUnreachableError, KasmonError, UsageError
 from kasmon.host.rpc import control
-from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack
-from kasmon.host.rpc.errors import rebuilt
+from kasmon.host.rpc.codec import Unpacker, WireError, from_host, pack, rebuilt
 from kasmon.host.rpc.frames import ANSWER_S, FailureReply, Frame, FromHost, Hello, NumberedFrame, Welcome
 
 GOODBYE_S = 1.0

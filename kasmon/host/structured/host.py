@@ -34,17 +34,16 @@ from kasmon.host.journal.async_writer import LAST_WORDS_S, WRITTEN_S, LogWriter
 from kasmon.host.journal.secrets import secrets_of
 from kasmon.host.journal.session_log import SessionLog, load_launch
 from kasmon.host.rpc import frames, secret_stdin
-from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.host_lock import HostLock
 from kasmon.host.rpc.peer import must_be_a_person
-from kasmon.host.rpc.server import HostServer
+from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.host.sandboxed.mcp_server import GONE, server_gone
 from kasmon.host.session.agent_services import first_prompt
 from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.session.stuck_monitor import limits_of
 from kasmon.host.structured.agent_runner import StructuredAgentRunner
-from kasmon.host.structured.sandbox_commands import execute
+from kasmon.host.structured.live_text import execute
 from kasmon.model.commands import (
     Allow,
     Answer,

@@ -22,15 +22,13 @@ from kasmon.errors import KasmonError, RefusedError, SessionNotFoundError, TmuxE
 from kasmon.host.journal import process_log
 from kasmon.host.journal.session_log import load_launch
 from kasmon.host.rpc import frames, secret_stdin
-from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.control import ControlKind, HostStatus
 from kasmon.host.rpc.host_lock import HostLock
-from kasmon.host.rpc.server import HostServer
+from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.host.session.prompts import REST_LOOK_S
 from kasmon.host.session.stuck_monitor import limits_of
-from kasmon.host.terminal.adopted_servers import AdoptedServers
 from kasmon.host.terminal.session import TerminalSession
-from kasmon.host.terminal.takeover import Takeover
+from kasmon.host.terminal.takeover import AdoptedServers, Takeover
 from kasmon.model.commands import Launch, Mode, SandboxCommand
 from kasmon.model.permission import SessionId
 from kasmon.paths import Paths, places

@@ -20,7 +20,7 @@ from kasmon.backends.tmux.pane_events import PaneListener
 from kasmon.backends.tmux.server_connection import ServerConnection
 from kasmon.errors import KasmonError
 from kasmon.host.journal import process_log
-from kasmon.host.terminal.line_ranges import plain
+from kasmon.host.terminal.row_styles import plain
 from kasmon.sanitize import hidden_mark
 from kasmon.store.terminal_record import TerminalRecord
 from kasmon.tmux import requests as ask

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from kasmon.errors import KasmonError
-from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.frames import (
     Blur,
     ClipboardCopy,
@@ -20,6 +19,7 @@ from kasmon.host.rpc.frames import (
     ViewChange,
     Watch,
 )
+from kasmon.host.rpc.server import ClientConnection
 from kasmon.host.terminal.row_styles import StyledRows
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.model.permission import SessionId

@@ -19,11 +19,11 @@ from kasmon.errors import (
 )
 from kasmon.host.journal import process_log
 from kasmon.host.rpc import frames
-from kasmon.host.rpc.connection import ClientConnection
+from kasmon.host.rpc.server import ClientConnection
 from kasmon.host.terminal.agent_runner import TerminalAgentRunner
-from kasmon.host.terminal.line_ranges import lines, wanted
 from kasmon.host.terminal.reconnect import ReconnectSearch
 from kasmon.host.terminal.recorder import Recorder
+from kasmon.host.terminal.row_styles import lines, wanted
 from kasmon.host.terminal.screen_capture import ScreenCapture
 from kasmon.host.terminal.screen_stream import NO_PANE, ScreenStreams
 from kasmon.model.commands import Launch, Pause, Resume, SandboxCommand

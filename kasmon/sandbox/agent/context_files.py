@@ -93,24 +93,15 @@ class AgentContextFiles:
 
     def __init__(self, session_folder: Path) -> None:
         self.folder = session_folder / "own"
-
-    @property
-    def notes(self) -> Path:
+        self.notes = self.folder / "hooks.jsonl"
         """The notes that code inside wrote for its host."""
-        return self.folder / "hooks.jsonl"
-
-    @property
-    def context(self) -> Path:
+        self.context = self.folder / "context.json"
         """What code inside may know of its session."""
-        return self.folder / "context.json"
-
-    @property
-    def binds(self) -> tuple[BindMount, ...]:
-        """The bind mounts: the folder, and over it the notes file, the only writable part."""
-        return (
+        self.binds = (
             BindMount(source=str(self.folder), target=SESSION),
             BindMount(source=str(self.notes), target=NOTES, writable=True),
         )
+        """The bind mounts: the folder, and over it the notes file, the only writable part."""
 
     def make(self, owner: tuple[int, int], context: bytes) -> None:
         """Rewrite all files, with empty notes, readable for the sandbox's user *owner*.

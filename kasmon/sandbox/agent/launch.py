@@ -17,7 +17,7 @@ from kasmon.model.commands import Launch
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import LoggedTier, Mount, SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths, write_private
-from kasmon.sandbox.agent import credential_files, credential_renewal, remote_launch
+from kasmon.sandbox.agent import credential_files, remote_launch
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, AgentContextFiles, context, emit_command
 from kasmon.sandbox.agent.remote_launch import AgentLaunch
 from kasmon.sandbox.base import PauseResult
@@ -137,15 +137,15 @@ def prepare_launch(
             return prepared
         if SCRIPTED in argv:  # the scripted agent is part of kasmon
             policy = msgspec.structs.replace(policy, mounts=(*policy.mounts, Mount(source=str(KASMON))))
-        digests = credential_renewal.load_digests(
+        digests = credential_files.load_digests(
             jail.host_folders.of(launch.session)
         )  # its last host may have been killed
         jail.destroy(policy, None)
         session_folder = jail.host_folders.make(launch.session)
         home = jail.host_folders.home(launch.session)
         found_credentials = credentials.look_up(policy.credentials, environment)
-        renewal_notices = credential_renewal.copy_back(policy.files, home, digests)
-        credential_renewal.record_digests(policy.files, session_folder)
+        renewal_notices = credential_files.copy_back(policy.files, home, digests)
+        credential_files.record_digests(policy.files, session_folder)
         credential_files.copy_in(policy.files, home, jail.host_folders.owner)
         context_files = AgentContextFiles(session_folder)
         context_files.make(jail.host_folders.owner, context(places, launch))
@@ -246,7 +246,7 @@ def clean_up(places: Paths, session: SessionId, *, spares_memory: bool = False) 
     if policy.tier != "jail":
         return remote_launch.clean_up(places, policy, spares_memory=spares_memory)
     jail = Jail(places)
-    digests = credential_renewal.load_digests(jail.host_folders.of(session))
+    digests = credential_files.load_digests(jail.host_folders.of(session))
     jail.destroy(policy, None)
     return remote_launch.reclaim_files(policy, jail.host_folders.home(session), digests)
 

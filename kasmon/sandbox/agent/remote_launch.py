@@ -15,7 +15,7 @@ from kasmon.errors import KasmonError, SandboxError, SandboxUnreachableError
 from kasmon.model.commands import Launch, Mode
 from kasmon.model.sandbox.policy import SandboxPolicy, SandboxRuntime
 from kasmon.paths import Paths
-from kasmon.sandbox.agent import credential_files, credential_renewal
+from kasmon.sandbox.agent import credential_files
 from kasmon.sandbox.agent.context_files import EMIT_PROGRAM, KASMON_SCRIPT, AgentContextFiles, context
 from kasmon.sandbox.base import HostedTier, PauseResult, SandboxTier
 from kasmon.sandbox.remote_guest import launch_spec, scripted_agent
@@ -87,12 +87,12 @@ def prepare_launch(
     status = _find_resumable(tier, policy, session_folder) if launch.mode is Mode.TMUX else None
     home, renewal_notices = tier.host_folders.home(launch.session), tuple[str, ...]()
     if status is None:
-        digests = credential_renewal.load_digests(session_folder)  # the host before may have been killed
+        digests = credential_files.load_digests(session_folder)  # the host before may have been killed
         launch_spec.end_wait(session_folder)
         tier.destroy(policy, None)
         session_folder = tier.host_folders.make(launch.session)
-        renewal_notices = credential_renewal.copy_back(policy.files, home, digests)
-        credential_renewal.record_digests(policy.files, session_folder)
+        renewal_notices = credential_files.copy_back(policy.files, home, digests)
+        credential_files.record_digests(policy.files, session_folder)
         credential_files.copy_in(policy.files, home, tier.host_folders.owner)
         if scripted_agent.SCRIPTED in argv:
             scripted_agent.put(home, tier.host_folders.owner)
@@ -182,7 +182,7 @@ def clean_up(places: Paths, policy: SandboxPolicy, *, spares_memory: bool) -> tu
     tier = load_agent_tier(places, policy)
     if spares_memory and tier.adopt(policy) is None and tier.kept(policy) is not None:
         return ()
-    digests = credential_renewal.load_digests(tier.host_folders.of(policy.session))
+    digests = credential_files.load_digests(tier.host_folders.of(policy.session))
     launch_spec.end_wait(tier.host_folders.of(policy.session))
     if isinstance(tier, HostedTier):
         with contextlib.suppress(KasmonError):  # it may be gone; what it sent before is here
@@ -195,7 +195,7 @@ def reclaim_files(policy: SandboxPolicy, home: Path, digests: Mapping[str, str])
     """Remove the copied files from *home*; copy renewed log-ins back to their sources; return a sentence for each."""
     if not home.is_dir():
         return ()
-    sentences = credential_renewal.copy_back(policy.files, home, digests)
+    sentences = credential_files.copy_back(policy.files, home, digests)
     credential_files.remove_copies(policy.files, home)
     return sentences
 

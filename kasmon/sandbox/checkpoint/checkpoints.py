@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -45,16 +45,6 @@ class RetentionLimits(NamedTuple):
 
 
 DEFAULT_LIMITS: Final = RetentionLimits()
-
-
-class RetainedCheckpoint(Protocol):
-    """The fields of a checkpoint that retention needs."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def when(self) -> str: ...
 
 
 class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,7 +299,7 @@ class CheckpointStore:
 
 
 def select_dropped(
-    checkpoints: Sequence[RetainedCheckpoint], keep: RetentionLimits, *, too_much: bool = False
+    checkpoints: Sequence[CheckpointRecord], keep: RetentionLimits, *, too_much: bool = False
 ) -> set[str]:
     """Return the ids to drop of *checkpoints*, oldest first; with *too_much* on disk also the older half.
 

@@ -12,7 +12,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,11 +20,101 @@ import msgspec
 
 from kasmon.errors import SandboxError
 from kasmon.sandbox.e2b import guest_setup, service
-from kasmon.sandbox.e2b.guest_setup import AGENT, GuestFolder
-from kasmon.sandbox.e2b.ports import CommandStream
-from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, pack
+from kasmon.sandbox.e2b.guest_setup import AGENT, KASMON, PYTHON, GuestFolder
+from kasmon.sandbox.guest.frames import FrameReader, FrameTooLargeError, LineReader, encode_line, pack
 from kasmon.sandbox.remote_guest import launch_spec
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync
+
+if TYPE_CHECKING:
+    import e2b
+
+PORT_BLOCK_BYTES: Final = 1 << 16
+LISTENS: Final = "A program in the sandbox must listen on this port of 127.0.0.1."
+
+
+class CommandStream:
+    """A connection to *destination* inside, the path of a socket or a port; see `guest/stdio_join.py`."""
+
+    def __init__(self, sandbox: "e2b.Sandbox", destination: str) -> None:
+        command = f"{PYTHON} {KASMON}/main.py join {destination}"
+        self._handle = sandbox.commands.run(command, background=True, stdin=True, timeout=0, retain_output=False)
+        self.stderr = ""
+
+    def send(self, data: bytes) -> None:
+        self._handle.send_stdin(encode_line(data).decode("ascii"), service.REQUEST_S)
+
+    def receive(self) -> Iterator[bytes]:
+        """Yield what it sends; first empty bytes, if *destination* is a port."""
+        lines = LineReader()
+        for stdout, stderr, _ in self._handle:
+            self.stderr += stderr or ""
+            yield from lines.feed((stdout or "").encode())
+
+    def require_success(self) -> None:
+        """Wait for its end; raises the SDK's `CommandExitException` if it failed."""
+        self._handle.wait()
+
+    def close(self) -> None:
+        """End it after what was sent."""
+        self._handle.close_stdin(service.REQUEST_S)
+
+    def kill(self) -> None:
+        self._handle.kill()
+
+
+class E2bPorts:
+    """Connects to the ports of one sandbox, which is resumed for it."""
+
+    def __init__(self, access: service.ServiceAccess, identity: str, timeout_s: int) -> None:
+        self._access, self._identity, self._timeout_s = access, identity, timeout_s
+
+    def connect(self, port: int) -> socket.socket:
+        """Return a connection to 127.0.0.1:*port* inside.
+
+        Raises:
+            SandboxError: if nothing listens there, or the sandbox cannot be reached.
+        """
+        sandbox = service.connect(self._access, self._identity, self._timeout_s)
+        with service.converted_errors(f"cannot reach port {port}"):
+            stream = CommandStream(sandbox, str(port))
+            received = _received(stream, port)
+            next(received)
+        caller_end, sandbox_end = socket.socketpair()
+        threading.Thread(target=_forward_in, args=(sandbox_end, stream), daemon=True).start()
+        threading.Thread(target=_forward_out, args=(sandbox_end, received), daemon=True).start()
+        return caller_end
+
+    def close(self) -> None:
+        """Do nothing: the connector holds no resources."""
+
+
+def _received(stream: CommandStream, port: int) -> Iterator[bytes]:
+    """Yield what `CommandStream.receive` does.
+
+    Raises:
+        SandboxError: if it cannot connect.
+    """
+    try:
+        yield from stream.receive()
+        stream.require_success()
+    except service.sdk().CommandExitException as error:
+        why = (stream.stderr.strip().splitlines() or ["it gives no reason"])[-1]
+        raise SandboxError(f"cannot reach port {port}", why, LISTENS) from error
+
+
+def _forward_in(sandbox_end: socket.socket, stream: CommandStream) -> None:
+    with contextlib.suppress(Exception):  # the other direction ends too then
+        while data := sandbox_end.recv(PORT_BLOCK_BYTES):
+            stream.send(data)
+        stream.close()
+
+
+def _forward_out(sandbox_end: socket.socket, received: Iterator[bytes]) -> None:
+    with sandbox_end, contextlib.suppress(Exception):  # the reader gets EOF
+        for data in received:
+            sandbox_end.sendall(data)
+        sandbox_end.shutdown(socket.SHUT_RDWR)
+
 
 if TYPE_CHECKING:
     import e2b
@@ -278,7 +368,7 @@ def _add_hint(frame: bytes, more: str) -> bytes:
     return msgspec.json.encode({**answer, "hint": f"{answer.get('hint') or ''} {more}".strip()})
 
 
-def way(settings: Mapping[str, Any]) -> RelayedSandbox:
+def open_sandbox(settings: Mapping[str, Any]) -> RelayedSandbox:
     return RelayedSandbox(settings)
 
 

@@ -24,9 +24,9 @@ from kasmon.sandbox.agent.credential_files import AT_A_SERVICE, keeps_memory
 from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason
 from kasmon.sandbox.e2b import service
 from kasmon.sandbox.e2b.guest_setup import GuestFolder, fetch_folders, set_up_guest
-from kasmon.sandbox.e2b.ports import E2bPorts
 from kasmon.sandbox.e2b.records import E2bRecord, E2bRecords, check_policy, find_widened_hosts
 from kasmon.sandbox.e2b.records import hosts as hosts_of
+from kasmon.sandbox.e2b.relay import E2bPorts
 from kasmon.sandbox.jail.bwrap_arguments import HOME, PATH, WORKSPACE
 from kasmon.sandbox.remote_guest import relay
 from kasmon.sandbox.remote_guest.folder_sync import FolderSync

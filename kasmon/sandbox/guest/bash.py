@@ -13,11 +13,10 @@ import signal
 import termios
 from collections.abc import Mapping
 
-from kasmon.sandbox.guest.children import build_environment, numbers, spawn
+from kasmon.sandbox.guest.children import build_environment, end_family, members, numbers, spawn
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder, program
-from kasmon.sandbox.guest.process_group import end_family, members
 from kasmon.sandbox.guest.turn import GuestTurn
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100

@@ -1,9 +1,35 @@
 """Starts a child process: in its own session, inheriting only the named files; without `subprocess`."""
 
+import contextlib
 import os
 import resource
 import signal
 from collections.abc import Mapping
+
+
+def end_family(leader: int) -> None:
+    """Kill *leader* and all processes of its session."""
+    for pid in [*members(leader), leader]:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def members(leader: int) -> list[int]:
+    """Return the processes of *leader*'s session, without *leader*."""
+    try:
+        names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is slow to import
+    except OSError:
+        return []
+    return [int(name) for name in names if int(name) != leader and _session(name) == leader]
+
+
+def _session(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return int(file.read().rpartition(b")")[2].split()[3])
+    except (OSError, IndexError, ValueError):
+        return 0
+
 
 OURS = frozenset({"KASMON_LISTEN_FD", "KASMON_READY_FD", "KASMON_CONTROL", "KASMON_RUN"})
 """Variables between the guest program and its parent, or its children."""

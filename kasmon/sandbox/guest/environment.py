@@ -1,17 +1,77 @@
-"""The guest's clock, volatile files, services and ports: the requests that concern no interpreter."""
+"""The guest's clock, volatile files, services (each keeps the end of its output) and ports."""
 
 import contextlib
 import errno
 import os
+import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from kasmon.sandbox.guest.client import GuestConnection
+from kasmon.sandbox.guest.children import build_environment, end_family, members, spawn
+from kasmon.sandbox.guest.client import GuestConnection, InvalidRequestError, JsonObject, number
 from kasmon.sandbox.guest.event_loop import WRITABLE, EventLoop
 from kasmon.sandbox.guest.interpreter_state import unpacked
-from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number
-from kasmon.sandbox.guest.services import GuestService
+from kasmon.sandbox.guest.outcome import ended
+from kasmon.sandbox.guest.private_folder import program
+from kasmon.sandbox.guest.turn import TruncatingBuffer
+
+WORDS_BYTES = 8 * 1024
+
+
+class GuestService:
+    """A process in its own session; its stdin is /dev/null."""
+
+    def __init__(self, loop: EventLoop, start: str, variables: Mapping[str, str]) -> None:
+        self._loop = loop
+        self._said = TruncatingBuffer(WORDS_BYTES)
+        self._ours, theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        try:
+            argv = [program("bash"), "--noprofile", "--norc", "-c", start]
+            self.pid = spawn(argv, build_environment(variables), {1: theirs, 2: theirs})
+        except OSError:
+            os.close(self._ours)
+            raise
+        finally:
+            os.close(theirs)
+        self._session = self.pid
+        self.how = ""
+        loop.watch(self._ours, self._read_output)
+
+    def handle_exit(self, status: int) -> None:
+        self.pid = 0
+        self.how = ended(os.waitstatus_to_exitcode(status))
+
+    def end(self) -> None:
+        if self.pid:
+            end_family(self.pid)
+        for pid in members(self._session):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self._loop.forget(self._ours)
+        os.close(self._ours)
+        if self.pid:
+            os.waitpid(self.pid, 0)
+            self.handle_exit(int(signal.SIGKILL))
+
+    def state(self) -> dict[str, object]:
+        return {"pid": self.pid, "ended": self.how, "said": self._said.text()[0]}
+
+    def forget_output(self) -> None:
+        """Delete its output so far."""
+        self._said = TruncatingBuffer(WORDS_BYTES)
+
+    def _read_output(self) -> None:
+        try:
+            data = os.read(self._ours, 1 << 16)
+        except OSError:
+            return
+        if data:
+            self._said.add(data)
+        else:
+            self._loop.forget(self._ours)
+
 
 DRIFT_S = 0.5
 """A clock that is off by less is left alone: it is the machine's own, or accurate enough."""
@@ -88,8 +148,8 @@ def _read(path: str) -> str:
         return ""
 
 
-def probe_port(loop: EventLoop, port: int, tell: Callable[[bool], None]) -> None:
-    """Call *tell* within a second with whether 127.0.0.1 accepts a connection at *port*."""
+def probe_port(loop: EventLoop, port: int, report: Callable[[bool], None]) -> None:
+    """Call *report* within a second with whether 127.0.0.1 accepts a connection at *port*."""
     stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     stream.setblocking(False)
 
@@ -97,7 +157,7 @@ def probe_port(loop: EventLoop, port: int, tell: Callable[[bool], None]) -> None
         loop.cancel(timer)
         loop.forget(stream.fileno())
         stream.close()
-        tell(taken)
+        report(taken)
 
     timer = loop.after(PROBE_S, lambda: finish(False))
     try:

@@ -1,7 +1,7 @@
 """Synchronizes a folder in a guest that shares none with the host: sends and applies what changed since the last time.
 
     python3 -I -S files.py give FOLDER NOTE      prints what changed in FOLDER since NOTE was written
-    python3 -I -S files.py take FOLDER NOTE GIFT applies GIFT to FOLDER; prints the paths that were changed in here too
+    python3 -I -S files.py take FOLDER NOTE FILE applies FILE to FOLDER; prints the paths that were changed in here too
 
 The changes are JSON: `whole` (there was no earlier state), `gone` (paths), `fresh` (path -> kind, mode, content in
 base64, or a link's target), `left` (path -> why it is left out).
@@ -75,28 +75,28 @@ def given(top: str, before: dict[str, list[object]] | None) -> tuple[dict[str, o
 
 def give(top: str, note: str) -> None:
     before = _noted(note)
-    gift, now = given(top, before)
-    sys.stdout.write(json.dumps(gift))
+    fresh, now = given(top, before)
+    sys.stdout.write(json.dumps(fresh))
     sys.stdout.flush()
     _note(note, now)
 
 
-def take(top: str, note: str, gift: str) -> None:
-    """Apply the changes in the file *gift* to *top*, and delete that file.
+def take(top: str, note: str, changes: str) -> None:
+    """Apply the changes in the file *changes* to *top*, and delete that file.
 
     A file that was changed in here too is renamed to `.inside`, or stays where the other side removed it.
     """
-    with open(gift) as file:  # noqa: PTH123
-        told = json.load(file)
+    with open(changes) as file:  # noqa: PTH123
+        received = json.load(file)
     known = _noted(note)
     has: dict[str, list[object]] = known or {}
     apart = []
-    for path in sorted(told["gone"], reverse=True):
+    for path in sorted(received["gone"], reverse=True):
         whole = os.path.join(top, path)  # noqa: PTH118
         now, had = _now(whole), has.pop(path, None)
         if now is not None and (now != had or not _removed(whole, now)):
             apart.append(path)
-    for path, each in sorted(told["fresh"].items()):
+    for path, each in sorted(received["fresh"].items()):
         whole = os.path.join(top, path)  # noqa: PTH118
         now = _now(whole)
         if now is not None and now[0] != each["kind"] and now == has.get(path) and _removed(whole, now):
@@ -106,7 +106,7 @@ def take(top: str, note: str, gift: str) -> None:
             apart.append(path)
         _put(whole, each)
         has[path] = _now(whole) or []
-    os.unlink(gift)  # noqa: PTH108
+    os.unlink(changes)  # noqa: PTH108
     _note(note, seen(top) if known is None else has)
     sys.stdout.write(json.dumps(apart))
 
@@ -120,17 +120,17 @@ def _removed(whole: str, facts: "list[object]") -> bool:
     return True
 
 
-def _put(whole: str, told: dict[str, str]) -> None:
-    if told["kind"] == "d":
+def _put(whole: str, entry: dict[str, str]) -> None:
+    if entry["kind"] == "d":
         os.makedirs(whole, mode=0o700, exist_ok=True)  # noqa: PTH103
         return
     fresh = f"{whole}~kasmon"
-    if told["kind"] == "l":
-        os.symlink(told["content"], fresh)  # noqa: PTH211
+    if entry["kind"] == "l":
+        os.symlink(entry["content"], fresh)  # noqa: PTH211
     else:
         with open(fresh, "wb") as file:  # noqa: PTH123
-            file.write(base64.b64decode(told["content"]))
-        os.chmod(fresh, int(told["mode"]))  # noqa: PTH101
+            file.write(base64.b64decode(entry["content"]))
+        os.chmod(fresh, int(entry["mode"]))  # noqa: PTH101
     os.replace(fresh, whole)  # noqa: PTH105
 
 

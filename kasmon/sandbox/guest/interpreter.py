@@ -13,12 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from kasmon.sandbox.guest.children import end_family
 from kasmon.sandbox.guest.event_loop import EventLoop, Timer
 from kasmon.sandbox.guest.outcome import NOT_DONE, ended, lost_before, outcome, withdrawn
 from kasmon.sandbox.guest.private_folder import PrivateFolder
-from kasmon.sandbox.guest.process_group import end_family
-from kasmon.sandbox.guest.truncation import TruncatingBuffer
-from kasmon.sandbox.guest.turn import STREAMS, GuestTurn
+from kasmon.sandbox.guest.turn import STREAMS, GuestTurn, TruncatingBuffer
 
 Answer = Callable[[dict[str, object]], None]
 
@@ -98,14 +97,14 @@ class Interpreter:
         self._begin_next()
         return True
 
-    def interrupt(self, answer: Answer, word: str = "") -> None:
-        """Interrupt the current run, or only the run *word*; the answer reports the reaction within two seconds.
+    def interrupt(self, answer: Answer, key: str = "") -> None:
+        """Interrupt the current run, or only the run *key*; the answer reports the reaction within two seconds.
 
         A run that is still queued is removed.
         """
         turn = self.turn
-        if word and (turn is None or turn.word != word):
-            answer({"state": "interrupted" if self._withdrawn(word) else "nothing runs"})
+        if key and (turn is None or turn.key != key):
+            answer({"state": "interrupted" if self._withdrawn(key) else "nothing runs"})
             return
         if turn is None or turn.do != "run" or not self.pid:
             answer({"state": "nothing runs"})
@@ -114,9 +113,9 @@ class Interpreter:
         self._interrupts.add(answer, lambda: turn is self.turn)
         self._interrupt(turn)
 
-    def _withdrawn(self, word: str) -> bool:
-        """Remove the run *word* from the queue and answer its clients; return whether it was queued."""
-        turn = next((each for each in self.queue if each.word == word), None)
+    def _withdrawn(self, key: str) -> bool:
+        """Remove the run *key* from the queue and answer its clients; return whether it was queued."""
+        turn = next((each for each in self.queue if each.key == key), None)
         if turn is not None:
             self.queue.remove(turn)
             turn.answer(withdrawn())
@@ -127,7 +126,7 @@ class Interpreter:
         turn = self.turn
         if turn is None or nonce != turn.nonce:
             return
-        turn.hears_at = time.monotonic() + (0.0 if waits else DEAF_S)
+        turn.interruptible_at = time.monotonic() + (0.0 if waits else DEAF_S)
         if turn.overdue and not waits:
             self.loop.cancel(turn.timer)
             turn.timer = self.loop.after(GRACE_S, self._handle_no_reaction)
@@ -135,7 +134,7 @@ class Interpreter:
             self._interrupt(turn)
 
     def _interrupt(self, turn: GuestTurn) -> None:
-        if self.says_begun and (left := turn.hears_at - time.monotonic()) > 0:
+        if self.says_begun and (left := turn.interruptible_at - time.monotonic()) > 0:
             turn.is_unwanted = True
             self.loop.cancel(turn.held)
             turn.held = self.loop.after(left, lambda: self._interrupt(turn)) if left < math.inf else None
@@ -168,7 +167,7 @@ class Interpreter:
         """Delete output of background jobs that no run has returned yet."""
         self._take_loose()
 
-    def is_to_keep(self) -> bool:
+    def has_state(self) -> bool:
         """Whether it, or the saved state of an earlier process, may hold anything."""
         return bool(self.pid) or self._carried
 
@@ -235,7 +234,7 @@ class Interpreter:
         if turn.do != "run":  # an internal operation must not cost the interpreter's state
             turn.answer({"lost": f"{self.name} took longer than {turn.timeout_s:g} s"})
             return
-        starts = self.says_begun and turn.hears_at == math.inf
+        starts = self.says_begun and turn.interruptible_at == math.inf
         if starts and time.monotonic() < turn.begun_at + turn.timeout_s + START_S:
             turn.timer = self.loop.after(GRACE_S, self._handle_no_reaction)
             return
@@ -264,7 +263,7 @@ class Interpreter:
         else:
             words = said
         turn.answer(words)
-        self._interrupts.tell("interrupted")
+        self._interrupts.answer_all("interrupted")
         self._begin_next()
 
     def _end_turn(self, turn: GuestTurn) -> None:
@@ -295,7 +294,7 @@ class Interpreter:
             else:
                 words = {"lost": f"{self.name} ended ({ended(code)})"}
             turn.answer(words)
-        self._interrupts.tell("ended")
+        self._interrupts.answer_all("ended")
         self._begin_next()
 
     def _forget_process(self) -> None:
@@ -337,9 +336,9 @@ class InterruptAttempt:
 
     def _report_no_reaction(self, still_runs: Callable[[], bool]) -> None:
         if still_runs():
-            self.tell("no reaction")
+            self.answer_all("no reaction")
 
-    def tell(self, state: str) -> None:
+    def answer_all(self, state: str) -> None:
         """Answer all waiting clients with *state*."""
         everybody, self._all = self._all, []
         for timer, answer in everybody:
@@ -354,8 +353,8 @@ class OutputReader:
     """One pipe for each stream; restarted processes get the same pipes, so background jobs of earlier ones can still
     write."""
 
-    def __init__(self, loop: EventLoop, heard: Callable[[str, bytes], None]) -> None:
-        self._loop, self._tell = loop, heard
+    def __init__(self, loop: EventLoop, on_output: Callable[[str, bytes], None]) -> None:
+        self._loop, self._on_output = loop, on_output
         self._ends: dict[str, tuple[int, int]] = {}
 
     def open(self) -> None:
@@ -364,7 +363,7 @@ class OutputReader:
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
             self._ends[stream] = ours, theirs
-            self._loop.watch(ours, functools.partial(self._hear, stream))
+            self._loop.watch(ours, functools.partial(self._read, stream))
 
     def theirs(self, stream: str) -> int:
         """Return the write end of *stream*."""
@@ -374,15 +373,15 @@ class OutputReader:
         """Read all data that is in the pipes now, but not what arrives meanwhile."""
         for stream, (ours, _) in self._ends.items():
             left = struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, b"\0\0\0\0"))[0]
-            while left > 0 and (heard := self._hear(stream)):
+            while left > 0 and (heard := self._read(stream)):
                 left -= heard
 
-    def _hear(self, stream: str) -> int:
+    def _read(self, stream: str) -> int:
         try:
             data = os.read(self._ends[stream][0], BLOCK_BYTES)
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EINTR):
                 raise
             return 0
-        self._tell(stream, data)
+        self._on_output(stream, data)
         return len(data)

@@ -33,7 +33,7 @@ def unpacked(data: object) -> bytes:
 
 
 class StateSaver:
-    """Lets each interpreter save its state; `tell` gets `part`s, then the answer."""
+    """Lets each interpreter save its state; `send` gets `part`s, then the answer."""
 
     MOST_BYTES = 32 * 1024 * 1024
 
@@ -42,18 +42,18 @@ class StateSaver:
         self._said: dict[str, JsonObject] = {}
         self._blobs: dict[str, bytes] = {}
 
-    def begin(self, tell: Callable[[JsonObject], None]) -> None:
-        self._tell = tell
+    def begin(self, send: Callable[[JsonObject], None]) -> None:
+        self._send = send
         if not self._asked:
             self._finish()
         for each in self._asked:
             path = self._place.write(f"{each.name}.state", b"")
             turn = GuestTurn({"path": path, "secrets": list(self._secrets)}, do="save", timeout_s=TIME_S)
-            turn.waiting.append(lambda said, name=each.name: self._hear(name, said))  # type: ignore[misc]
+            turn.waiting.append(lambda said, name=each.name: self._handle_reply(name, said))  # type: ignore[misc]
             if not each.submit(turn):
-                self._hear(each.name, {"lost": f"{each.name} is busy"})
+                self._handle_reply(each.name, {"lost": f"{each.name} is busy"})
 
-    def _hear(self, name: str, said: JsonObject) -> None:
+    def _handle_reply(self, name: str, said: JsonObject) -> None:
         blob = self._place.read(f"{name}.state")
         self._place.drop(f"{name}.state")
         if isinstance(said.get("lost"), str):  # all of it
@@ -72,8 +72,8 @@ class StateSaver:
         head = json.dumps({"format": FORMAT, "sizes": {name: len(blob) for name, blob in self._blobs.items()}})
         whole = head.encode() + b"\n" + b"".join(self._blobs.values())
         for at in range(0, len(whole), PART_BYTES):
-            self._tell({"type": "part", "data": base64.b64encode(whole[at : at + PART_BYTES]).decode()})
-        self._tell({"type": "answer", "interpreters": self._said})
+            self._send({"type": "part", "data": base64.b64encode(whole[at : at + PART_BYTES]).decode()})
+        self._send({"type": "answer", "interpreters": self._said})
 
 
 class StateLoader:
@@ -83,8 +83,8 @@ class StateLoader:
         self._place, self._interpreters, self._state = place, interpreters, state
         self._said: dict[str, JsonObject] = {}
 
-    def begin(self, tell: Callable[[JsonObject], None]) -> None:
-        self._tell = tell
+    def begin(self, send: Callable[[JsonObject], None]) -> None:
+        self._send = send
         head, _, rest = self._state.partition(b"\n")
         try:
             told = json.loads(head)
@@ -92,22 +92,22 @@ class StateLoader:
             if told["format"] != FORMAT or sum(sizes.values()) != len(rest):
                 raise ValueError("another format")
         except (ValueError, TypeError, KeyError, AttributeError):
-            tell({"stdout": "", "stderr": "this is not interpreter state", "exit_code": 1})
+            send({"stdout": "", "stderr": "this is not interpreter state", "exit_code": 1})
             return
         self._expected = len(sizes)
         if not sizes:
-            tell({"type": "answer", "interpreters": {}})
+            send({"type": "answer", "interpreters": {}})
         for name, size in sizes.items():
             blob, rest = rest[:size], rest[size:]
             path = self._place.write(f"{name}.state", blob)
             turn = GuestTurn({"path": path}, do="load", timeout_s=TIME_S)
-            turn.waiting.append(lambda said, name=name: self._hear(name, said))  # type: ignore[misc]
+            turn.waiting.append(lambda said, name=name: self._handle_reply(name, said))  # type: ignore[misc]
             if not self._interpreters[name].submit(turn):
-                self._hear(name, {"lost": f"{name} is busy"})
+                self._handle_reply(name, {"lost": f"{name} is busy"})
 
-    def _hear(self, name: str, said: JsonObject) -> None:
+    def _handle_reply(self, name: str, said: JsonObject) -> None:
         self._place.drop(f"{name}.state")
         lost = said.get("lost", {})
         self._said[name] = {"kept": said.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}
         if len(self._said) == self._expected:
-            self._tell({"type": "answer", "interpreters": self._said})
+            self._send({"type": "answer", "interpreters": self._said})

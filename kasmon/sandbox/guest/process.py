@@ -1,6 +1,8 @@
 """A program for a client outside, on its own terminal or on pipes: its output, its input, and its end.
 
 Where no client reads its output, it blocks, as on a full pipe.
+
+A broken connection neither loses nor repeats data: a client that reconnects sends its offset and gets the rest.
 """
 
 import contextlib
@@ -13,10 +15,64 @@ import termios
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from kasmon.sandbox.guest.children import DEFAULT
+from kasmon.sandbox.guest.children import DEFAULT, end_family, members
 from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
-from kasmon.sandbox.guest.output import InputBuffer, OutputBuffer
-from kasmon.sandbox.guest.process_group import end_family, members
+
+
+class OutputBuffer:
+    """Output: *begin* is the offset of the first byte still stored, *end* that of the next one to come."""
+
+    def __init__(self) -> None:
+        self.begin, self._kept = 0, bytearray()
+        self.is_over = False
+        """The stream has ended."""
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self._kept)
+
+    @property
+    def held(self) -> int:
+        """How many bytes are stored."""
+        return len(self._kept)
+
+    def add(self, data: bytes) -> None:
+        self._kept += data
+
+    def forget(self, to: int) -> None:
+        """Drop all bytes before offset *to*: the client has them."""
+        to = min(max(to, self.begin), self.end)
+        del self._kept[: to - self.begin]
+        self.begin = to
+
+    def since(self, at: int, most: int) -> bytes:
+        """Return at most *most* bytes from offset *at*, which must not be before *begin*."""
+        return bytes(self._kept[at - self.begin : at - self.begin + most])
+
+
+class InputBuffer:
+    """Input: each byte is accepted once, and stored until the process reads it."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """How many bytes were ever accepted."""
+        self.waiting = bytearray()
+        """Data that the process has not read yet."""
+        self.is_over = False
+        """No more data follows; the process gets EOF once it has read all."""
+
+    def accept(self, at: int, data: bytes) -> None:
+        """Accept *data*, which starts at offset *at*; bytes accepted before are skipped.
+
+        Raises:
+            ValueError: if bytes before *at* are missing.
+        """
+        if at > self.end:
+            raise ValueError(f"bytes {self.end} to {at} are missing")
+        new = data[self.end - at :]
+        self.waiting += new
+        self.end += len(new)
+
 
 BLOCK_BYTES = 1 << 15
 HELD_BYTES = 1 << 18
@@ -30,8 +86,10 @@ Size = tuple[int, int]
 
 
 class GuestProcess:
-    """Started by the constructor; *tell* is called with the name of a stream that has new data, with `TAKEN` when the
-    process read from its input, and with "" when it ended.
+    """Started by the constructor.
+
+    *on_change* is called with the name of a stream that has new data, with `TAKEN` when the process read from its
+    input, and with "" when it ended.
 
     Raises:
         OSError: if the program cannot be started.
@@ -44,10 +102,10 @@ class GuestProcess:
         variables: Mapping[str, str],
         workdir: str,
         size: Size | None,
-        tell: Callable[[str], None],
+        on_change: Callable[[str], None],
     ) -> None:
-        self._loop, self._tell = loop, tell
-        self.told = InputBuffer()
+        self._loop, self._on_change = loop, on_change
+        self.stdin = InputBuffer()
         self.streams = {name: OutputBuffer() for name in (("out",) if size else ("out", "err"))}
         self._files: dict[str, int] = {}
         self._input = -1
@@ -95,7 +153,7 @@ class GuestProcess:
         for name, file in self._files.items():
             if not self.streams[name].is_over and self.streams[name].held < HELD_BYTES:
                 wanted[file] = READABLE
-        if self._input >= 0 and self.told.waiting:
+        if self._input >= 0 and self.stdin.waiting:
             wanted[self._input] = wanted.get(self._input, 0) | WRITABLE
         for file in {*self._files.values(), self._input} - {-1}:
             if file in wanted:
@@ -107,10 +165,10 @@ class GuestProcess:
         self._write()
         for name in self.streams:
             if self.streams[name].held < HELD_BYTES:
-                self._hear(name)
+                self._read_stream(name)
         self._attend()
 
-    def _hear(self, name: str) -> bool:
+    def _read_stream(self, name: str) -> bool:
         """Read pending data of *name*; return whether there was any."""
         heard = self.streams[name]
         if heard.is_over:
@@ -125,41 +183,41 @@ class GuestProcess:
             heard.is_over = True
             return False
         heard.add(data)
-        self._tell(name)
+        self._on_change(name)
         return True
 
     # Input.
 
-    def tell(self, at: int, data: bytes) -> None:
+    def write_input(self, at: int, data: bytes) -> None:
         """Send it *data*, which starts at offset *at*.
 
         Raises:
             ValueError: if bytes before *at* are missing.
         """
-        self.told.take(at, data)
+        self.stdin.accept(at, data)
         self._write()
         self._attend()
 
     def close(self) -> None:
         """Close its stdin once all data was read; a terminal stays open."""
-        self.told.is_over = True
+        self.stdin.is_over = True
         self._write()
         self._attend()
 
     def _write(self) -> None:
-        waiting, before = self.told.waiting, len(self.told.waiting)
+        waiting, before = self.stdin.waiting, len(self.stdin.waiting)
         try:
             while waiting and self._input >= 0:
                 del waiting[: os.write(self._input, waiting[:BLOCK_BYTES])]
         except BlockingIOError:
             if len(waiting) < before:
-                self._tell(TAKEN)
+                self._on_change(TAKEN)
             return
         except OSError:
             waiting.clear()  # it closed its stdin
         if before:
-            self._tell(TAKEN)
-        if self.told.is_over and not self._is_terminal and self._input >= 0:
+            self._on_change(TAKEN)
+        if self.stdin.is_over and not self._is_terminal and self._input >= 0:
             self._loop.forget(self._input)
             os.close(self._input)
             self._input = -1
@@ -185,11 +243,11 @@ class GuestProcess:
         self.pid, self.code = 0, os.waitstatus_to_exitcode(status)
         for name in self.streams:
             left = LAST_BLOCKS
-            while left and self._hear(name):
+            while left and self._read_stream(name):
                 left -= 1
             self.streams[name].is_over = True
         self._attend()
-        self._tell("")
+        self._on_change("")
 
     def end(self) -> None:
         """End it with all in its session, and close its files. Idempotent."""

@@ -24,12 +24,10 @@ import time
 from collections.abc import Callable
 
 from kasmon.sandbox.guest.children import build_environment
-from kasmon.sandbox.guest.client import GuestConnection
+from kasmon.sandbox.guest.client import GuestConnection, InvalidRequestError, JsonObject, number, texts
 from kasmon.sandbox.guest.event_loop import EventLoop, Timer
 from kasmon.sandbox.guest.interpreter_state import unpacked
-from kasmon.sandbox.guest.output import OutputBuffer
-from kasmon.sandbox.guest.process import TAKEN, GuestProcess, Size
-from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number, texts
+from kasmon.sandbox.guest.process import TAKEN, GuestProcess, OutputBuffer, Size
 
 PIECE_BYTES = 1 << 15
 FULL_BYTES = 1 << 18
@@ -77,9 +75,9 @@ class ProcessRun:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
         os.mkfifo(path, 0o600)
         self._notes_file, self._notes_path = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), path
-        self._loop.watch(self._notes_file, self._hear_notes)
+        self._loop.watch(self._notes_file, self._read_notes)
 
-    def _hear_notes(self) -> None:
+    def _read_notes(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._note(os.read(self._notes_file, PIECE_BYTES))
         self._handle_message(NOTES)
@@ -123,14 +121,14 @@ class ProcessRun:
         elif stream in self.process.streams:
             self.process.acknowledge(stream, to)
 
-    def tell(self, at: int, data: bytes, answer: Callable[[], None]) -> None:
-        self.process.tell(at, data)
+    def write_input(self, at: int, data: bytes, answer: Callable[[], None]) -> None:
+        self.process.write_input(at, data)
         self._owed.append(answer)
         self._settle()
 
     def _settle(self) -> None:
         """Answer the pending `process_tell` requests, once the process has read most of its input."""
-        if len(self.process.told.waiting) <= FULL_BYTES:
+        if len(self.process.stdin.waiting) <= FULL_BYTES:
             owed, self._owed = self._owed, []
             for answer in owed:
                 answer()
@@ -186,7 +184,7 @@ class Processes:
             "process_start": self._start,
             "process_join": self._join,
             "process_has": self._acknowledge,
-            "process_tell": self._tell,
+            "process_tell": self._write_input,
             "process_close": self._close,
             "process_resize": self._resize,
             "process_signal": self._signal,
@@ -232,20 +230,20 @@ class Processes:
         if not isinstance(has, dict):
             raise InvalidRequestError("'has' are streams and numbers")
         counted = {str(name): int(number(has, name, 0, 1 << 62)) for name in has}
-        client.send({"id": message.get("id"), "type": "answer", "taken": run.process.told.end})
+        client.send({"id": message.get("id"), "type": "answer", "taken": run.process.stdin.end})
         run.join(client, counted)
 
     def _acknowledge(self, client: GuestConnection, message: JsonObject) -> None:
         self._run(message).acknowledge(str(message.get("stream")), int(number(message, "to", 0, 1 << 62)))
 
-    def _tell(self, client: GuestConnection, message: JsonObject) -> None:
+    def _write_input(self, client: GuestConnection, message: JsonObject) -> None:
         run, at = self._run(message), int(number(message, "at", 0, 1 << 62))
         name = message.get("id")
         try:
-            run.tell(
+            run.write_input(
                 at,
                 unpacked(message.get("data")),
-                lambda: client.send({"id": name, "type": "answer", "taken": run.process.told.end}),
+                lambda: client.send({"id": name, "type": "answer", "taken": run.process.stdin.end}),
             )
         except ValueError as error:
             raise InvalidRequestError(str(error)) from error

@@ -30,14 +30,14 @@ class ForwardEnd:
         self.other: ForwardEnd | None = None
         self.waiting = bytearray()
         self.says_more = True
-        self.told_end = False
+        self.sent_end = False
 
 
 class ProxyForwarder:
     """All forwarded connections of one sandbox."""
 
-    def __init__(self, door: str) -> None:
-        self.door = door
+    def __init__(self, proxy_socket: str) -> None:
+        self.proxy_socket = proxy_socket
         self.events = selectors.EpollSelector()
         self.ends: set[ForwardEnd] = set()
 
@@ -49,7 +49,7 @@ class ProxyForwarder:
         while True:
             for key, ready in self.events.select():
                 if isinstance(key.data, ForwardEnd):
-                    self.look(key.data, ready)
+                    self.handle_ready(key.data, ready)
                     continue
                 with contextlib.suppress(OSError):
                     came, _ = key.data.accept()
@@ -64,7 +64,7 @@ class ProxyForwarder:
         near.other, far.other = far, near
         self.ends |= {near, far}
         try:
-            far.sock.connect(self.door)
+            far.sock.connect(self.proxy_socket)
         except OSError:
             self.drop(near)
         else:
@@ -86,21 +86,21 @@ class ProxyForwarder:
         elif known:
             self.events.unregister(end.sock)
 
-    def look(self, end: ForwardEnd, ready: int) -> None:
+    def handle_ready(self, end: ForwardEnd, ready: int) -> None:
         if end not in self.ends:
             return  # dropped in this round
         try:
             if ready & selectors.EVENT_WRITE and end.waiting:
                 del end.waiting[: end.sock.send(end.waiting)]
             if ready & selectors.EVENT_READ and end.says_more:
-                self.hear(end, end.sock.recv(PIECE))
+                self.handle_data(end, end.sock.recv(PIECE))
         except BlockingIOError:
             pass
         except OSError:
             self.drop(end)
         self.settle(end)
 
-    def hear(self, end: ForwardEnd, piece: bytes) -> None:
+    def handle_data(self, end: ForwardEnd, piece: bytes) -> None:
         if not piece:
             end.says_more = False
         elif end.other is not None:
@@ -111,11 +111,11 @@ class ProxyForwarder:
         ends = [each for each in (end, end.other) if each is not None and each in self.ends]
         for each in ends:
             other = each.other
-            if other is not None and not other.says_more and not each.waiting and not each.told_end:
-                each.told_end = True
+            if other is not None and not other.says_more and not each.waiting and not each.sent_end:
+                each.sent_end = True
                 with contextlib.suppress(OSError):
                     each.sock.shutdown(socket.SHUT_WR)
-        if len(ends) == 2 and all(each.told_end for each in ends):
+        if len(ends) == 2 and all(each.sent_end for each in ends):
             self.drop(end)
             return
         for each in ends:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, pack_json
-from kasmon.sandbox.guest.python_secrets import holds, wipe
+from kasmon.sandbox.guest.python_state import holds, wipe
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from kasmon.sandbox.guest.bash import BashInterpreter
 from kasmon.sandbox.guest.children import build_environment, is_open, spawn
-from kasmon.sandbox.guest.client import GuestConnection
-from kasmon.sandbox.guest.environment import GuestEnvironment, report_confinement
+from kasmon.sandbox.guest.client import VARIABLE, GuestConnection, InvalidRequestError, JsonObject, texts, variables_of
+from kasmon.sandbox.guest.environment import GuestEnvironment, GuestService, report_confinement
 from kasmon.sandbox.guest.event_loop import EventLoop
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.interpreter_state import StateLoader, StateSaver, unpacked
@@ -20,9 +20,7 @@ from kasmon.sandbox.guest.outcome import NOT_DONE, refusal
 from kasmon.sandbox.guest.private_folder import PrivateFolder
 from kasmon.sandbox.guest.process import GuestProcess
 from kasmon.sandbox.guest.processes import Processes
-from kasmon.sandbox.guest.request_fields import VARIABLE, InvalidRequestError, JsonObject, texts, variables_of
 from kasmon.sandbox.guest.runs import GuestRuns
-from kasmon.sandbox.guest.services import GuestService
 from kasmon.sandbox.guest.turn import GuestTurn
 from kasmon.sandbox.guest.worker_interpreters import node_interpreter, python_interpreter
 
@@ -197,16 +195,16 @@ class RequestRouter:
         """Submit *do* to each of *asked*; the answer has the reply of each."""
         said: dict[str, JsonObject] = {}
 
-        def hear(name: str, answer: JsonObject) -> None:
+        def handle_reply(name: str, answer: JsonObject) -> None:
             said[name] = answer
             if len(said) == len(asked):
                 client.send({"id": message.get("id"), "type": "answer", "interpreters": said})
 
         for each in asked:
             turn = GuestTurn(words, do=do)
-            turn.waiting.append(lambda answer, name=each.name: hear(name, answer))  # type: ignore[misc]
+            turn.waiting.append(lambda answer, name=each.name: handle_reply(name, answer))  # type: ignore[misc]
             if not each.submit(turn):
-                hear(each.name, {"lost": f"{each.name} is busy"})
+                handle_reply(each.name, {"lost": f"{each.name} is busy"})
         return None if asked else {"interpreters": {}}
 
     # State to save, and secrets to delete.
@@ -218,13 +216,13 @@ class RequestRouter:
         self._runs.forget_output()
         for service in self._environment.services.values():
             service.forget_output()
-        living = [each for each in self._interpreters.values() if each.is_to_keep()]
+        living = [each for each in self._interpreters.values() if each.has_state()]
         for each in living:
             each.forget_output()
         return self._ask_all(client, message, living, "forget", {"names": names, "values": values})
 
     def _save_state(self, client: GuestConnection, message: JsonObject) -> None:
-        living = [each for each in self._interpreters.values() if each.is_to_keep()]
+        living = [each for each in self._interpreters.values() if each.has_state()]
         StateSaver(self._place, living, texts(message, "secrets") if "secrets" in message else []).begin(
             lambda words: client.send({"id": message.get("id"), **words})
         )

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from kasmon.sandbox.guest.client import GuestConnection
+from kasmon.sandbox.guest.client import GuestConnection, InvalidRequestError, JsonObject, number, variables_of
 from kasmon.sandbox.guest.interpreter import Interpreter
-from kasmon.sandbox.guest.request_fields import InvalidRequestError, JsonObject, number, variables_of
 from kasmon.sandbox.guest.turn import CAP_BYTES, TIME_S, GuestTurn
 
 LONGEST_S = 7 * 86400.0
@@ -27,16 +26,16 @@ class GuestRuns:
         interpreter = self._interpreter(message, "bash")
         if self.recalled(client, message):
             return
-        word = message.get("once")
+        key = message.get("once")
         turn = self._turn(message, interpreter.name)
-        if isinstance(word, str):
-            turn.word = word
-            self._remembered.going[word] = turn
-            turn.waiting.append(lambda words: self._remembered.keep(word, words))
+        if isinstance(key, str):
+            turn.key = key
+            self._remembered.going[key] = turn
+            turn.waiting.append(lambda words: self._remembered.keep(key, words))
         self._attend(client, message, turn)
         if not interpreter.submit(turn):
-            if isinstance(word, str):
-                del self._remembered.going[word]
+            if isinstance(key, str):
+                del self._remembered.going[key]
             raise InvalidRequestError(
                 f"{interpreter.name} is busy, with {len(interpreter.queue)} runs queued. Run it later."
             )
@@ -47,12 +46,12 @@ class GuestRuns:
 
     def recalled(self, client: GuestConnection, message: JsonObject) -> bool:
         """Send *client* the result of the run that *message* names, now or at its end; return whether it is known."""
-        word = message.get("once")
-        if not isinstance(word, str):
+        key = message.get("once")
+        if not isinstance(key, str):
             return False
-        if done := self._remembered.answer(word):
+        if done := self._remembered.answer(key):
             _answer(client, message)(done)
-        elif going := self._remembered.going.get(word):
+        elif going := self._remembered.going.get(key):
             self._attend(client, message, going)
         else:
             return False
@@ -60,10 +59,10 @@ class GuestRuns:
 
     def interrupt(self, client: GuestConnection, message: JsonObject) -> None:
         """Interrupt the current run of an interpreter, or only that with a given key."""
-        word = message.get("once")
+        key = message.get("once")
         self._interpreter(message).interrupt(
             lambda words: client.send({"id": message.get("id"), "type": "answer", **words}),
-            word if isinstance(word, str) else "",
+            key if isinstance(key, str) else "",
         )
 
     def _turn(self, message: JsonObject, interpreter: str) -> GuestTurn:
@@ -117,12 +116,12 @@ class RunResultCache:
         self._sizes: dict[str, int] = {}
         self._given: dict[str, None] = {}
 
-    def keep(self, word: str, answer: dict[str, object]) -> None:
-        """Store *answer* as the result of the run *word*."""
-        self.going.pop(word, None)
-        self._answers[word] = answer
-        self._sizes[word] = sum(len(value) for value in answer.values() if isinstance(value, str))
-        self._given[word] = None
+    def keep(self, key: str, answer: dict[str, object]) -> None:
+        """Store *answer* as the result of the run *key*."""
+        self.going.pop(key, None)
+        self._answers[key] = answer
+        self._sizes[key] = sum(len(value) for value in answer.values() if isinstance(value, str))
+        self._given[key] = None
         while len(self._answers) > 1 and (len(self._answers) > ANSWERS or sum(self._sizes.values()) > BYTES):
             oldest = next(iter(self._answers))
             del self._answers[oldest], self._sizes[oldest]
@@ -134,11 +133,11 @@ class RunResultCache:
         self._answers.clear()
         self._sizes.clear()
 
-    def answer(self, word: str) -> dict[str, object] | None:
-        """Return the result of the run *word*; None where it is unknown, or still runs."""
-        if word in self._answers:
-            return self._answers[word]
-        if word in self._given:
+    def answer(self, key: str) -> dict[str, object] | None:
+        """Return the result of the run *key*; None where it is unknown, or still runs."""
+        if key in self._answers:
+            return self._answers[key]
+        if key in self._given:
             why = "This run was already executed, and its output is no longer stored. It was not run again."
             return {"stdout": "", "stderr": why, "exit_code": 125, "session_preserved": True, "hint": why}
         return None

@@ -7,7 +7,55 @@ import time
 from collections.abc import Callable, Mapping
 
 from kasmon.sandbox.guest.event_loop import Timer
-from kasmon.sandbox.guest.truncation import TruncatingBuffer
+
+
+class TruncatingBuffer:
+    """Holds at most *cap* bytes of all data added."""
+
+    def __init__(self, cap: int) -> None:
+        self._half = max(1, cap // 2)
+        self._head, self._tail = bytearray(), bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data[-self._half :]
+            if len(self._tail) > 2 * self._half:
+                del self._tail[: -self._half]
+
+    def text(self) -> tuple[str, int]:
+        """Return the text, and how many bytes of it are omitted; no character is split."""
+        head, tail = bytes(self._head), bytes(self._tail[-self._half :])
+        if len(head) + len(tail) == self.total:
+            return (head + tail).decode("utf-8", "replace"), 0
+        head, tail = _without_begun(head), _without_rest(tail)
+        omitted = self.total - len(head) - len(tail)
+        gap = f"\n[... {omitted} bytes omitted here ...]\n"
+        return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace"), omitted
+
+
+def _without_begun(data: bytes) -> bytes:
+    """Return *data* without an incomplete character at its end."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # the first byte of a character
+            length = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if length > back else data
+    return data
+
+
+def _without_rest(data: bytes) -> bytes:
+    """Return *data* without the rest of a character at its start."""
+    cut = 0
+    while cut < min(3, len(data)) and data[cut] & 0xC0 == 0x80:
+        cut += 1
+    return data[cut:]
+
 
 STREAMS = ("stdout", "stderr")
 TIME_S = 30.0
@@ -31,7 +79,7 @@ class GuestTurn:
         session: str = "",
     ) -> None:
         self.do, self.words, self.session = do, words, session
-        self.word = ""
+        self.key = ""
         """Its key, by which it can be recalled and interrupted; empty where it has none."""
         self.timeout_s = timeout_s
         self.nonce = os.urandom(8).hex()
@@ -49,7 +97,7 @@ class GuestTurn:
         self.timer: Timer | None = None
         self.again: Timer | None = None
         """When the second interrupt is sent: the first one may have come before the code started."""
-        self.hears_at = math.inf
+        self.interruptible_at = math.inf
         """The time from which an interrupt has effect; infinite before its code has started."""
         self.is_unwanted = False
         """An interrupt was requested before that."""
@@ -72,15 +120,15 @@ class GuestTurn:
         """Handle *data* that the interpreter, or a process it started, wrote to *stream*."""
         self.keep[stream].add(data)
         if self.listeners and (text := self._decoders[stream].decode(data)):
-            self._tell(stream, text)
+            self._notify(stream, text)
 
     def finish_output(self) -> None:
         """Handle the end of its output."""
         for stream in STREAMS if self.listeners else ():
             if text := self._decoders[stream].decode(b"", final=True):
-                self._tell(stream, text)
+                self._notify(stream, text)
 
-    def _tell(self, stream: str, text: str) -> None:
+    def _notify(self, stream: str, text: str) -> None:
         for listener in self.listeners:
             listener(stream, text)
 

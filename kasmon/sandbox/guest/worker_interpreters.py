@@ -7,12 +7,11 @@ import socket
 import sys
 from collections.abc import Callable
 
-from kasmon.sandbox.guest.children import build_environment, numbers, spawn
+from kasmon.sandbox.guest.children import build_environment, end_family, numbers, spawn
 from kasmon.sandbox.guest.event_loop import READABLE, WRITABLE, EventLoop
 from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, pack_json
 from kasmon.sandbox.guest.interpreter import Interpreter
 from kasmon.sandbox.guest.private_folder import PrivateFolder, program
-from kasmon.sandbox.guest.process_group import end_family
 from kasmon.sandbox.guest.turn import GuestTurn
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH120, PTH100

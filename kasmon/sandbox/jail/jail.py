@@ -24,7 +24,7 @@ from kasmon.model.sandbox.policy import MIB, SIZES, SandboxPolicy, SandboxRuntim
 from kasmon.paths import Paths, places, write_private
 from kasmon.sandbox.agent.context_files import BIN, CONTEXT, NOTES, AgentContextFiles, load_context
 from kasmon.sandbox.base import ConfinementProof, PauseResult, TierProbe, UnavailableReason, UsageReport
-from kasmon.sandbox.jail import freeze, proof, seccomp
+from kasmon.sandbox.jail import cgroup, proof, seccomp
 from kasmon.sandbox.jail.bwrap_arguments import HOME, INSIDE, PATH, PROJECT, USER, WORKSPACE, BindMount, FilesystemView
 from kasmon.sandbox.jail.cgroup import AGENT_BYTES, build_limit_prefix, measure_usage
 from kasmon.sandbox.jail.probe import lacking
@@ -232,7 +232,7 @@ class Jail:
         files = self._session_files(policy)
         what = f"the jail of {policy.session!r} was not paused"
         try:
-            is_asleep = freeze.freeze_jail(runtime.pid, files.group, files.note)
+            is_asleep = cgroup.freeze_jail(runtime.pid, files.group, files.note)
         except OSError as error:
             why = f"who was stopped in it before cannot be noted ({error.strerror or error})"
             raise SandboxError(what, why) from error
@@ -251,7 +251,7 @@ class Jail:
         if policy.hosts:
             files.open_gate(policy)
             proxy_control.bind_to_process(files.gate, runtime.pid)
-        freeze.unfreeze_jail(runtime.pid, files.group, files.note)
+        cgroup.unfreeze_jail(runtime.pid, files.group, files.note)
         return runtime
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:

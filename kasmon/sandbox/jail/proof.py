@@ -204,7 +204,7 @@ def _find_mount_faults(mountinfo: str, writable: Sequence[str]) -> list[str]:
     faults = []
     for line in mountinfo.splitlines():
         front, _, back = line.partition(" - ")
-        root, target, options = (_unescape(word) for word in front.split()[3:6])
+        root, target, options = (_unescape(field) for field in front.split()[3:6])
         kind = back.split()[0]
         if kind in ("sysfs", "cgroup", "cgroup2", "debugfs", "securityfs"):
             faults.append(f"it sees {kind} at {target}")
@@ -213,7 +213,7 @@ def _find_mount_faults(mountinfo: str, writable: Sequence[str]) -> list[str]:
     return faults
 
 
-def _unescape(word: str) -> str:
+def _unescape(field: str) -> str:
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        word = word.replace(code, letter)
-    return word
+        field = field.replace(code, letter)
+    return field

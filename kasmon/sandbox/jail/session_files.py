@@ -23,16 +23,10 @@ class JailFiles:
     def __init__(self, host_folders: HostFolders, session: SessionId) -> None:
         self.host_folders, self.session = host_folders, session
         self.folder = host_folders.of(session)
-
-    @property
-    def record(self) -> Path:
+        self.record = self.folder / "jail.json"
         """The file that records the running jail; written once the jail answers."""
-        return self.folder / "jail.json"
-
-    @property
-    def note(self) -> Path:
+        self.note = self.folder / "stopped.json"
         """The file that lists the processes that were stopped before the jail was paused."""
-        return self.folder / "stopped.json"
 
     @property
     def gate(self) -> Path:

@@ -49,7 +49,7 @@ class SandboxJournal:
         self.sandbox_state = state or SandboxState(phase=SandboxPhase.EXPIRED, is_intended=False, tier=tier)
         self.clock = clock
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._noticed: set[str] = set()
         self._write = write
         self._tier = tier
         self._keeps_memory = keeps_memory
@@ -121,8 +121,8 @@ class SandboxJournal:
     def add_notice_once(self, *texts: str) -> None:
         """Record each of *texts* as a notice, unless this journal recorded it before."""
         for text in texts:
-            if text not in self._told:
-                self._told.add(text)
+            if text not in self._noticed:
+                self._noticed.add(text)
                 self.add_notice(text)
 
 

@@ -217,7 +217,7 @@ class ManagedSandbox:
             if adopt_unrecorded_snapshot(self.tier, self.policy, journal):
                 return ""
             if not adopt_unrecorded_runtime(self.tier, self.policy, journal):
-                return self.begin_anew("the sandbox had ended")
+                return self.replace_lost("the sandbox had ended")
             known = journal.sandbox_state
         if known.is_asleep:
             if known.phase is not SandboxPhase.PAUSED:
@@ -353,7 +353,7 @@ class ManagedSandbox:
         lost = f"its host ended while it was created: {MEMORY_LOST}; {files}" if known.generation > 1 else ""
         return self.make(lost=lost, content=self.spare(known.snapshot), checkpoint=known.snapshot)
 
-    def begin_anew(self, why: str) -> str:
+    def replace_lost(self, why: str) -> str:
         """Replace a lost sandbox with a new one over the same files; return what was lost.
 
         Raises:
@@ -371,7 +371,7 @@ class ManagedSandbox:
             with contextlib.suppress(KasmonError):
                 self.guest.ping(secrets.token_hex(8))
                 return ""
-        return self.begin_anew(why)
+        return self.replace_lost(why)
 
     def stop_processes(self) -> None:
         """Stop all its processes before its end, so that its files do not change meanwhile.
@@ -419,7 +419,7 @@ class ManagedSandbox:
                     raise SandboxUnreachableError(
                         f"the sandbox of {self.policy.session!r} was not resumed", why, STILL_KEPT
                     ) from error
-                return self.begin_anew(f"it could not be resumed ({why})")
+                return self.replace_lost(f"it could not be resumed ({why})")
         journal.move(SandboxPhase.HEALING, runtime=runtime, held=pause_result.held)
         if not was_asleep or not pause_result.held:
             prove(self.tier, self.policy, runtime, self.journal)
@@ -428,7 +428,7 @@ class ManagedSandbox:
         healed = heal.heal(guest, self.policy, journal.sandbox_state.counters, findings.values, was_asleep=was_asleep)
         self.guest = guest
         if healed.why:
-            return self.begin_anew(healed.why)
+            return self.replace_lost(healed.why)
         for drift in healed.drift:
             journal.add_notice(drift)
         heal.start_services(guest, healed.down, self.journal.add_notice)

@@ -22,13 +22,12 @@ from kasmon.sandbox.base import PauseResult, TierProbe, UnavailableReason, Usage
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.bwrap_arguments import PATH, WORKSPACE
 from kasmon.sandbox.jail.cgroup import measure_usage
-from kasmon.sandbox.microvm import program_disks, qemu_program, warm_up
-from kasmon.sandbox.microvm.boot import greet
+from kasmon.sandbox.microvm import program_disks, qemu_program
+from kasmon.sandbox.microvm.boot import greet, remove_credentials, write_memory
 from kasmon.sandbox.microvm.image import folder_of
 from kasmon.sandbox.microvm.provisioning import KEEP_S, VmProvisioning
 from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.snapshot_writer import remove_credentials, write_memory
 from kasmon.sandbox.microvm.start import send_request
 from kasmon.sandbox.microvm.warm_pool import MEMORY
 from kasmon.sandbox.network import proxy_control
@@ -131,7 +130,7 @@ class MicroVm:
                 notices = (*notices, f"{STARTED}: {why}" if why else STARTED)
                 vm_files.snapshots.advance_generation()
                 notices = (*notices, *self.provisioning.boot(vm_files, warm_pool))
-                why = self.provisioning.store_warm(vm_files, warm_pool, warm_up.warm_up) if is_copy else ""
+                why = self.provisioning.store_warm(vm_files, warm_pool) if is_copy else ""
                 notices = (*notices, f"The next machine of this size has to boot too: {why}") if why else notices
                 greet(vm_files, is_another=True)
             runtime = self.provisioning.require_runtime(vm_files, (*notices, *_fill(vm_files)))

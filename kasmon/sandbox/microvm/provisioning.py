@@ -14,27 +14,46 @@ import msgspec
 
 from kasmon.errors import KasmonError, SandboxError
 from kasmon.model.permission import SessionId
-from kasmon.model.sandbox.policy import SIZES, SandboxPolicy, SandboxRuntime
+from kasmon.model.sandbox.policy import SIZES, Interpreter, SandboxPolicy, SandboxRuntime
 from kasmon.model.sandbox.snapshot import Snapshot, SnapshotMaker
 from kasmon.paths import Paths
 from kasmon.sandbox.base import UnavailableReason
+from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.microvm import qemu, qemu_program
-from kasmon.sandbox.microvm.boot import LINE, VmResources, code_hash, start_machine
+from kasmon.sandbox.microvm.boot import LINE, VmResources, code_hash, start_machine, write_memory
 from kasmon.sandbox.microvm.image import load_image
 from kasmon.sandbox.microvm.program_disks import ProgramDisks
 from kasmon.sandbox.microvm.qemu import QmpClient
 from kasmon.sandbox.microvm.qemu_program import KvmTrial
 from kasmon.sandbox.microvm.session_files import VmFiles
-from kasmon.sandbox.microvm.snapshot_writer import write_memory
 from kasmon.sandbox.microvm.start import HostEndCode, send_request
 from kasmon.sandbox.microvm.warm_pool import WarmPool
 from kasmon.sandbox.shared.host_folders import HostFolders
+
+LIMIT_S: Final = 60.0
+FIRST: Final[dict[Interpreter, str]] = {
+    "bash": ":",
+    "python": "await __import__('asyncio').sleep(0); __import__('subprocess')",
+}
+"""Code to run in each; node takes too much memory to run in every machine."""
+
+
+def warm_up(runtime: SandboxRuntime) -> None:
+    """Warm up the machine at *runtime*.
+
+    Raises:
+        SandboxError: if it does not answer.
+    """
+    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
+        inside.prewarm(tuple(FIRST))
+        for interpreter, code in FIRST.items():
+            inside.run(interpreter, code, timeout_s=LIMIT_S)
+
 
 KEEP_S: Final = 60.0
 BUILD_HINT: Final = "Build it: `kasmon sandbox image build`."
 WARM: Final = "warm"
 """The file beside a machine's disk with its memory, until it is stored as warm."""
-WarmUp = Callable[[SandboxRuntime], None]
 
 
 class VmProvisioning:
@@ -82,7 +101,7 @@ class VmProvisioning:
 
     @functools.cached_property
     def accelerator(self) -> str:
-        """QEMU's accelerator: KVM if a trial here found it faster (`kvm_trial`), else emulation."""
+        """QEMU's accelerator: KVM if a trial here found it faster (`qemu_program.KvmTrial`), else emulation."""
         found = (
             None
             if qemu_program.find_obstacle(self.host_folders.owner)
@@ -151,8 +170,8 @@ class VmProvisioning:
     def warm_pool(self, size: str) -> WarmPool:
         return WarmPool(self.image_folder.parent / "machines", SIZES[size])
 
-    def make_warm(self, policy: SandboxPolicy, warmed: WarmUp) -> Snapshot:
-        """Start a machine of *policy*, let *warmed* prepare it, and store it: new ones of its size are copies of it.
+    def make_warm(self, policy: SandboxPolicy) -> Snapshot:
+        """Start a machine of *policy*, warm it up, and store it: new ones of its size are copies of it.
 
         Takes up to a minute. Nothing of the session of *policy* is left.
 
@@ -165,7 +184,7 @@ class VmProvisioning:
             vm_files.make_folders()
             warm_pool.make()
             self.boot(vm_files, warm_pool)
-            self._save_warm(vm_files, warmed, vm_files.folder / WARM)
+            self._save_warm(vm_files, vm_files.folder / WARM)
             vm_files.end()
             return warm_pool.store(vm_files.disk, vm_files.folder / WARM, self.made_by)
         except OSError as error:
@@ -173,7 +192,7 @@ class VmProvisioning:
         finally:
             self._forget(policy)
 
-    def store_warm(self, vm_files: VmFiles, warm_pool: WarmPool, warmed: WarmUp) -> str:
+    def store_warm(self, vm_files: VmFiles, warm_pool: WarmPool) -> str:
         """Store the machine of *vm_files*, which was just started and is not assigned to its session, as warm.
 
         It continues then, and must be greeted as another one.
@@ -190,7 +209,7 @@ class VmProvisioning:
                 return "another one is being stored"
             why = ""
             try:
-                self._save_warm(vm_files, warmed, memory)
+                self._save_warm(vm_files, memory)
                 shutil.copyfile(vm_files.disk, copy)
             except (KasmonError, OSError) as error:
                 why = getattr(error, "message", "") or str(error)
@@ -205,9 +224,9 @@ class VmProvisioning:
                 left.unlink(missing_ok=True)
             return why
 
-    def _save_warm(self, vm_files: VmFiles, warmed: WarmUp, memory: Path) -> None:
+    def _save_warm(self, vm_files: VmFiles, memory: Path) -> None:
         """Warm up and stop the machine of *vm_files*, and write its memory to the file *memory*."""
-        warmed(self.require_runtime(vm_files))
+        warm_up(self.require_runtime(vm_files))
         send_request(vm_files.control, KEEP_S, "freeze")
         with QmpClient(vm_files.qmp_socket) as qmp:
             qmp.do("stop")

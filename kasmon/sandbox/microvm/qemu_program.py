@@ -22,7 +22,6 @@ from kasmon.errors import SandboxError
 from kasmon.paths import private_folder, write_private
 from kasmon.sandbox.base import UnavailableReason
 from kasmon.sandbox.jail.probe import find_install_command
-from kasmon.sandbox.microvm import qemu_program
 from kasmon.sandbox.microvm.qemu import MACHINE, OLDEST
 from kasmon.sandbox.shared.host_folders import may_use
 
@@ -56,7 +55,7 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 def identity(program: str, image: str) -> str:
     """Return an id of this machine, its kernel and QEMU, for a machine booted from *image*."""
-    told = [platform.release(), platform.version(), platform.machine(), qemu_program.read_version(program), image]
+    told = [platform.release(), platform.version(), platform.machine(), read_version(program), image]
     for path, keys in (("/etc/machine-id", None), ("/proc/cpuinfo", ("model name", "flags", "microcode"))):
         try:
             lines = Path(path).read_text("utf-8", "replace").splitlines()
@@ -113,11 +112,11 @@ def run_trial(on: str, started: Callable[[str, float | None], float], emulated_m
 
 def find_obstacle(owner: tuple[int, int]) -> str:
     """Return why KVM cannot be tried for machines that *owner* runs; empty if it can."""
-    if not qemu_program.KVM.exists():
-        return f"this machine has no {qemu_program.KVM}"
-    if not qemu_program.can_use_kvm(owner):
+    if not KVM.exists():
+        return f"this machine has no {KVM}"
+    if not can_use_kvm(owner):
         who = f"user {owner[0]}, as whom QEMU runs," if os.geteuid() == 0 else "this user"
-        return f"{who} may not open {qemu_program.KVM}"
+        return f"{who} may not open {KVM}"
     return ""
 
 

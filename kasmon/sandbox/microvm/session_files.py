@@ -37,31 +37,16 @@ class VmFiles:
         self.host_folders, self.policy = host_folders, policy
         self.folder = host_folders.of(policy.session)
         self.snapshots = SnapshotStore(self.folder / "memory", policy.session, "microvm")
-
-    @property
-    def base(self) -> Path:
+        self.base = self.folder / "base.qcow2"
         """Its disk in its initial state; read-only."""
-        return self.folder / "base.qcow2"
-
-    @property
-    def disk(self) -> Path:
+        self.disk = self.folder / "disk.qcow2"
         """The changes to that disk since."""
-        return self.folder / "disk.qcow2"
-
-    @property
-    def programs(self) -> Path:
+        self.programs = self.folder / "programs.ext4"
         """The disk with this machine's programs, kept as long as the machine; it may not exist."""
-        return self.folder / "programs.ext4"
-
-    @property
-    def lock(self) -> Path:
+        self.lock = self.folder / "lock"
         """The file on which its host end holds a lock for life."""
-        return self.folder / "lock"
-
-    @property
-    def copied(self) -> Path:
+        self.copied = self.folder / "copied"
         """Exists if its snapshot is a copy of another session's that was not resumed yet."""
-        return self.folder / "copied"
 
     @property
     def agent(self) -> Path:

@@ -45,16 +45,10 @@ class WarmPool:
         self.folder = folder / f"{size.memory_bytes >> 20}-{size.disk_bytes >> 20}"
         self._size = size
         self.snapshots = SnapshotStore(self.folder / "warm", WARM, "microvm")
-
-    @property
-    def plain(self) -> Path:
+        self.plain = self.folder / "plain.qcow2"
         """An empty, formatted disk."""
-        return self.folder / "plain.qcow2"
-
-    @property
-    def nothing(self) -> Path:
+        self.nothing = self.folder / "nothing.qcow2"
         """A disk overlay without changes."""
-        return self.folder / "nothing.qcow2"
 
     def make(self) -> None:
         """Create the two empty disks if missing.

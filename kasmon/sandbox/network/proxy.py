@@ -31,10 +31,10 @@ from kasmon.sandbox.network.allowlist import (
     judge,
 )
 from kasmon.sandbox.network.denials import Denial, DenialLog
-from kasmon.sandbox.network.http_request import UnsupportedRequestError
 from kasmon.sandbox.network.tunnel import (
     HostUnreachedError,
     ProxyTunnel,
+    UnsupportedRequestError,
     carry,
     read_request,
     read_until_hello,
@@ -82,7 +82,7 @@ class EgressProxy:
         """
         self.session, self.hosts, self.denied = session, tuple(hosts), 0
         self._entries: tuple[AllowlistEntry, ...] = allowlist(hosts)
-        self._door, self._control, self._log, self._resolve = client_listener, control, log, resolve
+        self._clients, self._control, self._log, self._resolve = client_listener, control, log, resolve
         self._lock = threading.Lock()
         self._tunnels: set[ProxyTunnel] = set()
         self._events = selectors.DefaultSelector()
@@ -92,7 +92,7 @@ class EgressProxy:
 
     def serve(self) -> None:
         """Accept connections from the sandbox and commands from kasmon, until the end."""
-        for listener, act in ((self._door, self._accept_client), (self._control, self._accept_command)):
+        for listener, act in ((self._clients, self._accept_client), (self._control, self._accept_command)):
             listener.setblocking(False)
             self._events.register(listener, selectors.EVENT_READ, act)
         while not self._over:
@@ -105,7 +105,7 @@ class EgressProxy:
         for tunnel in self._tunnels.copy():
             tunnel.cut()
         self._events.close()
-        self._door.close()
+        self._clients.close()
         self._control.close()
 
     def allow(self, hosts: Sequence[str]) -> None:
@@ -133,7 +133,7 @@ class EgressProxy:
             return False  # the folder is not accessible
 
     def _accept_client(self) -> None:
-        client, _ = self._door.accept()
+        client, _ = self._clients.accept()
         tunnel = ProxyTunnel(client)
         with self._lock:
             if full := len(self._tunnels) >= MOST:

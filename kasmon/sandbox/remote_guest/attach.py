@@ -66,7 +66,7 @@ class ProcessStream:
         self._pending = bytearray()
         self._taken: int | None = None
         """How many bytes of input the process took in total; None: not yet reported."""
-        self._is_under_way = False
+        self._is_sending_input = False
         self._is_closed = self._is_close_sent = False
         self._connection: socket.socket | None = None
         self._frames = FrameReader()
@@ -105,7 +105,7 @@ class ProcessStream:
         """Close the connection. Idempotent."""
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._is_joined, self._is_under_way, self._is_close_sent = None, False, False, False
+        self._connection, self._is_joined, self._is_sending_input, self._is_close_sent = None, False, False, False
 
     def ask(self, what: str, **words: Any) -> None:
         """Send a request, if connected; its answer is not awaited."""
@@ -182,17 +182,17 @@ class ProcessStream:
                 self.ask("process_has", stream=name, to=has)
 
     def _record_taken(self, taken: int) -> None:
-        self._is_under_way = False
+        self._is_sending_input = False
         before = taken if self._taken is None else self._taken  # an earlier stdio proxy may have sent input
         del self._pending[: max(0, taken - before)]
         self._taken = max(taken, before)
         self._send_pending()
 
     def _send_pending(self) -> None:
-        if self._connection is None or not self._is_joined or self._is_under_way:
+        if self._connection is None or not self._is_joined or self._is_sending_input:
             return
         if self._pending:
-            self._is_under_way = True
+            self._is_sending_input = True
             data = base64.b64encode(bytes(self._pending[:PIECE_BYTES])).decode("ascii")
             self.ask("process_tell", at=self._taken, data=data)
         elif self._is_closed and not self._is_close_sent:

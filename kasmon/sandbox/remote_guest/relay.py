@@ -38,7 +38,7 @@ LEAVE_S: Final = 3.0
 
 
 class RelayTransport(Protocol):
-    """The connection to one sandbox's guest; a transport module's `way` makes it from the relay's input."""
+    """The connection to one sandbox's guest; a transport module's `open_sandbox` makes it from the relay's input."""
 
     def join(self, caller: socket.socket, /) -> None:
         """Carry bytes between *caller* and the guest until one of them ends. Runs in a thread."""
@@ -126,7 +126,7 @@ def _popen(handles: tuple[int, ...]) -> "subprocess.Popen[bytes]":
 
 def serve() -> None:
     config = json.loads(sys.stdin.readline())
-    transport: RelayTransport = import_module(config["way"]).way(config)
+    transport: RelayTransport = import_module(config["way"]).open_sandbox(config)
     listening = socket.socket(fileno=config["listening"])
     callers: dict[threading.Thread, socket.socket] = {}
     signal.signal(signal.SIGTERM, lambda *_: _shut_down(transport, callers))

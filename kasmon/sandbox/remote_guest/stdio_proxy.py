@@ -50,8 +50,8 @@ NOTE_FILE_BYTES: Final = 1 << 20
 class NoteRelay:
     """*marks*: generation and nonce that the agent was started with, possibly by an earlier stdio proxy."""
 
-    def __init__(self, told: RemoteLaunchSpec, marks: tuple[str, str]) -> None:
-        self._path, self._were, self._are = told.notes, marks, told.marks
+    def __init__(self, spec: RemoteLaunchSpec, marks: tuple[str, str]) -> None:
+        self._path, self._were, self._are = spec.notes, marks, spec.marks
         self._rest = b""
 
     def take(self, data: bytes) -> None:

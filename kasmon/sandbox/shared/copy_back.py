@@ -16,7 +16,7 @@ from kasmon.errors import SandboxError
 from kasmon.paths import write_private
 from kasmon.sandbox.checkpoint.manifest import FILE, FOLDER, LINK, ManifestEntry, is_in_history
 from kasmon.sandbox.checkpoint.scan import opened, opened_file, scan, target
-from kasmon.sandbox.remote_guest import file_transfer
+from kasmon.sandbox.remote_guest import folder_sync
 
 FileStates = dict[str, tuple[str, bool, str]]
 """Path -> its kind, whether it is executable, and its content's digest."""
@@ -65,8 +65,8 @@ def fetched(copy: Path, folder: Path, note: Path) -> tuple[str, ...]:
     }
     come = {path: _as_there(entries[path], have.get(path)) for path in fresh if ours.get(path) != theirs[path]}
     left = tuple(path for path in gone if path in ours)
-    missed = file_transfer.apply_bundle(
-        file_transfer.decode_bundle(file_transfer.encode_bundle(str(copy), come, left, whole=False)), str(folder), both
+    missed = folder_sync.apply_bundle(
+        folder_sync.decode_bundle(folder_sync.encode_bundle(str(copy), come, left, whole=False)), str(folder), both
     )
     write_private(note, msgspec.json.encode(theirs))
     return missed
@@ -76,7 +76,7 @@ def _scan(folder: Path, of: set[str] | None = None) -> tuple[FileStates, dict[st
     """Return the state of *folder*, reading only paths in *of*; skips names that are not text, and git's files."""
     seen: FileStates = {}
     with opened(str(folder)) as top:
-        found = scan(top, file_transfer.BOUNDS).files
+        found = scan(top, folder_sync.BOUNDS).files
         entries = {path: each for path, each in found.items() if is_in_history(path) and _is_text(path)}
         for path, each in entries.items():
             if each.kind == FOLDER:

@@ -30,7 +30,7 @@ from kasmon.errors import (
     UsageError,
 )
 from kasmon.host.journal.process_log import add_secrets
-from kasmon.host.rpc.errors import failed, rebuilt
+from kasmon.host.rpc.codec import failed, rebuilt
 from kasmon.host.rpc.frames import FailureReply
 
 EXAMPLES = [

@@ -13,8 +13,7 @@ from kasmon import errors
 from kasmon.host.rpc import event_loop, frames
 from kasmon.host.rpc.blocking_client import BlockingLink
 from kasmon.host.rpc.connect import reach_running_tmux_host
-from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.server import HostServer
+from kasmon.host.rpc.server import ClientConnection, HostServer
 from tests.support.host.env import ME, Env
 
 

@@ -20,8 +20,7 @@ from kasmon import errors
 from kasmon.host.rpc import frames, server
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.codec import FRAME_BYTES, Unpacker, decode_client_frame, from_host, pack
-from kasmon.host.rpc.connection import ClientConnection
-from kasmon.host.rpc.server import HostServer
+from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.model import commands as command
 from kasmon.model.permission import Decision, RequestId
 from tests.support.host.env import ME, Env

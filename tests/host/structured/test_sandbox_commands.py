@@ -5,8 +5,8 @@ from collections.abc import Callable, Hashable
 import pytest
 
 from kasmon.host.rpc.frames import Frame, RunOutputChunk
-from kasmon.host.structured import sandbox_commands as run
-from kasmon.host.structured.sandbox_commands import BEHIND, RunStream, execute
+from kasmon.host.structured import live_text as run
+from kasmon.host.structured.live_text import BEHIND, RunStream, execute
 from kasmon.model.commands import Resume, Run, SandboxCommand
 from kasmon.model.sandbox.policy import RunResult
 from tests.support.wait import auntil

@@ -3,7 +3,7 @@
 import pytest
 
 from kasmon.host.rpc.frames import ReadTerminal
-from kasmon.host.terminal.line_ranges import bounds, lines, wanted
+from kasmon.host.terminal.row_styles import bounds, lines, wanted
 from kasmon.model.permission import SessionId
 
 BUFFER = [b"zero", b"one  ", b"", b"\x1b[31mthree", b"four", b"", b"   "]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kasmon.model.sandbox.policy import HandedFile
-from kasmon.sandbox.agent import credential_files, credential_renewal
+from kasmon.sandbox.agent import credential_files
 
 ME = (os.getuid(), os.getgid())
 LOGIN = HandedFile(source="~/.agent/login.json", renews=True)
@@ -39,7 +39,7 @@ class Handover:
         for folder in (self.outside.parent, self.home, self.host_folders):
             folder.mkdir(parents=True)
         self.outside.write_text(json.dumps(OLD))
-        credential_renewal.record_digests([LOGIN], self.host_folders)
+        credential_files.record_digests([LOGIN], self.host_folders)
         credential_files.copy_in([LOGIN], self.home, ME)
 
     @property
@@ -47,9 +47,7 @@ class Handover:
         return self.home / ".agent" / "login.json"
 
     def ended(self, file: HandedFile = LOGIN) -> str:
-        return " ".join(
-            credential_renewal.copy_back([file], self.home, credential_renewal.load_digests(self.host_folders))
-        )
+        return " ".join(credential_files.copy_back([file], self.home, credential_files.load_digests(self.host_folders)))
 
 
 @pytest.fixture
@@ -183,4 +181,4 @@ def test_a_file_that_is_no_log_in_by_its_profile_is_never_brought_back(over: Han
     ],
 )
 def test_the_log_ins_of_known_agents_are_renewed(before: Any, after: Any) -> None:
-    assert "" == credential_renewal.find_fault(json.dumps(before).encode(), json.dumps(after).encode())
+    assert "" == credential_files.find_fault(json.dumps(before).encode(), json.dumps(after).encode())

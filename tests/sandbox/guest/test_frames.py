@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kasmon.sandbox.guest.frames import LIMIT_BYTES, FrameReader, FrameTooLargeError, pack_json
-from kasmon.sandbox.guest.truncation import TruncatingBuffer
+from kasmon.sandbox.guest.turn import TruncatingBuffer
 from tests.support.sandbox.guest_agent import Agent, Raw
 from tests.support.sandbox.tier_agents import TierAgents
 from tests.support.wait import until

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kasmon.sandbox.guest.output import InputBuffer, OutputBuffer
+from kasmon.sandbox.guest.process import InputBuffer, OutputBuffer
 from kasmon.sandbox.guest_client.connection import AgentConnection, pack_request
 from kasmon.sandbox.remote_guest.attach import NoSuchRunError, ProcessStream, StreamFrame
 from tests.support.sandbox.guest_agent import Agent
@@ -254,13 +254,13 @@ def test_what_was_heard_is_counted_from_the_first_byte() -> None:
 
 def test_what_was_told_is_taken_once() -> None:
     told = InputBuffer()
-    told.take(0, b"abc")
-    told.take(1, b"bcd")
-    told.take(0, b"ab")
+    told.accept(0, b"abc")
+    told.accept(1, b"bcd")
+    told.accept(0, b"ab")
 
     assert (4, b"abcd") == (told.end, bytes(told.waiting))
     with pytest.raises(ValueError, match="bytes 4 to 6 are missing"):
-        told.take(6, b"x")
+        told.accept(6, b"x")
 
 
 def test_what_is_said_again_is_given_on_once_and_what_is_nonsense_not_at_all() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kasmon.process_identity import fields
-from kasmon.sandbox.jail import cgroup, freeze
+from kasmon.sandbox.jail import cgroup
 from kasmon.sandbox.shared import processes
 from kasmon.sandbox.shared.processes import children, tree
 from tests.sandbox.conftest import JailedAgent, command_of, cpu_s
@@ -100,14 +100,14 @@ def states(pids: list[int]) -> set[bytes]:
 
 def test_all_of_a_family_stands_still_and_goes_on(family: Callable[[str], Family]) -> None:
     busy = family(BUSY.format("os.fork(); os.fork()"))
-    stopped = freeze.stop_tree(busy.child.pid)
+    stopped = cgroup.stop_tree(busy.child.pid)
     assert stopped is not None
     before = busy.switches()
 
     assert set(busy.pids) == set(stopped[0])
     assert {b"T"} == states(busy.pids)
     assert before == busy.switches()
-    freeze.continue_tree(busy.child.pid)
+    cgroup.continue_tree(busy.child.pid)
     until(lambda: busy.switches() > before)
     assert not states(busy.pids) & {b"T"}
 
@@ -115,7 +115,7 @@ def test_all_of_a_family_stands_still_and_goes_on(family: Callable[[str], Family
 def test_nobody_is_born_behind_our_back(family: Callable[[str], Family]) -> None:
     """It forks as fast as it can, and its children lose their parents."""
     breeding = family(BREEDS)
-    stopped = freeze.stop_tree(breeding.child.pid)
+    stopped = cgroup.stop_tree(breeding.child.pid)
     assert stopped is not None
 
     first, second = breeding.pids, breeding.pids
@@ -136,11 +136,11 @@ def test_one_look_would_not_be_enough(family: Callable[[str], Family], monkeypat
                 fresh = [child for each in fresh for child in looked[each]]
         return looked[pid]
 
-    monkeypatch.setattr(freeze, "children", as_at_first)
+    monkeypatch.setattr(cgroup, "children", as_at_first)
 
     def gets_away() -> bool:
         breeding = family(BREEDS)
-        freeze.stop_tree(breeding.child.pid)
+        cgroup.stop_tree(breeding.child.pid)
         return bool(states(breeding.pids) - {b"T", b"Z"})
 
     assert any(gets_away() for _ in range(30))
@@ -148,33 +148,33 @@ def test_one_look_would_not_be_enough(family: Callable[[str], Family], monkeypat
 
 def test_who_was_stopped_before_stays_stopped(family: Callable[[str], Family]) -> None:
     one = family(BUSY.format(STOPS_ONE))
-    stopped = freeze.stop_tree(one.child.pid)
+    stopped = cgroup.stop_tree(one.child.pid)
     assert stopped is not None
     everybody, before = stopped
-    freeze.continue_processes(everybody, before)
+    cgroup.continue_processes(everybody, before)
 
     assert 1 == len(before)
     assert {b"T"} == states(before)
     assert not states([pid for pid in one.pids if pid not in before]) & {b"T"}
-    freeze.continue_tree(one.child.pid)
+    cgroup.continue_tree(one.child.pid)
 
 
 def test_on_a_full_disk_those_sleep_of_whom_nobody_was_stopped(family: Callable[[str], Family], tmp_path: Path) -> None:
     busy, note = family(BUSY.format("os.fork()")), tmp_path / "stopped.json"
     note.write_text("[1]")  # left by another time
     with full_disk():
-        assert freeze.freeze_jail(busy.child.pid, None, note)
+        assert cgroup.freeze_jail(busy.child.pid, None, note)
 
     assert {b"T"} == states(busy.pids)
     assert not note.exists()
-    freeze.unfreeze_jail(busy.child.pid, None, note)
+    cgroup.unfreeze_jail(busy.child.pid, None, note)
     until(lambda: not states(busy.pids) & {b"T"})
 
 
 def test_where_nobody_can_note_who_was_stopped_all_go_on(family: Callable[[str], Family], tmp_path: Path) -> None:
     mixed = family(BUSY.format(STOPS_ONE))
     with full_disk(), pytest.raises(OSError, match="too large"):
-        freeze.freeze_jail(mixed.child.pid, None, tmp_path / "stopped.json")
+        cgroup.freeze_jail(mixed.child.pid, None, tmp_path / "stopped.json")
 
     until(lambda: 1 == len([pid for pid in mixed.pids if b"T" in states([pid])]))
 
@@ -183,9 +183,9 @@ def test_one_that_does_not_stop_lets_all_go_on(
     family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = family(BUSY.format("os.fork()"))
-    monkeypatch.setattr(freeze, "is_stopped", lambda pid: False)
+    monkeypatch.setattr(cgroup, "is_stopped", lambda pid: False)
 
-    assert freeze.stop_tree(busy.child.pid, limit_s=0.05) is None
+    assert cgroup.stop_tree(busy.child.pid, limit_s=0.05) is None
     until(lambda: not states(busy.pids) & {b"T"})
 
 

@@ -342,13 +342,13 @@ def test_root_is_told_that_the_agent_works_on_a_copy(jail: Jail, tmp_path: Path)
 
 
 def test_an_agent_is_stopped_and_goes_on(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:
-    from kasmon.sandbox.jail import freeze
+    from kasmon.sandbox.jail import cgroup
 
     terminal = on_terminal(wrapped(jail, workdir, PYTHON, "-c", "print('ready'); print(input() * 2)"))
     terminal.until_shown("ready")
-    assert freeze.stop_tree(terminal.child.pid) is not None
+    assert cgroup.stop_tree(terminal.child.pid) is not None
     terminal.type("ab\r")
     assert not terminal.shows("abab")
-    freeze.continue_tree(terminal.child.pid)
+    cgroup.continue_tree(terminal.child.pid)
     terminal.until_shown("abab")
     assert 0 == terminal.child.wait(10)

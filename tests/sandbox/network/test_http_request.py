@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.sandbox.network.http_request import RequestHead, UnsupportedRequestError, read_head
+from kasmon.sandbox.network.tunnel import RequestHead, UnsupportedRequestError, read_head
 
 
 def ask(*lines: str) -> RequestHead:

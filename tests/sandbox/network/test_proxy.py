@@ -15,8 +15,8 @@ import pytest
 from kasmon.sandbox.network import proxy as module
 from kasmon.sandbox.network import tunnel as passage
 from kasmon.sandbox.network.denials import FULL, Denial, DenialLog, read_denials
-from kasmon.sandbox.network.http_request import UnsupportedRequestError
 from kasmon.sandbox.network.proxy import EgressProxy
+from kasmon.sandbox.network.tunnel import UnsupportedRequestError
 from tests.support.sandbox.tls_hellos import hello, made, naming
 from tests.support.wait import until
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasmon.sandbox.network.tls_client_hello import ENCRYPTED, LONGEST, TlsClientHello, read_hello
+from kasmon.sandbox.network.tunnel import ENCRYPTED, LONGEST_HELLO, TlsClientHello, read_hello
 from tests.support.sandbox.tls_hellos import hello, made, naming, record
 
 
@@ -57,10 +57,10 @@ def test_what_is_no_hello_is_none(said: bytes) -> None:
 
 
 def test_one_that_never_ends_is_given_up() -> None:
-    drops = record(b"\x01\0\x70\0") + record(b"x") * LONGEST
+    drops = record(b"\x01\0\x70\0") + record(b"x") * LONGEST_HELLO
 
     with pytest.raises(ValueError, match="handshake"):
-        read_hello(drops[: LONGEST + 10])
+        read_hello(drops[: LONGEST_HELLO + 10])
 
 
 @given(st.binary(max_size=300))

@@ -14,9 +14,8 @@ import pytest
 
 from kasmon.errors import SandboxError
 from kasmon.sandbox.guest import files
-from kasmon.sandbox.remote_guest import file_transfer, relay
-from kasmon.sandbox.remote_guest.file_transfer import BundledFile, FileBundle
-from kasmon.sandbox.remote_guest.folder_sync import FolderSync
+from kasmon.sandbox.remote_guest import folder_sync, relay
+from kasmon.sandbox.remote_guest.folder_sync import BundledFile, FileBundle, FolderSync
 from tests.support.wait import until
 
 
@@ -57,7 +56,7 @@ def test_a_relay_that_cannot_begin_is_told(root: Path) -> None:
 
 
 def gave(folder: Path, **fresh: Any) -> tuple[str, ...]:
-    return file_transfer.apply_bundle(FileBundle(whole=False, fresh=fresh), str(folder))
+    return folder_sync.apply_bundle(FileBundle(whole=False, fresh=fresh), str(folder))
 
 
 def text(content: str) -> str:
@@ -83,7 +82,7 @@ def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: P
     (there / "deep/file").unlink()
     (there / "run").write_text("changed")
     changed, _ = files.given(str(there), now)
-    assert () == file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))
+    assert () == folder_sync.apply_bundle(folder_sync.decode_bundle(msgspec.json.encode(changed)), str(here))
     assert {"deep", "link", "run"} == {str(path.relative_to(here)) for path in here.rglob("*")}
     assert "changed" == (here / "run").read_text()
 
@@ -95,7 +94,7 @@ def test_where_nothing_was_known_what_is_not_there_goes(root: Path) -> None:
     (here / "deep/old").write_text("old")
     changed, _ = files.given(str(there), None)
 
-    file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))
+    folder_sync.apply_bundle(folder_sync.decode_bundle(msgspec.json.encode(changed)), str(here))
 
     assert ["deep"] == [str(path.relative_to(here)) for path in here.rglob("*")]
 
@@ -105,7 +104,7 @@ def test_no_path_leads_out_of_the_folder(root: Path, path: str) -> None:
     (root / "here").mkdir()
 
     assert 1 == len(gave(root / "here", **{path: BundledFile("f", 0o644, text("x"))}))
-    file_transfer.apply_bundle(FileBundle(whole=False, gone=(path,)), str(root / "here"))
+    folder_sync.apply_bundle(FileBundle(whole=False, gone=(path,)), str(root / "here"))
 
     assert ["here"] == [each.name for each in root.iterdir()]
 
@@ -121,7 +120,7 @@ def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
     missed = gave(
         here, **{"way/kept": BundledFile("f", 0o644, text("gone")), "way/new": BundledFile("f", 0o644, text("x"))}
     )
-    file_transfer.apply_bundle(FileBundle(whole=False, gone=("way/kept",)), str(here))
+    folder_sync.apply_bundle(FileBundle(whole=False, gone=("way/kept",)), str(here))
 
     assert 2 == len(missed)
     assert ["kept"] == [each.read_text() for each in secret.iterdir()]
@@ -133,7 +132,7 @@ def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
 def test_what_is_no_gift_is_refused(root: Path) -> None:
     for said in ("", "[]", '{"fresh": {"a": {"kind": "p", "mode": 1}}}'):
         with pytest.raises(SandboxError, match="the content of the sandbox's workspace is unknown"):
-            file_transfer.decode_bundle(said)
+            folder_sync.decode_bundle(said)
     assert ("'a' was not fetched" in gave(root, a=BundledFile("f", 0o644, "no base64!"))[0]) is True
 
 
@@ -150,10 +149,10 @@ def test_a_file_that_is_too_large_is_named_and_comes_when_it_is_not(
         changed, now = files.given(str(there), None)
     assert (
         "'big' was not fetched"
-        in file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))[0]
+        in folder_sync.apply_bundle(folder_sync.decode_bundle(msgspec.json.encode(changed)), str(here))[0]
     )
     changed, _ = files.given(str(there), now)
-    assert () == file_transfer.apply_bundle(file_transfer.decode_bundle(msgspec.json.encode(changed)), str(here))
+    assert () == folder_sync.apply_bundle(folder_sync.decode_bundle(msgspec.json.encode(changed)), str(here))
 
     assert {"big", "small"} == set(os.listdir(here))  # noqa: PTH208
 
@@ -259,7 +258,7 @@ def test_what_is_removed_on_one_side_and_changed_on_the_other_stays(root: Path) 
 
 def test_what_is_too_much_does_not_go_in_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sides = Sides(root)
-    monkeypatch.setattr(file_transfer, "BOUNDS", file_transfer.BOUNDS._replace(bytes=10))
+    monkeypatch.setattr(folder_sync, "BOUNDS", folder_sync.BOUNDS._replace(bytes=10))
     (sides.here / "big").write_bytes(bytes(11))
 
     with pytest.raises(SandboxError, match="it is too large"):

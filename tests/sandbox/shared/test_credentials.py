@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from kasmon.model.sandbox.policy import Credential
-from kasmon.sandbox.microvm.snapshot_writer import scrub
+from kasmon.sandbox.microvm.boot import scrub
 from kasmon.sandbox.shared.credentials import (
     SETTLED_NS,
     CredentialFindings,

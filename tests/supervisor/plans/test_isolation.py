@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kasmon.errors import RefusedError
-from kasmon.host.rpc.connection import ClientConnection
 from kasmon.host.rpc.frames import (
     CommandResult,
     DescribePane,
@@ -25,7 +24,7 @@ from kasmon.host.rpc.frames import (
     Hello,
     PaneDescription,
 )
-from kasmon.host.rpc.server import HostServer
+from kasmon.host.rpc.server import ClientConnection, HostServer
 from kasmon.launch import base_environment
 from kasmon.model.commands import Launch, Mode, Receipt, ReceiptId, ReceiptState
 from kasmon.model.events import LogOpened

@@ -125,7 +125,7 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/e2b/guest_setup.py", "_pack_guest"),  # into memory
         ("kasmon/sandbox/shared/processes.py", "listen"),  # a socket becomes 0600
         (
-            "kasmon/sandbox/remote_guest/file_transfer.py",
+            "kasmon/sandbox/remote_guest/folder_sync.py",
             "_write_entry",
         ),  # a file of a sandbox's workspace, with its own mode
         (
@@ -162,10 +162,10 @@ WRITERS: Final = frozenset(
         ("kasmon/sandbox/microvm/link/folder_mirror.py", "complete"),  # likewise
         ("kasmon/sandbox/microvm/link/guest_init.py", "handle_request"),  # inside a machine: the kernel's
         ("kasmon/sandbox/microvm/link/guest_init.py", "hello"),  # likewise
-        ("kasmon/sandbox/microvm/snapshot_writer.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
+        ("kasmon/sandbox/microvm/boot.py", "scrub_file"),  # a memory of ours, a secret's bytes in it
         ("kasmon/sandbox/microvm/debian_packages.py", "_put"),  # a package's file, with its own mode, for a disk
         ("kasmon/sandbox/microvm/warm_pool.py", "make"),  # an empty disk, in a folder of ours
-        ("kasmon/sandbox/microvm/snapshot_writer.py", "write_memory"),  # a memory, 0600, handed to QEMU open
+        ("kasmon/sandbox/microvm/boot.py", "write_memory"),  # a memory, 0600, handed to QEMU open
         ("kasmon/bench/dashboard/loop_lag.py", "_probe"),  # the bench's own
     }
 )

@@ -11,5 +11,5 @@ class Echo:
             caller.sendall(data)
 
 
-def way(given: Mapping[str, Any]) -> Echo:
+def open_sandbox(given: Mapping[str, Any]) -> Echo:
     return Echo()

@@ -17,7 +17,7 @@ from kasmon.errors import KasmonError
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPolicy
 from kasmon.paths import places
-from kasmon.sandbox.microvm import image, qemu_program, warm_up
+from kasmon.sandbox.microvm import image, qemu_program
 from kasmon.sandbox.microvm.machine import MicroVm
 
 CACHE: Final = Path(__file__).parents[3] / ".cache" / "microvm"
@@ -48,7 +48,7 @@ def warmed(vm: MicroVm) -> None:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if vm.provisioning.warm_pool("default").origin(vm.provisioning.made_by).memory is None:
-            vm.provisioning.make_warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"), warm_up.warm_up)
+            vm.provisioning.make_warm(SandboxPolicy(session=SessionId("golden00"), tier="microvm"))
 
 
 def ended(vm: MicroVm) -> None:

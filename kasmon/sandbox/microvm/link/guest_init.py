@@ -93,7 +93,7 @@ class GuestInit:
             lambda to: connect_path(to, AGENT, SOCKET) if to == AGENT else connect_port(to),
             self.send_changes_before_result,
         )
-        self.has_way_out = self.has_programs = False
+        self.has_egress = self.has_programs = False
         self.woken, wake = os.pipe()
         for end in (self.woken, wake):
             os.set_blocking(end, False)
@@ -260,9 +260,9 @@ class GuestInit:
         if words.get("programs") and not self.has_programs:
             self.mount_programs()
         self.mux.resume()
-        if words.get("way_out") and not self.has_way_out:
+        if words.get("way_out") and not self.has_egress:
             self.mux.listen(listen_for_proxy(), EGRESS)
-            self.has_way_out = True
+            self.has_egress = True
         now = float(str(words["now"]))
         lag_s = now - time.time()
         time.clock_settime(time.CLOCK_REALTIME, now)
