@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 import pytest
 
@@ -86,6 +87,36 @@ def test_every_station_of_the_five_paths_exists() -> None:
         assert all(STATION.search(step) for step in steps[2::2])
     assert not defined("kasmon/supervisor/sessions/session_operations.py", "no_such", "")
     assert not defined("kasmon/supervisor/no_such.py", "send", "")
+
+
+FOREIGN: Final = {"App.suspend", "Compositor.full_map", "Process.wait", "Screen._on_timer_update", "Screen.dismiss"}
+"""Members of classes of Textual and asyncio."""
+
+
+def members(text: str) -> set[str]:
+    """Return `Class.member` of each method, field and attribute that the classes of a module have."""
+    classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    return {f"{of.name}.{name}" for of in classes for node in ast.walk(of) if (name := member_name(node))}
+
+
+def member_name(node: ast.AST) -> str:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+            return name
+    return ""
+
+
+def test_every_member_of_a_class_that_the_pages_name_exists() -> None:
+    sources = [path.read_text("utf-8") for path in (ROOT / "kasmon").rglob("*.py")]
+    pages = [path.read_text("utf-8") for path in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))]
+    named = set(re.findall(r"`([A-Z]\w+\.[a-z_]+)(?![\w.])", "".join(pages + sources))) - {"CHANGELOG.md"}
+    ours = {name for source in sources for name in members(source)}
+
+    assert 15 < len(named)
+    assert FOREIGN == named - ours
+    assert {"A.f", "A.x", "A.y"} == members("class A:\n    x: int\n    def f(self):\n        self.y = 1")
 
 
 def test_every_command_that_the_page_names_is_there() -> None:

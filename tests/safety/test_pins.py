@@ -100,13 +100,13 @@ async def answered(env: Env, *decisions: Decision, digest: str = "") -> tuple[li
 @pytest.mark.parametrize("guarded", [True, False])
 def test_an_answer_to_another_text_reaches_nobody(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        checked = RequestRegistry.checked
+        checked = RequestRegistry.require_answerable
 
         def credulous(asks: RequestRegistry, answer: Answer) -> Any:
             request = asks._log_writer.session.open_request(answer.request)
             return checked(asks, msgspec.structs.replace(answer, digest=request.digest if request else answer.digest))
 
-        monkeypatch.setattr(RequestRegistry, "checked", credulous)
+        monkeypatch.setattr(RequestRegistry, "require_answerable", credulous)
 
     refusals, heard = asyncio.run(answered(env, Decision.ALLOW, digest="0" * 64))
 
@@ -116,14 +116,14 @@ def test_an_answer_to_another_text_reaches_nobody(env: Env, monkeypatch: pytest.
 @pytest.mark.parametrize("guarded", [True, False])
 def test_of_two_answers_one_is_heard(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
-        checked, kept = RequestRegistry.checked, dict[str, Any]()
+        checked, kept = RequestRegistry.require_answerable, dict[str, Any]()
 
         def forgetful(asks: RequestRegistry, answer: Answer) -> Any:
             with contextlib.suppress(errors.RequestClosedError):
                 kept[answer.request] = checked(asks, answer)
             return kept[answer.request]
 
-        monkeypatch.setattr(RequestRegistry, "checked", forgetful)
+        monkeypatch.setattr(RequestRegistry, "require_answerable", forgetful)
 
     refusals, heard = asyncio.run(answered(env, Decision.ALLOW, Decision.DENY))
 

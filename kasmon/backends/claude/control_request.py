@@ -27,7 +27,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's last text, for a plan that it sent without one."""
 
 
-def requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
+def build_requests(call: str, asked: Table, context: RequestContext) -> tuple[Request, ...]:
     """Return the requests for the `can_use_tool` message *asked*; one for each question, else one.
 
     Args:

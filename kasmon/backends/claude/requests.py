@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from kasmon.backends.claude.control_request import RequestContext, requests
+from kasmon.backends.claude.control_request import RequestContext, build_requests
 from kasmon.backends.common.json_access import Table, rows, table, text
 from kasmon.backends.common.open_calls import CallId, OpenCall, OpenCalls
 from kasmon.errors import UnableError
@@ -59,7 +59,7 @@ class ClaudeRequests(OpenCalls[Table]):
     def open(self, call: str, asked: Table, context: RequestContext) -> tuple[Event, ...]:
         """Open requests for *asked*, the agent's call with the id *call*."""
         replaced = self.withdraw(call, REPLACED, context.at)
-        made = requests(f"{call}#{self._uses[call]}" if self._uses[call] else call, asked, context)
+        made = build_requests(f"{call}#{self._uses[call]}" if self._uses[call] else call, asked, context)
         self._uses[call] += 1
         return (*replaced, *self._open(call, made, table(asked, "input"), context.at))
 

@@ -109,7 +109,7 @@ class Prompts:
             if prompt.when == "interrupt" and self._state is not SessionState.IDLE:
                 await self._interrupt()
             try:
-                return await self._hand_over(prompt)
+                return await self._deliver(prompt)
             finally:
                 self._changed.set()
 
@@ -235,7 +235,7 @@ class Prompts:
                     if not waiting or self.state is not SessionState.IDLE:
                         break
                     try:
-                        await self._hand_over(self._prompt(waiting[0].id), waiting[0])
+                        await self._deliver(self._prompt(waiting[0].id), waiting[0])
                     except KasmonError:
                         continue  # its receipt has the error
 
@@ -256,7 +256,7 @@ class Prompts:
         finally:
             self._changed.set()
 
-    async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
+    async def _deliver(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
         """Send *prompt*, new or of the queued receipt *waiting*, to the agent; return its receipt then.
 
         Raises:

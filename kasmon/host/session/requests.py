@@ -85,7 +85,7 @@ class RequestRegistry:
             self._log_writer.note(RequestWithdrawn(at=at, request=request.id, why=why))
         self.forget_closed()
 
-    def checked(self, answer: Answer) -> OpenRequest:
+    def require_answerable(self, answer: Answer) -> OpenRequest:
         """Return the open request that *answer* may answer.
 
         Raises:
@@ -118,7 +118,7 @@ class RequestRegistry:
         Raises:
             KasmonError: as `checked`; nothing changed then.
         """
-        request, asked = self.checked(answer)
+        request, asked = self.require_answerable(answer)
         if answer.decision is Decision.LATER:
             self._log_writer.note(RequestSetAside(at=time.time(), request=request.id))
             return None

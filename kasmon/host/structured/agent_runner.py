@@ -218,7 +218,7 @@ class StructuredAgentRunner:
             await self._send_answer(accepted, answer.request)
 
     async def _accept(self, answer: Answer, who: str) -> AcceptedAnswer | None:
-        request, asked = self.requests.checked(answer)
+        request, asked = self.requests.require_answerable(answer)
         answer = self._restore_secrets(answer, asked)
         if answer.decision not in STANDING:
             return self.requests.accept(answer, who=who)

@@ -70,7 +70,7 @@ class ScreenAnswers:
             RefusedError: if its request does not take it, or the prompt changed; nothing was sent then.
             KasmonError: if it is unknown whether the agent has it.
         """
-        request, asked = self._asks.checked(answer)
+        request, asked = self._asks.require_answerable(answer)
         if answer.decision is not Decision.LATER:
             await self._send(answer, asked)
         if self._log_writer.session.open_request(request.id) is not None:

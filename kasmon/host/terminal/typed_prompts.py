@@ -175,7 +175,7 @@ class TypedPrompts(Prompts):
                 continue
             async with self._delivering:
                 try:
-                    await self._hand_over(self._prompt(receipt.id), receipt)
+                    await self._deliver(self._prompt(receipt.id), receipt)
                 except KasmonError:
                     continue  # its receipt has the error
         self._begun_to_read.set()
@@ -311,7 +311,7 @@ class TypedPrompts(Prompts):
             return self._started(waiting[0], "alone")
         return None
 
-    async def _hand_over(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
+    async def _deliver(self, prompt: Prompt, waiting: Receipt | None = None) -> Receipt:
         if waiting is not None:
             prompt = msgspec.structs.replace(prompt, when="idle")
         entry = _Entry(self, self._log_writer, prompt, waiting)

@@ -36,6 +36,8 @@ class TaskState(StrEnum):
 T = TaskState
 SETTLED: Final = frozenset({T.DONE, T.SKIPPED})
 """States after which dependent tasks may start."""
+ACTIVE: Final = frozenset({T.RUNNING, T.CLAIMED})
+"""States of a task that has a session."""
 
 
 class TaskRun(msgspec.Struct, frozen=True, kw_only=True):

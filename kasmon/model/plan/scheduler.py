@@ -8,8 +8,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import Plan, Task
-from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
-from kasmon.model.plan.shared_terminal import ON, is_needed, is_unsent, terminal_of, user_of
+from kasmon.model.plan.progress import ACTIVE, SETTLED, PlanRun, TaskState
+from kasmon.model.plan.shared_terminal import is_needed, is_unsent, terminal_of, user_of
 from kasmon.model.plan.task_outcome import TaskOutcome, explain_uncertainty, find_outcome
 from kasmon.model.plan.validation import named_needs
 from kasmon.model.session import Session
@@ -110,7 +110,7 @@ def next_steps(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit:
             continue
         if run.state == "paused":
             blocked[task.id] = "the plan is paused"
-        elif (last := _last_one(plan, run, task, sessions)) is not None:
+        elif (last := _find_previous_session(plan, run, task, sessions)) is not None:
             blocked[task.id] = f"its last attempt is stopping ({last.name})"
         elif began >= room:
             blocked[task.id] = f"{limit} tasks are already running"
@@ -172,7 +172,7 @@ def _has_no_host(session: Session) -> bool:
     return session.state is SessionState.UNSURE and session.host is not None and not session.host.alive
 
 
-def _last_one(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> Session | None:
+def _find_previous_session(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Session]) -> Session | None:
     """Return the session of the last attempt of *task*, which is to start again, as long as it runs."""
     at = run.of(task.id)
     session = sessions.get(at.session)
@@ -269,7 +269,7 @@ def _question(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], now: fl
         return (
             f"it is unknown whether the agent of {_tasks(doubtful)} accepted its prompt: check it, then retry or skip"
         )
-    if any(run.of(task.id).state in ON for task in plan.tasks):
+    if any(run.of(task.id).state in ACTIVE for task in plan.tasks):
         return ""
     wave = _open_wave(plan, run)
     if wave < plan.waves and _is_clean(plan, run, wave):
@@ -306,7 +306,7 @@ def _finished(plan: Plan, run: PlanRun, request: str) -> FinishPlan | None:
         ]
         why = f"{skipped} skipped" if skipped else ""
         return FinishPlan("claimed" if believed else "done", why)
-    if run.headless and run.state != "paused" and not any(state in ON for state in states):
+    if run.headless and run.state != "paused" and not any(state in ACTIVE for state in states):
         return FinishPlan("failed", request or "no task can start")
     return None
 

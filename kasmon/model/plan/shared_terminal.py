@@ -1,18 +1,16 @@
-"""Which shell command continues in which terminal: clive's rule, for tasks that are shell commands. Pure.
+"""Which shell command continues in which terminal. Pure.
 
 A terminal keeps its folder, its exports and its history from one task to the next. One task uses it at a time; it
 exists as long as a task waits for it. Agents that inherit are restarted in the same folder.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from kasmon.model.plan.plan import Plan, Task
-from kasmon.model.plan.progress import SETTLED, PlanRun, TaskState
+from kasmon.model.plan.progress import ACTIVE, SETTLED, PlanRun, TaskState
 from kasmon.model.session import Session
 
 T = TaskState
-ON: Final = frozenset({T.RUNNING, T.CLAIMED})
 
 
 def terminal_of(plan: Plan, run: PlanRun, task: Task) -> str:
@@ -60,7 +58,7 @@ def user_of(plan: Plan, run: PlanRun, task: Task, is_ready: Callable[[Task], boo
     root = _root(by_id, task)
     for other in plan.tasks:
         if other is not task and other.inherits and _root(by_id, other) == root:
-            if run.of(other.id).state in ON:
+            if run.of(other.id).state in ACTIVE:
                 return other.id
             if other.number < task.number and other.inherits == task.inherits and is_ready(other):
                 return other.id

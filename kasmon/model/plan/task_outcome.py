@@ -7,7 +7,7 @@
 | ended with exit code 0 before that | failed: no turn carried its prompt to the end |
 | ended otherwise, or was stopped | failed, and why |
 | idle, the turn that carried its prompt is over, and the plan counts that as a report | claimed, by `turn` |
-| idle, and no turn is known to have carried its prompt | neither: a person is asked, see `doubt` |
+| idle, and no turn is known to have carried its prompt | neither: a person is asked, see `explain_uncertainty` |
 | its turn ended in an error | failed, and which |
 | anything else: it asks, is limited, lost, unsure, works, was interrupted | neither |
 

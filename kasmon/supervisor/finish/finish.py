@@ -22,7 +22,7 @@ from kasmon.supervisor.finish.branch_operations import (
     update,
 )
 from kasmon.supervisor.finish.discarded_work import discard
-from kasmon.supervisor.finish.plan import PlannedFinish, local_base, plan_finish, short
+from kasmon.supervisor.finish.finish_plan import PlannedFinish, local_base, plan_finish, short
 from kasmon.supervisor.finish.pull_requests import create_pull_request
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.session_operations import send

@@ -11,11 +11,9 @@ import msgspec
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.plan import Plan
-from kasmon.model.plan.progress import PlanRun, TaskState
+from kasmon.model.plan.progress import ACTIVE, PlanRun
 from kasmon.model.session import Session
 from kasmon.paths import Paths, write_private
-
-ON = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
 class TaskPeer(msgspec.Struct, frozen=True):
@@ -103,7 +101,7 @@ class TaskContexts:
             waves.setdefault(task.wave, []).append(peer)
         for task in plan.tasks:
             at = run.of(task.id)
-            if at.state not in ON or SessionId(at.session) not in seen:
+            if at.state not in ACTIVE or SessionId(at.session) not in seen:
                 continue
             peers = waves[task.wave]
             context = TaskContext(

@@ -13,7 +13,7 @@ from kasmon.model.commands import ReceiptState
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import TaskFailed
-from kasmon.model.plan.progress import TaskState
+from kasmon.model.plan.progress import ACTIVE
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
@@ -28,7 +28,6 @@ GO_ON: Final = (
     "resumed. Check what is already done, then continue your task."
 )
 NO_ID: Final = "its conversation cannot be resumed: its agent reported no id"
-ON: Final = (TaskState.RUNNING, TaskState.CLAIMED)
 
 
 class InterruptedPlan(NamedTuple):
@@ -58,7 +57,7 @@ def find_interrupted_plans(places: Paths, fleet: Fleet) -> list[InterruptedPlan]
         tasks = {task.id: task for task in approved_plan(plan_log).tasks}
         for name, at in plan_log.run.tasks.items():
             session = fleet.get(SessionId(at.session))
-            if at.state not in ON or session is None or session.state is not SessionState.LOST:
+            if at.state not in ACTIVE or session is None or session.state is not SessionState.LOST:
                 continue
             if name in tasks and tasks[name].run:
                 found.append(InterruptedPlan(id_, "fail", name, at.attempt, session, "its shell is gone"))

@@ -19,7 +19,7 @@ from kasmon.errors import KasmonError, ProtocolVersionError
 from kasmon.model.fleet import Fleet
 from kasmon.model.plan.events import PlanEnded
 from kasmon.model.plan.plan import Plan
-from kasmon.model.plan.progress import PlanRun, TaskRun, TaskState
+from kasmon.model.plan.progress import ACTIVE, PlanRun, TaskRun, TaskState
 from kasmon.model.plan.scheduler import (
     CheckTask,
     ClaimTask,
@@ -39,7 +39,7 @@ from kasmon.store.plan_log import PlanLog
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.fleet.wait import fleets
 from kasmon.supervisor.plans.check import end_orphaned_check
-from kasmon.supervisor.plans.peer_context import ON, TaskContexts
+from kasmon.supervisor.plans.peer_context import TaskContexts
 from kasmon.supervisor.plans.task_actions import TaskActions
 from kasmon.supervisor.plans.task_folder import TaskFolders
 from kasmon.supervisor.plans.task_session import TaskStarter
@@ -152,7 +152,7 @@ class PlanRunner:
 
     def _own_worktree_sessions(self) -> tuple[Session, ...]:
         own = {t.id for t in self._plan.tasks if (t.worktree or self._plan.worktree) == "own"}
-        own_sessions = {at.session for id_, at in self._plan_log.run.tasks.items() if id_ in own and at.state in ON}
+        own_sessions = {at.session for id_, at in self._plan_log.run.tasks.items() if id_ in own and at.state in ACTIVE}
         return tuple(session for session in self._fleet.sessions if session.id in own_sessions)
 
     async def _step(self) -> None:

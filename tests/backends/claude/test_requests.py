@@ -2,7 +2,7 @@
 
 import pytest
 
-from kasmon.backends.claude.control_request import RequestContext, requests
+from kasmon.backends.claude.control_request import RequestContext, build_requests
 from kasmon.backends.claude.requests import AllowResult, ClaudeAnswerOutcome, ClaudeRequests, DenyResult
 from kasmon.backends.common.json_access import Table
 from kasmon.errors import RequestClosedError, UnableError
@@ -17,7 +17,7 @@ NOW = 1.0
 
 def asked(tool: str, given: Table, before: str | None = None, said: str = "", **more: object) -> tuple[Request, ...]:
     context = RequestContext(session=SessionId("s"), at=NOW, before=before, said=said)
-    return requests("call", {"subtype": "can_use_tool", "tool_name": tool, "input": given, **more}, context)
+    return build_requests("call", {"subtype": "can_use_tool", "tool_name": tool, "input": given, **more}, context)
 
 
 class Waiting:

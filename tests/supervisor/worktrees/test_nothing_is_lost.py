@@ -15,7 +15,7 @@ from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.paths import Paths, private_folder
 from kasmon.supervisor.finish.finish import finish
-from kasmon.supervisor.finish.plan import FinishRequest, plan_finish
+from kasmon.supervisor.finish.finish_plan import FinishRequest, plan_finish
 from kasmon.supervisor.worktrees.inventory import remove_session_worktree
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, discard, new_worktree
 from tests.support.git_repo import Repo
