@@ -14,7 +14,7 @@ import msgspec
 from kasmon import launch
 from kasmon.cli.arguments import Arg, Json, SessionArgument
 from kasmon.cli.dashboard import no_screen
-from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.console import accepts, note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object, session_object
 from kasmon.cli.output.table import aligned
 from kasmon.cli.session_selection import (
@@ -162,9 +162,7 @@ def _is_agreed(error: PermissionModeError) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     note(f"{error.message} It would use the permission mode of its profile and its own settings.")
-    sys.stderr.write("Move it anyway? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return accepts("Move it anyway?", sys.stderr)
 
 
 def new(
@@ -362,9 +360,7 @@ def _confirm_sandbox(where: Paths, resolved: ResolvedProfile, folder: str, *, ag
         note(line)
     if agrees or agent_policy.is_agreed(where, resolved) or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return agrees
-    sys.stderr.write("Give the sandbox these files and credentials? This is asked once per profile. [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return accepts("Give the sandbox these files and credentials? This is asked once per profile.", sys.stderr)
 
 
 def mode_of(said: str | None) -> Mode | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from kasmon.cli.arguments import Arg, Json
-from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.console import accepts, note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.config import load
 from kasmon.config.folder_config import NAME, FolderConfig, read_folder_config
@@ -142,9 +142,7 @@ def _agree(local: FolderConfig, digest: str, *, agrees: bool, wants_json: bool) 
             hint="Review it without --json, then pass --yes --digest with the digest that it shows.",
         )
     note("you are asked again when the file changes, and for each worktree or copy")
-    sys.stdout.write("Trust it? [y/N] ")
-    sys.stdout.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not accepts("Trust it?", sys.stdout):
         raise RefusedError(f"{local.file!r} was not trusted.")
 
 

@@ -19,9 +19,11 @@ ONCE: Final = (
 )
 
 
-def of_run(ran: RunResult, session: str, known_as: str) -> dict[str, Any]:
-    """Return the result of a run in the client's *session*, whose sandbox refers to itself as *known_as*."""
-    hint = ran.hint.replace(f"session={known_as} ", f"session={session!r} ").replace(repr(known_as), repr(session))
+def of_run(ran: RunResult, session: str, sandbox_name: str) -> dict[str, Any]:
+    """Return the result of a run in the client's *session*, whose sandbox refers to itself as *sandbox_name*."""
+    hint = ran.hint.replace(f"session={sandbox_name} ", f"session={session!r} ").replace(
+        repr(sandbox_name), repr(session)
+    )
     stderr = _with_hint(ran, hint)
     return _as_table(msgspec.structs.replace(ran, stderr=stderr, hint=hint)) | {"session": session}
 

@@ -58,11 +58,11 @@ class SandboxPool:
     """Holds at most one spare sandbox. It prepares none before the first use: a client without runs costs nothing."""
 
     def __init__(
-        self, make: Callable[[], Coroutine[Any, Any, Session]], look: Callable[[Session], Awaitable[Session]]
+        self, make: Callable[[], Coroutine[Any, Any, Session]], refresh: Callable[[Session], Awaitable[Session]]
     ) -> None:
-        """*make* creates a sandbox; *look* returns the current state of one."""
+        """*make* creates a sandbox; *refresh* returns the current state of one."""
         self._make = make
-        self._lookup = look
+        self._lookup = refresh
         self._next: asyncio.Task[Session] | None = None
 
     async def acquire(self) -> Session:
@@ -262,12 +262,12 @@ class SandboxTools:
             created, lost = await sandbox_operations.get_or_create(self._places, self._config, new_sandbox)
         except NameTakenError as error:  # by another server of this client, just now
             created, lost = SessionId(error.holder), ""
-        return await self._look_up(created, name), lost
+        return await self._get_current(created, name), lost
 
     async def _create_temporary(self) -> Session:
         new_sandbox = msgspec.structs.replace(self._template, name=temporary_name(self._owner))
         created = await sandbox_operations.create(self._places, self._config, new_sandbox)
-        return await self._look_up(created, new_sandbox.name)
+        return await self._get_current(created, new_sandbox.name)
 
     async def _stop_run(self, work: asyncio.Task[dict[str, Any]], running: RunTask) -> None:
         """Stop *running* and wait for its end; its session's state is retained if the interpreter reacts."""
@@ -292,9 +292,9 @@ class SandboxTools:
             await sandbox_operations.remove(self._places, await self._refresh(session))
 
     async def _refresh(self, session: Session) -> Session:
-        return await self._look_up(session.id, session.name)
+        return await self._get_current(session.id, session.name)
 
-    async def _look_up(self, session: SessionId, name: str) -> Session:
+    async def _get_current(self, session: SessionId, name: str) -> Session:
         found = (await self._fleet()).get(session)
         if found is None:
             raise SessionNotFoundError(name)

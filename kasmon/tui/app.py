@@ -173,7 +173,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.set_interval(1.0, self.notifications.tick)
         self.permissions.start()
         if self.gateway is not None:
-            self.gateway.hear(self.session_pane.handle_push)
+            self.gateway.subscribe(self.session_pane.handle_push)
             self.run_worker(self._follow_fleet(), group="fleet")
             self.run_worker(self._follow_settings(), group="settings")
         self.call_after_refresh(self.set_timer, IMPORT_DELAY_S, self._finish_startup)
@@ -284,7 +284,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.main_view.take(fleet, change)
         if self.main_view.focused_inside and self.main_view.preview.session is None:
             self.session_pane.leave()  # it was removed while open
-        self.session_pane.learn()
+        self.session_pane.update_session()
         self.permissions.take(change.changed, change.gone, update.cards)
         for gone in change.gone:
             self.session_pane.forget(gone)

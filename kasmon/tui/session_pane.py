@@ -117,13 +117,13 @@ class SessionPane:
             return None
         return session_view.place
 
-    def learn(self) -> None:
+    def update_session(self) -> None:
         """Pass the new value of the shown session to its widget."""
         session = self.app.main_view.preview.session
         if session is not None and self.app.main_view.focused_inside:
             self.mark_viewed(session)
         if session is not None and self.session_view is not None:
-            self.session_view.learn(session)
+            self.session_view.update_session(session)
         elif session is not None and self.terminal is not None:
             self.terminal.bar.ended = session.generation > 0 and session.state not in ALIVE
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kasmon import ExecutionSession, LaunchSpec
-from kasmon.bench.dashboard.prompt_delivery import command, learn
+from kasmon.bench.dashboard.prompt_delivery import command, install_rules
 from kasmon.config import Config, parse
 from kasmon.errors import TimedOutError
 from kasmon.execution import terminal
@@ -22,7 +22,7 @@ from tests.support.tui.dashboard import Home
 @pytest.fixture
 def known(home: Home) -> Home:
     """A kasmon that knows where the program's box is."""
-    learn(home.places)
+    install_rules(home.places)
     return home
 
 

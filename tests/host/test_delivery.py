@@ -16,7 +16,16 @@ from kasmon.backends.tmux.agent import TmuxAgent
 from kasmon.backends.tmux.evidence.screen_reader import ScreenObservation
 from kasmon.backends.tmux.input import pane_writer, prompt_delivery, prompt_entry
 from kasmon.backends.tmux.input.pane_writer import ExclusivePaneWriter
-from kasmon.bench.dashboard.prompt_delivery import FAILED, HOSTILE, TAKEN, DeliveryCount, command, learn, prompts, tally
+from kasmon.bench.dashboard.prompt_delivery import (
+    FAILED,
+    HOSTILE,
+    TAKEN,
+    DeliveryCount,
+    command,
+    install_rules,
+    prompts,
+    tally,
+)
 from kasmon.errors import KasmonError, PasteRefusedError, PromptBoxError, PromptLostError, SessionBusyError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import SendKeys
@@ -40,7 +49,7 @@ def tmux(tmux: TmuxEnv, in_tmux_env: None, monkeypatch: pytest.MonkeyPatch) -> T
     monkeypatch.setattr(prompt_delivery, "PATIENCE_S", 0.2)
     monkeypatch.setattr(prompt_entry, "TAKEN_S", 0.45)
     monkeypatch.setattr(typed_prompts, "HOLD_S", 0.1)
-    learn(tmux.places)
+    install_rules(tmux.places)
     return tmux
 
 

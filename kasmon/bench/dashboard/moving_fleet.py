@@ -51,7 +51,7 @@ class MovingGateway:
         now = time.time()
         self._sessions = [self._session(number, number < alive, now) for number in range(rows)]
 
-    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
+    def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
         """Do nothing: there are no terminals."""
 
     async def changes(self) -> AsyncIterator[FleetUpdate]:

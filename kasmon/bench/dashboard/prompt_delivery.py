@@ -95,7 +95,7 @@ def cut(text: str) -> str:
 def measure_delivery(count: int) -> Figure:
     """Measure *count* prompts, in turn to one terminal of each kind."""
     with scratch() as paths:
-        learn(paths)
+        install_rules(paths)
         tallies = asyncio.run(_all(paths, count))
     bad = sum(tally.doubled + tally.false + tally.unsent + tally.answered for tally in tallies.values())
     took_ms = [1000 * took for tally in tallies.values() for took in tally.took_s]
@@ -122,7 +122,7 @@ def format_counts(tallies: Mapping[str, DeliveryCount]) -> str:
 COUNTED: Final = ("refused", "lost", "doubled", "false", "unsent", "answered")
 
 
-def learn(paths: Paths) -> None:
+def install_rules(paths: Paths) -> None:
     """Install the program's screen rules for the kasmon in *paths*, as a user's own file."""
     private_folder(paths.config)
     private_folder(paths.config / "screens")

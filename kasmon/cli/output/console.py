@@ -57,6 +57,12 @@ def confirm(
         raise refused
 
 
+def accepts(question: str, terminal: TextIO) -> bool:
+    """Whether the user answers *question*, written to *terminal*, with yes."""
+    print(f"{question} [y/N]", end=" ", file=terminal, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def typed(question: str) -> str:
     """Return what the user types in reply to *question*."""
     import termios  # few commands ask

@@ -10,7 +10,7 @@ import msgspec
 
 from kasmon.cli.arguments import Arg, Json
 from kasmon.cli.ls import is_utf8
-from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.console import accepts, note, print_json, say
 from kasmon.cli.output.json_objects import answer, error_object
 from kasmon.cli.plan import example
 from kasmon.cli.plan.json_objects import plan_object, run_object
@@ -354,11 +354,7 @@ def _agree(
         raise RefusedError(
             "the plan was not confirmed: there is no terminal to ask on.", hint="Review the commands, then pass --yes."
         )
-    try:
-        said = input("Run this? [y/N] ")
-    except EOFError:
-        said = ""
-    if said.strip().lower() not in ("y", "yes"):
+    if not accepts("Run this?", sys.stdout):
         raise RefusedError("nothing was run.")
 
 

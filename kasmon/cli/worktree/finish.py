@@ -13,7 +13,7 @@ from kasmon.host.rpc import event_loop
 from kasmon.model.session import Session
 from kasmon.paths import places
 from kasmon.supervisor.finish import finish as operation
-from kasmon.supervisor.finish.plan import FinishRequest, PlannedFinish, plan_finish
+from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish, plan_finish
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
 

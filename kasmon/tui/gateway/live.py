@@ -105,8 +105,8 @@ class LiveGateway:
             self._operations = LiveOperations(self.places, lambda: self._config, lambda: self._fleet)
         return self._operations
 
-    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
-        self._host.heard = heard
+    def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
+        self._host.listener = listener
 
     async def changes(self) -> AsyncIterator[FleetUpdate]:
         fleets, cards = self.watch.changes(), dict[SessionId, CardContext]()

@@ -283,8 +283,8 @@ class Gateway(Protocol):
         """Return what the user can have done; the first call loads it."""
         ...
 
-    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
-        """Call *heard* from now on, on the app's loop, with each update of a terminal."""
+    def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
+        """Call *listener* from now on, on the app's loop, with each update of a terminal."""
         ...
 
     def changes(self) -> AsyncIterator[FleetUpdate]:

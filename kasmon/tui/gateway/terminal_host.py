@@ -22,7 +22,7 @@ class TerminalHost:
     """Implements `TerminalLink`. After a reconnect it repeats the subscriptions."""
 
     def __init__(self, places: Paths) -> None:
-        self.heard: Callable[[FromTerminal], None] = lambda frame: None
+        self.listener: Callable[[FromTerminal], None] = lambda frame: None
         self._places = places
         self._link: HostLink | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class TerminalHost:
                 opened = await open_link(self._places, SessionId("tmux"), Mode.TMUX)
             except KasmonError as error:
                 for session in (*self._watched, *self._focused):
-                    self.heard(SubscriptionEnd(session=session, why=error.message))
+                    self.listener(SubscriptionEnd(session=session, why=error.message))
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
@@ -73,11 +73,11 @@ class TerminalHost:
 
     def _push(self, frame: FromHost) -> None:
         if isinstance(frame, FromTerminal):
-            self.heard(frame)
+            self.listener(frame)
 
     def _handle_disconnect(self) -> None:
         self._link = None
         for session in (*self._watched, *self._focused):
-            self.heard(SubscriptionEnd(session=session, why="host process died"))
+            self.listener(SubscriptionEnd(session=session, why="host process died"))
         if self._watched or self._focused:
             self._open()

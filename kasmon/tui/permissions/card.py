@@ -48,7 +48,7 @@ FOR_A_GROUP: Final = frozenset(
 
 
 class PermissionCard(Vertical):
-    """Shows the pending requests one by one. Gets `PermissionSnapshot` by `learn` and keys by `press`.
+    """Shows the pending requests one by one. Gets `PermissionSnapshot` by `update_requests` and keys by `press`.
 
     Calls *send* with each answer. Posts `CardClosed` when it is closed, and `SessionOpened` for a request that can only
     be answered in the agent's terminal.
@@ -137,12 +137,12 @@ class PermissionCard(Vertical):
         self.screen.post_message(message)
 
     @property
-    def together(self) -> tuple[RequestId, ...]:
+    def group(self) -> tuple[RequestId, ...]:
         """The requests shown as one list; empty while one is shown."""
-        return tuple(entry.request.id for entry in self.view.state.together)
+        return tuple(entry.request.id for entry in self.view.state.group)
 
     def show(self, request: Request) -> None:
-        if request.id != self.request.id or self.view.state.together:
+        if request.id != self.request.id or self.view.state.group:
             self.editor.end()
             self._open(request)
 
@@ -152,20 +152,20 @@ class PermissionCard(Vertical):
         if self.request not in requests:
             self.view.state = self._build_state(requests[0])
         listed = request_groups.entries(requests, self.asked)
-        self.view.state = msgspec.structs.replace(self.view.state, together=listed, left_out=())
+        self.view.state = msgspec.structs.replace(self.view.state, group=listed, left_out=())
         self.view.read_again()
         self.view.change(doing=CardMode.TOGETHER)
         self.tell(self.Turned())
 
     # Updates from outside.
 
-    def learn(self, asked: PermissionSnapshot) -> None:
+    def update_requests(self, asked: PermissionSnapshot) -> None:
         """Update the pending requests; the shown one stays."""
         self.asked = asked
         state, waiting = self.view.state, len(asked.waiting)
-        left_out = request_groups.left_out(state.together, asked.waiting)
+        left_out = request_groups.left_out(state.group, asked.waiting)
         place = place_in(asked.waiting, self.request.id)
-        is_void = len(left_out) == len(state.together) if state.together else place is None
+        is_void = len(left_out) == len(state.group) if state.group else place is None
         if is_void and state.doing is not CardMode.OVER:
             self._show_closed()
         elif not is_void:
@@ -258,7 +258,7 @@ class PermissionCard(Vertical):
             self.tell(self.ListWanted())
         elif what.startswith("reach-"):
             self._reach(what.removeprefix("reach-"))
-        elif state.together and what not in FOR_A_GROUP:
+        elif state.group and what not in FOR_A_GROUP:
             self.view.ignore(self.decision.why_unused(what))
         elif what == "enter" and (not self.request.answerable or state.is_elsewhere):
             self.tell(SessionOpened(self.request.session))
@@ -278,10 +278,10 @@ class PermissionCard(Vertical):
     def _go_back(self) -> None:
         """Esc: cancel the current step, else close the card; nothing is answered."""
         view, state = self.view, self.view.state
-        if state.together and place_in(self.asked.waiting, self.request.id) is None:
+        if state.group and place_in(self.asked.waiting, self.request.id) is None:
             self._show_closed()
         elif state.doing in (CardMode.SPELLING, CardMode.REVIEWING, CardMode.TOGETHER):
-            view.state = msgspec.structs.replace(state, together=(), left_out=(), edited_input=None)
+            view.state = msgspec.structs.replace(state, group=(), left_out=(), edited_input=None)
             view.read_again()
             view.change(doing=CardMode.READING, spelled="", wrong="")
             self.tell(self.Turned())
@@ -304,9 +304,9 @@ class PermissionCard(Vertical):
         state = self.view.state
         if why := self.decision.why_not_deny(decision):
             self.view.ignore(why)
-        elif decision is not Decision.CANCEL and (state.is_heard or state.together):
+        elif decision is not Decision.CANCEL and (state.reads_reasons or state.group):
             self.editor.write_reason(decision)
-        elif not state.together:
+        elif not state.group:
             self._answer(decision)
 
     def _edit(self) -> None:

@@ -31,7 +31,7 @@ def choice_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, 
     match state.doing:
         case CardMode.REASONING:
             says = f"deny, and always deny in {state.reach}: {state.sheet.rule()}"
-            many = f"deny these {len(state.together) - len(state.left_out)}" if state.together else "deny"
+            many = f"deny these {len(state.group) - len(state.left_out)}" if state.group else "deny"
             label = says if state.saying is Decision.NEVER else many
             return [
                 *_long_offer(look, _enter(look), label, True, width, pressing("enter")),
@@ -83,7 +83,7 @@ def _decisions(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, br
         lines.append(_first_line(look, width, keys.shown("allow_once"), once, approve, "allow_once"))
     lines += _rule_lines(state, look, keys, width, brief)
     row: list[DrawnLine] = []
-    denies = "Deny with a reason" if state.is_heard else "Deny"
+    denies = "Deny with a reason" if state.reads_reasons else "Deny"
     if Decision.DENY in request.choices:
         row.append(_offer(look, keys.shown("deny"), denies, state.armed, "deny"))
     if Decision.CANCEL in request.choices:
@@ -132,7 +132,7 @@ def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> l
 
 
 def _group_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) -> list[DrawnLine]:
-    many = len(state.together) - len(state.left_out)
+    many = len(state.group) - len(state.left_out)
     approve = state.armed and state.read
     row = [
         _offer(look, keys.shown("allow_once"), f"Allow these {many} once", approve, "allow_once"),

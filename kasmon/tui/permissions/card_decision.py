@@ -70,7 +70,7 @@ class CardDecision(msgspec.Struct, frozen=True):
     def why_no_rule(self) -> str:
         """Why this request cannot become a rule: that contains no secret, and is shown completely with its scope."""
         state = self.state
-        if state.together:
+        if state.group:
             return "A rule needs a single request: Esc goes back to it."
         if state.sheet.secrets:
             return "No rule can be created from a request with a secret."
@@ -103,8 +103,8 @@ class CardDecision(msgspec.Struct, frozen=True):
     ) -> Iterator[tuple[SessionId, Answer]]:
         """Yield the answers, each with its session: to one request, or to all of a list still pending as they were."""
         state = self.state
-        listed = [entry.request for entry in state.together if entry not in state.left_out]
-        for request in listed if state.together else [self.request]:
+        listed = [entry.request for entry in state.group if entry not in state.left_out]
+        for request in listed if state.group else [self.request]:
             answer = Answer(
                 request=request.id,
                 digest=request.digest,

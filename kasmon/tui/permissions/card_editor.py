@@ -68,7 +68,7 @@ class CardEditor:
         else:
             self.end()
             state = view.state
-            before = CardMode.TOGETHER if state.together else CardMode.REVIEWING if state.edited else CardMode.READING
+            before = CardMode.TOGETHER if state.group else CardMode.REVIEWING if state.edited else CardMode.READING
             view.change(doing=before)
 
     def end(self) -> None:

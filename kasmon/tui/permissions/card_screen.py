@@ -19,7 +19,7 @@ from kasmon.tui.theme.look import ThemeStyles
 
 
 class CardScreen(Overlay):
-    """Shows one request after the other. Updates come by `learn`."""
+    """Shows one request after the other. Updates come by `update_requests`."""
 
     places = (KeyContext.CARD,)
     AUTO_FOCUS = ""
@@ -45,9 +45,9 @@ class CardScreen(Overlay):
         """The sessions that it needs updates of, whether they have requests or not."""
         return {self.card.request.session}
 
-    def learn(self, asked: PermissionSnapshot) -> None:
+    def update_requests(self, asked: PermissionSnapshot) -> None:
         """Update the pending requests."""
-        self.card.learn(asked)
+        self.card.update_requests(asked)
 
     def on_key(self, event: events.Key) -> None:
         self.card.press(event)

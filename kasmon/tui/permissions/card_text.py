@@ -121,7 +121,7 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     """The scope of a rule created here: one of `reaches`."""
     alike: tuple[Request, ...] = ()
     """This request and the pending ones similar to it; empty if there are none."""
-    together: tuple[GroupedRequest, ...] = ()
+    group: tuple[GroupedRequest, ...] = ()
     """The requests answered together, while their list is shown."""
     left_out: tuple[GroupedRequest, ...] = ()
     """Those of the list that changed meanwhile: they get no answer."""
@@ -168,7 +168,7 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
         return self.doing not in (CardMode.READING, CardMode.TOGETHER, CardMode.OVER)
 
     @property
-    def is_heard(self) -> bool:
+    def reads_reasons(self) -> bool:
         """Whether the agent receives the reason of a denial."""
         session = self.session
         if self.sheet.request.takes_reason:
@@ -183,13 +183,13 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def may_rule(self) -> bool:
         """Whether the shown request can become a rule."""
-        return bool(self.sheet.request.rule) and not self.sheet.secrets and not self.edited and not self.together
+        return bool(self.sheet.request.rule) and not self.sheet.secrets and not self.edited and not self.group
 
 
 def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> list[DrawnLine]:
     """Return what is requested, by which agent, since when, and how many requests are pending."""
     request, session = state.sheet.request, state.session
-    if state.together:
+    if state.group:
         return _list_head(state, look)
     dot = f" {look.mark('dot')} "
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[request.kind]} "
@@ -249,7 +249,7 @@ def _marked(mark: str, role: str, text: str, look: ThemeStyles, width: int) -> D
 
 def _list_head(state: CardState, look: ThemeStyles) -> list[DrawnLine]:
     kind = f" {look.state_glyph('asking')} {KIND_WORDS[state.sheet.request.kind]} "
-    count = f"{len(state.together)} similar requests"
+    count = f"{len(state.group)} similar requests"
     first = DrawnLine(((kind, "state-asking.solid.bold"), ("  ", "text"), (count, "text.bold")))
     return [first, BLANK, DrawnLine(((" ", "text"), (state.sheet.tool(), "says-tool.bold"))), BLANK]
 

@@ -129,6 +129,6 @@ class CardView:
 
     def _rows(self, width: int) -> list[TextLine]:
         """The text to read: the request, with its options if they are not shown elsewhere, or the whole list."""
-        if self.state.together:
-            return request_groups.rows(self.state.together, width)
+        if self.state.group:
+            return request_groups.rows(self.state.group, width)
         return self.state.sheet.rows(width, with_options=not self.is_whole)

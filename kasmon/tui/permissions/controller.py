@@ -239,7 +239,7 @@ class PermissionController:
 
     def _update_screen(self) -> None:
         if (screen := self.screen) is not None:
-            screen.learn(self._take_snapshot(screen.concerned))
+            screen.update_requests(self._take_snapshot(screen.concerned))
 
     def _drop_removed(self) -> None:
         """Drop all data of removed sessions; what is still on the screen stays redacted until it is closed."""

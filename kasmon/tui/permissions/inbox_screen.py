@@ -85,7 +85,7 @@ HERE = ("help", "palette", "quit")
 
 
 class InboxScreen(Overlay):
-    """Gets `PermissionSnapshot` by `learn`; its card calls *send* with the answers, and it posts `CardClosed`."""
+    """Gets `PermissionSnapshot` by `update_requests`; its card calls *send* with answers, and it posts `CardClosed`."""
 
     places = (KeyContext.INBOX, KeyContext.CARD)
     AUTO_FOCUS = ""
@@ -135,20 +135,20 @@ class InboxScreen(Overlay):
         self.middle.mount(self.nothing)
         self.set_interval(TICK_S, self._tick)
         self._lay_out()
-        self.learn(self.asked)
+        self.update_requests(self.asked)
 
     @property
     def concerned(self) -> Collection[SessionId]:
         """The sessions that it needs updates of, whether they have requests or not."""
         return self.rows.sessions | ({self.card.request.session} if self.card is not None else frozenset())
 
-    def learn(self, asked: PermissionSnapshot) -> None:
+    def update_requests(self, asked: PermissionSnapshot) -> None:
         """Update the pending requests."""
         self.asked = asked
         self.rows.take(asked, self.clock.ticking())
         self.marks = still(self.rows, self.marks)
         if self.card is not None:
-            self.card.learn(asked)
+            self.card.update_requests(asked)
         self._follow()
 
     # The card.
@@ -160,7 +160,7 @@ class InboxScreen(Overlay):
         if row is not None and row.waits and row.request.session in self.asked.cards:
             if self.card is None:
                 self._open_card(row.request)
-            elif not self.card.together and not self.card.is_busy:
+            elif not self.card.group and not self.card.is_busy:
                 self.card.show(row.request)
         self._draw()
 
@@ -280,7 +280,7 @@ class InboxScreen(Overlay):
             return
         if len(marks) > 1:
             self.card.gather([row.request for row in self.rows.shown if row.request.id in marks])
-        elif self.card.together:
+        elif self.card.group:
             here = self.rows.row(self.cursor)
             self.card.show(here.request if here is not None and here.waits else self.card.request)
 
@@ -300,8 +300,8 @@ class InboxScreen(Overlay):
         message.stop()
         if self.card is None:
             return
-        if self.card.together:
-            self.marks = frozenset(self.card.together)
+        if self.card.group:
+            self.marks = frozenset(self.card.group)
         else:
             self.cursor = self.card.request.id
             self.marks = self.marks if len(self.marks) == 1 else frozenset()

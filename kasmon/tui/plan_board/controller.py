@@ -50,7 +50,7 @@ class PlanBoardController:
             self._alert(boards)
         self.boards, self.has_boards = boards, True
         if (screen := self.screen) is not None:
-            screen.learn(boards)
+            screen.update_boards(boards)
         self.app.permissions.tell()
 
     def _alert(self, boards: "tuple[PlanBoard, ...]") -> None:

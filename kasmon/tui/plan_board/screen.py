@@ -42,7 +42,7 @@ WORDS: Final = {"plan_abort": ("Abort", "abort"), "task_skip": ("Skip", "skip")}
 
 
 class PlanBoardScreen(Overlay):
-    """Gets the plans by `learn`; runs decisions, and posts which session or diff to show."""
+    """Gets the plans by `update_boards`; runs decisions, and posts which session or diff to show."""
 
     places = (KeyContext.BOARD,)
     AUTO_FOCUS = ""
@@ -103,9 +103,9 @@ class PlanBoardScreen(Overlay):
         self.middle.mount(self.nothing)
         self.nothing.say(*NOTHING)
         self.set_interval(TICK_S, self._tick)
-        self.learn(self.boards)
+        self.update_boards(self.boards)
 
-    def learn(self, boards: Sequence[PlanBoard]) -> None:
+    def update_boards(self, boards: Sequence[PlanBoard]) -> None:
         self.boards = tuple(boards)
         self._draw()
 

@@ -39,25 +39,25 @@ class SessionTranscript:
         """Whether a long log is read completely."""
         return self._end is None
 
-    def take(self, heard: TranscriptUpdate) -> None:
+    def take(self, update: TranscriptUpdate) -> None:
         """Add what was read."""
-        if isinstance(heard, TextDelta):
-            self.transcript.write(heard.text, heard.thinking)
+        if isinstance(update, TextDelta):
+            self.transcript.write(update.text, update.thinking)
             if self._end is not None:
-                self._end.write(heard.text, heard.thinking)
+                self._end.write(update.text, update.thinking)
             return
-        if heard.is_end:
+        if update.is_end:
             self._end = type(self.transcript)()
-            for event in heard.events:
+            for event in update.events:
                 self._end.add(event)
             return
-        if not heard.more:
+        if not update.more:
             self._end = None
-        for event in heard.events:
+        for event in update.events:
             self.transcript.add(event)
             if isinstance(event, ToolFinished) and event.diff:
                 self.diff = event.diff
-        self.cursor = heard.cursor
+        self.cursor = update.cursor
 
 
 class TranscriptCache:

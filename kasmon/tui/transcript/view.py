@@ -79,7 +79,7 @@ class SessionView(UniformLinesMixin, Vertical):
             self.screen_of_events.open(transcript, same_place=True)
         self.screen_of_events.draw_soon()
 
-    def learn(self, session: Session) -> None:
+    def update_session(self, session: Session) -> None:
         """Update to the current *session*."""
         before, self.session = self.session, session
         if before != session:

@@ -29,7 +29,7 @@ class VirtualScreen:
         self._shown: list[Row] = []
         self._strips: list[Strip | None] = []
         self._ground = Style.null()
-        self._start_anew()
+        self._start_over()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -39,7 +39,7 @@ class VirtualScreen:
     def resize(self, columns: int, rows: int) -> None:
         """Clear and resize; the next `show` draws everything."""
         self._page = PyteBuffer(max(columns, 1), max(rows, 1))
-        self._start_anew()
+        self._start_over()
 
     def show(self, lines: Sequence[TextLine], style_of: StyleOf) -> list[int]:
         """Show *lines* from the top, nothing below them; return the rows whose look changed."""
@@ -67,7 +67,7 @@ class VirtualScreen:
             strip = self._strips[y] = self._page.strip(y).apply_style(self._ground)
         return strip
 
-    def _start_anew(self) -> None:
+    def _start_over(self) -> None:
         columns, rows = self.size
         self._page = PyteBuffer(columns, rows)
         self._shown = [()] * rows
@@ -87,7 +87,7 @@ class VirtualScreen:
         self._shown[y] = row
 
     def _draw_plainly(self, rows: Sequence[Row]) -> None:
-        self._start_anew()
+        self._start_over()
         for y, row in enumerate(rows):
             text = "".join(text for text, _ in row)
             self._shown[y] = row

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import psutil
 
-from kasmon.bench.dashboard.prompt_delivery import command, learn
+from kasmon.bench.dashboard.prompt_delivery import command, install_rules
 from kasmon.config import Config
 from kasmon.errors import KasmonError, LogMissingError
 from kasmon.host.rpc.host_lock import lock_holder
@@ -101,7 +101,7 @@ class AgentFleet:
 
     def furnish(self) -> None:
         """Write what a person and others left there, then start everything."""
-        learn(self.places)
+        install_rules(self.places)
         private_folder(self.places.config)
         write_private(self.places.config_file, TOLD.encode())
         work = self.home.path / "work"

@@ -140,7 +140,7 @@ class FakeGateway:
         self.offering: KasmonError | None = None
         """Why it cannot find out what a new session may be."""
         self.word = ""
-        self.heard: Callable[[FromTerminal], None] = lambda push: None
+        self.listener: Callable[[FromTerminal], None] = lambda push: None
         self.link = FakeLink(self)
         self.has_tmux = True
         self.holding_cards = False
@@ -154,11 +154,11 @@ class FakeGateway:
     def terminals(self) -> TerminalLink | None:
         return self.link if self.has_tmux else None
 
-    def hear(self, heard: Callable[[FromTerminal], None], /) -> None:
-        self.heard = heard
+    def subscribe(self, listener: Callable[[FromTerminal], None], /) -> None:
+        self.listener = listener
 
     def push(self, push: FromTerminal) -> None:
-        asyncio.get_running_loop().call_soon(self.heard, push)
+        asyncio.get_running_loop().call_soon(self.listener, push)
 
     async def changes(self) -> AsyncIterator[protocol.FleetUpdate]:
         while True:

@@ -228,12 +228,12 @@ async def test_marked_ones_stand_on_the_card_all_of_them_and_one_key_answers_eac
     async with kasmon(crowd(ONE, TWO, THREE, OTHER)).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
         await pressed(pilot, "space")
-        assert ("1 marked", ()) == ("1 marked" if "1 marked" in text_of(pilot.app) else "", card.together)
+        assert ("1 marked", ()) == ("1 marked" if "1 marked" in text_of(pilot.app) else "", card.group)
         await pressed(pilot, "j", "j", "space")
         text = text_of(pilot.app)
         assert "2 marked" in text
         assert "Allow these 2 once" in text
-        assert (ONE.id, THREE.id) == card.together
+        assert (ONE.id, THREE.id) == card.group
         await pilot.press("a")
         await pilot.pause()
 
@@ -247,7 +247,7 @@ async def test_what_is_alike_is_marked_by_one_key_and_esc_takes_the_marks_away()
         await pressed(pilot, "T")
         assert {ONE.id, TWO.id} == inbox_of(pilot).marks
         await pressed(pilot, "escape")
-        assert ((), frozenset(), ONE.id) == (card.together, inbox_of(pilot).marks, card.request.id)
+        assert ((), frozenset(), ONE.id) == (card.group, inbox_of(pilot).marks, card.request.id)
         await pressed(pilot, "T")
         await pilot.press("d", *"no", "enter")
         await pilot.pause()
