@@ -209,6 +209,13 @@ def test_on_a_terminal_a_person_is_asked(kasmon: Cli, repo: Path, typed: str, co
     assert (code == 0) == bool(kasmon.json("trust", "--list")["trusted"])
 
 
+def test_a_yes_that_was_typed_before_the_question_is_no_answer_to_it(kasmon: Cli, repo: Path) -> None:
+    done, _ = kasmon.terminal("trust", str(repo), typed=[("", "y\n"), ("[y/N]", "\n")])
+
+    assert 4 == done
+    assert [] == kasmon.json("trust", "--list")["trusted"]
+
+
 def test_what_is_trusted_is_listed_and_taken_back(kasmon: Cli, repo: Path) -> None:
     trust(kasmon, repo)
     kept = kasmon.places.state / "local-trust.json"

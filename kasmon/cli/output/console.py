@@ -59,17 +59,20 @@ def confirm(
 
 def accepts(question: str, terminal: TextIO) -> bool:
     """Whether the user answers *question*, written to *terminal*, with yes."""
-    print(f"{question} [y/N]", end=" ", file=terminal, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return _read_reply(f"{question} [y/N]", terminal).lower() in ("y", "yes")
 
 
 def typed(question: str) -> str:
     """Return what the user types in reply to *question*."""
-    import termios  # few commands ask
+    return _read_reply(f"{question}, anything else to cancel:", sys.stdout)
 
-    # Earlier input was not meant for it.
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    print(f"{question}, anything else to cancel:", end=" ", flush=True)
+
+def _read_reply(question: str, terminal: TextIO) -> str:
+    if sys.stdin.isatty():
+        import termios  # few commands ask
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # earlier input was not meant for it
+    print(question, end=" ", file=terminal, flush=True)
     return sys.stdin.readline().strip()
 
 
