@@ -65,7 +65,7 @@ run: $(READY) tmux
 # Changed modules are compiled first: the tests start hundreds of processes.
 test: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
-	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 4
+	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 6
 
 # Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Four run at a time: they
 # often wait.

@@ -42,7 +42,7 @@ class Coder:
             printed("stdout", text)
         return RunResult(stdout="".join(self.texts))
 
-    async def keep(self, wish: SandboxCommand, /) -> str:
+    async def change_sandbox(self, command: SandboxCommand, /) -> str:
         return "c1"
 
 
