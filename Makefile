@@ -65,20 +65,20 @@ run: $(READY) tmux
 # Changed modules are compiled first: the tests start hundreds of processes.
 test: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
-	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 6
+	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests pytest '1 2 3' --workers 5
 
-# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Four run at a time: they
+# Real agents against a model server on loopback; KASMON_REQUIRE_AGENTS names the required ones. Three run at a time: they
 # often wait.
 test-agents: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@$(TESTS); export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
-	tests agents-pytest 1 -n 4 --dist worksteal -m agents -o timeout=180 --ignore=$(LIVE_STATES) tests/agents
+	tests agents-pytest 1 -n 3 --dist worksteal -m agents -o timeout=180 --ignore=$(LIVE_STATES) tests/agents
 
 # The same agents in tmux, state by state. Then a table compares the detected states with the real ones; it fails on a wrong
 # state without doubt.
 test-states: $(READY) tmux $(if $(KASMON_AGENT_BIN_DIR),,agents)
 	@rm -rf .cache/evidence
 	@$(TESTS); status=0; export KASMON_REQUIRE_AGENTS="$${KASMON_REQUIRE_AGENTS-claude,codex}"; \
-	tests states-pytest 1 -n 4 --dist worksteal -m agents $(LIVE_STATES) || status=$$?; \
+	tests states-pytest 1 -n 3 --dist worksteal -m agents $(LIVE_STATES) || status=$$?; \
 	$(PYTHON) -m tests.support.detection.confusion_matrix golden live || status=$$?; \
 	exit $$status
 

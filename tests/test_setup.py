@@ -310,7 +310,7 @@ def test_the_checks_run_before_every_kind_of_test(clone: Clone) -> None:
     assert 0 == clone.run("bash", ".ci/run").returncode
     assert [
         "make check", "make sshd", "make jail", "make test", "make chaos CHAOS_S=60",
-        "make test-agents", "make test-sandboxes", "make test-web",
+        "make test-agents", "make test-states", "make test-sandboxes", "make test-web",
     ] == clone.calls  # fmt: skip
 
 

@@ -120,14 +120,14 @@ def test_where_npm_cannot_be_had_one_line_says_what_to_type(clone: Clone) -> Non
 
 STATES = "tests/agents/terminal/test_evidence.py"
 AGENT_TESTS = (
-    "python -P -m pytest -o cache_dir=.cache/agents-pytest -n 4 --dist worksteal -m agents -o timeout=180 "
+    "python -P -m pytest -o cache_dir=.cache/agents-pytest -n 3 --dist worksteal -m agents -o timeout=180 "
     f"--ignore={STATES} tests/agents"
 )
-STATE_TESTS = f"python -P -m pytest -o cache_dir=.cache/states-pytest -n 4 --dist worksteal -m agents {STATES}"
+STATE_TESTS = f"python -P -m pytest -o cache_dir=.cache/states-pytest -n 3 --dist worksteal -m agents {STATES}"
 FAILS_BESIDE_OTHERS = """
 case "$*" in
 *--last-failed*) exit "${ALONE-0}" ;;
-*"-n 4"*)
+*"-n 3"*)
     mkdir -p .cache/agents-pytest/v/cache
     echo '"tests/agents/test_a.py::test_it": true' >.cache/agents-pytest/v/cache/lastfailed
     exit 1 ;;

@@ -57,6 +57,7 @@ def test_a_conversation_moves_to_a_terminal_and_back(stack: Stack) -> None:
     before = stack.turned(session)
     stack("send", "worker", busy)
     stack.until_state(session, SessionState.WORKING)
+    until(lambda: 2 == stack("read", "worker").out.count("busy"), LIMIT_S, "its words behind the prompt")
     refused = stack("move", "worker", "--to", "tmux")
     assert (True, True) == (refused.code != 0, "working" in refused.err), refused
     stack("interrupt", "worker")
