@@ -13,6 +13,7 @@ from kasmon.host.rpc import event_loop
 from kasmon.model.session import Session
 from kasmon.paths import places
 from kasmon.supervisor.finish import finish as operation
+from kasmon.supervisor.finish.branch_operations import How
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish, plan_finish
 from kasmon.supervisor.fleet.lookup import find
 from kasmon.supervisor.fleet.snapshot import read_fleet
@@ -54,10 +55,11 @@ def finish(
 
     Without an action, it lists what is left to do.
     """
-    ways = [name for name, is_wanted in (("merge", merge), ("squash", squash), ("ff", ff)) if is_wanted]
+    options: dict[How, bool] = {"merge": merge, "squash": squash, "ff": ff}
+    merges = [how for how, is_requested in options.items() if is_requested]
     if draft and not pr:
         raise UsageError("--draft requires --pr.")
-    if len(ways) > 1:
+    if len(merges) > 1:
         raise UsageError("--merge, --squash and --ff cannot be combined.", hint="Pass one of them.")
     where = places()
     fleet = read_fleet(where)
@@ -70,7 +72,7 @@ def finish(
         pushes=push,
         proposes=pr,
         is_draft=draft,
-        merge=ways[0] if ways else "",  # type: ignore[arg-type]  # one of these names
+        merge=merges[0] if merges else "",
         takes_over=take_over,
         discards=discard,
         ignored=tuple(ignored or ()),

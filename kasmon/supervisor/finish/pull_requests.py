@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -16,17 +15,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kasmon.errors import KasmonError, RefusedError, TimedOutError, UnavailableError
+from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import SessionWorktree
-from kasmon.model.plan.plan import GIT_LOCAL
 from kasmon.paths import Paths, private_folder, write_private
 from kasmon.repository.git import git
 from kasmon.sanitize import clean_line
 from kasmon.store.file_lock import lock
 from kasmon.supervisor.worktrees.branch_state import HEADS, REMOTES, BranchState, BranchStates, git_folders
+from kasmon.supervisor.worktrees.pull_request import run_client
 
-LIMIT_S: Final = 60.0
-"""How long `gh` or `glab` may take, in seconds."""
 INTERVAL_S: Final = 60.0
 """A repository is asked at most once in so many seconds."""
 LONGEST_S: Final = 3600.0
@@ -127,7 +124,7 @@ def create_pull_request(
     else:
         words = ["mr", "create", "--source-branch", request.branch, "--target-branch", request.base]
         words += ["--title", title, "--description", text, "--yes"]
-    said = _run(path, program, *words, *(["--draft"] if request.is_draft else []))
+    said = run_client(path, program, *words, *(["--draft"] if request.is_draft else []))
     match = next((found for line in reversed(said.splitlines()) if (found := NUMBER.search(line))), None)
     if match is None:
         raise UnavailableError(
@@ -196,7 +193,7 @@ def find_program(path: Path, remote: str) -> str:
 
 def _has_login(path: Path, program: str, host: str) -> bool:
     try:
-        _run(path, program, "auth", "status", "--hostname", host)
+        run_client(path, program, "auth", "status", "--hostname", host)
     except KasmonError:
         return False
     return True
@@ -209,7 +206,7 @@ def _list(path: Path, remote: str) -> tuple[PullRequest, ...]:
         words = ["pr", "list", "--state", "all", "--limit", str(MOST), "--json", GH_FIELDS]
     else:
         words = ["mr", "list", "--all", "--per-page", str(MOST), "--output", "json"]
-    said = _run(path, program, *words)
+    said = run_client(path, program, *words)
     try:
         rows = msgspec.json.decode(said, type=list[dict[str, Any]])
         return tuple(_of_github(row) if program == "gh" else _of_gitlab(row) for row in rows)
@@ -246,32 +243,6 @@ def _of_gitlab(row: dict[str, Any]) -> PullRequest:
         head=row["sha"] or "",
         checks=known.get(status, "running"),
     )
-
-
-def _run(path: Path, program: str, *words: str) -> str:
-    variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
-    variables |= {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
-    name = f"`{program} {' '.join(words[:2])}`"
-    try:
-        done = subprocess.run(
-            [program, *words],
-            cwd=path,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TimedOutError(f"{name} took longer than {LIMIT_S:g} s.") from error
-    except OSError as error:
-        raise UnavailableError(f"cannot run {program!r}: {error.strerror or error}.") from error
-    if done.returncode:
-        said = clean_line(done.stderr.decode("utf-8", "replace").strip())[:300]
-        raise UnavailableError(
-            f"{name} failed: {said or 'it gave no reason'}.", hint=f"`{program} auth status` shows your login."
-        )
-    return done.stdout.decode("utf-8", "replace")
 
 
 def _file(places: Paths, path: Path) -> Path:

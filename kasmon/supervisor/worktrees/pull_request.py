@@ -3,6 +3,7 @@
 `gh pr view --json` is documented at https://cli.github.com/manual/gh_pr_view. No ref of the repository changes.
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -18,8 +19,8 @@ from kasmon.model.plan.plan import GIT_LOCAL
 from kasmon.repository.git import git, git_as_user, knows
 from kasmon.sanitize import clean_line
 
-GH_S: Final = 60.0
-"""How long `gh` may take, in seconds."""
+LIMIT_S: Final = 60.0
+"""How long `gh` or `glab` may take, in seconds."""
 REMOTE_URL: Final = re.compile(r"remote\.(.+)\.url")
 NOTHING_CHANGES: Final = ("--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--refmap=")
 """Options of `git fetch` with which it updates no ref and no FETCH_HEAD."""
@@ -59,37 +60,49 @@ def fetch_pull_request(folder: Path, number: str) -> str:
 
 
 def _read(folder: Path, number: str) -> _PullRequest:
-    program = shutil.which("gh")
-    if program is None:
+    program = "gh"
+    if shutil.which(program) is None:
         raise UnavailableError(
             f"cannot read pull request {number}: `gh` is not on PATH.",
             hint="Install it (https://cli.github.com) and run `gh auth login`, or give a branch: `--base origin/NAME`.",
         )
+    said = run_client(folder, program, "pr", "view", number, "--json", "headRefOid,url")
+    try:
+        return msgspec.json.decode(said, type=_PullRequest)
+    except msgspec.DecodeError as error:
+        raise UnavailableError(f"`gh pr view {number}` printed something else than expected: {error}.") from error
+
+
+def run_client(folder: Path, program: str, *words: str) -> str:
+    """Return what `gh` or `glab` prints in *folder*. It asks for nothing.
+
+    Raises:
+        UnavailableError: if it cannot be run, or fails.
+        TimedOutError: if it takes longer than `LIMIT_S`.
+    """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
-    variables |= {"GH_PROMPT_DISABLED": "1", "NO_COLOR": "1"}
+    variables |= {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
+    name = f"`{' '.join((program, *itertools.takewhile(lambda word: not word.startswith('-'), words)))}`"
     try:
         done = subprocess.run(
-            [program, "pr", "view", number, "--json", "headRefOid,url"],
+            [program, *words],
             cwd=folder,
             env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=GH_S,
+            timeout=LIMIT_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimedOutError(f"`gh pr view {number}` took longer than {GH_S:g} s.") from error
+        raise TimedOutError(f"{name} took longer than {LIMIT_S:g} s.") from error
     except OSError as error:
         raise UnavailableError(f"cannot run {program!r}: {error.strerror or error}.") from error
     if done.returncode:
         said = clean_line(done.stderr.decode("utf-8", "replace").strip())[:300]
         raise UnavailableError(
-            f"`gh pr view {number}` failed: {said or 'it gave no reason'}.", hint="`gh auth status` shows your login."
+            f"{name} failed: {said or 'it gave no reason'}.", hint=f"`{program} auth status` shows your login."
         )
-    try:
-        return msgspec.json.decode(done.stdout, type=_PullRequest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnavailableError(f"`gh pr view {number}` printed something else than expected: {error}.") from error
+    return done.stdout.decode("utf-8", "replace")
 
 
 def _find_remote(folder: Path, url: str) -> str:
