@@ -77,6 +77,14 @@ class ProfileOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The modes in which its profile allows a sandbox."""
     sandbox: str = ""
     """The sandbox tier of its profile; empty for none."""
+    worktree: bool = False
+    """Whether its sessions get a worktree of their own unless the user chooses, where they can."""
+
+
+def has_worktree_by_default(config: Config, agent: str) -> bool:
+    """Return whether sessions of *agent* get a worktree of their own, by its profile, else by `worktree.default`."""
+    profile = config.agents[agent].worktree
+    return config.worktree.default == "new" if profile is None else profile
 
 
 def resolve(
@@ -170,6 +178,7 @@ def offers(config: Config, environment: Mapping[str, str] | None = None) -> tupl
                 problem="" if modes else problem,
                 confines=tuple(confines),
                 sandbox=profile.sandbox,
+                worktree=has_worktree_by_default(config, name),
             )
         )
     return tuple(sorted(found, key=lambda offer: bool(offer.problem)))

@@ -253,6 +253,19 @@ class SessionWorktree(msgspec.Struct, frozen=True, kw_only=True):
     """What the person should know about it, a sentence part each."""
 
 
+class WorktreeChoices(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new session in a folder of a git repository can work in, besides that folder."""
+
+    base: str
+    """What a new worktree begins at unless the user chooses: the branch that is checked out, else `HEAD`."""
+    begins: str = ""
+    """Name, commit and subject of what was asked for as its base."""
+    error: str = ""
+    """Why it cannot begin there, with what to do; empty if it can."""
+    others: dict[str, str] = {}
+    """Branch -> folder of each other worktree that exists, the one that corresponds to the folder asked for."""
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """How a session is started and restarted; stored as `launch.json`, without the values of variables."""
 

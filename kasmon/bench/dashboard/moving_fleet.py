@@ -94,6 +94,9 @@ class MovingGateway:
     async def folder_notice(self, folder: str, /) -> str:
         return ""
 
+    async def worktrees(self, folder: str, base: str = "", /) -> None:
+        """Return that no folder is in a git repository."""
+
     async def printed(self, session: SessionId, /) -> Sequence[str]:
         return ()
 

@@ -16,6 +16,7 @@ from kasmon.backends import project_trust
 from kasmon.backends.common.environment import encoded, inherited, own_prefixes, secret_values
 from kasmon.config import Config, ResolvedProfile, resolve
 from kasmon.config.agent_address import there
+from kasmon.config.profile import has_worktree_by_default
 from kasmon.errors import SessionEndedError, SessionNotFoundError, UnableError, UsageError
 from kasmon.host.journal.redaction import Redactor
 from kasmon.model.commands import Launch, Mode, SessionWorktree
@@ -161,8 +162,7 @@ def has_worktree(config: Config, new: NewSession, resolved: ResolvedProfile) -> 
         return True
     if new.worktree is False or resolved.machine or new.argv or new.plan or new.parent:
         return False
-    profile = config.agents[resolved.agent].worktree
-    if not (config.worktree.default == "new" if profile is None else profile):
+    if not has_worktree_by_default(config, resolved.agent):
         return False
     from kasmon.supervisor.worktrees.session_worktree import locate
 

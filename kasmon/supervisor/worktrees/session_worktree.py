@@ -17,7 +17,7 @@ import msgspec
 
 from kasmon.config.schema import WorktreeConfig
 from kasmon.errors import GitError, KasmonError, RefusedError, UnavailableError, UsageError
-from kasmon.model.commands import SessionWorktree
+from kasmon.model.commands import SessionWorktree, WorktreeChoices
 from kasmon.paths import expanded
 from kasmon.repository.git import git, git_as_user, hooks_of, knows, repository
 from kasmon.supervisor.worktrees.unsaved_files import unsaved
@@ -26,6 +26,7 @@ from kasmon.supervisor.worktrees.worktree import (
     check_branches,
     check_worktree,
     commit_of,
+    list_branches,
     list_worktrees,
     make,
     no_commit,
@@ -190,6 +191,36 @@ def resolve_base(folder: Path, base: str) -> tuple[str, str]:
         raise no_commit(folder)
     branch = git(folder, "symbolic-ref", "--quiet", "--short", "HEAD", fails=True).strip()
     return branch or "HEAD", commit_of(folder, "HEAD")
+
+
+def list_choices(folder: Path, base: str = "") -> WorktreeChoices | None:
+    """Return what a new session in *folder* can work in; None if that is in no git repository with a commit.
+
+    Args:
+        base: what a new worktree shall begin at, as `resolve_base` takes it. A pull request is not read.
+
+    Raises:
+        GitError: if git refuses to open the repository, or fails.
+    """
+    location = locate(folder) if folder.is_dir() else None
+    if location is None or not knows(folder, "HEAD"):
+        return None
+    usual, _ = resolve_base(folder, "")
+    begins = error = ""
+    if base.startswith(PULL_REQUEST):
+        begins = f"{base}, which is fetched when the session starts"
+    else:
+        try:
+            name, commit = resolve_base(folder, base)
+            begins = f"{name}, {git(folder, 'log', '-1', '--format=%h %s', commit).rstrip()}"
+        except UsageError as refusal:
+            error = f"{refusal.message} {refusal.hint}"
+    others = {
+        branch: str(here if (here := path / location.subfolder).is_dir() else path)
+        for path, branch in list_branches(folder).items()
+        if branch and path != location.top and path.is_dir()
+    }
+    return WorktreeChoices(base=usual, begins=begins, error=error, others=others)
 
 
 def slug(name: str) -> str:

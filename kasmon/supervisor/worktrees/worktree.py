@@ -208,8 +208,20 @@ def _worktree_gone_error(repo: Path, path: Path, branch: str) -> RefusedError:
 
 def list_worktrees(repo: Path) -> tuple[Path, ...]:
     """Return the worktrees that git lists of *repo*, the main one or the bare repository first, also those gone."""
-    lines = git(repo, "worktree", "list", "--porcelain").split("\n")
-    return tuple(Path(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree "))
+    return tuple(list_branches(repo))
+
+
+def list_branches(repo: Path) -> dict[Path, str]:
+    """Return folder -> branch of the worktrees that git lists of *repo*, as `list_worktrees`; empty if on no branch."""
+    branches: dict[Path, str] = {}
+    for line in git(repo, "worktree", "list", "--porcelain", "-z").split("\0"):
+        key, _, value = line.partition(" ")
+        if key == "worktree":
+            path = Path(value)
+            branches[path] = ""
+        elif key == "branch":
+            branches[path] = value.removeprefix("refs/heads/")
+    return branches
 
 
 def _began_at(path: Path, branch: str) -> str:

@@ -1,4 +1,4 @@
-"""The dialog for a new session: agent, mode, sandbox, folder, and first prompt."""
+"""The dialog for a new session: agent, mode, sandbox, folder, worktree, and first prompt."""
 
 import itertools
 import re
@@ -27,6 +27,7 @@ from kasmon.tui.dialogs.agent_choice import AgentChoice
 from kasmon.tui.dialogs.base import ChoiceChanged, ChoiceField, Dialog, DialogField
 from kasmon.tui.dialogs.common import Confirmation, ConfirmDialog
 from kasmon.tui.dialogs.sandbox_choice import SandboxField
+from kasmon.tui.dialogs.worktree_choice import SessionLocation, WorkInField
 from kasmon.tui.error_text import sentence, what_failed
 from kasmon.tui.gateway.protocol import Gateway, Operation, Operations, SandboxChoices, SandboxPreview
 from kasmon.tui.key_names import shown_key
@@ -121,7 +122,8 @@ class FolderSuggester(Suggester):
 
 
 class NewSessionDialog(Dialog):
-    """Name, agent, mode, folder, first prompt; folded under *more* the sandbox, and the machine if it is another.
+    """Name, agent, mode, folder, first prompt, and in a git repository what it works in; folded under *more* the
+    sandbox, and the machine if it is another.
 
     Confirming before everything is loaded takes effect once it is; a change before then cancels it.
     """
@@ -151,6 +153,7 @@ class NewSessionDialog(Dialog):
         self._suggester: FolderSuggester | None = None
         self.more = MoreToggle(look)
         self.brings = Sentences(look, id="brings")
+        self.work_in = WorkInField(look)
         self.mode = ChoiceField(look, (), id="mode")
         self.sandbox = SandboxField(look)
         self.amount = ChoiceField(look, (), id="size")
@@ -168,6 +171,7 @@ class NewSessionDialog(Dialog):
         yield DialogField("Mode", self.mode)
         yield DialogField("Folder", Vertical(self.folder, self.recent, self.brings))
         yield DialogField("Prompt", TextBox(self.keys, "Optional", id="first-prompt"))
+        yield self.work_in
         yield DialogField("More", self.more)
         yield self.sandbox
         yield self.amount_field
@@ -185,6 +189,7 @@ class NewSessionDialog(Dialog):
             self.folder.suggester = self._suggester = FolderSuggester(self._choices, gateway.folders)
             self.run_worker(self._load(gateway), group="offers")
         self._show_folder_notice()
+        self._show_worktrees()
 
     async def _load(self, gateway: Gateway) -> None:
         """Load the sandboxes, agents and machines to offer."""
@@ -235,6 +240,9 @@ class NewSessionDialog(Dialog):
             self._offer_sandboxes(self.sandbox.tier)
         elif message.choice is self.sandbox.choice:
             self._show_preview()
+        elif message.choice is self.work_in.choice:
+            self.work_in.is_chosen = True
+            self.work_in.explain()
         message.stop()
         self._handle_edit()
 
@@ -250,6 +258,7 @@ class NewSessionDialog(Dialog):
     def on_input_changed(self, event: Input.Changed | None = None) -> None:
         super().on_input_changed()
         self._show_default_name()
+        self._fit()
 
     def on_more_toggle_toggled(self, message: MoreToggle.Toggled) -> None:
         message.stop()
@@ -273,6 +282,23 @@ class NewSessionDialog(Dialog):
         if event.input in (self.folder, self.machine):
             self._show_folder_notice()
             self._refresh_preview()
+        if event.input in (self.folder, self.work_in.base):
+            self._show_worktrees()
+
+    def _show_worktrees(self) -> None:
+        """Offer what a session in the folder can work in."""
+        if (gateway := self.dashboard.gateway) is not None:
+            self.run_worker(self._load_worktrees(gateway), group="worktrees", exclusive=True)
+
+    async def _load_worktrees(self, gateway: Gateway) -> None:
+        folder = self._folder
+        try:
+            choices = await gateway.worktrees(folder, self.work_in.base.value.strip())
+        except KasmonError:
+            choices = None  # git says why as soon as a worktree is created there
+        self.work_in.offer(folder, choices, is_default=self._offer.worktree)
+        self._fit()
+        self._act_if_confirmed()
 
     def _show_folder_notice(self) -> None:
         """Show the notice on the folder's config; there is none for a folder on another machine."""
@@ -289,6 +315,7 @@ class NewSessionDialog(Dialog):
 
     def _offer_modes(self) -> None:
         self.mode.put([MODES[mode] for mode in self._modes()])
+        self.work_in.suggest(is_default=self._offer.worktree)
         self._offer_sandboxes(self._offer.sandbox)
 
     def _offer_sandboxes(self, wanted: str) -> None:
@@ -326,6 +353,7 @@ class NewSessionDialog(Dialog):
         self.hosts_field.display = is_open and is_interpreter
         self.amount_field.display = is_open and self._has_size
         self.machine_field.display = is_open
+        self.work_in.display = self.work_in.is_offered and not is_interpreter and not self.machine.value.strip()
         sandbox = [f"sandbox: {self.sandbox.tier or 'none'}"] if self.sandbox.is_offered else []
         machine = clean_line(self.machine.value.strip()) or "local"
         self.more.tell(", ".join([*sandbox, f"machine: {machine}"]))
@@ -385,7 +413,21 @@ class NewSessionDialog(Dialog):
             self.wait_for("its sandbox access is known")
             return
         agent, folder, mode = self.agent.value, self._folder, self._mode
-        workdir = str(expanded(folder)) if folder else ""
+        location = SessionLocation(str(expanded(folder)) if folder else "")
+        if self.work_in.is_offered and not machine and mode is not Mode.INTERPRETER:
+            if self.work_in.folder != folder:
+                self.wait_for("the worktrees of its folder are known")
+                self._show_worktrees()
+                return
+            if (chosen := self.work_in.location(location.workdir)) is None:
+                self._complain_at(
+                    "existing-worktree",
+                    f"No other worktree is on the branch {clean_line(self.work_in.existing.value.strip())!r}.",
+                    "Type the branch of one.",
+                )
+                return
+            location = chosen
+        workdir = location.workdir
         if mode is Mode.INTERPRETER:
             if machine:
                 self._complain_at(
@@ -411,7 +453,15 @@ class NewSessionDialog(Dialog):
                 )
             else:
                 await operations.create_session(
-                    name, agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox, agrees=agrees
+                    name,
+                    agent,
+                    mode=mode,
+                    workdir=workdir,
+                    prompt=prompt,
+                    sandbox=sandbox,
+                    agrees=agrees,
+                    worktree=location.worktree,
+                    base=location.base,
                 )
             self.dashboard.main_view.table.await_name(name)
 

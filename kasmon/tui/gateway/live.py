@@ -13,7 +13,7 @@ from kasmon.config.profile import programs
 from kasmon.errors import SessionNotFoundError, of_system
 from kasmon.host.rpc.frames import FromTerminal
 from kasmon.model.collisions import CollisionSummary, summarize
-from kasmon.model.commands import Mode
+from kasmon.model.commands import Mode, WorktreeChoices
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
@@ -179,6 +179,12 @@ class LiveGateway:
 
         sharers = list_agents_in(folder and str(expanded(folder)), self._fleet.sessions, programs(self._config))
         return f"{describe_sharers(sharers)}." if sharers else ""
+
+    @_with_kasmon_errors
+    async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
+        from kasmon.supervisor.worktrees.session_worktree import list_choices  # rarely needed
+
+        return await asyncio.to_thread(list_choices, expanded(folder), base)
 
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:

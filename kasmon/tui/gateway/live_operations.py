@@ -58,9 +58,19 @@ class LiveOperations:
         prompt: str = "",
         sandbox: str | None = None,
         agrees: bool = False,
+        worktree: bool | None = None,
+        base: str = "",
     ) -> None:
         new = NewSession(
-            name=name, agent=agent, mode=mode, workdir=workdir, prompt=prompt, sandbox=sandbox, agrees=agrees
+            name=name,
+            agent=agent,
+            mode=mode,
+            workdir=workdir,
+            prompt=prompt,
+            sandbox=sandbox,
+            agrees=agrees,
+            worktree=worktree,
+            base=base,
         )
         await session_operations.create(self._places, await self._config_in(workdir, agent), new)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Answer, Configure, Mode, Prompt, Requeue, SandboxCommand
+from kasmon.model.commands import Answer, Configure, Mode, Prompt, Requeue, SandboxCommand, WorktreeChoices
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
@@ -157,6 +157,8 @@ class Operations(Protocol):
         prompt: str = "",
         sandbox: str | None = None,
         agrees: bool = False,
+        worktree: bool | None = None,
+        base: str = "",
     ) -> None:
         """Start a session.
 
@@ -164,6 +166,8 @@ class Operations(Protocol):
             mode: None for the agent's default.
             workdir: empty for the dashboard's own folder.
             sandbox: the tier of its sandbox; empty for none, None for the profile's.
+            worktree: whether it gets a new git worktree of the repository that *workdir* is in; None for the default.
+            base: what that begins at; empty for the branch that is checked out.
             agrees: whether the user has seen what the sandbox gets, and agrees.
         """
         ...
@@ -313,6 +317,16 @@ class Gateway(Protocol):
 
     async def folder_notice(self, folder: str, /) -> str:
         """Return why the config file in *folder* is ignored, in a line; empty if no notice is needed.
+
+        Raises:
+            KasmonError: if that cannot be determined.
+        """
+        ...
+
+    async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
+        """Return what a new session in *folder* can work in; None if that is in no git repository.
+
+        *base* is what a new worktree shall begin at; empty for the branch that is checked out.
 
         Raises:
             KasmonError: if that cannot be determined.

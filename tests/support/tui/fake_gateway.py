@@ -12,7 +12,7 @@ from kasmon.errors import KasmonError
 from kasmon.host.rpc.frames import Cursor as PaneCursor
 from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
 from kasmon.model.collisions import CollisionSummary
-from kasmon.model.commands import Mode
+from kasmon.model.commands import Mode, WorktreeChoices
 from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
@@ -146,6 +146,8 @@ class FakeGateway:
         self.holding_cards = False
         self._fleet = Fleet()
         self.notices: dict[str, str] = {}
+        self.repositories: dict[tuple[str, str], WorktreeChoices] = {}
+        """Folder and base -> what a session there can work in."""
         self.knows = asyncio.Event()
         """Cleared while it looks for agents, for what a sandbox gets, and for what changed."""
         self.knows.set()
@@ -199,6 +201,9 @@ class FakeGateway:
         if self.offering is not None:
             raise self.offering
         return self.notices.get(folder, "")
+
+    async def worktrees(self, folder: str, base: str = "", /) -> WorktreeChoices | None:
+        return self.repositories.get((folder, base))
 
     async def sandboxes(self) -> protocol.SandboxChoices:
         return self.may_be
