@@ -85,8 +85,10 @@ def wait(
 
 
 def branches_of(sessions: Sequence[Session]) -> "dict[SessionId, BranchState]":
-    """Return the states of the worktrees that kasmon created for *sessions*; it loads nothing if there are none."""
-    trees = {session.id: session.worktree for session in sessions if session.worktree is not None}
+    """Return the states of the worktrees that *sessions* work in; it loads little if there are none."""
+    from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
+
+    trees = {session.id: tree for session in sessions if (tree := worktree_of(session)) is not None}
     if not trees:
         return {}
     from kasmon.supervisor.finish.pull_requests import read_branches

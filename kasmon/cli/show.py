@@ -196,8 +196,10 @@ def described(session: Session, now: float) -> list[str]:
 
 
 def worktree_words(session: Session) -> str:
-    """Return the branch and the base of the worktree that kasmon created for *session*; empty if it created none."""
-    tree = session.worktree
+    """Return the branch and the base of the worktree that *session* works in; empty if in none."""
+    from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
+
+    tree = worktree_of(session)
     return "" if tree is None else f"branch {tree.branch}, from {tree.base_name} ({tree.base[:12]}), of {tree.source}"
 
 

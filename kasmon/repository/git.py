@@ -55,6 +55,22 @@ def repository(folder: Path) -> Path | None:
     return Path(said.removesuffix("\n"))
 
 
+def git_folders(path: Path) -> tuple[Path, Path]:
+    """Return the git folder of the worktree at *path*, and the one that all worktrees of its repository share.
+
+    It runs no program: see gitrepository-layout(5).
+
+    Raises:
+        OSError: if *path* is no worktree.
+    """
+    own = path / ".git"
+    if own.is_file():
+        own = path / own.read_text("utf-8", "surrogateescape").removeprefix("gitdir: ").removesuffix("\n")
+    common = own / "commondir"
+    shared = own / common.read_text("utf-8", "surrogateescape").removesuffix("\n") if common.exists() else own
+    return own.resolve(strict=True), shared.resolve(strict=True)
+
+
 def where(folder: Path) -> tuple[str, str]:
     """Return the top of the worktree that *folder* is in, and the git folder that its repository's worktrees share.
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kasmon.errors import KasmonError, RefusedError
-from kasmon.repository.git import git, git_as_user, head
+from kasmon.repository.git import git, git_as_user, git_folders, head
 from kasmon.sanitize import clean_line
-from kasmon.supervisor.worktrees.branch_state import HEADS, conflicts, git_folders
+from kasmon.supervisor.worktrees.branch_state import HEADS, conflicts
 from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED, list_files
 
 HOOKS: Final = {

@@ -17,11 +17,10 @@ from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.paths import Paths, private_folder, write_private
-from kasmon.repository.git import git, knows
+from kasmon.repository.git import git, git_folders, knows
 from kasmon.repository.own_git import run_git
 from kasmon.repository.turn_trees import RAW
 from kasmon.supervisor.sessions.folder_config import in_folder
-from kasmon.supervisor.worktrees.branch_state import git_folders
 from kasmon.supervisor.worktrees.inventory import check_unused, copies
 from kasmon.supervisor.worktrees.session_worktree import slug
 from kasmon.supervisor.worktrees.setup import run_command

@@ -30,6 +30,7 @@ from kasmon.supervisor.finish.pull_requests import (
 )
 from kasmon.supervisor.worktrees.branch_state import HEADS, BranchState, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
+from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.turn_changes import check_resting
 
 SHOWN: Final = 12
@@ -102,15 +103,20 @@ def plan_finish(places: Paths, session: Session, request: FinishRequest, fleet: 
     """Return how *request* is done; without a request, what is left to do.
 
     Raises:
-        UnableError: if kasmon created no worktree for *session*.
+        UnableError: if *session* works in no git worktree, or is a task of a plan.
         UsageError: if parts of the request contradict each other.
         SessionBusyError: if a turn runs.
         RefusedError: if a step cannot be done; it says why.
         GitError, TimedOutError: if git fails.
     """
-    tree = session.worktree
+    tree = worktree_of(session)
     if tree is None:
-        raise UnableError(f"kasmon created no worktree for {session.name!r}.", hint="Use git in its folder.")
+        raise UnableError(f"{session.name!r} works in no git worktree.", hint="Use git in its folder.")
+    if session.plan is not None:
+        raise UnableError(
+            f"{session.name!r} is a task of the plan {session.plan!r}, whose tasks build on its branch.",
+            hint=f"`kasmon plan show {session.plan}` shows the branches.",
+        )
     if not Path(tree.path).is_dir():
         raise RefusedError(f"the worktree {tree.path!r} is gone.", hint="`kasmon worktrees` lists the others.")
     if request.merge and request.takes_over:

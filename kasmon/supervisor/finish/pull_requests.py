@@ -18,10 +18,10 @@ import msgspec
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import SessionWorktree
 from kasmon.paths import Paths, private_folder, write_private
-from kasmon.repository.git import git
+from kasmon.repository.git import git, git_folders
 from kasmon.sanitize import clean_line
 from kasmon.store.file_lock import lock
-from kasmon.supervisor.worktrees.branch_state import HEADS, REMOTES, BranchState, BranchStates, git_folders
+from kasmon.supervisor.worktrees.branch_state import HEADS, REMOTES, BranchState, BranchStates
 from kasmon.supervisor.worktrees.pull_request import run_client
 
 INTERVAL_S: Final = 60.0

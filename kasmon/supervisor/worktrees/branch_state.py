@@ -15,7 +15,7 @@ import msgspec
 
 from kasmon.errors import KasmonError
 from kasmon.model.commands import SessionWorktree
-from kasmon.repository.git import git
+from kasmon.repository.git import git, git_folders
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED
 
@@ -206,22 +206,6 @@ def read_state(tree: SessionWorktree) -> BranchState:
     """
     status = _query_status(tree, ())
     return BranchStates()._state(status, _refs(status.shared, status.refs))
-
-
-def git_folders(path: Path) -> tuple[Path, Path]:
-    """Return the git folder of the worktree at *path*, and the one that all worktrees of its repository share.
-
-    It runs no program: see gitrepository-layout(5).
-
-    Raises:
-        OSError: if *path* is no worktree.
-    """
-    own = path / ".git"
-    if own.is_file():
-        own = path / own.read_text("utf-8", "surrogateescape").removeprefix("gitdir: ").removesuffix("\n")
-    common = own / "commondir"
-    shared = own / common.read_text("utf-8", "surrogateescape").removesuffix("\n") if common.exists() else own
-    return own.resolve(strict=True), shared.resolve(strict=True)
 
 
 def _stamp(tree: SessionWorktree) -> Iterator[object]:

@@ -387,10 +387,29 @@ def test_a_worktree_in_use_or_with_ignored_files_is_not_discarded(kasmon: Cli, r
     assert not tree.exists()
 
 
-def test_a_session_without_a_worktree_of_kasmons_is_refused(kasmon: Cli) -> None:
+def test_a_session_in_a_worktree_of_the_users_own_is_finished_and_its_branch_stays(kasmon: Cli, repo: Repo) -> None:
+    tree = kasmon.home / "mine"
+    repo.git("worktree", "add", "-q", "-b", "mine", str(tree))
+    kasmon("new", "fix", *SCRIPTED, "--dir", str(tree))
+    (tree / "new.txt").write_text("new\n")
+
+    shown = kasmon("show", "fix").out
+    listed = kasmon.json("ls")["sessions"][0]["branch"]
+    done = finish(kasmon, "--commit", "--ff")
+    assert 0 == done.code, done.err
+    kasmon("stop", "fix")
+    discard(kasmon)
+
+    assert f"branch mine, from main ({repo.git('rev-parse', 'main~')[:12]}), of {repo.folder}" in shown
+    assert ("mine", 1) == (listed["name"], listed["untracked"])
+    assert repo.git("rev-parse", "mine") == repo.head
+    assert (False, "new") == (tree.exists(), (repo.folder / "new.txt").read_text().strip())
+
+
+def test_a_session_in_no_worktree_is_refused(kasmon: Cli) -> None:
     kasmon.new("plain")
 
-    assert "created no worktree" in kasmon("finish", "plain").err
+    assert "works in no git worktree" in kasmon("finish", "plain").err
 
 
 @pytest.fixture

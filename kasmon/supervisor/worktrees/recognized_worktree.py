@@ -1,0 +1,74 @@
+"""The git worktree that a session works in, also one that kasmon did not create: the user's own, a plan's, an agent's.
+
+It runs no program: see gitrepository-layout(5) and git-worktree(1), "Details".
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from kasmon.config.agent_address import machine_of
+from kasmon.model.commands import SessionWorktree
+from kasmon.model.session import Session
+from kasmon.process_identity import HAS_PROC
+from kasmon.repository.git import git_folders
+from kasmon.supervisor.worktrees.shared_checkout import find_checkout
+
+BRANCH: Final = "ref: refs/heads/"
+CREATED: Final = "branch: Created from "
+"""The reason that git writes into a new branch's log, before the name that the branch was created from."""
+
+
+def worktree_of(session: Session) -> SessionWorktree | None:
+    """Return the worktree that kasmon created for *session*, else the one that it works in; None if in none.
+
+    A main checkout is no worktree, and neither is a submodule.
+    """
+    if session.worktree is not None or machine_of(session.agent):
+        return session.worktree
+    return recognize(_process_folder(session)) or recognize(session.workdir)
+
+
+def _process_folder(session: Session) -> str:
+    """Return the working directory of the process of *session*: `claude --worktree` changes to the one it creates."""
+    if HAS_PROC and session.exists and session.pid is not None and session.sandbox is None:
+        with contextlib.suppress(OSError):
+            return str(Path(f"/proc/{session.pid}/cwd").readlink())
+    return ""
+
+
+def recognize(folder: str) -> SessionWorktree | None:
+    """Return the linked worktree that *folder* is in, with the base that its branch's log names; None if in none."""
+    top = find_checkout(folder) if folder else ""
+    if not top or not (Path(top) / ".git").is_file():
+        return None
+    try:
+        own, shared = git_folders(Path(top))
+        head = (own / "HEAD").read_text("utf-8", "surrogateescape").rstrip("\n")
+        if own.parent != shared / "worktrees" or not head.startswith(BRANCH):
+            return None
+        branch = head.removeprefix(BRANCH)
+        base, base_name = _base(shared, branch)
+    except (OSError, ValueError):
+        return None
+    source = shared.parent if shared.name == ".git" else shared
+    return SessionWorktree(
+        path=top, branch=branch, is_new_branch=False, base=base, base_name=base_name, source=str(source)
+    )
+
+
+def _base(shared: Path, branch: str) -> tuple[str, str]:
+    """Return the commit at which *branch* was created, and the name of what it was created from.
+
+    Raises:
+        OSError, ValueError: if its log does not say so.
+    """
+    with (shared / "logs" / "refs" / "heads" / branch).open(encoding="utf-8", errors="surrogateescape") as log:
+        facts, _, reason = log.readline().rstrip("\n").partition("\t")
+    _, commit, *_ = facts.split(" ")
+    name = reason.removeprefix(CREATED) if reason.startswith(CREATED) else ""
+    if name in ("", "HEAD", commit):  # `git worktree add -b` says HEAD, of the checkout that it was called in
+        name = (shared / "HEAD").read_text("utf-8", "surrogateescape").rstrip("\n").removeprefix(BRANCH)
+    for prefix in ("refs/heads/", "refs/remotes/", "refs/tags/"):
+        name = name.removeprefix(prefix)
+    return commit, name
