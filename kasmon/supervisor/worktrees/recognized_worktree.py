@@ -66,8 +66,8 @@ def _base(shared: Path, branch: str) -> tuple[str, str]:
     with (shared / "logs" / "refs" / "heads" / branch).open(encoding="utf-8", errors="surrogateescape") as log:
         facts, _, reason = log.readline().rstrip("\n").partition("\t")
     _, commit, *_ = facts.split(" ")
-    name = reason.removeprefix(CREATED) if reason.startswith(CREATED) else ""
-    if name in ("", "HEAD", commit):  # `git worktree add -b` says HEAD, of the checkout that it was called in
+    name = reason.removeprefix(CREATED).removesuffix("^{commit}") if reason.startswith(CREATED) else ""
+    if name in ("", "HEAD", commit):  # `git worktree add -b` names no branch then, and neither does claude
         name = (shared / "HEAD").read_text("utf-8", "surrogateescape").rstrip("\n").removeprefix(BRANCH)
     for prefix in ("refs/heads/", "refs/remotes/", "refs/tags/"):
         name = name.removeprefix(prefix)

@@ -28,11 +28,13 @@ def repo(tmp_path: Path) -> Repo:
         (("v1",), "v1", "v1"),
         (("origin/dev",), "origin/dev", "v1"),
         (("HEAD~",), "HEAD~", "v1"),
+        (("CLAUDE",), "main", "HEAD"),
     ],
 )
 def test_the_log_of_the_branch_names_its_base(
     repo: Repo, tmp_path: Path, base: tuple[str, ...], name: str, commit: str
 ) -> None:
+    base = (f"{repo.head}^{{commit}}",) if base == ("CLAUDE",) else base  # as claude 2.1 does
     repo.git("worktree", "add", "-q", "-b", "me/fix", "../tree", *base)
     repo.commit("sub/mine", at=tmp_path / "tree")
 
