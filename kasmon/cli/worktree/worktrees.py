@@ -1,4 +1,4 @@
-"""`kasmon worktrees`: list the worktrees of sessions, and remove those in which nothing could be lost."""
+"""`kasmon worktrees`: list the worktrees of sessions and plans, and remove those in which nothing could be lost."""
 
 import sys
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from kasmon.errors import KasmonError, NotFoundError
 from kasmon.paths import places
 from kasmon.supervisor.finish.pull_requests import read_branches
 from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.plans.worktree_removal import list_plan_worktrees, remove_plan_worktree
 from kasmon.supervisor.sessions.folder_config import in_folder
 from kasmon.supervisor.worktrees.branch_state import BranchState
 from kasmon.supervisor.worktrees.inventory import WorktreeEntry, list_session_worktrees, remove_session_worktree
@@ -25,18 +26,18 @@ HEADS: Final = ("SESSION", "BRANCH", "BASE", "WORK", "AGE", "SIZE", "STATE", "PA
 def worktrees(
     action: Annotated[Literal["ls", "gc"], Arg("ls: list them. gc: propose what can go, and remove it.")] = "ls",
     /,
-    *wanted: Annotated[str, Arg("gc: sessions or folders (default: all worktrees that can go).")],
+    *wanted: Annotated[str, Arg("gc: sessions, plans or folders (default: all worktrees that can go).")],
     yes: Annotated[bool, Arg("gc: remove without asking.")] = False,
     wants_json: Json = False,
 ) -> int:
-    """List the worktrees of sessions, or remove those in which nothing could be lost."""
+    """List the worktrees of sessions and plans, or remove those in which nothing could be lost."""
     return _collect(wanted, agrees=yes, wants_json=wants_json) if action == "gc" else _list(wants_json=wants_json)
 
 
 def _list(*, wants_json: bool) -> int:
     where = places()
     fleet = read_fleet(where)
-    entries = list_session_worktrees(where, fleet)
+    entries = (*list_session_worktrees(where, fleet), *list_plan_worktrees(where, fleet))
     states = read_branches(where, (entry.tree for entry in entries))
     if wants_json:
         print_json(answer(worktrees=[_object(entry, states.get(entry.tree.path)) for entry in entries]))
@@ -50,9 +51,9 @@ def _list(*, wants_json: bool) -> int:
 def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
     where = places()
     fleet = read_fleet(where)
-    entries = list_session_worktrees(where, fleet)
-    chosen = [entry for entry in entries if not wanted or {entry.session, entry.name, entry.tree.path} & set(wanted)]
-    known = {name for entry in chosen for name in (entry.session, entry.name, entry.tree.path)}
+    entries = (*list_session_worktrees(where, fleet), *list_plan_worktrees(where, fleet))
+    chosen = [entry for entry in entries if not wanted or _names(entry) & set(wanted)]
+    known = {name for entry in chosen for name in _names(entry)}
     if unknown := next((name for name in wanted if name not in known), ""):
         raise NotFoundError(f"there is no worktree {unknown!r}.", hint="See `kasmon worktrees`.")
     can_go = [entry for entry in chosen if not entry.keeps]
@@ -65,7 +66,10 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
     for entry in can_go if agreed else []:
         config = in_folder(where, load(where), entry.tree.source).config.worktree
         try:
-            done = remove_session_worktree(config, entry.tree, read_fleet(where), note)
+            if entry.plan:
+                done = remove_plan_worktree(where, entry, read_fleet(where))
+            else:
+                done = remove_session_worktree(config, entry.tree, read_fleet(where), note)
         except KasmonError as error:
             errors.append(error)
             note(f"{entry.tree.path} stays: {error}")
@@ -82,6 +86,11 @@ def _collect(wanted: Sequence[str], *, agrees: bool, wants_json: bool) -> int:
         note("nothing was removed; --yes removes what can go.")
     refused = any(entry.keeps for entry in chosen) if wanted else False
     return max([error.exit_code for error in errors], default=4 if refused else 0)
+
+
+def _names(entry: WorktreeEntry) -> frozenset[str]:
+    """What a person may call *entry*."""
+    return frozenset({entry.session, entry.name, entry.plan, entry.tree.path} - {""})
 
 
 def _agrees(count: int, *, wants_json: bool) -> bool:
@@ -110,7 +119,8 @@ def _row(entry: WorktreeEntry, branch: BranchState | None, now: float) -> tuple[
 
 def _object(entry: WorktreeEntry, branch: BranchState | None) -> dict[str, object]:
     return {
-        "session": entry.session,
+        "session": entry.session or None,
+        "plan": entry.plan or None,
         "name": entry.name,
         "created_at": entry.created_at,
         "size_bytes": entry.size_bytes,

@@ -1,16 +1,24 @@
-"""Remove the worktrees of an ended plan that hold no unsaved work and are not in use."""
+"""List the worktrees of plans; remove those of an ended plan without unsaved work, if unused. Calls block."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import msgspec
+
 from kasmon.errors import KasmonError, RefusedError, of_system
+from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.paths import Paths
 from kasmon.repository.git import repository
-from kasmon.store.plan_log import PlanLog
+from kasmon.store.plan_log import PlanLog, plans
+from kasmon.supervisor.plans.start import find_plan
 from kasmon.supervisor.plans.task_folder import LONGEST_RESULT, NOTHING_OF_OURS, OWN_FOLDER
-from kasmon.supervisor.worktrees.inventory import check_unused
-from kasmon.supervisor.worktrees.unsaved_files import ignored
+from kasmon.supervisor.worktrees.inventory import WorktreeEntry, check_unused, size_of
+from kasmon.supervisor.worktrees.recognized_worktree import recognize
+from kasmon.supervisor.worktrees.unsaved_files import ignored, unsaved
 from kasmon.supervisor.worktrees.worktree import remove
 
 
@@ -62,24 +70,77 @@ def clean(plan_log: PlanLog, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -
     Raises:
         RefusedError: if the plan has not ended.
     """
-    if plan_log.run.state != "ended":
-        raise RefusedError(
-            f"plan {plan_log.plan!r} has not ended.", hint=f"`kasmon plan abort {plan_log.plan}` aborts it."
-        )
-    repo = repository(Path(plan_log.run.folder))
+    _check_ended(plan_log)
     removed, kept = [], []
     for path in _worktrees(plan_log):
         try:
-            if repo is None:
-                raise RefusedError(f"the repository of {str(path)!r} is gone.")
-            check_unused(path, fleet)
-            remove(repo, path, found[path].deletable if path in found else ())
+            _remove(plan_log, path, fleet, found)
             removed.append(str(path))
         except KasmonError as error:
             kept.append(str(error))
         except OSError as error:
             kept.append(str(of_system(error)))
     return CleanResult(tuple(removed), tuple(kept))
+
+
+def list_plan_worktrees(places: Paths, fleet: Fleet) -> tuple[WorktreeEntry, ...]:
+    """Return the worktrees of all plans that exist, by plan and name."""
+    entries = []
+    for id_ in plans(places):
+        plan_log = find_plan(places, id_)
+        found = find_ignored(plan_log, ())
+        for path in _worktrees(plan_log):
+            if not os.path.lexists(path / ".git"):
+                continue
+            entry = WorktreeEntry(
+                session=SessionId(""),
+                name=f"{id_}/{path.name}",
+                plan=id_,
+                tree=recognize(str(path))
+                or SessionWorktree(path=str(path), branch="", base="", source=plan_log.run.folder),
+                created_at=plan_log.run.began_at,
+                size_bytes=size_of(path),
+            )
+            try:
+                _check_ended(plan_log)
+                check_unused(path, fleet)
+                if why := unsaved(path, found[path].deletable if path in found else ()):
+                    raise RefusedError(f"{why}.", hint="Commit and push or merge it, then try again.")
+            except KasmonError as error:
+                entry = msgspec.structs.replace(entry, keeps=error.message, hint=error.hint)
+            except OSError as error:
+                entry = msgspec.structs.replace(entry, keeps=of_system(error).message)
+            entries.append(entry)
+    return tuple(entries)
+
+
+def remove_plan_worktree(places: Paths, entry: WorktreeEntry, fleet: Fleet) -> str:
+    """Remove the worktree of *entry*, as `clean`; its branch stays. Describe the result.
+
+    Raises:
+        RefusedError: if the plan has not ended, the worktree is used, or something in it could be lost.
+        GitError: if git fails.
+        OSError: if the worktree cannot be read completely.
+    """
+    plan_log = find_plan(places, entry.plan)
+    _check_ended(plan_log)
+    _remove(plan_log, Path(entry.tree.path), fleet, find_ignored(plan_log, ()))
+    return f"{entry.tree.path}: removed; its branch {entry.tree.branch} stays"
+
+
+def _check_ended(plan_log: PlanLog) -> None:
+    if plan_log.run.state != "ended":
+        raise RefusedError(
+            f"plan {plan_log.plan!r} has not ended.", hint=f"`kasmon plan abort {plan_log.plan}` aborts it."
+        )
+
+
+def _remove(plan_log: PlanLog, path: Path, fleet: Fleet, found: Mapping[Path, IgnoredFiles]) -> None:
+    repo = repository(Path(plan_log.run.folder))
+    if repo is None:
+        raise RefusedError(f"the repository of {str(path)!r} is gone.")
+    check_unused(path, fleet)
+    remove(repo, path, found[path].deletable if path in found else ())
 
 
 def _worktrees(plan_log: PlanLog) -> list[Path]:

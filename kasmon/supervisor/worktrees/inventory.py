@@ -29,11 +29,14 @@ PULL_REQUEST: Final = "pr:"
 
 
 class WorktreeEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's worktree that exists, as it is now."""
+    """A worktree of a session or a plan that exists, as it is now."""
 
     session: SessionId
+    """Empty for a plan's."""
     name: str
-    """The session's name."""
+    """The session's name; the name of a plan's is `PLAN/FOLDER`."""
+    plan: str = ""
+    """The plan that it belongs to; empty for a session's own."""
     tree: SessionWorktree
     created_at: float
     size_bytes: int

@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.errors import RefusedError
 from kasmon.model.fleet import Fleet
 from kasmon.model.plan.events import PlanEnded
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import private_folder
 from kasmon.supervisor.plans.task_folder import lay_out
-from kasmon.supervisor.plans.worktree_removal import CleanResult, clean, find_ignored
+from kasmon.supervisor.plans.worktree_removal import (
+    CleanResult,
+    clean,
+    find_ignored,
+    list_plan_worktrees,
+    remove_plan_worktree,
+)
 from kasmon.supervisor.worktrees.worktree import make
 from tests.supervisor.plans.test_runner import Site
 from tests.support.git_repo import Repo
@@ -27,6 +34,7 @@ class Over:
     """A plan that is over, and one worktree of it, in which nothing could be lost."""
 
     def __init__(self, env: Env) -> None:
+        self.places = env.places
         self.repo = Repo(env.folder / "work")
         self.repo.commit(".gitignore", ".env\n*.local\nbuild/\n")
         self.book = Site(env).book
@@ -65,6 +73,35 @@ def cat(*before: str, at: Path | None = None) -> Iterator[int]:
             yield process.pid
         finally:
             process.communicate(b"")
+
+
+def test_a_plans_worktrees_are_listed_and_go_by_the_same_rules(over: Over) -> None:
+    [can_go] = list_plan_worktrees(over.places, Fleet())
+    over.write("new.txt")
+    [stays] = list_plan_worktrees(over.places, Fleet())
+
+    assert (f"{over.book.plan}/shared", "plan/tidy", "") == (can_go.name, can_go.tree.branch, can_go.keeps)
+    assert over.repo.head == can_go.tree.base
+    assert can_go.size_bytes > 0
+    assert "1 file is not committed" in stays.keeps
+    with pytest.raises(RefusedError, match="1 file is not committed"):
+        remove_plan_worktree(over.places, can_go, Fleet())
+    (over.tree / "new.txt").unlink()
+    assert "its branch plan/tidy stays" in remove_plan_worktree(over.places, can_go, Fleet())
+    assert () == list_plan_worktrees(over.places, Fleet())
+
+
+def test_the_worktrees_of_a_plan_that_runs_stay(env: Env) -> None:
+    repo = Repo(env.folder / "work")
+    book = Site(env).book
+    make(repo.folder, book.folder / "trees" / "a", "plan/a")
+
+    [entry] = list_plan_worktrees(env.places, Fleet())
+
+    assert "has not ended" in entry.keeps
+    assert f"kasmon plan abort {book.plan}" in entry.hint
+    with pytest.raises(RefusedError, match="has not ended"):
+        remove_plan_worktree(env.places, entry, Fleet())
 
 
 # Ignored files
