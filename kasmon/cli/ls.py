@@ -21,7 +21,7 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 
 if TYPE_CHECKING:
     from kasmon.model.permission import SessionId
-    from kasmon.supervisor.worktrees.branch_state import BranchState
+    from kasmon.repository.branch import BranchState
 
 NOTHING_YET = "No sessions yet. Start one with `kasmon new NAME`, or try `kasmon demo`."
 

@@ -241,6 +241,14 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     Files that git ignores are left out. Read when its host starts."""
 
 
+class FinishConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Pull requests of sessions' branches."""
+
+    watch: bool = False
+    """Whether an open dashboard reads pull requests also while you do not look at it: at most once a minute for each
+    repository, by `gh` or `glab`."""
+
+
 class Remote(msgspec.Struct, frozen=True, kw_only=True):
     """Other machines, used as `--agent shell@HOST`."""
 
@@ -275,6 +283,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The search and the terminal records."""
     review: Review = Review()
     """The review of what agents changed."""
+    finish: FinishConfig = FinishConfig()
+    """Pull requests of sessions' branches."""
     remote: Remote = Remote()
     """Other machines."""
     sandbox: SandboxConfig = SandboxConfig()

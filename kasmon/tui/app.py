@@ -187,6 +187,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         if self.gateway is not None:
             self.run_worker(self.plan_board.follow(), group="plans")
             self.run_worker(self._follow_collisions(), group="collisions")
+            self.run_worker(self._follow_branches(), group="branches")
             self.run_worker(self.gateway.keep_searchable(), group="search-index")
 
     def _preload_modules(self) -> None:
@@ -205,6 +206,11 @@ class Kasmon(SafeApp, inherit_bindings=False):
         async for collisions in self.gateway.collisions():
             self.main_view.table.mark(collisions)
             self.plan_board.mark(collisions)
+
+    async def _follow_branches(self) -> None:
+        assert self.gateway is not None
+        async for branches in self.gateway.branches(lambda: self.notifications.is_there):
+            self.main_view.show_branches(branches)
 
     async def _follow_settings(self) -> None:
         assert self.gateway is not None

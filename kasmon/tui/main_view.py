@@ -1,7 +1,7 @@
 """The main screen: totals, list, preview, notices, keys. Its layout depends on the window's size."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from kasmon.model.fleet import Fleet, FleetTotals
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.repository.branch import BranchSummary
 from kasmon.tui.clock import Clock
 from kasmon.tui.gateway.protocol import Split
 from kasmon.tui.keymap import KeyMap
@@ -170,6 +171,10 @@ class MainView(UniformLinesMixin, Container):
         self._count()
         self.preview.head.tick()
         self._share_room()
+
+    def show_branches(self, branches: Mapping[SessionId, BranchSummary]) -> None:
+        self.table.show_branches(branches)
+        self._preview_selected()
 
     def look_at(self, view: ListSettings) -> None:
         self.table.look_at(view)
@@ -360,6 +365,7 @@ class MainView(UniformLinesMixin, Container):
         if session is None and kept is not None and not self.focused_inside:
             self.pinned = None
             self.table.pin(None)
+        self.preview.head.branch = None if session is None else self.table.branches.get(session.id)
         self.preview.session = session
 
     def _count(self, at_once: bool = False) -> None:

@@ -13,9 +13,11 @@ from textual.widget import Widget
 from kasmon.model.commands import Mode
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
 from kasmon.tui.clock import Clock
 from kasmon.tui.sandbox.status import badge, is_broken, phase_word
+from kasmon.tui.session_list.branch_marks import branch_fact
 from kasmon.tui.session_list.row import moments
 from kasmon.tui.status_bars import LineWidget
 from kasmon.tui.textual_ext.strips import UniformLinesMixin
@@ -48,6 +50,8 @@ class PreviewHead(LineWidget):
 
     session: reactive[Session | None] = reactive(None, repaint=False)
     pinned: reactive[bool] = reactive(False)
+    branch: reactive[BranchSummary | None] = reactive(None, repaint=False)
+    """That of the session's worktree."""
 
     def __init__(self, look: ThemeStyles, clock: Clock) -> None:
         super().__init__(look)
@@ -60,6 +64,9 @@ class PreviewHead(LineWidget):
             self.refresh()
 
     def watch_session(self) -> None:
+        self.redraw()
+
+    def watch_branch(self) -> None:
         self.redraw()
 
     def line(self, width: int) -> Strip:
@@ -96,6 +103,8 @@ class PreviewHead(LineWidget):
         facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
         room = width - _width(left) - _width(right) - 1
         before = "  "
+        used = sum(cell_len(dot + fact) for fact in facts if fact)
+        facts.append(branch_fact(self.branch, look, room - used - cell_len(dot)))
         for fact in filter(None, facts):
             if cell_len(before + fact) > room:
                 break

@@ -23,6 +23,7 @@ from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
+from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
@@ -117,6 +118,10 @@ class MovingGateway:
         return ()
 
     async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
+        await asyncio.Event().wait()
+        yield {}
+
+    async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
         await asyncio.Event().wait()
         yield {}
 

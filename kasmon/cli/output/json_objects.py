@@ -17,7 +17,7 @@ from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 
 if TYPE_CHECKING:
-    from kasmon.supervisor.worktrees.branch_state import BranchState
+    from kasmon.repository.branch import BranchState
 
 SCHEMA: Final = 1
 

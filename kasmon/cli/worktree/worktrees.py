@@ -13,11 +13,11 @@ from kasmon.cli.output.table import age, aligned
 from kasmon.config import load
 from kasmon.errors import KasmonError, NotFoundError
 from kasmon.paths import places
+from kasmon.repository.branch import BranchState
 from kasmon.supervisor.finish.pull_requests import read_branches
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.plans.worktree_removal import list_plan_worktrees, remove_plan_worktree
 from kasmon.supervisor.sessions.folder_config import in_folder
-from kasmon.supervisor.worktrees.branch_state import BranchState
 from kasmon.supervisor.worktrees.inventory import WorktreeEntry, list_session_worktrees, remove_session_worktree
 
 HEADS: Final = ("SESSION", "BRANCH", "BASE", "WORK", "AGE", "SIZE", "STATE", "PATH")

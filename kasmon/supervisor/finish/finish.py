@@ -10,6 +10,7 @@ from kasmon.host.rpc.event_loop import in_thread
 from kasmon.model.commands import Receipt
 from kasmon.model.session import Session
 from kasmon.paths import Paths
+from kasmon.repository.branch import BranchState
 from kasmon.repository.git import git
 from kasmon.repository.git import head as head_of
 from kasmon.supervisor.finish.branch_operations import (
@@ -26,7 +27,7 @@ from kasmon.supervisor.finish.finish_plan import PlannedFinish, local_base, plan
 from kasmon.supervisor.finish.pull_requests import create_pull_request
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.session_operations import send
-from kasmon.supervisor.worktrees.branch_state import HEADS, BranchState
+from kasmon.supervisor.worktrees.branch_state import HEADS
 
 
 class FinishResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,18 +17,18 @@ from kasmon.model.commands import SessionWorktree
 from kasmon.model.fleet import Fleet
 from kasmon.model.session import Session
 from kasmon.paths import Paths
+from kasmon.repository.branch import BranchState, PullRequest
 from kasmon.repository.git import git, hooks_of, repository
 from kasmon.repository.git import head as head_of
 from kasmon.supervisor.finish.branch_operations import HOOKS, How, check_target, find_checkout, find_remote
 from kasmon.supervisor.finish.discarded_work import check_discardable
 from kasmon.supervisor.finish.pull_requests import (
-    PullRequest,
     base_branch,
     find_program,
     find_pull_request,
     known_pull_request,
 )
-from kasmon.supervisor.worktrees.branch_state import HEADS, BranchState, read_state
+from kasmon.supervisor.worktrees.branch_state import HEADS, read_state
 from kasmon.supervisor.worktrees.changes import state_digest
 from kasmon.supervisor.worktrees.recognized_worktree import worktree_of
 from kasmon.supervisor.worktrees.turn_changes import check_resting

@@ -18,10 +18,11 @@ import msgspec
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from kasmon.model.commands import SessionWorktree
 from kasmon.paths import Paths, private_folder, write_private
+from kasmon.repository.branch import BranchState, PullRequest
 from kasmon.repository.git import git, git_folders
 from kasmon.sanitize import clean_line
 from kasmon.store.file_lock import lock
-from kasmon.supervisor.worktrees.branch_state import HEADS, REMOTES, BranchState, BranchStates
+from kasmon.supervisor.worktrees.branch_state import HEADS, REMOTES, BranchStates
 from kasmon.supervisor.worktrees.pull_request import run_client
 
 INTERVAL_S: Final = 60.0
@@ -35,31 +36,6 @@ GH_FIELDS: Final = "number,url,state,isDraft,baseRefName,headRefName,headRefOid,
 NUMBER: Final = re.compile(r"https?://\S+/(?:pull|merge_requests)/(\d+)\s*$")
 FAILED: Final = frozenset({"FAILURE", "ERROR", "TIMED_OUT", "CANCELLED", "ACTION_REQUIRED", "STARTUP_FAILURE"})
 PASSED: Final = frozenset({"SUCCESS", "NEUTRAL", "SKIPPED"})
-
-
-class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A pull request of GitHub, or a merge request of GitLab."""
-
-    number: int
-    url: str
-    branch: str
-    base: str
-    state: str = "open"
-    """`open`, `merged` or `closed`."""
-    is_draft: bool = False
-    head: str = ""
-    """The commit that it proposes, as last read."""
-    review: str = ""
-    """`approved`, `changes requested`, `review required`; empty if unknown."""
-    checks: str = ""
-    """`passed`, `failed`, `running`; empty if unknown, or if there are none."""
-
-    @property
-    def words(self) -> str:
-        """Return it in one line: `#7 open, checks failed`."""
-        checks = f"checks {self.checks}" if self.checks else ""
-        state = "draft" if self.is_draft and self.state == "open" else self.state
-        return f"#{self.number} " + ", ".join(part for part in (state, checks, self.review) if part)
 
 
 class _KnownRequests(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
 from kasmon.errors import KasmonError
 from kasmon.model.commands import SessionWorktree
+from kasmon.repository.branch import BranchState
 from kasmon.repository.git import git, git_folders
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.worktrees.unsaved_files import EVERYTHING, UNFINISHED
@@ -25,59 +24,6 @@ MOST_FILES: Final = 20
 """At most this many files with conflicts are named."""
 HEADS: Final = "refs/heads/"
 REMOTES: Final = "refs/remotes/"
-
-
-class BranchState(msgspec.Struct, frozen=True, kw_only=True):
-    """A worktree as it is now, against the base that it was created from."""
-
-    name: str
-    """The branch; empty if none is checked out."""
-    head: str
-    base_name: str
-    """What the base was requested as: a branch, a tag, `pr:12`."""
-    base_ref: str
-    """The full name of that branch or tag; empty if it has none, or no longer exists."""
-    base: str
-    """The commit of the base now; the one that the worktree began at if the base is no branch."""
-    ahead: int
-    """How many of its commits the base does not have."""
-    behind: int
-    conflicts: tuple[str, ...] | None
-    """Files in which the commits conflict with the base, at most `MOST_FILES`; None if git could not merge them."""
-    staged: int
-    unstaged: int
-    untracked: int
-    unmerged: int
-    """How many files have conflicts that are not resolved."""
-    operation: str = ""
-    """A merge or rebase that is not finished."""
-    remote: str = ""
-    """The branch of the same name on a remote, as last fetched: `origin/fix`; empty if there is none."""
-    remote_head: str = ""
-    unpushed: int | None = None
-    """How many commits that branch does not have; None if there is none."""
-    pull_request: int | None = None
-    """The number of its newest pull request, where it was read before."""
-
-    @property
-    def uncommitted(self) -> int:
-        return self.staged + self.unstaged + self.untracked + self.unmerged
-
-    @property
-    def words(self) -> str:
-        """What is left to do, in one line: `2 ahead, 1 behind, 3 changes, conflicts in 'a.txt', not pushed`."""
-        changes = f"{self.uncommitted} change{'' if self.uncommitted == 1 else 's'}" if self.uncommitted else ""
-        files = ", ".join(map(repr, self.conflicts or ()))
-        parts = (
-            self.operation,
-            f"{self.ahead} ahead" if self.ahead else "",
-            f"{self.behind} behind" if self.behind else "",
-            changes,
-            f"conflicts in {files}" if files else "",
-            ("pushed" if not self.unpushed else f"{self.unpushed} not pushed") if self.remote else "",
-            f"#{self.pull_request}" if self.pull_request is not None else "",
-        )
-        return ", ".join(part for part in parts if part) or "no changes"
 
 
 class _Commits(NamedTuple):

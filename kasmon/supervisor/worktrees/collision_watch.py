@@ -40,23 +40,31 @@ async def sweeps(live: Callable[[], tuple[Session, ...]], *, alone: bool = False
         yield await asyncio.to_thread(radar.sweep, sessions.values())
         tops = sorted(radar.tops(session.workdir for session in sessions.values()))
         try:
-            async for stale in _stale(tops, folders.differ):
+            async for stale in changed_folders(tops, folders.differ, _is_relevant):
                 yield await asyncio.to_thread(radar.sweep, sessions.values(), stale)
         except (OSError, RuntimeError) as error:
             log.info("worktrees are not watched but polled: %s", error)
             await asyncio.sleep(POLL_S)
 
 
-async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[frozenset[str]]:
-    """Yield the *tops* that changed, until *is_over*."""
-    if not tops:
-        while not is_over():  # noqa: ASYNC110  # noqa: ASYNC110  # new sessions are not signalled here
+async def changed_folders(
+    folders: list[str],
+    is_over: Callable[[], bool],
+    is_relevant: Callable[[watchfiles.Change, str], bool],
+) -> AsyncIterator[frozenset[str]]:
+    """Yield those of *folders* in which something changed, and now and then all, until *is_over*.
+
+    Raises:
+        OSError, RuntimeError: if the system does not report changes.
+    """
+    if not folders:
+        while not is_over():  # noqa: ASYNC110  # new sessions are not signalled here
             await asyncio.sleep(LOOK_MS / 1000)
         return
     looked_at = -math.inf  # the first sweep finds what changed before the watch began
     async for changes in watchfiles.awatch(
-        *tops,
-        watch_filter=_is_relevant,
+        *folders,
+        watch_filter=is_relevant,
         step=SETTLE_MS,
         rust_timeout=LOOK_MS,
         yield_on_timeout=True,
@@ -66,8 +74,8 @@ async def _stale(tops: list[str], is_over: Callable[[], bool]) -> AsyncIterator[
             return
         if time.monotonic() > looked_at + ALL_S:
             looked_at = time.monotonic()
-            yield frozenset(tops)
-        elif stale := frozenset(top for top in tops for _, path in changes if PurePath(path).is_relative_to(top)):
+            yield frozenset(folders)
+        elif stale := frozenset(top for top in folders for _, path in changes if PurePath(path).is_relative_to(top)):
             yield stale
 
 

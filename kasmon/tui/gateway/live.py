@@ -20,6 +20,7 @@ from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
 from kasmon.paths import Paths, expanded
+from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.fleet.sandbox_adoption import SandboxAdopter
 from kasmon.supervisor.fleet.watch import FleetWatch
@@ -286,6 +287,18 @@ class LiveGateway:
             checked = tuple(session for session in fleet if session.exists and not session.adopted)
             self._collision_sessions = fleet, checked
         return checked
+
+    async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
+        while not self._fleet.sessions:  # noqa: ASYNC110 - events are what it waits for
+            await asyncio.sleep(RECONCILE_S)
+        await _import_in_thread("kasmon.supervisor.finish.branch_watch")
+        from kasmon.supervisor.finish.branch_watch import watch_branches  # only for sessions with worktrees
+
+        def may_ask() -> bool:
+            return self._config.finish.watch or is_viewed()
+
+        async for branches in watch_branches(self.places, lambda: self._fleet.sessions, may_ask):
+            yield branches
 
     @_with_kasmon_errors
     async def diff(self, session: SessionId, /) -> str:

@@ -17,6 +17,7 @@ from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanAction
+from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
 from kasmon.tui.notifications.alerts import Alert
 from kasmon.tui.terminal.link import TerminalLink
@@ -411,6 +412,13 @@ class Gateway(Protocol):
 
     def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         """Yield the sessions whose worktrees change the same as others', now and after each change; never ends."""
+        ...
+
+    def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
+        """Yield the branches of sessions that have a worktree, now and after each change; never ends.
+
+        *is_viewed* is whether the user looks: only then, or with the setting `finish.watch`, pull requests are read.
+        """
         ...
 
     async def diff(self, session: SessionId, /) -> str:

@@ -11,8 +11,10 @@ from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Mode
 from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
+from kasmon.repository.branch import BranchSummary
 from kasmon.sanitize import clean_line
 from kasmon.tui.sandbox.status import badge, is_broken, row_words, to_come
+from kasmon.tui.session_list.branch_marks import branch_marks
 from kasmon.tui.session_list.order import SessionRow, SortOrder, WaveHeading
 from kasmon.tui.theme.look import (
     Background,
@@ -53,6 +55,9 @@ AGENT: Final = ListColumn("agent", "agent", 9, sort=SortOrder.AGENT)
 MODE: Final = ListColumn("mode", "mode", 5)
 LONG_MODES: Final = 100
 """From this width on, the mode column shows the whole name of a sandbox tier."""
+BRANCH: Final = ListColumn("branch", "branch", 6)
+LEAST_BRANCHES: Final = 84
+"""From this width on the branch of a session's worktree has a column, if there is one."""
 WAVE: Final = ListColumn("wave", "wave", 7, sort=SortOrder.WAVE)
 ABOUT: Final = ((60, AGENT), (78, MODE), (88, WAVE))
 """The minimum widths for the columns that describe a session."""
@@ -61,7 +66,7 @@ LONG_AGENTS: Final = 100
 LONGEST_AGENT: Final = 12
 SHORT_INTERPRETERS: Final = "interp."
 """The short name of interpreters."""
-GIVEN_UP: Final = (MODE, WAVE, AGENT)
+GIVEN_UP: Final = (MODE, WAVE, BRANCH, AGENT)
 """The columns to leave out, in this order."""
 NUMBERS: Final = (
     (136, ListColumn("seen", "source", 13)),
@@ -84,12 +89,13 @@ def columns(
     agents: int = AGENT.width,
     modes: int = MODE.width,
     *,
+    branches: int = 0,
     without: frozenset[str] = frozenset(),
 ) -> tuple[ListColumn, ...]:
     """Return the columns of a list *width* cells wide.
 
-    *names*, *agents* and *modes* are the cells of the longest of each; *without* are the empty columns. The activity
-    column gets the rest. It matters most: mode and agent make space for it.
+    *names*, *agents*, *modes* and *branches* are the cells of the longest of each; *without* are the empty columns. The
+    activity column gets the rest. It matters most: mode, branch and agent make space for it.
     """
     widest = 14 if width < 60 else 20 if width < 100 else 28
     state = ListColumn("state", "state", 12 if width >= 50 else 11, sort=SortOrder.ATTENTION)
@@ -102,6 +108,8 @@ def columns(
     if modes > MODE.width and width >= LONG_MODES:
         mode = ListColumn(MODE.key, MODE.title, modes)
         about = [mode if column is MODE else column for column in about]
+    if branches and width >= LEAST_BRANCHES:
+        about.append(ListColumn(BRANCH.key, BRANCH.title, max(BRANCH.width, branches)))
     numbers = [column for least, column in NUMBERS if width >= least and column.key not in without]
     while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
         about.remove(next(column for given in GIVEN_UP for column in about if column.key == given.key))
@@ -140,6 +148,7 @@ class RowContent(msgspec.Struct, frozen=True):
     pinned: bool = False
     folded: bool = False
     collides: CollisionSummary | None = None
+    branch: BranchSummary | None = None
 
 
 def moments(session: Session, now: float) -> str:
@@ -243,6 +252,10 @@ def _wave(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     return [(wave_place(line.session), "faint")]
 
 
+def _branch(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
+    return [] if line.branch is None else branch_marks(line.branch, look)
+
+
 def _since(line: RowContent, now: float, look: ThemeStyles) -> list[Span]:
     role = "state-asking" if state_name(line.session) == "asking" else "soft"
     return [(age(now - line.session.since), role)]
@@ -273,6 +286,7 @@ _CELLS: Final[dict[str, Callable[[RowContent, float, ThemeStyles], list[Span]]]]
     "agent": _agent,
     "mode": _mode,
     "wave": _wave,
+    "branch": _branch,
     "since": _since,
     "line": _line,
     "seen": _seen,

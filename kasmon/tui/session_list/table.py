@@ -21,11 +21,13 @@ from kasmon.model.commands import Mode
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.session import Session
+from kasmon.repository.branch import BranchSummary
 from kasmon.tui.clock import Clock
 from kasmon.tui.empty_state import fitted, nothing_lines
 from kasmon.tui.keymap import KeyMap
 from kasmon.tui.messages import SessionOpened, SessionSelected, SortRequested
 from kasmon.tui.sandbox.status import is_broken, mode_cells
+from kasmon.tui.session_list.branch_marks import branch_cells
 from kasmon.tui.session_list.order import Item, ListChange, ListOrder, ListSettings, SessionRow, WaveHeading, difference
 from kasmon.tui.session_list.row import (
     ListColumn,
@@ -88,6 +90,7 @@ class SessionTable(ScrollView, can_focus=True):
         self.keys = KeyMap()
         self.offers: Sequence[ProfileOffer] | None = None
         """The agents that can be started here; None until it is known."""
+        self.branches: Mapping[SessionId, BranchSummary] = {}
         self.last_key_at = float("-inf")
         self._is_chosen = False
         """The user has moved the cursor; before that it stays on the first line when rows move."""
@@ -267,6 +270,12 @@ class SessionTable(ScrollView, can_focus=True):
             self._measure()
         self._refresh_rows(changed)
 
+    def show_branches(self, branches: Mapping[SessionId, BranchSummary]) -> None:
+        """Mark these sessions with the states of their branches, and no others."""
+        before, self.branches = self.branches, branches
+        self._measure()
+        self._refresh_rows({s for s in before.keys() | branches.keys() if before.get(s) != branches.get(s)})
+
     def pin(self, wanted: SessionId | None) -> None:
         """Mark this session as the one that the preview is pinned to."""
         self.pinned = wanted
@@ -297,6 +306,7 @@ class SessionTable(ScrollView, can_focus=True):
             item.session == self.pinned,
             str(item.session) in self.view.folded,
             self.collisions.get(item.session),
+            self.branches.get(item.session),
         )
         known, moment = self._strips.get(item.session), moments(session, now)
         if known is not None and known[0] == (line, moment):
@@ -351,7 +361,13 @@ class SessionTable(ScrollView, can_focus=True):
         longest_agent, longest_mode = max(interpreters, default=0), max(map(mode_cells, sessions), default=0)
         before = self.columns
         without = empty_columns(sessions)
-        self.columns = columns(self.size.width, self._names_width, longest_agent, longest_mode, without=without)
+        cells = max(
+            (branch_cells(each, self.look) for id_, each in self.branches.items() if id_ in self._list_order.sessions),
+            default=0,
+        )
+        self.columns = columns(
+            self.size.width, self._names_width, longest_agent, longest_mode, branches=cells, without=without
+        )
         if self.columns != before:
             self.refresh()  # every row: unchanged ones have other columns too
             if self.header is not None:

@@ -8,8 +8,8 @@ import pytest
 
 from kasmon.errors import UnavailableError
 from kasmon.paths import Paths, private_folder
+from kasmon.repository.branch import PullRequest
 from kasmon.supervisor.finish.pull_requests import (
-    PullRequest,
     create_pull_request,
     find_program,
     find_pull_request,

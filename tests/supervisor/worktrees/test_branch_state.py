@@ -7,7 +7,8 @@ import pytest
 
 from kasmon.config.schema import WorktreeConfig
 from kasmon.model.commands import SessionWorktree
-from kasmon.supervisor.worktrees.branch_state import BranchState, BranchStates, read_state
+from kasmon.repository.branch import BranchState
+from kasmon.supervisor.worktrees.branch_state import BranchStates, read_state
 from kasmon.supervisor.worktrees.session_worktree import WorktreeRequest, new_worktree
 from tests.support.git_repo import Repo
 

@@ -17,6 +17,7 @@ from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
+from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
@@ -127,6 +128,7 @@ class FakeGateway:
         self.may_be = protocol.SandboxChoices(tiers=(protocol.TierOffer(tier="jail"),))
         self.offered: Sequence[ProfileOffer] = OFFERS
         self.collided: asyncio.Queue[Mapping[SessionId, CollisionSummary]] = asyncio.Queue()
+        self.branched: asyncio.Queue[Mapping[SessionId, BranchSummary]] = asyncio.Queue()
         self.foreign: Sequence[AdoptablePane] = ()
         self.hosts: Sequence[str] = ()
         self.finds: Mapping[str, Sequence[SessionHits]] = {}
@@ -257,6 +259,10 @@ class FakeGateway:
     async def collisions(self) -> AsyncIterator[Mapping[SessionId, CollisionSummary]]:
         while True:
             yield await self.collided.get()
+
+    async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
+        while True:
+            yield await self.branched.get()
 
     async def diff(self, session: SessionId, /) -> str:
         await self.knows.wait()
