@@ -66,6 +66,8 @@ def scenes(rounds: int, seconds: float) -> dict[str, Scene]:
         "plan-file": partial(plans.measure_reading, rounds),
         "search": partial(search.measure_search, rounds),
         "radar": partial(files.measure_sweep, rounds),
+        "worktree": partial(files.measure_new_worktree, rounds),
+        "branches": files.measure_branch_states,
         "jail": partial(jails.measure_start, 3 * rounds),
         "jails": partial(jails.measure_many, seconds),
         "run": partial(runs.measure_runs, 30 * rounds),
