@@ -54,6 +54,7 @@ from kasmon.tui.notifications.toasts import toasts
 from kasmon.tui.permissions.controller import PermissionController
 from kasmon.tui.plan_board.controller import PlanBoardController
 from kasmon.tui.process.shutdown import keep_clean
+from kasmon.tui.review.controller import ReviewController
 from kasmon.tui.search.controller import SearchController
 from kasmon.tui.session_list.order import difference
 from kasmon.tui.session_pane import SessionPane
@@ -132,6 +133,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.plan_board = PlanBoardController(self)
         self.session_pane = SessionPane(self)
         self.search = SearchController(self)
+        self.review = ReviewController(self)
         self.notifications = NotificationController(self)
         self.on_suspend: Callable[[], object] = lambda: None
         """Called in a thread before Ctrl+Z stops this process."""
@@ -379,7 +381,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
     def on_diff_requested(self, message: DiffRequested) -> None:
         message.stop()
         if (session := self.main_view.table.session(message.session)) is not None:
-            self.session_actions.show_diff(session)
+            self.review.open(session)
 
     def on_focus_view_left(self, message: "FocusView.Left") -> None:
         message.stop()

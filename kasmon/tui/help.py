@@ -55,6 +55,7 @@ HOMES = {
     HelpGroup.REQUEST: KeyContext.CARD,
     HelpGroup.BOARD: KeyContext.BOARD,
     HelpGroup.READING: KeyContext.READING,
+    HelpGroup.REVIEW: KeyContext.REVIEW,
     HelpGroup.QUEUE: KeyContext.QUEUE,
     HelpGroup.SEARCH: KeyContext.SEARCH,
 }

@@ -8,6 +8,10 @@ _NAMED: Final = {
     "enter": "⏎", "escape": "esc", "space": "space", "up": "↑", "down": "↓", "left": "←", "right": "→",
     "pageup": "pgup", "pagedown": "pgdn", "comma": ",", "question_mark": "?", "slash": "/",
 }  # fmt: skip
+_SIGNS: Final = {
+    "left_square_bracket": "[", "right_square_bracket": "]", "left_curly_bracket": "{", "right_curly_bracket": "}",
+    "less_than_sign": "<", "greater_than_sign": ">",
+}  # fmt: skip
 _MODIFIERS: Final = ("ctrl", "alt", "shift", "super", "meta")
 _KNOWN_NAMES: Final = frozenset(
     [
@@ -49,7 +53,7 @@ def shown_key(key: str, utf8: bool = True) -> str:
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     if utf8 or last in ("escape", "pageup", "pagedown", "comma", "question_mark", "slash"):
         last = _NAMED.get(last, last)
-    last = {"left_square_bracket": "[", "right_square_bracket": "]"}.get(last, last)
+    last = _SIGNS.get(last, last)
     if re.fullmatch(r"f\d+", last):
         last = last.upper()
     return "+".join((*modifiers, last))

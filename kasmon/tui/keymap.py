@@ -31,6 +31,7 @@ _READ, _FIND, _QUEUE, _INBOX, _TEXT = (
     KeyContext.TEXT,
 )
 _BOARD, _CODE, _SANDBOX, _SEARCH = KeyContext.BOARD, KeyContext.CODE, KeyContext.SANDBOX, KeyContext.SEARCH
+_REVIEW = KeyContext.REVIEW
 
 DETACHES: Final = "ctrl+]"
 """The key by which kasmon's tmux server detaches, so that the user comes back from `attach`."""
@@ -285,6 +286,45 @@ ACTIONS: Final = (
         FooterOffer.ALWAYS,
     ),
     Action("find_drop", ("escape",), "cancel", "Close search and return", _FIND, HelpGroup.READING, FooterOffer.ALWAYS),
+    Action("review_down", ("j", "down"), "down", "Line down", _REVIEW, HelpGroup.REVIEW),
+    Action("review_up", ("k", "up"), "up", "Line up", _REVIEW, HelpGroup.REVIEW),
+    Action("review_page_down", ("pagedown", "ctrl+d", "space"), "page down", "Page down", _REVIEW, HelpGroup.REVIEW),
+    Action("review_page_up", ("pageup", "ctrl+u"), "page up", "Page up", _REVIEW, HelpGroup.REVIEW),
+    Action("review_top", ("g", "home"), "top", "Top of the file", _REVIEW, HelpGroup.REVIEW),
+    Action("review_end", ("G", "end"), "end", "End of the file", _REVIEW, HelpGroup.REVIEW),
+    Action("review_file_on", ("]", "tab"), "next file", "Next file", _REVIEW, HelpGroup.REVIEW),
+    Action("review_file_back", ("[", "shift+tab"), "prev file", "Previous file", _REVIEW, HelpGroup.REVIEW),
+    Action(
+        "review_change_on", ("J", "}"), "next change", "Next change, also in the next file", _REVIEW, HelpGroup.REVIEW
+    ),
+    Action(
+        "review_change_back",
+        ("K", "{"),
+        "prev change",
+        "Previous change, also in the previous file",
+        _REVIEW,
+        HelpGroup.REVIEW,
+    ),
+    Action("review_fold", ("enter",), "fold", "Fold or unfold hunk", _REVIEW, HelpGroup.REVIEW),
+    Action("review_fold_all", ("z",), "fold all", "Fold or unfold all hunks of the file", _REVIEW, HelpGroup.REVIEW),
+    Action(
+        "review_columns",
+        ("s",),
+        "two columns",
+        "Show old and new side by side, or in one column",
+        _REVIEW,
+        HelpGroup.REVIEW,
+    ),
+    Action("review_find", ("/",), "search", "Search in all files", _REVIEW, HelpGroup.REVIEW),
+    Action("review_find_on", ("n",), "next match", "Next match", _REVIEW, HelpGroup.REVIEW),
+    Action("review_find_back", ("N",), "prev match", "Previous match", _REVIEW, HelpGroup.REVIEW),
+    Action("review_select", ("v",), "select", "Select lines from here on", _REVIEW, HelpGroup.REVIEW),
+    Action("review_branch", ("b",), "branch", "Show all changes of the branch", _REVIEW, HelpGroup.REVIEW),
+    Action("review_last_turn", ("t",), "last turn", "Show the changes of the last turn", _REVIEW, HelpGroup.REVIEW),
+    Action("review_turn_back", ("<",), "earlier turn", "Show the turn before", _REVIEW, HelpGroup.REVIEW),
+    Action("review_turn_on", (">",), "later turn", "Show the next turn", _REVIEW, HelpGroup.REVIEW),
+    Action("review_edit", ("e",), "edit", "Open the file at this line in $EDITOR", _REVIEW, HelpGroup.REVIEW),
+    Action("review_leave", ("escape", "q"), "leave", "Back", _REVIEW, HelpGroup.REVIEW),
     Action("queue_down", ("j", "down"), "down", "Next prompt", _QUEUE, HelpGroup.QUEUE),
     Action("queue_up", ("k", "up"), "up", "Previous prompt", _QUEUE, HelpGroup.QUEUE),
     Action(

@@ -19,11 +19,11 @@ from kasmon.paths import Paths, places, write_private
 from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sandboxes import sandbox_operations
 from kasmon.tui.app import Kasmon
-from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.live import LiveGateway
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.permissions.queue import SILENCE_S
+from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.theme.theme import DEFAULT
 from tests.support.tui.fake_gateway import text_of
@@ -97,7 +97,7 @@ async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: 
             await pilot.press("j")
             await pilot.pause()
         await pilot.press("D")
-        await auntil(lambda: isinstance(app.screen, DiffScreen))
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
         await until_text(pilot, "+two")
         await pilot.press("escape", "f", "enter")
         await until_state(app, "lab-2", SessionState.IDLE)

@@ -37,6 +37,7 @@ from kasmon.tui.gateway.protocol import (
     RecordedText,
     SandboxChoices,
     SandboxPreview,
+    SessionChanges,
     TranscriptUpdate,
 )
 
@@ -125,8 +126,8 @@ class MovingGateway:
         await asyncio.Event().wait()
         yield {}
 
-    async def diff(self, session: SessionId, /) -> str:
-        return ""
+    async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
+        return SessionChanges(diff="")
 
     async def sandboxes(self) -> SandboxChoices:
         return SandboxChoices()
@@ -140,8 +141,8 @@ class MovingGateway:
     async def sandbox(self, session: SessionId, /) -> SandboxHistory:
         return SandboxHistory()
 
-    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
-        return ""
+    async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
+        return ("true",)
 
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:
         return ("true",)

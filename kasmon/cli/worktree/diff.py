@@ -7,7 +7,7 @@ from kasmon.cli.output.console import note, print_json, say, say_block
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import aligned, counted
 from kasmon.errors import UsageError
-from kasmon.model.transcript.file_changes import FileChange, split
+from kasmon.model.review.file_changes import FileChange, split
 from kasmon.paths import places
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.fleet.lookup import find

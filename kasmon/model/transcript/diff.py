@@ -30,22 +30,31 @@ def digits(lines: Sequence[str]) -> int:
 
 
 def number_lines(lines: Sequence[str]) -> Iterator[tuple[str, Span]]:
-    """Yield each line with its number: in the old file if it was removed, else in the new one; none outside of hunks.
+    """Yield each line with its number: in the old file if it was removed, else in the new one; "" outside of hunks."""
+    for line, token, old, new in number_both(lines):
+        number = "" if token in (Token.HUNK, Token.FAINT) else str(old if token is Token.REMOVED else new)
+        yield number, (line, token)
+
+
+def number_both(lines: Sequence[str]) -> Iterator[tuple[str, Token, int, int]]:
+    """Yield each line with its kind, and its numbers in the old and in the new file; 0 where it is not in it.
 
     Until a hunk has all its lines, a line that looks like a header belongs to the hunk.
     """
     old = new = old_left = new_left = 0
+    is_in_hunk = False
     for line in lines:
         sign = line[:1]
-        if hunk := HUNK.match(line):
+        if sign == "@" and (hunk := HUNK.match(line)):
+            is_in_hunk = True
             old, new = int(hunk[1]), int(hunk[3])
             old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
-            yield "", (line, Token.HUNK)
-        elif sign not in SIDES or (old_left <= 0 and new_left <= 0 and ((not old and not new) or _heads(line))):
-            yield "", (line, Token.FAINT)
+            yield line, Token.HUNK, 0, 0
+        elif sign not in SIDES or (old_left <= 0 and new_left <= 0 and (not is_in_hunk or _heads(line))):
+            yield line, Token.FAINT, 0, 0
         else:
-            yield str(old if sign == "-" else new), (line, SIDES[sign])
             in_old, in_new = sign != "+", sign != "-"
+            yield line, SIDES[sign], old if in_old else 0, new if in_new else 0
             old, old_left = old + in_old, old_left - in_old
             new, new_left = new + in_new, new_left - in_new
 

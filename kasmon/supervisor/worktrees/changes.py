@@ -80,8 +80,8 @@ def diff(path: Path, base: str) -> str:
     return "".join(parts)
 
 
-def diff_of(session: Session) -> str:
-    """Return the cleaned diff of the worktree in which *session* works, since it diverged.
+def top_of(session: Session) -> Path:
+    """Return the top of the worktree in which *session* works.
 
     Raises:
         UnableError: if it works in no git repository.
@@ -90,5 +90,15 @@ def diff_of(session: Session) -> str:
     folder = Path(session.workdir)
     if not folder.is_dir() or repository(folder) is None:
         raise UnableError(f"{session.workdir!r} is not in a git repository, so its changes are unknown.")
-    top = Path(where(folder)[0])
+    return Path(where(folder)[0])
+
+
+def diff_of(session: Session) -> str:
+    """Return the cleaned diff of the worktree in which *session* works, since it diverged.
+
+    Raises:
+        UnableError: if it works in no git repository.
+        GitError: if git fails.
+    """
+    top = top_of(session)
     return clean_block(diff(top, fork(top))[:LONGEST])

@@ -40,6 +40,16 @@ def turn_diff(places: Paths, session: Session, number: int | None = None) -> tup
     return turn, clean_block(trees.diff(turn.before, after).decode("utf-8", "replace")[:LONGEST])
 
 
+def list_turns(places: Paths, session: Session) -> tuple[int, ...]:
+    """Return the numbers of the stored turns of *session*, oldest first.
+
+    Raises:
+        UnableError: if the turns of such a session are never stored.
+        GitError, TimedOutError: if git fails.
+    """
+    return tuple(turn.number for turn in _trees(places, session).turns())
+
+
 def plan_undo(places: Paths, session: Session, number: int | None = None) -> PlannedUndo:
     """Return how the files that turn *number* changed, the last one for None, get back their earlier contents.
 

@@ -11,13 +11,13 @@ from kasmon.model.session_state import ALIVE
 from kasmon.sanitize import clean_line
 from kasmon.tui.actions.dialogs import confirm, confirm_operation, find_location
 from kasmon.tui.app_protocols import Dashboard
-from kasmon.tui.error_text import what_failed
 from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.sandbox.status import can_sleep, sleeps_on_disk
 
 if TYPE_CHECKING:
     from kasmon.tui.dialogs.common import ConfirmDialog
     from kasmon.tui.messages import SandboxActionRequested
+    from kasmon.tui.review.controller import ReviewController
     from kasmon.tui.session_pane import SessionPane
 
 
@@ -26,6 +26,8 @@ class SandboxDashboard(Dashboard, Protocol):
 
     @property
     def session_pane(self) -> "SessionPane": ...
+    @property
+    def review(self) -> "ReviewController": ...
 
 
 class SandboxActions:
@@ -113,7 +115,7 @@ class SandboxActions:
             self.screen_handlers[wanted.action](session, wanted)
 
     def _show_turn_diff(self, session: Session, wanted: "SandboxActionRequested") -> None:
-        self.app.run_worker(self._turn_diff(session, wanted.turn), group="dialog", exclusive=True)
+        self.app.review.open(session, wanted.turn)
 
     def _restore(self, session: Session, wanted: "SandboxActionRequested") -> None:
         """Restore a checkpoint, once the user confirms."""
@@ -129,23 +131,6 @@ class SandboxActions:
         name, host = clean_line(session.name), clean_line(wanted.host)
         lines = (f"Allow {name} to reach {host}?", "Data sent there leaves this machine.")
         self._confirm("Allow", lines, session, Allow(hosts=(wanted.host,)))
-
-    async def _turn_diff(self, session: Session, turn: int) -> None:
-        from kasmon.model.transcript.file_changes import split
-        from kasmon.tui.diff_screen import DiffScreen
-
-        app, name, here = self.app, clean_line(session.name), find_location(self.app)
-        try:
-            files = split(await app.gateway.turn_diff(session.id, turn) if app.gateway is not None else "")
-        except KasmonError as error:
-            app.say(what_failed(error), severity="warning")
-            return
-        if here != find_location(self.app):
-            return
-        if files:
-            app.push_screen(DiffScreen(app.look, app.keys, session.id, f"{name}, turn {turn}", files))
-        else:
-            app.say(f"Turn {turn} of {name} changed no files.")
 
     # Shared.
 

@@ -16,6 +16,7 @@ from kasmon.tui.gateway.protocol import Operations
 from kasmon.tui.session_meter import can
 
 if TYPE_CHECKING:
+    from kasmon.tui.review.controller import ReviewController
     from kasmon.tui.session_pane import SessionPane
 
 EXPLAINED: Final = 12
@@ -27,6 +28,8 @@ class SessionDashboard(Dashboard, Protocol):
 
     @property
     def session_pane(self) -> "SessionPane": ...
+    @property
+    def review(self) -> "ReviewController": ...
 
 
 class SessionActions:
@@ -154,34 +157,9 @@ class SessionActions:
             self.app.say(f"{clean_line(session.name)} has no finished turn to mark as viewed.")
 
     def diff(self) -> None:
-        """Show what the selected session changed."""
+        """Review what the selected session changed."""
         if (session := self.app.main_view.table.selected_session) is not None:
-            self.show_diff(session)
-
-    def show_diff(self, session: Session) -> None:
-        """Show what *session*'s worktree changed; without a worktree, its last change."""
-        self.app.run_worker(self._diff(session), group="dialog", exclusive=True)
-
-    async def _diff(self, session: Session) -> None:
-        name, gateway, diff, here = clean_line(session.name), self.app.gateway, "", find_location(self.app)
-        why = f"No changes by {name} were recorded."
-        try:
-            diff = await gateway.diff(session.id) if gateway is not None else ""
-        except KasmonError as error:
-            why = what_failed(error)
-        from kasmon.model.transcript.file_changes import split
-        from kasmon.tui.diff_screen import DiffScreen
-
-        if here != find_location(self.app):
-            return
-        if files := split(diff):
-            self.app.push_screen(DiffScreen(self.app.look, self.app.keys, session.id, name, files))
-        elif last := self.app.session_pane.last_diff(session.id):
-            from kasmon.tui.permissions.request_text import diff_rows
-
-            show_text(self.app, f"Last change by {name}", lambda width: diff_rows(last, width))
-        else:
-            self.app.say(why)
+            self.app.review.open(session)
 
     def export(self) -> None:
         """Export all of the selected session to a file."""

@@ -33,6 +33,7 @@ from kasmon.tui.gateway.protocol import (
     RecordedText,
     SandboxChoices,
     SandboxPreview,
+    SessionChanges,
     TranscriptUpdate,
 )
 from kasmon.tui.gateway.terminal_host import TerminalHost
@@ -301,15 +302,10 @@ class LiveGateway:
             yield branches
 
     @_with_kasmon_errors
-    async def diff(self, session: SessionId, /) -> str:
-        from kasmon.supervisor.worktrees.changes import diff_of  # rarely needed
+    async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
+        from kasmon.tui.gateway.live_review import read_changes  # rarely needed
 
-        known = self._session(session)
-        if known.mode is Mode.INTERPRETER:
-            from kasmon.tui.gateway import live_sandbox
-
-            return await live_sandbox.turn_diff(self.places, known)
-        return await asyncio.to_thread(diff_of, known)
+        return await read_changes(self.places, self._session(session), turn)
 
     @_with_kasmon_errors
     async def sandbox(self, session: SessionId, /) -> "SandboxHistory":
@@ -318,10 +314,10 @@ class LiveGateway:
         return await asyncio.to_thread(read_history, self.places, self._session(session))
 
     @_with_kasmon_errors
-    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
-        from kasmon.tui.gateway import live_sandbox
+    async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
+        from kasmon.tui.gateway.live_review import find_editor
 
-        return await live_sandbox.turn_diff(self.places, self._session(session), turn)
+        return await asyncio.to_thread(find_editor, self._session(session), name, line)
 
     @_with_kasmon_errors
     async def attach_argv(self, session: SessionId, /) -> Sequence[str]:

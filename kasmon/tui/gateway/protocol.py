@@ -107,6 +107,17 @@ class RecordedText(msgspec.Struct, frozen=True, kw_only=True):
     """The index of the requested line; None if that no longer exists."""
 
 
+class SessionChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session changed."""
+
+    diff: str
+    """As git prints it, cleaned; empty if it changed nothing."""
+    turn: int | None = None
+    """The number of the turn that changed it; None for all since the session's branch began."""
+    turns: tuple[int, ...] = ()
+    """The stored turns, where they were read."""
+
+
 class DashboardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the config and theme files; the last good one where a file is broken."""
 
@@ -421,11 +432,11 @@ class Gateway(Protocol):
         """
         ...
 
-    async def diff(self, session: SessionId, /) -> str:
-        """Return what the session's worktree changed, as a git diff; empty if nothing.
+    async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
+        """Return what the session's worktree changed: in *turn*, in the last one for 0, or since it began for None.
 
         Raises:
-            KasmonError: if it works in no repository, or git fails.
+            KasmonError: if it works in no repository, the turn is not stored, or git fails.
         """
         ...
 
@@ -437,11 +448,11 @@ class Gateway(Protocol):
         """
         ...
 
-    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
-        """Return what this turn changed in the files of the session's sandbox, as a git diff; empty if nothing.
+    async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
+        """Return the command line of the user's editor for a file in the session's worktree, at *line*.
 
         Raises:
-            KasmonError: if there is no checkpoint to compare.
+            KasmonError: if there is no such file.
         """
         ...
 

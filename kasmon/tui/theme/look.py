@@ -20,11 +20,14 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.model.transcript.text import TextLine, Token
 from kasmon.sanitize import clean_line
-from kasmon.tui.theme.theme import ThemeFile, readable, variables
+from kasmon.tui.theme.theme import ThemeFile, diff_backgrounds, readable, variables
 
 Span: TypeAlias = tuple[str, str]
 """Text, and its role."""
-Background: TypeAlias = Literal["background", "surface", "raised", "selected"]
+Background: TypeAlias = Literal[
+    "background", "surface", "raised", "selected", "added", "removed", "added-words", "removed-words"
+]
+"""The last four are below the lines of a diff, and below the words that changed in them."""
 
 MARKS: Final = {
     "cursor": ("▌", ">"),
@@ -67,6 +70,8 @@ KIND_WORDS: Final = {
     RequestKind.PLAN: "plan",
     RequestKind.AUTH: "login",
 }
+PLAIN_BACKGROUNDS: Final = frozenset({"background", "surface", "raised"})
+"""A theme's texts are readable on these as they are."""
 LEAST_FOLDER: Final = 8
 """A folder gets at least so many cells, or is left out."""
 
@@ -81,7 +86,7 @@ class ThemeStyles:
     def use(self, theme: ThemeFile) -> None:
         """Have the styles of *theme* from now on; what was drawn before has to be drawn again."""
         self.theme = theme
-        self._colours = variables(theme)
+        self._colours = variables(theme) | diff_backgrounds(theme)
         self._styles: dict[tuple[str, Background], Style] = {}
 
     def colour(self, role: str) -> str:
@@ -100,7 +105,7 @@ class ThemeStyles:
         if "solid" in how:
             back, front = front, self._colours["k-background"]
         elif "line" not in role:
-            front = readable(front, back, self.theme.contrast) if ground == "selected" else front
+            front = readable(front, back, self.theme.contrast) if ground not in PLAIN_BACKGROUNDS else front
         style = Style(
             color=front, bgcolor=back, bold="bold" in how or None, italic="italic" in how or None,
             underline="underline" in how or None, strike="strike" in how or None,

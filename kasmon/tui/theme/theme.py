@@ -20,6 +20,9 @@ DEFAULT: Final = "rose-pine-moon"
 """Not by `importlib.resources`: it imports `zipfile` and more into every dashboard."""
 READABLE: Final = 4.5
 """The minimum contrast for readable text, by the WCAG."""
+LINE_SHARE: Final = 0.12
+WORDS_SHARE: Final = 0.32
+"""How much of the colour of added text is in the background of an added line, and of a changed word."""
 PLAIN: Final = "monochrome"
 """Used if NO_COLOR is set: shapes, bold and reverse carry all information."""
 
@@ -184,6 +187,16 @@ def variables(theme: ThemeFile) -> dict[str, str]:
         "input-selection-background": colors.selected,
         "input-selection-foreground": readable(colors.text, colors.selected, theme.contrast),
         "link-color": colors.info,
+    }
+
+
+def diff_backgrounds(theme: ThemeFile) -> dict[str, str]:
+    """Return the backgrounds below the added and removed lines of a diff, and below the words that changed in them."""
+    back, diff = theme.colors.background, theme.diff
+    return {
+        f"k-{name}{part}": mix(back, colour, share)
+        for name, colour in (("added", diff.added), ("removed", diff.removed))
+        for part, share in (("", LINE_SHARE), ("-words", WORDS_SHARE))
     }
 
 

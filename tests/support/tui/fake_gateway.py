@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 from textual.app import App
 
 from kasmon.config.profile import ProfileOffer
-from kasmon.errors import KasmonError
+from kasmon.errors import KasmonError, NotFoundError
 from kasmon.host.rpc.frames import Cursor as PaneCursor
 from kasmon.host.rpc.frames import FromTerminal, TerminalModes, TerminalRows, TextDelta, Watch
 from kasmon.model.collisions import CollisionSummary
@@ -119,6 +119,10 @@ class FakeGateway:
         self.known = tuple(secrets)
         self.listed: Sequence[str] = ()
         self.diffs: Mapping[str, str] = {}
+        self.turn_diffs: Mapping[str, Mapping[int, str]] = {}
+        """The diffs of the stored turns; without any, each turn is as in `diffs`."""
+        self.edited: list[tuple[SessionId, str, int]] = []
+        """The files that an editor was opened for, with the line."""
         self.pasts: Mapping[str, SandboxHistory] = {}
         self.asked_turns: list[int] = []
         self.confinement = protocol.SandboxPreview()
@@ -264,20 +268,27 @@ class FakeGateway:
         while True:
             yield await self.branched.get()
 
-    async def diff(self, session: SessionId, /) -> str:
+    async def changes_of(self, session: SessionId, turn: int | None = None, /) -> protocol.SessionChanges:
         await self.knows.wait()
         if self.refusing is not None:
             raise self.refusing
-        return self.diffs.get(session, "")
+        if turn is None:
+            return protocol.SessionChanges(diff=self.diffs.get(session, ""))
+        self.asked_turns.append(turn)
+        turns = self.turn_diffs.get(session, {turn: self.diffs.get(session, "")})
+        number = turn or max(turns)
+        if number not in turns:
+            raise NotFoundError(f"The files of turn {number} are unknown.")
+        return protocol.SessionChanges(diff=turns[number], turn=number, turns=tuple(sorted(turns)))
 
     async def sandbox(self, session: SessionId, /) -> SandboxHistory:
         if self.refusing is not None:
             raise self.refusing
         return self.pasts.get(session, SandboxHistory())
 
-    async def turn_diff(self, session: SessionId, turn: int, /) -> str:
-        self.asked_turns.append(turn)
-        return await self.diff(session)
+    async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
+        self.edited.append((session, name, line))
+        return ("true",)
 
     def let_cards_go(self) -> None:
         """Send the contexts of cards that were held."""

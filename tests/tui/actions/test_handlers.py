@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from kasmon.tui.action import KeyContext
-from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
 from kasmon.tui.permissions.card import PermissionCard
 from kasmon.tui.permissions.inbox_screen import InboxScreen
 from kasmon.tui.permissions.queue import PermissionSnapshot
 from kasmon.tui.plan_board.screen import PlanBoardScreen
+from kasmon.tui.review.screen import ReviewScreen, ShownReview
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.search.screen import SearchScreen
 from kasmon.tui.terminal.scrollback_buffer import ScrollbackBuffer
@@ -49,6 +49,7 @@ async def handlers() -> Mapping[str, tuple[set[KeyContext], Iterable[str]]]:
         inbox = InboxScreen(LOOK, clock, KEYS, PermissionSnapshot(), print)
         sandbox = {**SandboxScreen(LOOK, KEYS, clock, session).handlers, **app.sandbox_actions.screen_handlers}
         scrollback = ScrollbackScreen(LOOK, KEYS, "docs", ScrollbackBuffer(()), print, print)
+        review = ReviewScreen(LOOK, KEYS, ShownReview(session=session.id, name="docs"), app.review)
         code = CodeBox(session.id, KEYS).handlers
         return {
             "app": (BY_THE_APP, app.key_dispatcher.handlers),
@@ -58,7 +59,7 @@ async def handlers() -> Mapping[str, tuple[set[KeyContext], Iterable[str]]]:
             "search": ({KeyContext.SEARCH}, SearchScreen(LOOK, clock, KEYS).handlers),
             "sandbox": ({KeyContext.SANDBOX}, sandbox),
             "scrollback": ({KeyContext.READING, KeyContext.TEXT, KeyContext.FIND}, scrollback.handlers),
-            "diff": ({KeyContext.READING}, DiffScreen(LOOK, KEYS, session.id, "docs", ()).handlers),
+            "review": ({KeyContext.REVIEW, KeyContext.FIND}, review.handlers),
             "prompt": ({KeyContext.PROMPT}, PromptBox(session.id, KEYS, "").handlers),
             "code": ({KeyContext.PROMPT, KeyContext.CODE}, code),
         }
@@ -83,7 +84,7 @@ async def test_every_handler_has_a_row_in_a_context_of_its_owner() -> None:
 async def test_a_screen_of_one_context_handles_all_of_its_rows() -> None:
     tables = await handlers()
 
-    for name in ("app", "card", "inbox", "board", "search", "sandbox"):
+    for name in ("app", "card", "inbox", "board", "search", "sandbox", "review"):
         contexts, table = tables[name]
         assert rows_of(*contexts) == set(table), name
 

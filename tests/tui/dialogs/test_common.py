@@ -29,7 +29,7 @@ from kasmon.tui.palette import KasmonCommands
 from kasmon.tui.permissions.card_screen import CardScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox, TextBox
-from tests.model.transcript.test_file_changes import DIFF
+from tests.model.review.test_file_changes import DIFF
 from tests.support.dashboard_scenes import kasmon, run_app, settled
 from tests.support.sample_fleet import StillClock, asking, crew, ended, fleet, idle, session, working
 from tests.support.sample_sandboxes import interpreters

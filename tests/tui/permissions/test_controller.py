@@ -13,12 +13,12 @@ from kasmon.model.commands import Answer
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import Decision, SessionId
 from kasmon.tui.app import Kasmon
-from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.protocol import DashboardSettings
 from kasmon.tui.plan_board.screen import PlanBoardScreen
+from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import PromptBox
-from tests.model.transcript.test_file_changes import DIFF
+from tests.model.review.test_file_changes import DIFF
 from tests.support.dashboard_scenes import armed, kasmon, planned, run_app
 from tests.support.sample_boards import RUNNING, board
 from tests.support.sample_fleet import StillClock, asking, command, crew, fleet, idle, login, working
@@ -270,7 +270,7 @@ async def test_over_a_diff_the_key_opens_the_request_of_the_session_that_changed
     async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("young"))
         await pilot.press("D")
-        await auntil(lambda: isinstance(app.screen, DiffScreen))
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
         app.main_view.table.select(SessionId("old"))
         await pilot.press(key)
 

@@ -17,12 +17,12 @@ from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.sandboxes.snapshots import StoredSnapshots
 from kasmon.tui.app import Kasmon
 from kasmon.tui.dialogs.new_session import NewSessionDialog
-from kasmon.tui.diff_screen import DiffScreen
 from kasmon.tui.gateway.protocol import DashboardSettings, Operations, SandboxChoices, SandboxPreview, TierOffer
+from kasmon.tui.review.screen import ReviewScreen
 from kasmon.tui.sandbox.screen import SandboxScreen
 from kasmon.tui.textual_ext.inputs import LineInput
 from kasmon.tui.transcript.prompt_box import CodeBox
-from tests.model.transcript.test_file_changes import DIFF
+from tests.model.review.test_file_changes import DIFF
 from tests.support.dashboard_scenes import history, kasmon, run_app
 from tests.support.sample_fleet import StillClock, fleet, idle, working
 from tests.support.sample_sandboxes import interpreters, machine, machines, past, remembered, sandbox_state, sandboxes
@@ -181,7 +181,7 @@ async def test_a_turns_diff_is_shown_and_escape_leads_back_to_the_history() -> N
         world_of(pilot).diffs = {"numbers": DIFF}
         await history(pilot)
         await pilot.press("j", "j", "D")
-        await auntil(lambda: isinstance(pilot.app.screen, DiffScreen))
+        await auntil(lambda: isinstance(pilot.app.screen, ReviewScreen))
         await pilot.press("escape")
         await pilot.pause()
 

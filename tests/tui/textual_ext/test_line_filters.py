@@ -375,7 +375,7 @@ LATE = frozenset(
         "kasmon.tui.terminal.view",
         "kasmon.tui.terminal.stdin_tap",
         "kasmon.tui.gateway.live_operations",
-        "kasmon.model.transcript.file_changes",
+        "kasmon.model.review.file_changes",
         "kasmon.supervisor.sessions.session_operations",
         "kasmon.supervisor.sessions.create",
         "kasmon.host.rpc.connect",

@@ -1,0 +1,126 @@
+"""Opens the review of a session, and does what its screen requests."""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kasmon.errors import KasmonError
+from kasmon.model.session import Session
+from kasmon.sanitize import clean_line
+from kasmon.tui.actions.dialogs import find_location, show_text
+from kasmon.tui.app_protocols import Dashboard, SuspendableApp
+from kasmon.tui.error_text import what_failed
+
+if TYPE_CHECKING:
+    from kasmon.tui.review.screen import ReviewScreen, ShownReview
+    from kasmon.tui.session_pane import SessionPane
+
+LAST: int = 0
+"""In place of a turn's number: the last turn."""
+
+
+class ReviewDashboard(Dashboard, SuspendableApp, Protocol):
+    """What the controller needs."""
+
+    @property
+    def session_pane(self) -> "SessionPane": ...
+
+
+class ReviewController:
+    """Implements `ReviewRequests` of the screen."""
+
+    def __init__(self, app: ReviewDashboard) -> None:
+        self.app = app
+
+    def open(self, session: Session, turn: int | None = None) -> None:
+        """Show what *session*'s worktree changed, or *turn* changed; without a worktree, its last change."""
+        self._run(self._open(session, turn))
+
+    # Requests of the screen.
+
+    def show_branch(self, screen: "ReviewScreen", /) -> None:
+        self._run(self._show(screen, None))
+
+    def show_last_turn(self, screen: "ReviewScreen", /) -> None:
+        self._run(self._show(screen, LAST))
+
+    def step_turn(self, screen: "ReviewScreen", by: int, /) -> None:
+        """Show the turn before (-1) the shown one, or after it (1); from the branch, the last turn."""
+        turn, turns = screen.review.turn, screen.review.turns
+        if turn is None:
+            self._run(self._show(screen, LAST))
+            return
+        beyond = [each for each in turns if (each > turn if by > 0 else each < turn)]
+        if turns and not beyond:
+            self.report("No later turn." if by > 0 else "No earlier turn is stored.")
+        elif turn + by > 0:
+            target = (min(beyond) if by > 0 else max(beyond)) if beyond else turn + by
+            self._run(self._show(screen, target))
+
+    def edit_file(self, screen: "ReviewScreen", name: str, line: int, /) -> None:
+        """Suspend the dashboard for the user's editor; then show the changed diff."""
+        self._run(self._edit(screen, name, line))
+
+    def report(self, text: str, /) -> None:
+        self.app.say(text)
+
+    # Loading.
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self.app.run_worker(work, group="dialog", exclusive=True)
+
+    async def _open(self, session: Session, turn: int | None) -> None:
+        name, here = clean_line(session.name), find_location(self.app)
+        why = f"No changes by {name} were recorded." if turn is None else f"Turn {turn} of {name} changed no files."
+        review: ShownReview | None = None
+        try:
+            review = await self._load(session, turn)
+        except KasmonError as error:
+            why = what_failed(error)
+        from kasmon.tui.review.screen import ReviewScreen
+
+        if here != find_location(self.app):
+            return
+        if review is not None and review.files:
+            self.app.push_screen(ReviewScreen(self.app.look, self.app.keys, review, self))
+        elif turn is None and (last := self.app.session_pane.last_diff(session.id)):
+            from kasmon.tui.permissions.request_text import diff_rows
+
+            show_text(self.app, f"Last change by {name}", lambda width: diff_rows(last, width))
+        else:
+            self.app.say(why)
+
+    async def _load(self, session: Session, turn: int | None) -> "ShownReview | None":
+        if self.app.gateway is None:
+            return None
+        changes = await self.app.gateway.changes_of(session.id, turn)
+        from kasmon.model.review.file_changes import split
+        from kasmon.tui.review.screen import ShownReview
+
+        name = clean_line(session.name)
+        return ShownReview(
+            session=session.id, name=name, files=split(changes.diff), turn=changes.turn, turns=changes.turns
+        )
+
+    async def _show(self, screen: "ReviewScreen", turn: int | None) -> None:
+        """Show *turn* on *screen*; None for the branch, `LAST` for the last turn."""
+        session = self.app.main_view.table.session(screen.session_here)
+        if session is None:
+            return
+        try:
+            review = await self._load(session, turn)
+        except KasmonError as error:
+            self.app.say(what_failed(error), severity="warning")
+            return
+        if review is not None and screen in self.app.screen_stack:
+            screen.show(review)
+
+    async def _edit(self, screen: "ReviewScreen", name: str, line: int) -> None:
+        from kasmon.tui.process.attach import run_in_terminal  # seldom needed
+
+        assert self.app.gateway is not None
+        try:
+            argv = await self.app.gateway.editor_argv(screen.session_here, name, line)
+            await run_in_terminal(self.app, argv)
+        except KasmonError as error:
+            self.app.say(what_failed(error), severity="error")
+        await self._show(screen, screen.review.turn)

@@ -1,0 +1,189 @@
+"""What a session changed: its files, and the chosen one in one column or in two."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from textual.pilot import Pilot
+
+from kasmon.errors import UnableError
+from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs.common import RenameDialog
+from kasmon.tui.review.screen import ReviewScreen
+from tests.model.review.test_file_changes import DIFF
+from tests.safety.test_markup import WORST
+from tests.support.dashboard_scenes import kasmon, run_app
+from tests.support.sample_fleet import fleet, working
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
+
+
+@asynccontextmanager
+async def shown(diff: str = DIFF, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Pilot[None]]:
+    app = kasmon(fleet(working("api")))
+    cast(FakeGateway, app.gateway).diffs = {"api": diff}
+    async with run_app(app, size) as pilot:
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await pilot.pause()
+        yield pilot
+
+
+async def test_it_lists_the_files_and_shows_the_first() -> None:
+    async with shown() as pilot:
+        text = text_of(pilot.app)
+
+        assert "api  5 files  +3  -3" in text
+        assert "▌ src/x.py" in text
+        assert [line.chosen for line in cast(ReviewScreen, pilot.app.screen).list.drawn] == [True, *[False] * 4]
+        assert "-old line" in text
+        assert "1 of 5" in text
+
+
+async def test_the_next_file_is_a_key_away_and_the_last_is_the_last() -> None:
+    async with shown() as pilot:
+        await pilot.press("]", "]", "]", "]", "]", "]")
+        await pilot.pause()
+        assert "▌ p.png" in text_of(pilot.app)
+        await pilot.press("[")
+        await pilot.pause()
+
+        assert "+hello" in text_of(pilot.app)
+
+
+async def test_s_puts_the_old_beside_the_new_where_there_is_room() -> None:
+    async with shown(size=(160, 30)) as pilot:
+        await pilot.press("s")
+        await pilot.pause()
+
+        assert any("-old line" in row and "+new line" in row for row in text_of(pilot.app).splitlines())
+
+
+async def test_on_a_narrow_screen_it_stays_one_column() -> None:
+    async with shown(size=(80, 24)) as pilot:
+        await pilot.press("s")
+        await pilot.pause()
+
+        assert not any("-old line" in row and "+new line" in row for row in text_of(pilot.app).splitlines())
+
+
+async def test_escape_leads_back_to_the_list() -> None:
+    async with shown() as pilot:
+        await pilot.press("escape")
+        await pilot.pause()
+
+        assert cast(Kasmon, pilot.app).list_has_keys
+
+
+async def test_a_session_in_no_repository_says_so() -> None:
+    app = kasmon(fleet(working("api")))
+    cast(FakeGateway, app.gateway).refusing = UnableError(
+        "'/x' is not in a git repository, so its changes are unknown."
+    )
+    async with run_app(app, (120, 30), notifications=True) as pilot:
+        await pilot.press("D")
+        await auntil(lambda: "'/x' is not in a git" in text_of(app))
+
+
+async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
+    lines = [worst.replace("\n", " ") for worst in WORST[::25]]
+    diff = "".join(f"diff --git a/{x} b/{x}\n--- a/{x}\n+++ b/{x}\n@@ -1 +1 @@\n-{x}\n+{x}\n" for x in lines)
+    async with shown(diff) as pilot:
+        await pilot.press("s", "z", "z", *("]" for _ in lines), "escape")
+        await pilot.pause()
+
+        assert cast(Kasmon, pilot.app).list_has_keys
+
+
+async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhile() -> None:
+    """The keys for that would be its keys."""
+    app = kasmon(fleet(working("api")))
+    gateway = cast(FakeGateway, app.gateway)
+    gateway.diffs = {"api": DIFF}
+    async with run_app(app, (120, 30)) as pilot:
+        gateway.knows.clear()
+        await pilot.press("D", "r")
+        await auntil(lambda: isinstance(app.screen, RenameDialog), what="the dialog")
+        gateway.knows.set()
+        await auntil(lambda: not any(each.group == "dialog" and each.is_running for each in app.workers))
+        await pilot.pause()
+
+        assert isinstance(app.screen, RenameDialog)
+
+
+def line_at(pilot: Pilot[None]) -> str:
+    """The text of the line under the cursor."""
+    view = cast(ReviewScreen, pilot.app.screen).view
+    return view.file.lines[view.line].text
+
+
+async def test_the_next_change_is_a_key_away_also_in_the_next_file() -> None:
+    async with shown() as pilot:
+        assert "-old line" == line_at(pilot)
+        await pilot.press("J")
+        assert "-gone" == line_at(pilot)
+        await pilot.press("J", "J", "J")
+        assert "+hello" == line_at(pilot)
+        await pilot.press("K", "K", "K")
+        assert "-gone" == line_at(pilot)
+
+
+async def test_a_search_finds_lines_of_all_files_and_escape_ends_it() -> None:
+    async with shown() as pilot:
+        await pilot.press("slash", *"bye", "enter")
+        await pilot.pause()
+        assert "1 match" in text_of(pilot.app)
+        assert "-bye" == line_at(pilot)
+        await pilot.press("slash", *"line", "enter", "n")
+        await pilot.pause()
+        assert "+new line" == line_at(pilot)
+        await pilot.press("N", "escape")
+        await pilot.pause()
+
+        assert "-old line" == line_at(pilot)
+        assert isinstance(pilot.app.screen, ReviewScreen)
+
+
+async def test_a_hunk_folds_and_a_long_one_is_folded_at_first_and_says_so() -> None:
+    many = "".join(f"+line {number}\n" for number in range(1500))
+    whole = f"diff --git a/big.py b/big.py\n--- /dev/null\n+++ b/big.py\n@@ -0,0 +1,1500 @@\n{many}"
+    async with shown(whole) as pilot:
+        assert "1,500 lines folded · ⏎ unfolds" in text_of(pilot.app)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "+line 0" in text_of(pilot.app)
+        await pilot.press("G")
+        await pilot.pause()
+
+        assert "+line 1499" == line_at(pilot)
+
+
+async def test_turns_are_chosen_by_keys() -> None:
+    async with shown() as pilot:
+        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        gateway.turn_diffs = {"api": {1: DIFF, 4: "", 5: DIFF.replace("+hello", "+later")}}
+        screen = cast(ReviewScreen, pilot.app.screen)
+        for key, turn in (("t", 5), ("less_than_sign", 4), ("less_than_sign", 1), ("greater_than_sign", 4)):
+            await pilot.press(key)
+            await auntil(lambda turn=turn: screen.review.turn == turn)  # type: ignore[misc]
+            await pilot.pause()
+            assert f"turn {turn} of 5" in text_of(pilot.app)
+        assert "Turn 4 changed no files." in text_of(pilot.app)
+        await pilot.press("b")
+        await auntil(lambda: screen.review.turn is None)
+
+
+async def test_the_editor_gets_the_file_and_the_line_of_the_new_file() -> None:
+    async with shown() as pilot:
+        await pilot.press("e")
+        gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
+        await auntil(lambda: gateway.edited)
+
+        assert [("api", "src/x.py", 2)] == gateway.edited
+
+
+async def test_renamed_and_mode_changed_files_say_so() -> None:
+    whole = "diff --git a/old b/new\nold mode 100644\nnew mode 100755\nrename from old\nrename to new\n"
+    async with shown(whole) as pilot:
+        assert "renamed from old · mode 100644 → 100755" in text_of(pilot.app)
+        assert "new renamed" in text_of(pilot.app)
