@@ -1,5 +1,6 @@
 """`kasmon finish`: what is left to do of a session's branch, and doing it."""
 
+import shlex
 import sys
 from typing import Annotated, Any, Literal
 
@@ -43,6 +44,9 @@ def finish(
     ff: Annotated[bool, Arg("Fast-forward its base to the branch.")] = False,
     take_over: Annotated[bool, Arg("Stage the changes in the checkout that the worktree was created from.")] = False,
     discard: Annotated[bool, Arg("Remove the worktree and its branch; what is nowhere else is stored first.")] = False,
+    confirm_name: Annotated[
+        str, Arg("Of --discard without a terminal: the name of the session or its branch, besides --digest or --yes.")
+    ] = "",
     ignored: Annotated[list[str] | None, Arg("Of --discard: git-ignored files that may be deleted.")] = None,
     rewrite: Annotated[bool, Arg("Allow --update rebase and --push to replace commits that are pushed.")] = False,
     during_turn: Annotated[bool, Arg("Also while the agent works.")] = False,
@@ -88,8 +92,10 @@ def finish(
         return 0
     if digest and digest != plan.digest:
         raise operation.changed_since(session)
-    if not digest:
-        _confirm(session, plan, agrees=yes, wants_json=wants_json)
+    if discard:
+        _confirm_discard(session, plan, confirm_name, agrees=yes or bool(digest), wants_json=wants_json)
+    elif not (digest or yes):
+        _confirm(session, plan, wants_json=wants_json)
     result = event_loop.run(operation.finish(where, session, plan, (lambda text: None) if wants_json else say))
     if wants_json:
         done = {"done": list(result.done), "left_conflicts": list(result.conflicts), "kept": result.kept or None}
@@ -101,28 +107,37 @@ def finish(
     return CONFLICTS if result.conflicts else 0
 
 
-def _confirm(session: Session, plan: PlannedFinish, *, agrees: bool, wants_json: bool) -> None:
-    """Have the user agree; to a discard by the name of the branch or of the session.
+def _confirm(session: Session, plan: PlannedFinish, *, wants_json: bool) -> None:
+    """Have the user agree.
 
     Raises:
         RefusedError: if there is no terminal to ask on, or something else was typed.
     """
-    unasked = RefusedError(
-        f"{'; '.join(step.text for step in plan.steps)}: not confirmed.",
-        hint=f"--digest {plan.digest} does exactly this.",
-    )
     refused = RefusedError("Nothing was done.")
-    if not plan.request.discards:
-        if not agrees:
-            question = "Type yes to do this"
-            confirm(_lines(session, plan), question, wants_json=wants_json, unasked=unasked, refused=refused)
+    unasked = _unconfirmed(plan, f"--digest {plan.digest} does exactly this.")
+    confirm(_lines(session, plan), "Type yes to do this", wants_json=wants_json, unasked=unasked, refused=refused)
+
+
+def _confirm_discard(session: Session, plan: PlannedFinish, name: str, *, agrees: bool, wants_json: bool) -> None:
+    """Have the user agree by the name of the session or of its branch: as *name*, or typed.
+
+    Raises:
+        RefusedError: if that is missing or wrong.
+    """
+    names = [each for each in (session.name, plan.state.name) if each]
+    if name and name not in names:
+        raise RefusedError(f"{name!r} is not {' or '.join(map(repr, names))}. Nothing was done.")
+    if name and agrees:
         return
     if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise unasked
+        raise _unconfirmed(plan, f"--digest {plan.digest} --confirm-name {shlex.quote(names[0])} does exactly this.")
     say(*_lines(session, plan))
-    names = [name for name in (session.name, plan.state.name) if name]
     if typed(f"Type {' or '.join(map(repr, names))} to discard it") not in names:
-        raise refused
+        raise RefusedError("Nothing was done.")
+
+
+def _unconfirmed(plan: PlannedFinish, hint: str) -> RefusedError:
+    return RefusedError(f"{'; '.join(step.text for step in plan.steps)}: not confirmed.", hint=hint)
 
 
 def _lines(session: Session, plan: PlannedFinish) -> list[str]:
@@ -130,7 +145,8 @@ def _lines(session: Session, plan: PlannedFinish) -> list[str]:
     state = plan.state
     lines = [f"{session.name} ({session.id}): {state.name or 'no branch'} from {state.base_name}, {state.words}"]
     for step in plan.steps:
-        lines.append(f"  {step.action:<10} {step.text}")
+        command = f": {step.command}" if step.command else ""
+        lines.append(f"  {step.action:<10} {step.text}{command}")
         if step.hooks:
             lines.append(f"  {'':<10} your hooks run: {', '.join(step.hooks)}")
     return [*lines, f"  {'digest':<10} {plan.digest}"] if plan.digest else lines

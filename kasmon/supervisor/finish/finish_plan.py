@@ -75,6 +75,8 @@ class FinishStep(msgspec.Struct, frozen=True, kw_only=True):
 
     action: str
     text: str
+    command: str = ""
+    """Of what is left to do: the options of `kasmon finish` that do it, or another command."""
     hooks: tuple[str, ...] = ()
     """The person's hooks that git may run."""
 
@@ -256,29 +258,30 @@ def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
     if state.operation:
         yield FinishStep(action="resolve", text=f"{state.operation} is unfinished: finish or abort it with git")
     if state.uncommitted:
-        yield FinishStep(
-            action="commit", text=f"{_count(state.uncommitted, 'change')}, not committed: `{start} --commit`"
-        )
+        text = f"{_count(state.uncommitted, 'change')}, not committed"
+        yield FinishStep(action="commit", text=text, command=f"`{start} --commit`")
     if state.behind and state.base_ref:
         files = f", with conflicts in {', '.join(map(repr, state.conflicts))}" if state.conflicts else ""
-        text = f"{_count(state.behind, 'commit')} behind {state.base_name}{files}: `{start} --update rebase|merge`"
-        yield FinishStep(action="update", text=text)
+        text = f"{_count(state.behind, 'commit')} behind {state.base_name}{files}"
+        yield FinishStep(action="update", text=text, command=f"`{start} --update rebase|merge`")
     if state.ahead and state.unpushed != 0:
         count = state.ahead if state.unpushed is None else state.unpushed
-        yield FinishStep(action="push", text=f"{_count(count, 'commit')}, not pushed: `{start} --push`")
+        yield FinishStep(action="push", text=f"{_count(count, 'commit')}, not pushed", command=f"`{start} --push`")
     if pull_request is not None:
         yield FinishStep(action="propose", text=f"{pull_request.words}: {pull_request.url}")
     elif plan.pull_request_why:
         yield FinishStep(action="propose", text=plan.pull_request_why)
     elif state.ahead and state.remote:
-        yield FinishStep(action="propose", text=f"no pull request: `{start} --pr`")
+        yield FinishStep(action="propose", text="no pull request", command=f"`{start} --pr`")
     if state.ahead and state.base_ref.startswith(HEADS):
         yield FinishStep(
             action="merge",
-            text=f"{_count(state.ahead, 'commit')}, not in {state.base_name}: `{start} --merge`, `--squash` or `--ff`",
+            text=f"{_count(state.ahead, 'commit')}, not in {state.base_name}",
+            command=f"`{start} --merge`, `--squash` or `--ff`",
         )
     if not state.uncommitted and not state.ahead:
-        yield FinishStep(action="remove", text=f"nothing: `kasmon worktrees gc {session.id}` removes the worktree")
+        command = f"`kasmon worktrees gc {session.id}` removes the worktree"
+        yield FinishStep(action="remove", text="nothing", command=command)
 
 
 def _step(path: Path, action: str, text: str, hooks: tuple[str, ...]) -> FinishStep:

@@ -312,7 +312,8 @@ def discard(kasmon: Cli, *options: str) -> Any:
     kasmon("stop", "fix")
     planned = kasmon("finish", "fix", "--discard", *options, "--dry-run", "--json")
     assert 0 == planned.code, planned.err
-    return kasmon.json("finish", "fix", "--discard", *options, "--digest", json.loads(planned.out)["digest"])
+    digest = json.loads(planned.out)["digest"]
+    return kasmon.json("finish", "fix", "--discard", *options, "--digest", digest, "--confirm-name", "fix")
 
 
 def test_a_discard_is_agreed_by_name_and_says_where_the_work_is(kasmon: Cli, repo: Repo, tree: Path) -> None:
@@ -325,6 +326,10 @@ def test_a_discard_is_agreed_by_name_and_says_where_the_work_is(kasmon: Cli, rep
     kasmon("stop", "fix")
 
     assert 4 == kasmon("finish", "fix", "--discard", "--yes").code
+    digest = kasmon.json("finish", "fix", "--discard", "--dry-run")["digest"]
+    unnamed = kasmon("finish", "fix", "--discard", "--digest", digest)
+    assert (4, True) == (unnamed.code, "--confirm-name fix does exactly this" in unnamed.err)
+    assert 4 == kasmon("finish", "fix", "--discard", "--digest", digest, "--confirm-name", "other").code
     _, refused = kasmon.terminal("finish", "fix", "--discard", typed=[("to cancel:", "yes\r")])
     is_there = tree.exists()
     code, shown = kasmon.terminal("finish", "fix", "--discard", typed=[("to cancel:", "kasmon/fix\r")])
