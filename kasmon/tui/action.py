@@ -25,6 +25,8 @@ class KeyContext(StrEnum):
     """Also `CodeBox.handlers`"""
     SANDBOX = "on the sandbox screen"
     """`SandboxScreen.handlers`, and `SandboxActions.screen_handlers` for what acts on the sandbox"""
+    FINISH = "on the finish screen"
+    """`FinishScreen.handlers`"""
     READING = "in a transcript or scrollback"
     """Also `ScrollbackScreen.handlers`"""
     REVIEW = "in the review of changes"
@@ -46,6 +48,7 @@ class HelpGroup(StrEnum):
     MOVE = "Navigate"
     SESSION = "Session"
     SANDBOX = "Sandbox"
+    FINISH = "Finish screen"
     FLEET = "All sessions"
     VIEW = "View"
     REQUEST = "Requests"
@@ -87,6 +90,8 @@ class FooterOffer(Enum):
     """For a session whose sandbox supports checkpoints."""
     UNVIEWED = auto()
     """For a session that finished a turn which the user has not viewed."""
+    BRANCHED = auto()
+    """For a session that has a worktree of its own."""
     SANDBOXED = auto()
     """For a session that has a sandbox."""
 

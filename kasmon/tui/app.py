@@ -31,6 +31,7 @@ from kasmon.tui.actions.transcript import TranscriptActions
 from kasmon.tui.app_protocols import OnDone, OnFailure
 from kasmon.tui.clock import Clock, RealClock
 from kasmon.tui.error_text import what_failed
+from kasmon.tui.finish.controller import FinishController
 from kasmon.tui.gateway.protocol import CardContext, DashboardSettings, FleetUpdate, Gateway, Operation
 from kasmon.tui.gateway.theme_library import ThemeLibrary
 from kasmon.tui.key_dispatcher import KeyDispatcher
@@ -40,6 +41,7 @@ from kasmon.tui.messages import (
     ActionRequested,
     CardClosed,
     DiffRequested,
+    FinishActionRequested,
     HitOpened,
     KeyContextChanged,
     PlanBoardClosed,
@@ -134,6 +136,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         self.session_pane = SessionPane(self)
         self.search = SearchController(self)
         self.review = ReviewController(self)
+        self.finish = FinishController(self)
         self.notifications = NotificationController(self)
         self.on_suspend: Callable[[], object] = lambda: None
         """Called in a thread before Ctrl+Z stops this process."""
@@ -213,6 +216,7 @@ class Kasmon(SafeApp, inherit_bindings=False):
         assert self.gateway is not None
         async for branches in self.gateway.branches(lambda: self.notifications.is_there):
             self.main_view.show_branches(branches)
+            self.finish.show_branches(branches)
 
     async def _follow_settings(self) -> None:
         assert self.gateway is not None
@@ -417,6 +421,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
     def on_sandbox_action_requested(self, message: SandboxActionRequested) -> None:
         message.stop()
         self.sandbox_actions.on_sandbox(message)
+
+    def on_finish_action_requested(self, message: FinishActionRequested) -> None:
+        message.stop()
+        self.finish.handle(message)
 
 
 def _is_utf8(settings: DashboardSettings) -> bool:

@@ -54,6 +54,7 @@ MOUSE = (
 HOMES = {
     HelpGroup.REQUEST: KeyContext.CARD,
     HelpGroup.BOARD: KeyContext.BOARD,
+    HelpGroup.FINISH: KeyContext.FINISH,
     HelpGroup.READING: KeyContext.READING,
     HelpGroup.REVIEW: KeyContext.REVIEW,
     HelpGroup.QUEUE: KeyContext.QUEUE,

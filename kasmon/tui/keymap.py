@@ -32,6 +32,7 @@ _READ, _FIND, _QUEUE, _INBOX, _TEXT = (
 )
 _BOARD, _CODE, _SANDBOX, _SEARCH = KeyContext.BOARD, KeyContext.CODE, KeyContext.SANDBOX, KeyContext.SEARCH
 _REVIEW = KeyContext.REVIEW
+_FINISH = KeyContext.FINISH
 
 DETACHES: Final = "ctrl+]"
 """The key by which kasmon's tmux server detaches, so that the user comes back from `attach`."""
@@ -132,6 +133,28 @@ ACTIONS: Final = (
         FooterOffer.UNVIEWED,
     ),
     Action("diff", ("D",), "diff", "Show diff of the last change", _LIST, HelpGroup.SESSION),
+    Action(
+        "finish",
+        ("F",),
+        "finish",
+        "Finish branch: commit, push, merge, discard…",
+        _LIST,
+        HelpGroup.SESSION,
+        FooterOffer.BRANCHED,
+    ),
+    Action("finish_commit", ("c",), "commit", "Commit all changes…", _FINISH, HelpGroup.FINISH),
+    Action("finish_message", ("a",), "ask", "Ask the agent for a commit message", _FINISH, HelpGroup.FINISH),
+    Action("finish_update", ("u",), "update", "Update from the base: rebase or merge…", _FINISH, HelpGroup.FINISH),
+    Action("finish_push", ("p",), "push", "Push…", _FINISH, HelpGroup.FINISH),
+    Action("finish_propose", ("P",), "pull request", "Push, and open a pull request…", _FINISH, HelpGroup.FINISH),
+    Action("finish_merge", ("m",), "merge", "Merge into the base…", _FINISH, HelpGroup.FINISH),
+    Action("finish_take_over", ("t",), "take over", "Stage its changes in your checkout…", _FINISH, HelpGroup.FINISH),
+    Action("finish_discard", ("X",), "discard", "Remove the worktree and its branch…", _FINISH, HelpGroup.FINISH),
+    Action("finish_diff", ("D",), "diff", "Show what the branch changed", _FINISH, HelpGroup.FINISH),
+    Action("finish_refresh", ("r",), "refresh", "Read the branch again", _FINISH, HelpGroup.FINISH),
+    Action("finish_down", ("space", "pagedown", "ctrl+d"), "page down", "Page down", _FINISH, HelpGroup.FINISH),
+    Action("finish_up", ("pageup", "ctrl+u"), "page up", "Page up", _FINISH, HelpGroup.FINISH),
+    Action("leave_finish", ("escape", "q"), "leave", "Back to the list", _FINISH, HelpGroup.FINISH),
     Action("broadcast", ("M",), "broadcast", "Broadcast a prompt to all agents in the list…", _LIST, HelpGroup.FLEET),
     Action(
         "filter",

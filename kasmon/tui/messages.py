@@ -109,6 +109,14 @@ class SandboxActionRequested(Message):
         self.checkpoint, self.turn, self.host = checkpoint, turn, host
 
 
+class FinishActionRequested(Message):
+    """Do something with a session's branch: *action* is the id in the key table."""
+
+    def __init__(self, session: SessionId, action: str) -> None:
+        super().__init__()
+        self.session, self.action = session, action
+
+
 class CardClosed(Message):
     """The permission card asks to be closed; *put_off* are the requests that must not pop up again."""
 

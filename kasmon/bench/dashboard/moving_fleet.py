@@ -25,6 +25,7 @@ from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
+from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
@@ -125,6 +126,12 @@ class MovingGateway:
     async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
         await asyncio.Event().wait()
         yield {}
+
+    async def plan_finish(self, session: SessionId, request: FinishRequest, /) -> PlannedFinish:
+        raise NotImplementedError
+
+    async def proposed_message(self, session: SessionId, /) -> str:
+        return ""
 
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:
         return SessionChanges(diff="")

@@ -16,6 +16,7 @@ from kasmon.tui.session_list.order import ListSettings, SortOrder
 from kasmon.tui.textual_ext.modal import Overlay
 
 if TYPE_CHECKING:
+    from kasmon.tui.finish.controller import FinishController
     from kasmon.tui.gateway.theme_library import ThemeLibrary
     from kasmon.tui.key_dispatcher import KeyDispatcher
     from kasmon.tui.permissions.controller import PermissionController
@@ -40,6 +41,8 @@ class GeneralDashboard(Dashboard, Protocol):
     def plan_board(self) -> "PlanBoardController": ...
     @property
     def search(self) -> "SearchController": ...
+    @property
+    def finish(self) -> "FinishController": ...
     @property
     def themes(self) -> "ThemeLibrary": ...
     @property

@@ -57,6 +57,7 @@ def build_handlers(
         "forget": session.forget,
         "mark_viewed": session.mark_viewed,
         "diff": session.diff,
+        "finish": lambda: app.finish.open(),
         "broadcast": general.broadcast,
         "filter": lambda: app.main_view.begin_filter(app.keys),
         "show_all": lambda: app.main_view.show_all(),

@@ -39,6 +39,7 @@ from kasmon.tui.gateway.protocol import (
 from kasmon.tui.gateway.terminal_host import TerminalHost
 
 if TYPE_CHECKING:
+    from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.index_writer import SearchIndexWriter
@@ -300,6 +301,19 @@ class LiveGateway:
 
         async for branches in watch_branches(self.places, lambda: self._fleet.sessions, may_ask):
             yield branches
+
+    @_with_kasmon_errors
+    async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
+        await _import_in_thread("kasmon.supervisor.finish.finish_plan")
+        from kasmon.supervisor.finish.finish_plan import plan_finish  # rarely needed
+
+        return await asyncio.to_thread(plan_finish, self.places, self._session(session), request, self._fleet)
+
+    @_with_kasmon_errors
+    async def proposed_message(self, session: SessionId, /) -> str:
+        from kasmon.supervisor.finish.commit_message import find_message  # rarely needed
+
+        return await find_message(self.places, self._session(session))
 
     @_with_kasmon_errors
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> SessionChanges:

@@ -8,7 +8,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import msgspec
 
@@ -31,6 +31,9 @@ from kasmon.tui.gateway.protocol import Split
 from kasmon.tui.notifications.alerts import Alert
 from kasmon.tui.terminal.links import is_link
 from kasmon.tui.theme.look import RECEIPT_WORDS
+
+if TYPE_CHECKING:
+    from kasmon.supervisor.finish.finish_plan import PlannedFinish
 
 COPY_S: Final = 2.0
 """How long tmux may take to accept a text, in seconds."""
@@ -200,6 +203,20 @@ class LiveOperations:
         from kasmon.supervisor.plans import decisions
 
         await asyncio.to_thread(decisions.apply_edit, self._places, self._config(), plan, digest)
+
+    async def finish(self, session: SessionId, plan: "PlannedFinish", report: Callable[[str], None], /) -> str:
+        from kasmon.supervisor.finish.finish import finish  # rarely needed
+
+        loop = asyncio.get_running_loop()
+
+        def pass_on(text: str) -> None:
+            loop.call_soon_threadsafe(report, text)
+
+        result = await finish(self._places, self._session(session), plan, pass_on)
+        if not result.conflicts:
+            return ""
+        end = "they are sent to the agent" if result.receipt else f"resolve them in {plan.tree.path!r}"
+        return f"Conflicts in {', '.join(map(repr, result.conflicts))}: {end}."
 
     async def save_theme(self, name: str, /) -> None:
         await asyncio.to_thread(put, self._places, "ui.theme", name)

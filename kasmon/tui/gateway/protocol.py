@@ -24,6 +24,7 @@ from kasmon.tui.terminal.link import TerminalLink
 
 if TYPE_CHECKING:
     from kasmon.config.profile import ProfileOffer
+    from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
     from kasmon.supervisor.search.search import SessionHits
@@ -260,6 +261,14 @@ class Operations(Protocol):
         """Apply the edited file of this plan, as it was shown."""
         ...
 
+    async def finish(self, session: SessionId, plan: "PlannedFinish", report: Callable[[str], None], /) -> str:
+        """Do with the session's branch what *plan* says; *report* gets a sentence after each step.
+
+        Raises:
+            StaleRequestError: if a commit or a file changed since the plan was made; nothing is done then.
+        """
+        ...
+
     # The dashboard.
 
     async def save_theme(self, name: str, /) -> None:
@@ -429,6 +438,22 @@ class Gateway(Protocol):
         """Yield the branches of sessions that have a worktree, now and after each change; never ends.
 
         *is_viewed* is whether the user looks: only then, or with the setting `finish.watch`, pull requests are read.
+        """
+        ...
+
+    async def plan_finish(self, session: SessionId, request: "FinishRequest", /) -> "PlannedFinish":
+        """Return how *request* is done with the session's branch; without a request, what is left to do.
+
+        Raises:
+            KasmonError: if it cannot be done; it says why.
+        """
+        ...
+
+    async def proposed_message(self, session: SessionId, /) -> str:
+        """Return the commit message that the session's agent proposed last; empty if there is none.
+
+        Raises:
+            KasmonError: if its terminal cannot be read.
         """
         ...
 

@@ -19,6 +19,7 @@ from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
+from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
 from kasmon.supervisor.plans.boards import PlanBoard
 from kasmon.supervisor.sandboxes.history import SandboxHistory
 from kasmon.supervisor.search.search import SessionHits
@@ -98,6 +99,10 @@ class FakeLink:
 class FakeGateway:
     """Implements `Gateway` from values."""
 
+    finishes: Callable[[FinishRequest], PlannedFinish]
+    proposed = ""
+    """The commit message that an agent proposes."""
+
     def __init__(
         self,
         fleet: Fleet | None = None,
@@ -133,6 +138,7 @@ class FakeGateway:
         self.offered: Sequence[ProfileOffer] = OFFERS
         self.collided: asyncio.Queue[Mapping[SessionId, CollisionSummary]] = asyncio.Queue()
         self.branched: asyncio.Queue[Mapping[SessionId, BranchSummary]] = asyncio.Queue()
+        self.asked_finishes: list[FinishRequest] = []
         self.foreign: Sequence[AdoptablePane] = ()
         self.hosts: Sequence[str] = ()
         self.finds: Mapping[str, Sequence[SessionHits]] = {}
@@ -267,6 +273,16 @@ class FakeGateway:
     async def branches(self, is_viewed: Callable[[], bool], /) -> AsyncIterator[Mapping[SessionId, BranchSummary]]:
         while True:
             yield await self.branched.get()
+
+    async def plan_finish(self, session: SessionId, request: FinishRequest, /) -> PlannedFinish:
+        self.asked_finishes.append(request)
+        await self.knows.wait()
+        if self.refusing is not None:
+            raise self.refusing
+        return self.finishes(request)
+
+    async def proposed_message(self, session: SessionId, /) -> str:
+        return self.proposed
 
     async def changes_of(self, session: SessionId, turn: int | None = None, /) -> protocol.SessionChanges:
         await self.knows.wait()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from kasmon.tui.action import KeyContext
+from kasmon.tui.finish.screen import FinishScreen
 from kasmon.tui.gateway.theme_library import shipped
 from kasmon.tui.keymap import ACTIONS, ROWS, KeyMap
 from kasmon.tui.permissions.card import PermissionCard
@@ -56,6 +57,7 @@ async def handlers() -> Mapping[str, tuple[set[KeyContext], Iterable[str]]]:
             "card": ({KeyContext.CARD}, card.handlers),
             "inbox": ({KeyContext.INBOX}, inbox.handlers),
             "board": ({KeyContext.BOARD}, PlanBoardScreen(LOOK, clock, KEYS, ()).handlers),
+            "finish": ({KeyContext.FINISH}, FinishScreen(LOOK, KEYS, session).handlers),
             "search": ({KeyContext.SEARCH}, SearchScreen(LOOK, clock, KEYS).handlers),
             "sandbox": ({KeyContext.SANDBOX}, sandbox),
             "scrollback": ({KeyContext.READING, KeyContext.TEXT, KeyContext.FIND}, scrollback.handlers),
@@ -84,7 +86,7 @@ async def test_every_handler_has_a_row_in_a_context_of_its_owner() -> None:
 async def test_a_screen_of_one_context_handles_all_of_its_rows() -> None:
     tables = await handlers()
 
-    for name in ("app", "card", "inbox", "board", "search", "sandbox", "review"):
+    for name in ("app", "card", "inbox", "board", "search", "sandbox", "review", "finish"):
         contexts, table = tables[name]
         assert rows_of(*contexts) == set(table), name
 

@@ -1,0 +1,48 @@
+"""A commit message from the agent itself: the prompt that asks for one, and its answer."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from kasmon.host.rpc.event_loop import in_thread
+from kasmon.model.commands import Mode
+from kasmon.model.events import MessageWritten
+from kasmon.model.session import Session
+from kasmon.paths import Paths
+from kasmon.sanitize import clean_block
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.sessions.read import read
+
+BEGIN, END = "BEGIN COMMIT MESSAGE", "END COMMIT MESSAGE"
+PROMPT: Final = (
+    "Write a commit message for all changes in this worktree that are not committed: a subject of at most 72 "
+    f"characters, and a body only if it is needed. Commit nothing. Answer with the message between a "
+    f"line {BEGIN} and a line {END}."
+)
+MARKED: Final = re.compile(rf"^[^\w\n]*{BEGIN}[ \t]*\n(.*?)^[^\w\n]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
+"""Both lines stand alone, so the prompt itself is none; a terminal may draw a mark before them."""
+MOST: Final = 4000
+"""The most characters of a message."""
+
+
+def parse_message(text: str) -> str:
+    """Return the last marked message in *text*, without the indentation of a terminal; empty if there is none."""
+    found = MARKED.findall(text)
+    lines = [line.rstrip() for line in (found[-1] if found else "").splitlines()]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line), default=0)
+    return clean_block("\n".join(line[indent:] for line in lines)).strip()[:MOST]
+
+
+async def find_message(places: Paths, session: Session) -> str:
+    """Return the commit message that the agent of *session* proposed last; empty if there is none.
+
+    Raises:
+        KasmonError: if its terminal cannot be read.
+    """
+    if session.mode is Mode.TMUX:
+        return parse_message("\n".join(await read(places, session, 0)))
+    return parse_message(await in_thread(_read_messages, places.log(session.id)))
+
+
+def _read_messages(log: Path) -> str:
+    return "\n".join(event.text for event, _ in EventLog(log).read() if isinstance(event, MessageWritten))

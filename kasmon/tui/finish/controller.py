@@ -1,0 +1,303 @@
+"""Opens the finish screen, plans what its keys ask for, and has it done exactly as it was shown."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from kasmon.errors import KasmonError, StaleRequestError
+from kasmon.model.commands import Prompt
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import Token
+from kasmon.repository.branch import BranchSummary
+from kasmon.sanitize import clean_line
+from kasmon.tui.actions.dialogs import confirm
+from kasmon.tui.app_protocols import Dashboard
+from kasmon.tui.error_text import what_failed
+from kasmon.tui.messages import DiffRequested, FinishActionRequested
+
+if TYPE_CHECKING:
+    from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+    from kasmon.tui.dialogs.common import ConfirmDialog
+    from kasmon.tui.finish.dialogs import FinishOptions, OptionsDialog
+    from kasmon.tui.finish.screen import FinishScreen
+
+CHANGED: Final = "Something changed since this was shown. The plan now:"
+TITLES: Final = {
+    "finish_push": "Push",
+    "finish_take_over": "Take over",
+}
+DRAFT: Final = "draft"
+MERGES: Final[Mapping[str, Literal["merge", "squash", "ff"]]] = {
+    "merge commit": "merge",
+    "one commit (squash)": "squash",
+    "fast-forward": "ff",
+}
+CONFLICTS: Final[Mapping[str, Literal["abort", "keep", "send"]]] = {
+    "change nothing": "abort",
+    "leave them to me": "keep",
+    "send them to the agent": "send",
+}
+
+
+class FinishController:
+    """The finish screen of one dashboard, and the commit messages that agents proposed."""
+
+    def __init__(self, app: Dashboard) -> None:
+        self.app = app
+        self.branches: Mapping[SessionId, BranchSummary] = {}
+        self._shown: FinishScreen | None = None
+        self._asked: set[SessionId] = set()
+        """The sessions whose agents were asked for a commit message."""
+        self._proposals: dict[SessionId, str] = {}
+        self._running: set[SessionId] = set()
+
+    @property
+    def screen(self) -> "FinishScreen | None":
+        """The screen, while it is open."""
+        return self._shown if self._shown is not None and self._shown in self.app.screen_stack else None
+
+    def open(self) -> None:
+        """Open the screen for the selected session."""
+        session = self.app.main_view.table.selected_session
+        if session is None:
+            return
+        if session.worktree is None and session.id not in self.branches:
+            name = clean_line(session.name)
+            self.app.say(f"{name} works in no git worktree. Use git in its folder.", severity="warning")
+            return
+        from kasmon.tui.finish.screen import FinishScreen  # not before the first frame
+
+        self._shown = FinishScreen(self.app.look, self.app.keys, session)
+        self.app.push_screen(self._shown)
+        self._refresh(session)
+
+    def show_branches(self, branches: Mapping[SessionId, BranchSummary]) -> None:
+        """Take the current *branches*; an open screen is refreshed if its own changed."""
+        before, self.branches = self.branches, branches
+        if (screen := self.screen) is not None:
+            id_ = screen.session.id
+            if before.get(id_) != branches.get(id_) and id_ not in self._running:
+                self._refresh(screen.session)
+
+    def handle(self, message: FinishActionRequested) -> None:
+        """Do what a key of the screen asks for."""
+        screen = self.screen
+        if screen is None or screen.session.id != message.session:
+            return
+        session = screen.session
+        if message.action == "finish_refresh":
+            self._refresh(session)
+        elif message.action == "finish_diff":
+            screen.post_message(DiffRequested(session.id))
+        elif session.id in self._running:
+            screen.note(("Wait until this is done.", Token.WARNING))
+        elif message.action == "finish_message":
+            self._ask_for_message(session)
+        else:
+            self._begin(session, message.action)
+
+    def _begin(self, session: Session, action: str) -> None:
+        """Ask for the options of *action*, if it has any, and plan it."""
+        from kasmon.supervisor.finish.finish_plan import FinishRequest
+
+        if (options := self._options(session, action)) is not None:
+            from kasmon.tui.finish.dialogs import OptionsDialog
+
+            title = options.title
+
+            def then(dialog: "OptionsDialog", request: FinishRequest) -> None:
+                self._plan(session, title, request, dialog)
+
+            self.app.push_screen(OptionsDialog(self.app.look, self.app.keys, options, then))
+            return
+        requests = {
+            "finish_push": FinishRequest(pushes=True),
+            "finish_take_over": FinishRequest(takes_over=True),
+            "finish_discard": FinishRequest(discards=True),
+        }
+        if (request := requests.get(action)) is not None:
+            self._plan(session, TITLES.get(action, "Discard"), request)
+
+    def _options(self, session: Session, action: str) -> "FinishOptions | None":
+        from kasmon.supervisor.finish.finish_plan import FinishRequest
+        from kasmon.tui.finish.dialogs import FinishOptions
+
+        message = self._proposal(session)
+        match action:
+            case "finish_commit":
+                return FinishOptions(
+                    title="Commit all changes",
+                    yes="review",
+                    text_label="message",
+                    text=message,
+                    build=lambda text, chosen: FinishRequest(commits=True, message=text),
+                )
+            case "finish_update":
+                return FinishOptions(
+                    title="Update from the base",
+                    yes="review",
+                    choices=(("By", ("rebase", "merge")), ("Conflicts", tuple(CONFLICTS))),
+                    build=lambda text, chosen: FinishRequest(
+                        update="merge" if chosen[0] == "merge" else "rebase", conflicts=CONFLICTS[chosen[1]]
+                    ),
+                )
+            case "finish_propose":
+                return FinishOptions(
+                    title="Open a pull request",
+                    yes="review",
+                    text_label="Title",
+                    text=message.partition("\n")[0],
+                    choices=(("As", ("ready for review", DRAFT)),),
+                    build=lambda text, chosen: FinishRequest(proposes=True, is_draft=chosen[0] == DRAFT, message=text),
+                )
+            case "finish_merge":
+                return FinishOptions(
+                    title="Merge into the base",
+                    yes="review",
+                    text_label="Message",
+                    text=message.partition("\n")[0],
+                    choices=(("As", tuple(MERGES)),),
+                    build=lambda text, chosen: FinishRequest(merge=MERGES[chosen[0]], message=text),
+                )
+        return None
+
+    def _proposal(self, session: Session) -> str:
+        """Return the message that its agent proposed; else its last prompt, else its name."""
+        prompts = (each.text for each in reversed(session.receipts) if each.by in ("user", "") and each.text)
+        return self._proposals.get(session.id) or clean_line(next(prompts, "")) or clean_line(session.name)
+
+    # What is left to do.
+
+    def _refresh(self, session: Session) -> None:
+        self.app.run_worker(self._read(session), group="finish-read", exclusive=True)
+
+    async def _read(self, session: Session) -> None:
+        from kasmon.supervisor.finish.finish_plan import FinishRequest
+
+        gateway, screen = self.app.gateway, self.screen
+        if gateway is None or screen is None:
+            return
+        try:
+            screen.show(await gateway.plan_finish(session.id, FinishRequest()))
+            if session.id in self._asked and (proposed := await gateway.proposed_message(session.id)):
+                self._asked.discard(session.id)
+                self._proposals[session.id] = proposed
+                screen.note((f"The agent proposes: {proposed}", Token.OK))
+        except KasmonError as error:
+            screen.note(*_error_notes(error))
+
+    # Doing it.
+
+    def _plan(
+        self,
+        session: Session,
+        title: str,
+        request: "FinishRequest",
+        dialog: "OptionsDialog | None" = None,
+        note: str = "",
+    ) -> None:
+        """Plan *request* and have the user confirm it; *note* is the first line of the question."""
+        self.app.run_worker(self._confirm(session, title, request, dialog, note), group="finish-plan", exclusive=True)
+
+    async def _confirm(
+        self, session: Session, title: str, request: "FinishRequest", dialog: "OptionsDialog | None", note: str
+    ) -> None:
+        from kasmon.tui.dialogs.common import Confirmation
+        from kasmon.tui.finish.dialogs import DiscardDialog
+        from kasmon.tui.finish.screen import plan_lines
+
+        gateway, screen = self.app.gateway, self.screen
+        if gateway is None or screen is None:
+            return
+        try:
+            plan = await gateway.plan_finish(session.id, request)
+        except KasmonError as error:
+            if dialog is None or not dialog.handle_failure(error):
+                screen.note(*_error_notes(error))
+            return
+        if dialog is not None:
+            if not dialog.is_open:
+                return
+            dialog.dismiss()
+        lines = (*([note] if note else []), *plan_lines(plan))
+        if request.discards:
+            names = [name for name in (session.name, plan.state.name) if name]
+            show = DiscardDialog(
+                self.app.look, self.app.keys, plan, names, lines, lambda plan: self._carry_out(session, title, plan)
+            )
+            self.app.push_screen(show)
+            return
+
+        def do(shown: "ConfirmDialog") -> None:
+            shown.dismiss()
+            self._carry_out(session, title, plan)
+
+        confirm(self.app, Confirmation(title, lines, title.partition(" ")[0].lower()), do)
+
+    def _carry_out(self, session: Session, title: str, plan: "PlannedFinish") -> None:
+        """Do what *plan* says; if something changed since it was made, show the new plan."""
+        self._running.add(session.id)
+        if (screen := self.screen) is not None:
+            screen.set_running("; ".join(step.text for step in plan.steps))
+        done: list[str] = []
+
+        def report(text: str) -> None:
+            done.append(text)
+            if (screen := self.screen) is not None:
+                screen.note((f"{text[:1].upper()}{text[1:]}", Token.OK))
+
+        def end() -> "FinishScreen | None":
+            self._running.discard(session.id)
+            if (screen := self.screen) is not None:
+                screen.set_running("")
+            return screen
+
+        def succeed(text: str) -> bool:
+            screen = end()
+            if screen is None or plan.request.discards:
+                if screen is not None:
+                    screen.dismiss()
+                self.app.say("\n".join([f"{clean_line(session.name)}: {line}" for line in [*done, text] if line]))
+                return True
+            if text:
+                screen.note((text, Token.WARNING))
+            self._proposals.pop(session.id, None)
+            self._refresh(session)
+            return True
+
+        def fail(error: KasmonError) -> bool:
+            screen = end()
+            if screen is None:
+                return False
+            if isinstance(error, StaleRequestError):
+                self._plan(session, title, plan.request, note=CHANGED)
+            else:
+                screen.note(*_error_notes(error))
+                self._refresh(session)
+            return True
+
+        self.app.run_operation(
+            lambda operations: operations.finish(session.id, plan, report), done=succeed, failed=fail
+        )
+
+    def _ask_for_message(self, session: Session) -> None:
+        """Send the agent a prompt for a commit message, and show its receipt."""
+        from kasmon.supervisor.finish.commit_message import PROMPT
+
+        def show(text: str) -> bool:
+            self._asked.add(session.id)
+            if (screen := self.screen) is not None:
+                screen.note((f"Asked for a commit message. {text}", Token.OK))
+            return self.screen is not None
+
+        def fail(error: KasmonError) -> bool:
+            if (screen := self.screen) is not None:
+                screen.note(*_error_notes(error))
+            return self.screen is not None
+
+        self.app.session_pane.send_prompt(session.id, Prompt(text=PROMPT, when="idle"), done=show, failed=fail)
+
+
+def _error_notes(error: KasmonError) -> Sequence[tuple[str, Token]]:
+    first, *hints = what_failed(error).split("\n")
+    return [(first, Token.ERROR), *((hint, Token.NOTICE) for hint in hints)]

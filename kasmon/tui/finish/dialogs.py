@@ -1,0 +1,124 @@
+"""The dialogs of the finish screen: the options of an action, and the name that confirms a discard."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+from textual import events
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kasmon.model.transcript.text import Token
+from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
+from kasmon.tui.dialogs.base import ChoiceField, Dialog, DialogField
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.textual_ext.inputs import LineInput
+from kasmon.tui.theme.look import ThemeStyles
+from kasmon.tui.transcript.prompt_box import TextBox
+from kasmon.tui.widgets.reader import Sentences
+
+BuildRequest: TypeAlias = Callable[[str, Sequence[str]], FinishRequest]
+"""Builds the request from the typed text and the chosen options."""
+
+
+class FinishOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dialog asks before an action is planned."""
+
+    title: str
+    yes: str
+    """What Enter does."""
+    build: BuildRequest
+    text_label: str = ""
+    """The label of the text; empty for none. `message` has several lines."""
+    text: str = ""
+    choices: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Label and options of each choice; the first option is chosen at first."""
+
+
+class OptionsDialog(Dialog):
+    """Asks for the options of an action; *then* gets the request, and closes the dialog once it is planned."""
+
+    def __init__(
+        self,
+        look: ThemeStyles,
+        keys: KeyMap,
+        options: FinishOptions,
+        then: Callable[["OptionsDialog", FinishRequest], None],
+    ) -> None:
+        super().__init__(look, keys)
+        self.title_text, self.options, self.then = options.title, options, then
+        self.choices = [ChoiceField(look, words) for _, words in options.choices]
+        self.box: TextBox | LineInput | None = None
+        if options.text_label == "message":
+            self.box = TextBox(keys, "Type a message", options.text, id="message")
+        elif options.text_label:
+            self.box = LineInput(options.text, id="finish-text")
+
+    def inside(self) -> Iterable[Widget]:
+        if isinstance(self.box, TextBox):
+            yield self.box
+        elif self.box is not None:
+            yield DialogField(self.options.text_label, self.box)
+        for (label, _), field in zip(self.options.choices, self.choices, strict=True):
+            yield DialogField(label, field)
+
+    def on_mount(self) -> None:
+        newline = self.keys.shown("newline", self.look.utf8)
+        several = [(newline, "new line")] if isinstance(self.box, TextBox) else []
+        fields = [("tab", "next field")] if len(self.choices) + (self.box is not None) > 1 else []
+        self.offer(("enter", self.options.yes), *several, *fields, ("esc", "cancel"))
+        self.begin(self.box or self.choices[0])
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self.focused in self.choices:
+            event.stop()
+            self._submit()
+
+    def on_text_box_submitted(self, event: TextBox.Submitted) -> None:
+        event.stop()
+        self._submit()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._submit()
+
+    def _submit(self) -> None:
+        box = self.box
+        text = box.text if isinstance(box, TextBox) else box.value if box is not None else ""
+        if box is not None and not text.strip():
+            self.complain(f"the {self.options.text_label} is empty.", "Type one.")
+        elif self.begin_operation():
+            self.then(self, self.options.build(text.strip(), [choice.value for choice in self.choices]))
+
+
+class DiscardDialog(Dialog):
+    """Shows what a discard removes; only the typed name of the session or its branch confirms it."""
+
+    title_text = "Discard"
+
+    def __init__(
+        self, look: ThemeStyles, keys: KeyMap, plan: PlannedFinish, names: Sequence[str], lines: Sequence[str],
+        then: Callable[[PlannedFinish], None],
+    ) -> None:  # fmt: skip
+        super().__init__(look, keys)
+        self.plan, self.names, self.lines, self.then = plan, tuple(names), tuple(lines), then
+        self.about = Sentences(look)
+
+    def inside(self) -> Iterable[Widget]:
+        yield self.about
+        yield DialogField("Its name", LineInput(id="discard-name"))
+
+    def on_mount(self) -> None:
+        names = " or ".join(map(repr, self.names))
+        said = [*((line, Token.TEXT) for line in self.lines), (f"Type {names} to discard it.", Token.NOTICE)]
+        self.about.say(*said)
+        self.offer(("enter", "discard"), ("esc", "cancel"))
+        self.begin(self.query_one("#discard-name", LineInput))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.value.strip() not in self.names:
+            self.complain(f"{event.value.strip()!r} is not the name.", f"Type {' or '.join(map(repr, self.names))}.")
+        elif self.begin_operation():
+            self.dismiss()
+            self.then(self.plan)

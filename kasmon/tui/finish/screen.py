@@ -1,0 +1,183 @@
+"""The screen `F`: what is left to do of a session's branch, the key for each, and what was done here."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from textual import events
+from textual.app import ComposeResult
+
+from kasmon.model.fleet import Fleet
+from kasmon.model.permission import SessionId
+from kasmon.model.session import Session
+from kasmon.model.transcript.text import BLANK, TextLine, Token, wrap
+from kasmon.sanitize import clean_line
+from kasmon.supervisor.finish.finish_plan import FinishStep, PlannedFinish
+from kasmon.tui.action import KeyContext
+from kasmon.tui.keymap import KeyMap
+from kasmon.tui.messages import FinishActionRequested
+from kasmon.tui.textual_ext.modal import Overlay
+from kasmon.tui.theme.look import Span, ThemeStyles, state_name, state_word
+from kasmon.tui.widgets.reader import Reader
+from kasmon.tui.widgets.text_lines import DrawnLine, TextLines, fitting_keys
+
+KEYS: Final = {
+    "commit": "finish_commit",
+    "update": "finish_update",
+    "push": "finish_push",
+    "propose": "finish_propose",
+    "merge": "finish_merge",
+    "fix": "finish_fix",
+    "remove": "finish_discard",
+}
+"""What is left to do -> the action that does it."""
+FOOTER: Final = (
+    ("finish_commit", "commit"),
+    ("finish_update", "update"),
+    ("finish_push", "push"),
+    ("finish_propose", "pull request"),
+    ("finish_merge", "merge"),
+    ("finish_take_over", "take over"),
+    ("finish_discard", "discard"),
+    ("finish_message", "ask for a message"),
+    ("leave_finish", "back"),
+)
+REQUESTS: Final = (
+    *("finish_commit", "finish_message", "finish_update", "finish_push", "finish_propose", "finish_merge"),
+    *("finish_take_over", "finish_discard", "finish_diff", "finish_refresh"),
+)
+"""The actions that the controller does."""
+KEY_CELLS: Final = 4
+ACTION_CELLS: Final = 11
+
+Note = tuple[str, Token]
+
+
+class FinishScreen(Overlay):
+    """The branch of *session*. Gets its values by `show` and `note`, and posts `FinishActionRequested`."""
+
+    places = (KeyContext.FINISH,)
+    DEFAULT_CSS = """
+    FinishScreen { align: left top; background: $background; }
+    FinishScreen Reader { height: 1fr; max-height: 100%; width: 1fr; }
+    """
+
+    def __init__(self, look: ThemeStyles, keys: KeyMap, session: Session, notes: Sequence[Note] = ()) -> None:
+        super().__init__()
+        self.look, self.keys, self.session = look, keys, session
+        self.plan: PlannedFinish | None = None
+        self.notes = list(notes)
+        """What was done here, and what failed; oldest first."""
+        self.running = ""
+        """What is being done; empty for nothing."""
+        self.head = TextLines(look, "surface")
+        self.reader = Reader(look, self._rows, ground="background", margin=1)
+        self.foot = TextLines(look, "surface")
+        self.handlers = {
+            "finish_down": lambda: self.reader.scroll_pages(1),
+            "finish_up": lambda: self.reader.scroll_pages(-1),
+            "leave_finish": self.dismiss,
+            **{action: partial(self._request, action) for action in REQUESTS},
+        }
+
+    @property
+    def session_here(self) -> SessionId:
+        return self.session.id
+
+    def compose(self) -> ComposeResult:
+        yield self.head
+        yield self.reader
+        yield self.foot
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def takes(self, key: events.Key) -> bool:
+        row = next((row for name in key.aliases if (row := self.keys.action(name, KeyContext.FINISH))), None)
+        return row is not None and self.do(row.id)
+
+    def follow(self, fleet: Fleet) -> None:
+        now = fleet.get(self.session.id)
+        if now is None:
+            self.dismiss()
+        elif now != self.session:
+            before, self.session = self.session, now
+            self._draw()
+            if (before.state, before.finished_at) != (now.state, now.finished_at):
+                self._request("finish_refresh")
+
+    def show(self, plan: PlannedFinish) -> None:
+        """Show what is left to do."""
+        self.plan = plan
+        self._draw()
+
+    def note(self, *notes: Note) -> None:
+        """Add what was done, or what failed."""
+        self.notes += notes
+        self._draw()
+        self.reader.scroll_end(animate=False, immediate=True)
+
+    def set_running(self, text: str) -> None:
+        """Show what is being done now; empty for nothing."""
+        self.running = text
+        self._draw()
+
+    def _request(self, action: str) -> None:
+        self.post_message(FinishActionRequested(self.session.id, action))
+
+    # Drawing.
+
+    def _draw(self) -> None:
+        name, look = state_name(self.session), self.look
+        left: list[Span] = [(f" {clean_line(self.session.name)}", "text.bold")]
+        if self.plan is not None:
+            state = self.plan.state
+            left += [
+                (f"  {clean_line(state.name) or 'no branch'} from {clean_line(state.base_name)}", "text"),
+                (f"  {clean_line(state.words)}", "soft"),
+            ]
+        self.head.say(
+            DrawnLine(tuple(left), ((f"{look.state_glyph(name)} {state_word(self.session)} ", f"state-{name}"),))
+        )
+        self.reader.read(self._rows)
+        keys = ((self.keys.shown(action, look.utf8), word, action) for action, word in FOOTER)
+        self.foot.say(fitting_keys(keys, self.size.width, "", (" ", "text")))
+
+    def _rows(self, width: int) -> list[TextLine]:
+        rows = [BLANK]
+        if self.plan is None:
+            rows += [] if self.notes else wrap([("Reading the branch…", Token.NOTICE)], width)
+        else:
+            rows += wrap([("Left to do", Token.STRONG)], width)
+            for step in self.plan.steps:
+                rows += self._step_rows(step, width)
+            if not self.plan.steps:
+                rows += wrap([("Nothing that kasmon knows of.", Token.NOTICE)], width)
+        if self.notes or self.running:
+            rows += [BLANK, *wrap([("Done here", Token.STRONG)], width)]
+        for text, token in self.notes:
+            rows += wrap([(text, token)], width, (("  ", Token.TEXT),))
+        if self.running:
+            rows += wrap([(f"{self.running}…", Token.WARNING)], width, (("  ", Token.TEXT),))
+        return rows
+
+    def _step_rows(self, step: FinishStep, width: int) -> list[TextLine]:
+        """Return a step with its key; below a width for columns, the text begins on the next row."""
+        action = KEYS.get(step.action, "")
+        key = self.keys.shown(action, self.look.utf8) if action else ""
+        first = ((f"{key:>{KEY_CELLS - 1}} ", Token.SUBJECT), (f"{step.action:<{ACTION_CELLS}}", Token.TEXT))
+        rest = ((" " * (KEY_CELLS + ACTION_CELLS), Token.TEXT),)
+        return list(wrap([(clean_line(step.text), Token.OUTPUT)], width, first, rest))
+
+
+def plan_lines(plan: PlannedFinish) -> tuple[str, ...]:
+    """Return the steps of *plan* and the hooks that run, a line each."""
+    lines: list[str] = []
+    for step in plan.steps:
+        lines.append(f"{step.text[:1].upper()}{step.text[1:]}.")
+        if step.hooks:
+            lines.append(f"Your hooks run: {', '.join(step.hooks)}.")
+    return tuple(lines)

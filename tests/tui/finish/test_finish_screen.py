@@ -1,0 +1,201 @@
+"""The finish screen: what is left, the questions before anything is done, and what was done."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from textual.pilot import Pilot
+
+from kasmon.errors import RefusedError, StaleRequestError
+from kasmon.model.commands import Mode, SessionWorktree
+from kasmon.model.permission import SessionId
+from kasmon.supervisor.finish.commit_message import PROMPT
+from kasmon.supervisor.finish.finish_plan import FinishRequest, FinishStep, PlannedFinish
+from kasmon.tui.app import Kasmon
+from kasmon.tui.dialogs.common import ConfirmDialog
+from kasmon.tui.finish.dialogs import DiscardDialog, OptionsDialog
+from kasmon.tui.finish.screen import FinishScreen
+from kasmon.tui.gateway.protocol import Operations
+from tests.support.dashboard_scenes import kasmon, run_app
+from tests.support.sample_fleet import StillClock, fleet, idle
+from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.wait import auntil
+from tests.tui.session_list.test_branch_marks import branch
+
+TREE = SessionWorktree(
+    path="/home/you/shop-worktrees/fix", branch="kasmon/fix", base="b" * 40, base_name="main", source="/home/you/shop"
+)
+LEFT = (
+    FinishStep(action="commit", text="3 changes, not committed", command="`kasmon finish fix --commit`"),
+    FinishStep(action="update", text="1 commit behind main, with conflicts in 'a[b].txt'"),
+)
+
+
+def planned(request: FinishRequest, digest: str = "d1") -> PlannedFinish:
+    """What is left to do; for a request, one step that names it."""
+    steps: tuple[FinishStep, ...] = LEFT
+    if not request.is_empty:
+        text = f"do {request.message or 'it'} {request.update}{request.merge}".strip()
+        steps = (FinishStep(action="commit", text=text, hooks=("pre-commit",)),)
+    return PlannedFinish(
+        request=request,
+        tree=TREE,
+        state=branch(unstaged=3, behind=1).state,
+        message=request.message or "fix",
+        steps=steps,
+        digest="" if request.is_empty else digest,
+    )
+
+
+@asynccontextmanager
+async def shown(size: tuple[int, int] = (120, 30)) -> AsyncIterator[tuple[Pilot[None], FakeGateway]]:
+    app = kasmon(fleet(idle("fix", worktree=TREE, mode=Mode.SDK)))
+    gateway = cast(FakeGateway, app.gateway)
+    gateway.finishes = planned
+    async with run_app(app, size) as pilot:
+        await pilot.press("F")
+        await auntil(lambda: "Left to do" in text_of(app))
+        yield pilot, gateway
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Press *keys* once a question has been readable for a while."""
+    cast(StillClock, cast(Kasmon, pilot.app).clock).ticked += 5.0
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+async def opened(pilot: Pilot[None], kind: type[object]) -> None:
+    await auntil(lambda: isinstance(pilot.app.screen, kind), what=str(kind))
+    await pilot.pause()
+
+
+def done(gateway: FakeGateway) -> list[PlannedFinish]:
+    return gateway.passed(Operations.finish, "plan")
+
+
+async def test_it_lists_what_is_left_with_the_key_for_each() -> None:
+    async with shown() as (pilot, _):
+        text = text_of(pilot.app)
+
+        assert "fix  kasmon/fix from main  1 behind, 3 changes" in text
+        assert "c commit     3 changes, not committed" in text
+        assert "u update     1 commit behind main, with conflicts in 'a[b].txt'" in text
+
+
+async def test_a_commit_is_done_only_as_it_was_shown_and_agreed() -> None:
+    async with shown() as (pilot, gateway):
+        await pilot.press("c")
+        await opened(pilot, OptionsDialog)
+        await pilot.press("!", "enter")
+        await opened(pilot, ConfirmDialog)
+        text = text_of(pilot.app)
+        assert ("Do fix!." in text, "Your hooks run: pre-commit." in text, []) == (True, True, done(gateway))
+        await press(pilot, "y")
+        await auntil(lambda: done(gateway))
+
+        assert [planned(FinishRequest(commits=True, message="fix!"))] == done(gateway)
+        assert isinstance(pilot.app.screen, FinishScreen)
+
+
+async def test_what_was_done_and_what_failed_is_listed() -> None:
+    async with shown() as (pilot, gateway):
+        gateway.refusing_for = {"fix": RefusedError("the remote has other commits.", hint="Fetch them.")}
+        await pilot.press("p")
+        await opened(pilot, ConfirmDialog)
+        await press(pilot, "y")
+        await auntil(lambda: "The remote has other commits." in text_of(pilot.app))
+        assert "Fetch them." in text_of(pilot.app)
+
+
+async def test_a_plan_that_is_out_of_date_is_shown_anew_before_anything_is_done() -> None:
+    async with shown() as (pilot, gateway):
+        gateway.refusing_for = {"fix": StaleRequestError("fix")}
+        await pilot.press("p")
+        await opened(pilot, ConfirmDialog)
+        await press(pilot, "y")
+        await auntil(lambda: "Something changed since this was shown." in text_of(pilot.app))
+        gateway.refusing_for = {}
+        gateway.finishes = lambda request: planned(request, "d2")
+        await press(pilot, "escape")
+        await pilot.press("p")
+        await opened(pilot, ConfirmDialog)
+        await press(pilot, "y")
+        await auntil(lambda: len(done(gateway)) == 2)
+
+        assert ["d1", "d2"] == [plan.digest for plan in done(gateway)]
+
+
+async def test_an_action_that_is_refused_is_not_asked_about() -> None:
+    async with shown() as (pilot, gateway):
+        gateway.refusing = RefusedError("a turn runs.")
+        await pilot.press("m")
+        await opened(pilot, OptionsDialog)
+        await pilot.press("enter")
+        await auntil(lambda: "A turn runs." in text_of(pilot.app))
+
+        assert isinstance(pilot.app.screen, OptionsDialog)
+        assert [] == done(gateway)
+
+
+async def test_a_discard_needs_the_typed_name() -> None:
+    async with shown() as (pilot, gateway):
+        await pilot.press("X")
+        await opened(pilot, DiscardDialog)
+        await pilot.press("y", "enter")
+        await auntil(lambda: "is not the name" in text_of(pilot.app))
+        assert [] == done(gateway)
+        await pilot.press("backspace", *"fix", "enter")
+        await auntil(lambda: done(gateway))
+
+        await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
+
+
+async def test_the_options_of_an_update_and_a_merge_are_chosen_by_arrows() -> None:
+    async with shown() as (pilot, gateway):
+        await pilot.press("u")
+        await opened(pilot, OptionsDialog)
+        await pilot.press("right", "tab", "left", "enter")
+        await opened(pilot, ConfirmDialog)
+        await pilot.press("escape", "m")
+        await opened(pilot, OptionsDialog)
+        await pilot.press("tab", "right", "enter")
+        await opened(pilot, ConfirmDialog)
+
+        wanted = [request for request in gateway.asked_finishes if not request.is_empty]
+        assert FinishRequest(update="merge", conflicts="send") == wanted[0]
+        assert FinishRequest(merge="squash", message="fix") == wanted[1]
+
+
+async def test_the_agent_is_asked_for_a_message_which_is_then_proposed() -> None:
+    async with shown() as (pilot, gateway):
+        await pilot.press("a")
+        await auntil(lambda: gateway.passed(Operations.send_prompt, "prompt"))
+        [prompt] = gateway.passed(Operations.send_prompt, "prompt")
+        assert (PROMPT, "idle") == (prompt.text, prompt.when)
+        gateway.proposed = "Fix the login\n\nIt failed."
+        await pilot.press("r")
+        await auntil(lambda: "The agent proposes: Fix the login" in text_of(pilot.app))
+        await pilot.press("c")
+        await opened(pilot, OptionsDialog)
+        await pilot.press("enter")
+        await opened(pilot, ConfirmDialog)
+
+        assert "Fix the login\n\nIt failed." == gateway.asked_finishes[-1].message
+
+
+async def test_a_session_without_a_worktree_says_so() -> None:
+    app = kasmon(fleet(idle("plain")))
+    async with run_app(app, notifications=True) as pilot:
+        await pilot.press("F")
+        await auntil(lambda: "works in no git worktree" in text_of(app))
+
+        assert app.list_has_keys
+
+
+async def test_a_removed_session_closes_it() -> None:
+    async with shown() as (pilot, gateway):
+        gateway.fleets.put_nowait(fleet(idle("other")))
+
+        await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
+        assert cast(Kasmon, pilot.app).main_view.table.session(SessionId("fix")) is None
