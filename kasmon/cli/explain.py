@@ -6,8 +6,9 @@ test; in a bug report it shows the problem. It contains the whole text of the sc
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -16,8 +17,6 @@ from kasmon.cli.output.console import note, print_json, say
 from kasmon.cli.output.json_objects import answer
 from kasmon.cli.output.table import ending
 from kasmon.config.parser import load_or_default
-from kasmon.detection.reader import read, signals
-from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import NotFoundError, UnavailableError, UsageError
 from kasmon.host.rpc import event_loop
@@ -28,6 +27,9 @@ from kasmon.supervisor.fleet.snapshot import read_fleet
 from kasmon.supervisor.sessions.explain import ExplainedState
 from kasmon.supervisor.sessions.explain import explain as explained
 from kasmon.supervisor.sessions.explanation_text import EXPECTED, SCREEN, TITLE, as_object, lines, save
+
+if TYPE_CHECKING:  # as in `supervisor/sessions/explain.py`
+    from kasmon.detection.rule_catalog import RuleCatalog
 
 LARGEST: Final = 1024 * 1024
 """A larger file is not accepted as a screen, in bytes."""
@@ -76,7 +78,7 @@ def explain_session(wanted: str, *, export: str | None = None, wants_json: bool 
     """
     where = places()
     session = find(read_fleet(where), wanted)
-    found = event_loop.run(explained(where, session, catalogue(where)))
+    found = event_loop.run(explained(where, session, partial(catalogue, where)))
     if export is not None:
         if found.shot is None:
             raise UnavailableError(f"cannot export a screen of {session.name!r}: {found.unseen}.")
@@ -109,6 +111,8 @@ def explain_screen(
         UsageError: if the file is unusable, or there are no rules for *agent*.
         RefusedError: if *export* already holds a golden folder.
     """
+    from kasmon.detection.reader import read, signals
+
     where = places()
     text, shot = _shot(screen, title)
     now = time.time()
@@ -127,8 +131,10 @@ def explain_screen(
         say(*lines(found))
 
 
-def catalogue(where: Paths) -> RuleCatalog:
+def catalogue(where: Paths) -> "RuleCatalog":
     """Return the screen rules, the user's own before the built-in ones; print problems of the user's on stderr."""
+    from kasmon.detection.rule_catalog import RuleCatalog
+
     found = RuleCatalog([where.config / "screens"])
     for problem in found.problems:
         note(f"{problem.message} {problem.hint}".strip())

@@ -5,15 +5,13 @@ Signals and transitions come from its log. The screen is captured if its host ru
 
 import time
 from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from kasmon.backends.common.environment import program_of
 from kasmon.backends.tmux.evidence.hook_setup import absent
-from kasmon.detection.reader import ScreenReading, read
-from kasmon.detection.rule_catalog import RuleCatalog
 from kasmon.detection.terminal_screen import TerminalScreen, captured
 from kasmon.errors import KasmonError, LaunchError, LogMissingError, TimedOutError, UnavailableError
 from kasmon.host.journal.session_log import begun
@@ -31,6 +29,10 @@ from kasmon.model.session import Session
 from kasmon.model.session_state import SessionState
 from kasmon.paths import Paths
 from kasmon.store.event_log import EventLog
+
+if TYPE_CHECKING:  # imported where a screen is read by rules: they take a quarter of the time of `kasmon explain`
+    from kasmon.detection.reader import ScreenReading
+    from kasmon.detection.rule_catalog import RuleCatalog
 
 BY_TIME: Final = "time"
 """The cause of a change without an event: a signal expired, or sources disagreed for too long."""
@@ -97,7 +99,7 @@ class ExplainedState(msgspec.Struct, frozen=True, kw_only=True):
     signals: tuple[Signal, ...] = ()
     absent: tuple[tuple[str, str], ...] = ()
     """Silent sources, each with the reason if known."""
-    reading: ScreenReading | None = None
+    reading: "ScreenReading | None" = None
     """The screen, if screen rules recognise it."""
     note: str = ""
     """Why these rules were used, if they are not made for exactly this version."""
@@ -110,8 +112,10 @@ class ExplainedState(msgspec.Struct, frozen=True, kw_only=True):
     shot: TerminalScreen | None = None
 
 
-async def explain(places: Paths, session: Session, catalogue: RuleCatalog | None = None) -> ExplainedState:
-    """Explain the current state of *session*; *catalogue* has the screen rules, by default with the user's own."""
+async def explain(
+    places: Paths, session: Session, catalogue: "Callable[[], RuleCatalog] | None" = None
+) -> ExplainedState:
+    """Explain the current state of *session*; *catalogue* returns the screen rules, by default with the user's own."""
     now = time.time()
     verdict = judge(session.signals, now) if session.mode is Mode.TMUX else None
     found = ExplainedState(
@@ -191,7 +195,7 @@ def _read(
     found: ExplainedState,
     pane: PaneDescription,
     rows: TerminalRows,
-    catalogue: RuleCatalog | None,
+    catalogue: "Callable[[], RuleCatalog] | None",
 ) -> ExplainedState:
     """Return *found* with the reading of *rows*, by the applicable rules."""
     text = "\n".join(f"{row}\x1b[m" if "\x1b" in row else row for _, row in sorted(rows.changed))
@@ -205,8 +209,13 @@ def _read(
     )
     found = msgspec.structs.replace(found, text=text, shot=shot)
     program = program_in(places, session)
-    chosen = (catalogue or RuleCatalog([places.config / "screens"])).rules(program, pane.agent_version)
+    from kasmon.detection.rule_catalog import RuleCatalog
+
+    rules = catalogue() if catalogue is not None else RuleCatalog([places.config / "screens"])
+    chosen = rules.rules(program, pane.agent_version)
     if chosen is None:
         return msgspec.structs.replace(found, note=f"there are no screen rules for {program!r}")
+    from kasmon.detection.reader import read
+
     reading = read(shot, chosen.rules, time.time(), wants_all=True)
     return msgspec.structs.replace(found, reading=reading, note=chosen.note)

@@ -3,11 +3,10 @@ the screen's text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kasmon.detection.reader import ScreenReading, build_reading_table, format_choice
 from kasmon.detection.terminal_screen import TerminalScreen
 from kasmon.errors import RefusedError
 from kasmon.model.evidence import Signal
@@ -16,6 +15,9 @@ from kasmon.model.session_state import SessionState
 from kasmon.paths import write_private
 from kasmon.sanitize import clean_line
 from kasmon.supervisor.sessions.explain import ExplainedState, Transition
+
+if TYPE_CHECKING:  # as in `explain.py`
+    from kasmon.detection.reader import ScreenReading
 
 SCREEN, TITLE, EXPECTED, EVIDENCE = "screen.txt", "title.txt", "expected.toml", "evidence.json"
 """The files of a golden folder; the last only if there is more than a screen."""
@@ -69,6 +71,8 @@ def save(
     """
     import tomli_w
 
+    from kasmon.detection.reader import ScreenReading, build_reading_table
+
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if existing := next((name for name in (SCREEN, TITLE, EXPECTED, EVIDENCE) if (folder / name).exists()), None):
         raise RefusedError(f"{str(folder / existing)!r} already exists.", hint="Name another folder.")
@@ -95,7 +99,9 @@ def save(
         write_private(folder / EVIDENCE, msgspec.json.format(msgspec.json.encode(evidence)))
 
 
-def _reading_lines(reading: ScreenReading, version_note: str) -> list[str]:
+def _reading_lines(reading: "ScreenReading", version_note: str) -> list[str]:
+    from kasmon.detection.reader import format_choice
+
     rule = f"rule {reading.rule!r}" if reading.rule else "no rule matches"
     parts: dict[str, Sequence[str]] = {
         "screen": [f"{reading.state}, {rule} of {Path(reading.file).name}"],
@@ -113,7 +119,7 @@ def _reading_lines(reading: ScreenReading, version_note: str) -> list[str]:
     return [f"  {name:<9} {clean_line(line)}" for name, some in parts.items() for line in some]
 
 
-def _screen_object(reading: ScreenReading, version_note: str) -> dict[str, Any]:
+def _screen_object(reading: "ScreenReading", version_note: str) -> dict[str, Any]:
     seen: dict[str, Any] = msgspec.to_builtins(reading)
     menu = reading.menu
     if menu is not None:
