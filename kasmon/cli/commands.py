@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "send": "send:send",
     "diff": "worktree.diff:diff",
     "undo": "worktree.undo:undo",
+    "comment": "worktree.comments:comment",
+    "comments": "worktree.comments:comments",
     "finish": "worktree.finish:finish",
     "interrupt": "sessions:interrupt",
     "fg": "sessions:fg",

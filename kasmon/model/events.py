@@ -346,6 +346,49 @@ class QueueOrdered(BaseEvent, frozen=True, kw_only=True, tag="queue.ordered"):
     """All queued prompts, the next one first."""
 
 
+class ReviewComment(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's comment on lines of a file that the session changed."""
+
+    id: str
+    """Unique within the session."""
+    file: str
+    """Relative to the worktree's top."""
+    line: int
+    """The number of its first line, from 1."""
+    last_line: int
+    side: Literal["new", "old"] = "new"
+    """Whether the numbers are of the changed file, or of the file before: the lines were removed."""
+    lines: tuple[str, ...] = ()
+    """The lines as they were, cleaned."""
+    occurrences: int = 0
+    """How often the lines were in the changed file."""
+    hunk: str = ""
+    """The header of the diff's hunk."""
+    text: str
+
+
+class CommentWritten(BaseEvent, frozen=True, kw_only=True, tag="comment.written"):
+    """A person commented on lines, or edited the comment with this id."""
+
+    comment: ReviewComment
+
+
+class CommentRemoved(BaseEvent, frozen=True, kw_only=True, tag="comment.removed"):
+    """A person deleted a comment."""
+
+    comment: str
+    """Its id."""
+
+
+class CommentsSent(BaseEvent, frozen=True, kw_only=True, tag="comment.sent"):
+    """Comments were sent to the agent as one prompt."""
+
+    comments: tuple[str, ...]
+    """Their ids."""
+    receipt: str = ""
+    """The prompt's receipt."""
+
+
 class SandboxPhaseChanged(BaseEvent, frozen=True, kw_only=True, tag="sandbox.moved"):
     """The session's sandbox enters another phase: the intent is logged first, then the outcome."""
 
@@ -479,6 +522,9 @@ Event: TypeAlias = (
     | ContextReported
     | ReceiptChanged
     | QueueOrdered
+    | CommentWritten
+    | CommentRemoved
+    | CommentsSent
     | SandboxPhaseChanged
     | ConfinementSeen
     | SandboxMeasured
@@ -486,6 +532,8 @@ Event: TypeAlias = (
     | EntryImported
     | UnknownEvent
 )
+
+CommentEvent: TypeAlias = CommentWritten | CommentRemoved | CommentsSent
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _encoder = msgspec.json.Encoder()

@@ -21,6 +21,7 @@ from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
+from kasmon.model.review.comments import LoggedComment
 from kasmon.model.session import HostProbe, Session, Tokens
 from kasmon.model.session_state import SessionState
 from kasmon.repository.branch import BranchSummary
@@ -147,6 +148,9 @@ class MovingGateway:
 
     async def sandbox(self, session: SessionId, /) -> SandboxHistory:
         return SandboxHistory()
+
+    async def comments(self, session: SessionId, /) -> Sequence[LoggedComment]:
+        return ()
 
     async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
         return ("true",)

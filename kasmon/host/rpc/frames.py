@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from kasmon.model.commands import AgentCommand, Receipt, Requeue, SandboxCommand
+from kasmon.model.events import CommentEvent
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import RunResult
@@ -85,6 +86,13 @@ class ReportContext(NumberedFrame, frozen=True, kw_only=True, tag="say"):
     session: SessionId
     waiting: str | None = None
     done: str | None = None
+
+
+class RecordComment(NumberedFrame, frozen=True, kw_only=True, tag="comment"):
+    """Log a change of the review's comments. Answered by `CommandResult`."""
+
+    session: SessionId
+    event: CommentEvent
 
 
 class ReadTerminal(NumberedFrame, frozen=True, kw_only=True, tag="read"):
@@ -302,7 +310,14 @@ class SubscriptionEnd(NotificationFrame, frozen=True, kw_only=True, tag="gone"):
 
 ViewChange: TypeAlias = Watch | Unwatch | Focus | Blur | Scroll
 SessionRequest: TypeAlias = (
-    ExecuteCommand | StartSession | ReleasePane | RenameWindow | ReportContext | ReadTerminal | DescribePane
+    ExecuteCommand
+    | StartSession
+    | ReleasePane
+    | RenameWindow
+    | ReportContext
+    | RecordComment
+    | ReadTerminal
+    | DescribePane
 )
 FromClient: TypeAlias = Hello | SessionRequest | ListForeignPanes | ViewChange | SendKeys | Paste | Quit
 FromTerminal: TypeAlias = TerminalRows | ClipboardCopy | SubscriptionEnd

@@ -18,7 +18,7 @@ from kasmon.host.rpc.peer import describe_terminal, must_be_a_person
 from kasmon.host.session.requests import AcceptedAnswer, RequestRegistry
 from kasmon.host.session.stuck_monitor import StuckMonitor
 from kasmon.model.commands import Answer, Launch, Mode, Prompt, When
-from kasmon.model.events import ConnectionRestored, NoticeRaised, SessionStarted
+from kasmon.model.events import CommentEvent, ConnectionRestored, NoticeRaised, SessionStarted
 from kasmon.model.session import Session
 from kasmon.model.session_state import ALIVE
 from kasmon.model.stuck import StuckLimits
@@ -168,6 +168,11 @@ class AgentServices:
     async def report(self, frame: ReportContext) -> None:
         """Note the agent's own report of its progress."""
         self._log_writer.note(build_report(frame.waiting, frame.done, time.time()))
+        await self._log_writer.written(WRITTEN_S)
+
+    async def record_comment(self, event: CommentEvent) -> None:
+        """Log *event*; it is written when this returns."""
+        self._log_writer.note(event)
         await self._log_writer.written(WRITTEN_S)
 
     async def answer(

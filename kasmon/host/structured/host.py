@@ -257,6 +257,8 @@ class StructuredHost:
                 return self._execute(connection, frame)
             case frames.ReportContext():
                 return self._report_context(frame)
+            case frames.RecordComment():
+                return self._record_comment(frame)
             case frames.Watch():
                 self._agent.live.watch(connection, frame.rate_hz)
             case frames.Unwatch():
@@ -279,6 +281,13 @@ class StructuredHost:
             raise SessionNotFoundError(frame.session)
         self._must_run()
         await self._agent.services.report(frame)
+        return frames.CommandResult(n=frame.n)
+
+    async def _record_comment(self, frame: frames.RecordComment) -> frames.CommandResult:
+        if frame.session != self._id:
+            raise SessionNotFoundError(frame.session)
+        self._must_run()
+        await self._agent.services.record_comment(frame.event)
         return frames.CommandResult(n=frame.n)
 
     async def _execute(self, connection: ClientConnection, frame: frames.ExecuteCommand) -> frames.CommandResult:

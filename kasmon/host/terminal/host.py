@@ -245,6 +245,8 @@ class TmuxHost:
                 await terminal.rename(name)
             case frames.ReportContext():
                 await terminal.running.services.report(frame)
+            case frames.RecordComment():
+                await terminal.running.services.record_comment(frame.event)
             case frames.ReadTerminal():
                 return await terminal.read(frame)
             case frames.DescribePane():

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kasmon.model.transcript.diff import number_both
 from kasmon.model.transcript.text import Token
@@ -86,6 +86,12 @@ def pair_up(file: HunkedFile, start: int, end: int) -> Iterator[Pair]:
         for step in range(max(middle - first, at - middle)):
             old, new = first + step, middle + step
             yield old if old < middle else None, new if new < at else None
+
+
+def numbered_lines(file: HunkedFile, side: Literal["new", "old"]) -> list[tuple[int, int]]:
+    """Return the index and the number of each line that is in the new file, or in the old one."""
+    numbers = ((at, line.new if side == "new" else line.old) for at, line in enumerate(file.lines))
+    return [(at, number) for at, number in numbers if number]
 
 
 def list_changes(file: HunkedFile) -> list[int]:

@@ -185,6 +185,12 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
             return _row([(prompt, Token.WARNING)], style)
+        case events.CommentWritten(comment=comment):
+            where = f"· comment on {clean_line(comment.file)}:{comment.line}: "
+            return wrap_paragraphs([(clean_block(comment.text), Token.NOTICE)], style.width, ((where, Token.NOTICE),))
+        case events.CommentsSent() as sent:
+            count = len(sent.comments)
+            return _row([(f"· {count} {'comment' if count == 1 else 'comments'} sent", Token.NOTICE)], style)
         case events.SandboxPhaseChanged() | events.ConfinementSeen() | events.Checkpointed() as lived:
             return _sandbox(lived, style)
         case events.UnknownEvent():
@@ -200,6 +206,7 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             | events.QueueOrdered()
             | events.SandboxMeasured()
             | events.EntryImported()
+            | events.CommentRemoved()
         ):
             return []
         case other:

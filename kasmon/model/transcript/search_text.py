@@ -74,6 +74,8 @@ def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
             return [("answer", "\n".join((event.reason, *event.labels)).strip("\n")), ("diff", event.diff)]
         case events.NoticeRaised() | events.LimitReached():
             return [("notice", event.text)]
+        case events.CommentWritten(comment=comment):
+            return [("note", comment.text)]
         case events.ContextReported():
             return [("note", event.waiting or ""), ("note", event.done or "")]
         case events.TurnEnded():

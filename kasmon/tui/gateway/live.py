@@ -39,6 +39,7 @@ from kasmon.tui.gateway.protocol import (
 from kasmon.tui.gateway.terminal_host import TerminalHost
 
 if TYPE_CHECKING:
+    from kasmon.model.review.comments import LoggedComment
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
@@ -326,6 +327,12 @@ class LiveGateway:
         from kasmon.tui.gateway.live_sandbox import read_history  # rarely needed
 
         return await asyncio.to_thread(read_history, self.places, self._session(session))
+
+    @_with_kasmon_errors
+    async def comments(self, session: SessionId, /) -> Sequence["LoggedComment"]:
+        from kasmon.supervisor.review.comments import list_comments
+
+        return await asyncio.to_thread(list_comments, self.places, self._session(session))
 
     @_with_kasmon_errors
     async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:

@@ -15,7 +15,8 @@ import msgspec
 from kasmon.config import Config
 from kasmon.config.edit import put
 from kasmon.errors import RefusedError, SessionNotFoundError, UnavailableError
-from kasmon.model.commands import Answer, Checkpoint, Configure, Mode, Prompt, Requeue, Run, SandboxCommand
+from kasmon.model.commands import Answer, Checkpoint, Configure, Mode, Prompt, Receipt, Requeue, Run, SandboxCommand
+from kasmon.model.events import ReviewComment
 from kasmon.model.fleet import Fleet
 from kasmon.model.permission import SessionId
 from kasmon.model.plan.events import PlanAction
@@ -146,7 +147,7 @@ class LiveOperations:
     async def send_prompt(self, session: SessionId, prompt: Prompt, /) -> str:
         known = self._session(session)
         receipt = await session_operations.send(self._places, known, prompt.text, prompt.when, anyway=prompt.anyway)
-        return f"{known.name}: {RECEIPT_WORDS[receipt.state]}{f' ({receipt.reason})' if receipt.reason else ''}"
+        return describe_receipt(known, receipt)
 
     async def change_queue(self, session: SessionId, change: Requeue, /) -> None:
         await session_operations.requeue(self._places, self._session(session), change)
@@ -165,6 +166,35 @@ class LiveOperations:
 
     async def configure(self, session: SessionId, changes: Configure, /) -> None:
         await session_operations.configure(self._places, self._session(session), changes)
+
+    async def write_comment(self, session: SessionId, comment: ReviewComment, /) -> None:
+        from kasmon.supervisor.review import comments  # these three are rarely needed
+
+        known = self._session(session)
+        if not comment.id:
+            comment = await asyncio.to_thread(
+                comments.build_comment,
+                known,
+                comment.file,
+                comment.line,
+                comment.lines,
+                comment.text,
+                side=comment.side,
+                hunk=comment.hunk,
+            )
+        await comments.write_comment(self._places, known, comment)
+
+    async def remove_comment(self, session: SessionId, comment: str, /) -> None:
+        from kasmon.supervisor.review import comments
+
+        await comments.remove_comment(self._places, self._session(session), comment)
+
+    async def send_comments(self, session: SessionId, /) -> str:
+        from kasmon.supervisor.review import comments
+
+        known = self._session(session)
+        receipt, count = await comments.send_comments(self._places, known)
+        return f"{count} {'comment' if count == 1 else 'comments'} to {describe_receipt(known, receipt)}"
 
     async def change_sandbox(self, session: SessionId, command: SandboxCommand, /) -> str:
         from kasmon.supervisor.sandboxes import sandbox_operations
@@ -271,3 +301,9 @@ class LiveOperations:
         if known is None:
             raise SessionNotFoundError(session)
         return known
+
+
+def describe_receipt(session: Session, receipt: Receipt) -> str:
+    """Return how far a prompt for *session* got, in a few words."""
+    reason = f" ({receipt.reason})" if receipt.reason else ""
+    return f"{session.name}: {RECEIPT_WORDS[receipt.state]}{reason}"

@@ -12,7 +12,7 @@ import msgspec
 from kasmon.host.rpc.frames import FromTerminal, TextDelta
 from kasmon.model.collisions import CollisionSummary
 from kasmon.model.commands import Answer, Configure, Mode, Prompt, Requeue, SandboxCommand, WorktreeChoices
-from kasmon.model.events import Event
+from kasmon.model.events import Event, ReviewComment
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
@@ -24,6 +24,7 @@ from kasmon.tui.terminal.link import TerminalLink
 
 if TYPE_CHECKING:
     from kasmon.config.profile import ProfileOffer
+    from kasmon.model.review.comments import LoggedComment
     from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
     from kasmon.supervisor.plans.boards import PlanBoard
     from kasmon.supervisor.sandboxes.history import SandboxHistory
@@ -236,6 +237,18 @@ class Operations(Protocol):
     async def continue_stopped(self, session: SessionId, /) -> None: ...
     async def stop(self, session: SessionId, /) -> None: ...
     async def configure(self, session: SessionId, changes: Configure, /) -> None: ...
+
+    # Review of changes.
+
+    async def write_comment(self, session: SessionId, comment: ReviewComment, /) -> None:
+        """Log a comment on lines that the session changed; one with the same id is replaced."""
+        ...
+
+    async def remove_comment(self, session: SessionId, comment: str, /) -> None: ...
+
+    async def send_comments(self, session: SessionId, /) -> str:
+        """Send the open comments to the agent as one prompt."""
+        ...
 
     # Sandboxes.
 
@@ -470,6 +483,14 @@ class Gateway(Protocol):
 
         Raises:
             KasmonError: if they cannot be read.
+        """
+        ...
+
+    async def comments(self, session: SessionId, /) -> Sequence["LoggedComment"]:
+        """Return the comments of the session, oldest first, each with its state by the current files.
+
+        Raises:
+            KasmonError: if git fails.
         """
         ...
 

@@ -1,16 +1,20 @@
 """Opens the review of a session, and does what its screen requests."""
 
+import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kasmon.errors import KasmonError
 from kasmon.model.session import Session
 from kasmon.sanitize import clean_line
-from kasmon.tui.actions.dialogs import find_location, show_text
+from kasmon.tui.actions.dialogs import confirm, find_location, show_text
 from kasmon.tui.app_protocols import Dashboard, SuspendableApp
 from kasmon.tui.error_text import what_failed
+from kasmon.tui.gateway.protocol import Operation, Operations
 
 if TYPE_CHECKING:
+    from kasmon.model.events import ReviewComment
+    from kasmon.model.review.comments import LoggedComment
     from kasmon.tui.review.screen import ReviewScreen, ShownReview
     from kasmon.tui.session_pane import SessionPane
 
@@ -60,10 +64,57 @@ class ReviewController:
         """Suspend the dashboard for the user's editor; then show the changed diff."""
         self._run(self._edit(screen, name, line))
 
+    def write_comment(self, screen: "ReviewScreen", comment: "ReviewComment", /) -> None:
+        """Have the user write the text of *comment*, or edit it."""
+        from kasmon.tui.review.dialogs import CommentDialog
+
+        app = self.app
+        app.push_screen(CommentDialog(app.look, app.keys, screen.session_here, comment, lambda: self._reload(screen)))
+
+    def delete_comment(self, screen: "ReviewScreen", comment: "LoggedComment", /) -> None:
+        lines = (f"Delete the comment on {comment.place}?", comment.comment.text)
+        session, name = screen.session_here, comment.comment.id
+        self._confirm(screen, "Delete", lines, "delete", lambda operations: operations.remove_comment(session, name))
+
+    def list_comments(self, screen: "ReviewScreen", /) -> None:
+        if comments := screen.review.comments:
+            from kasmon.tui.review.dialogs import comment_rows
+
+            show_text(self.app, f"Comments on {screen.review.name}", lambda width: comment_rows(comments, width))
+        else:
+            self.report("No comments yet.")
+
+    def send_comments(self, screen: "ReviewScreen", /) -> None:
+        waiting = [each for each in screen.review.comments if each.state == "open"]
+        if not waiting:
+            self.report("No open comments.")
+            return
+        count = "1 comment" if len(waiting) == 1 else f"{len(waiting)} comments"
+        listed = (f"{each.place}: {each.comment.text}" for each in waiting)
+        lines = (f"Send {count} to {screen.review.name} as one prompt?", *listed)
+        session = screen.session_here
+        self._confirm(screen, "Send comments", lines, "send", lambda operations: operations.send_comments(session))
+
     def report(self, text: str, /) -> None:
         self.app.say(text)
 
     # Loading.
+
+    def _confirm(
+        self, screen: "ReviewScreen", title: str, lines: tuple[str, ...], yes: str, operation: Operation
+    ) -> None:
+        """Run *operation* once the user confirms, then show the review again."""
+        from kasmon.tui.dialogs.common import Confirmation
+
+        async def run(operations: Operations) -> str | None:
+            text = await operation(operations)
+            self._reload(screen)
+            return text
+
+        confirm(self.app, Confirmation(title, lines, yes), lambda dialog: dialog.run_operation(run))
+
+    def _reload(self, screen: "ReviewScreen") -> None:
+        self._run(self._show(screen, screen.review.turn))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         self.app.run_worker(work, group="dialog", exclusive=True)
@@ -92,13 +143,19 @@ class ReviewController:
     async def _load(self, session: Session, turn: int | None) -> "ShownReview | None":
         if self.app.gateway is None:
             return None
-        changes = await self.app.gateway.changes_of(session.id, turn)
+        gateway = self.app.gateway
+        changes, comments = await asyncio.gather(gateway.changes_of(session.id, turn), gateway.comments(session.id))
         from kasmon.model.review.file_changes import split
         from kasmon.tui.review.screen import ShownReview
 
         name = clean_line(session.name)
         return ShownReview(
-            session=session.id, name=name, files=split(changes.diff), turn=changes.turn, turns=changes.turns
+            session=session.id,
+            name=name,
+            files=split(changes.diff),
+            turn=changes.turn,
+            turns=changes.turns,
+            comments=tuple(comments),
         )
 
     async def _show(self, screen: "ReviewScreen", turn: int | None) -> None:

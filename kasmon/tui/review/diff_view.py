@@ -67,13 +67,6 @@ class DiffView(ScrollView, can_focus=False):
         if not self._colours.is_ready:
             self.run_worker(self._load_colours(self._colours), group="colours", exclusive=True)
 
-    def show_comments(self, comments: Mapping[int, Sequence[ShownComment]]) -> None:
-        """Show these comments instead, below the lines with these indexes."""
-        line = self.line
-        self._comments = comments
-        self._lay_out()
-        self.go_to(self.rows.entry_of(line))
-
     def search(self, words: str) -> None:
         """Mark *words* where they occur."""
         self.words = words
@@ -136,6 +129,12 @@ class DiffView(ScrollView, can_focus=False):
             row = self.rows.starts[self.cursor]
             if not 0 <= row - self.scroll_offset.y - 2 < max(1, self.size.height - 4):
                 self.scroll_to(y=max(0, row - self.size.height // 3), animate=False, immediate=True)
+
+    def go_to_comment(self, name: str) -> None:
+        """Move the cursor to the comment with this id, if it is shown."""
+        for at, entry in enumerate(self.rows.entries):
+            if name and entry.comment == name:
+                self.go_to(at)
 
     def go_to_change(self, by: int) -> bool:
         """Move the cursor to the next (1) or the previous (-1) run of changed lines; return whether there is one."""

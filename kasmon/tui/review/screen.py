@@ -1,16 +1,20 @@
 """Full screen review of what a session changed: a tree of files, and the selected one's diff in one column or two."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from kasmon.model.events import ReviewComment
 from kasmon.model.permission import SessionId
+from kasmon.model.review.comments import LoggedComment, place_in
 from kasmon.model.review.file_changes import FileChange
 from kasmon.model.review.file_tree import TreeRow, build_tree, file_order
+from kasmon.model.review.hunks import parse
+from kasmon.model.transcript.text import Token
 from kasmon.sanitize import clean_line
 from kasmon.tui.action import KeyContext
 from kasmon.tui.keymap import KeyMap
@@ -40,6 +44,8 @@ class ShownReview(msgspec.Struct, frozen=True, kw_only=True):
     """The turn's number; None for the branch."""
     turns: tuple[int, ...] = ()
     """The stored turns, where known."""
+    comments: tuple[LoggedComment, ...] = ()
+    """All of the session's."""
 
     @property
     def title(self) -> str:
@@ -61,6 +67,13 @@ class ReviewRequests(Protocol):
         """Open the file in the user's editor at this line."""
         ...
 
+    def write_comment(self, screen: "ReviewScreen", comment: ReviewComment, /) -> None:
+        """Have the user write the text of *comment*, or edit it."""
+        ...
+
+    def delete_comment(self, screen: "ReviewScreen", comment: LoggedComment, /) -> None: ...
+    def list_comments(self, screen: "ReviewScreen", /) -> None: ...
+    def send_comments(self, screen: "ReviewScreen", /) -> None: ...
     def report(self, text: str, /) -> None: ...
 
 
@@ -112,6 +125,10 @@ class ReviewScreen(Overlay):
             "find_keep": self._accept_find,
             "find_drop": self._drop_find,
             "review_select": view.toggle_selection,
+            "review_comment": self._comment,
+            "review_comment_delete": self._delete_comment,
+            "review_comments": lambda: self.requests.list_comments(self),
+            "review_send": lambda: self.requests.send_comments(self),
             "review_branch": lambda: self.requests.show_branch(self),
             "review_last_turn": lambda: self.requests.show_last_turn(self),
             "review_turn_back": lambda: self.requests.step_turn(self, -1),
@@ -147,6 +164,7 @@ class ReviewScreen(Overlay):
     def show(self, review: ShownReview) -> None:
         """Show *review*, at the same file and line as before if it has them."""
         name, line = (self.change.name if self.change else ""), self._line_number()
+        comment = self.view.entry.comment if self.view.entry is not None else ""
         was_shown = self._order != ()
         self.review = review
         self._tree = build_tree(review.files)
@@ -154,6 +172,7 @@ class ReviewScreen(Overlay):
         same = next((at for at, file in enumerate(review.files) if file.name == name), None) if was_shown else None
         self.at = same if same is not None else next(iter(self._order), 0)
         self._show_file(self._line_of(line) if same is not None else None)
+        self.view.go_to_comment(comment)
         if self.find_bar.is_open:
             self._search(self.find_bar.words.words, moves=False)
 
@@ -205,7 +224,16 @@ class ReviewScreen(Overlay):
         self._draw()
 
     def _comments(self) -> Mapping[int, Sequence[ShownComment]]:
-        return {}
+        """The comments on the shown file, by the index of the line that each is below."""
+        shown: dict[int, list[ShownComment]] = {}
+        mine = [each for each in self.review.comments if self.change and each.comment.file == self.change.name]
+        if mine and self.change is not None:
+            file = parse(self.change.lines)
+            for each in mine:
+                if (at := place_in(each, file)) is not None:
+                    comment = ShownComment(id=each.comment.id, text=each.comment.text, note=each.state)
+                    shown.setdefault(at, []).append(comment)
+        return shown
 
     def _line_number(self) -> tuple[int, int]:
         """Return the numbers of the line under the cursor in the old file and in the new one."""
@@ -215,8 +243,6 @@ class ReviewScreen(Overlay):
 
     def _line_of(self, number: tuple[int, int]) -> int | None:
         """Return the index of the first line of the shown file that is not above the one with these numbers."""
-        from kasmon.model.review.hunks import parse
-
         if self.change is None or not any(number):
             return None
         lines = parse(self.change.lines).lines
@@ -283,6 +309,45 @@ class ReviewScreen(Overlay):
                 self.pick(self._order[place], line)
             self.view.go_to_line(line)
 
+    # Comments.
+
+    def _comment(self) -> None:
+        """Comment on the selected lines; on a comment, edit that."""
+        if (here := self._comment_here()) is not None:
+            self.requests.write_comment(self, here.comment)
+            return
+        file, selected = self.view.file, self.view.selected_lines()
+        lines = [(at, file.lines[at].new) for at in selected if file.lines[at].new]
+        side: Literal["new", "old"] = "new" if lines else "old"
+        lines = lines or [(at, file.lines[at].old) for at in selected if file.lines[at].old]
+        if not lines or self.change is None:
+            self.requests.report("Go to a line of a file first.")
+            return
+        together = [(at, number) for step, (at, number) in enumerate(lines) if number == lines[0][1] + step]
+        header = file.lines[file.hunks[file.hunk_at(lines[0][0])].start]
+        comment = ReviewComment(
+            id="",
+            file=self.change.name,
+            line=lines[0][1],
+            last_line=together[-1][1],
+            side=side,
+            lines=tuple(file.lines[at].text[1:] for at, _ in together),
+            hunk=header.text if header.token is Token.HUNK else "",
+            text="",
+        )
+        self.view.drop_selection()
+        self.requests.write_comment(self, comment)
+
+    def _delete_comment(self) -> None:
+        if (here := self._comment_here()) is not None:
+            self.requests.delete_comment(self, here)
+        else:
+            self.requests.report("Go to a comment first.")
+
+    def _comment_here(self) -> LoggedComment | None:
+        name = self.view.entry.comment if self.view.entry is not None else ""
+        return next((each for each in self.review.comments if name and each.comment.id == name), None)
+
     # Actions.
 
     def _toggle_columns(self) -> None:
@@ -328,6 +393,9 @@ class ReviewScreen(Overlay):
             *_signs(added, removed),
             (f"  {self.review.title}", "accent"),
         )
+        waiting = sum(each.state == "open" for each in self.review.comments)
+        if waiting:
+            title = (*title, (f"  {waiting} open {'comment' if waiting == 1 else 'comments'}", "warn"))
         self.head.say(DrawnLine(title, self._file_facts()))
         self.list.say(*self._file_lines())
         self.foot.say(self._keys())
@@ -371,7 +439,10 @@ class ReviewScreen(Overlay):
             ("review_change_on", "next change"),
             ("review_last_turn", "last turn") if self.review.turn is None else ("review_branch", "branch"),
             ("review_find", "search"),
+            ("review_comment", "comment"),
         ]
+        if any(each.state == "open" for each in self.review.comments):
+            labels.append(("review_send", "send comments"))
         if self.size.width >= NARROW:
             labels.append(("review_columns", "one column" if self.view.wants_two else "two columns"))
         labels.append(("review_leave", "clear" if self.view.selects or self.find_bar.is_open else "back"))

@@ -36,6 +36,12 @@ ASKED = Request(
     "fact",
     [
         events.MessageWritten(at=1.0, text=f"it is {SECRET}, {SECRET}."),
+        events.CommentWritten(
+            at=1.0,
+            comment=events.ReviewComment(
+                id="c", file="f", line=1, last_line=1, lines=(SECRET,), hunk=f"@@ {SECRET}", text=SECRET
+            ),
+        ),
         events.ToolFinished(at=1.0, call="c", output=f"{SECRET}\n", diff=f"+{SECRET}"),
         events.ToolStarted(
             at=1.0, call="c", tool="Bash", title=SECRET, input=json.dumps({"command": f"echo {SECRET}"})
@@ -58,8 +64,8 @@ def test_it_is_hidden_wherever_a_fact_holds_words(fact: events.Event) -> None:
 
 
 KNOWN_BY = (
-    "abilities agent backend base base_name blob boot branch brought by call checkpoint commit counters digest "
-    "fallback kasmon path session_folder source "
+    "abilities agent backend base base_name blob boot branch brought by call checkpoint comment comments commit "
+    "counters digest fallback file id kasmon path receipt session_folder source "
     "machine model models name pane permission_mode permission_modes pid_boot plan program public_variables "
     "remembers remote required resume resume_id server_started signal snapshot socket target tool value who "
     "window within workdir workspace"

@@ -17,6 +17,7 @@ from kasmon.model.events import Event
 from kasmon.model.fleet import Fleet
 from kasmon.model.pane_candidate import AdoptablePane
 from kasmon.model.permission import SessionId
+from kasmon.model.review.comments import LoggedComment
 from kasmon.repository.branch import BranchSummary
 from kasmon.store.event_log import START, Cursor
 from kasmon.supervisor.finish.finish_plan import FinishRequest, PlannedFinish
@@ -99,6 +100,9 @@ class FakeLink:
 class FakeGateway:
     """Implements `Gateway` from values."""
 
+    commented: dict[str, tuple[LoggedComment, ...]]
+    edited: list[tuple[SessionId, str, int]]
+    """The files that an editor was opened for, with the line."""
     finishes: Callable[[FinishRequest], PlannedFinish]
     proposed = ""
     """The commit message that an agent proposes."""
@@ -126,8 +130,7 @@ class FakeGateway:
         self.diffs: Mapping[str, str] = {}
         self.turn_diffs: Mapping[str, Mapping[int, str]] = {}
         """The diffs of the stored turns; without any, each turn is as in `diffs`."""
-        self.edited: list[tuple[SessionId, str, int]] = []
-        """The files that an editor was opened for, with the line."""
+        self.commented, self.edited = {}, []
         self.pasts: Mapping[str, SandboxHistory] = {}
         self.asked_turns: list[int] = []
         self.confinement = protocol.SandboxPreview()
@@ -301,6 +304,9 @@ class FakeGateway:
         if self.refusing is not None:
             raise self.refusing
         return self.pasts.get(session, SandboxHistory())
+
+    async def comments(self, session: SessionId, /) -> Sequence[LoggedComment]:
+        return self.commented.get(session, ())
 
     async def editor_argv(self, session: SessionId, name: str, line: int, /) -> Sequence[str]:
         self.edited.append((session, name, line))

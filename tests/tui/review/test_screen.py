@@ -4,17 +4,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
+import msgspec
 from textual.pilot import Pilot
 
 from kasmon.errors import UnableError
+from kasmon.model.events import ReviewComment
+from kasmon.model.permission import SessionId
+from kasmon.model.review.comments import LoggedComment
 from kasmon.tui.app import Kasmon
-from kasmon.tui.dialogs.common import RenameDialog
+from kasmon.tui.dialogs.common import ConfirmDialog, RenameDialog
+from kasmon.tui.gateway.protocol import Operations
+from kasmon.tui.review.dialogs import CommentDialog
 from kasmon.tui.review.screen import ReviewScreen
 from tests.model.review.test_file_changes import DIFF
 from tests.safety.test_markup import WORST
 from tests.support.dashboard_scenes import kasmon, run_app
-from tests.support.sample_fleet import fleet, working
-from tests.support.tui.fake_gateway import FakeGateway, text_of
+from tests.support.sample_fleet import StillClock, fleet, working
+from tests.support.tui.fake_gateway import FakeGateway, called, text_of
 from tests.support.wait import auntil
 
 
@@ -187,3 +193,60 @@ async def test_renamed_and_mode_changed_files_say_so() -> None:
     async with shown(whole) as pilot:
         assert "renamed from old · mode 100644 → 100755" in text_of(pilot.app)
         assert "new renamed" in text_of(pilot.app)
+
+
+async def test_a_comment_is_written_on_the_selected_lines_and_shown_below_them() -> None:
+    async with shown() as pilot:
+        app = cast(Kasmon, pilot.app)
+        gateway = cast(FakeGateway, app.gateway)
+        await pilot.press("j", "v", "j", "c")
+        await auntil(lambda: isinstance(app.screen, CommentDialog))
+        await pilot.pause()
+        assert "Comment on src/x.py:2-3" in text_of(app)
+        comment = ReviewComment(
+            id="",
+            file="src/x.py",
+            line=2,
+            last_line=3,
+            lines=("new line", "another"),
+            hunk="@@ -1,3 +1,4 @@ def f():",
+            text="why?",
+        )
+        written = msgspec.structs.replace(comment, id="c1")
+        gateway.commented["api"] = (LoggedComment(comment=written, at=1.0, line_now=2),)
+        await pilot.press(*"why", "question_mark", "enter")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await auntil(lambda: "┃ why?" in text_of(app))
+
+        assert called(Operations.write_comment, SessionId("api"), comment) in gateway.calls
+        assert "1 open comment" in text_of(app)
+
+
+async def test_comments_are_edited_deleted_listed_and_sent() -> None:
+    app = kasmon(fleet(working("api")))
+    gateway = cast(FakeGateway, app.gateway)
+    comment = ReviewComment(id="c1", file="src/x.py", line=2, last_line=2, lines=("new line",), text="why?")
+    gateway.diffs, gateway.commented = {"api": DIFF}, {"api": (LoggedComment(comment=comment, at=1.0, line_now=2),)}
+    async with run_app(app, (120, 30)) as pilot:
+        await pilot.press("D")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await pilot.pause()
+        await pilot.press("j", "j", "c")
+        await auntil(lambda: isinstance(app.screen, CommentDialog))
+        await pilot.press("escape")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        await pilot.press("l")
+        await auntil(lambda: "src/x.py:2  open" in text_of(app))
+        await pilot.press("escape")
+        await auntil(lambda: isinstance(app.screen, ReviewScreen))
+        for key, call in (
+            ("S", called(Operations.send_comments, SessionId("api"))),
+            ("d", called(Operations.remove_comment, SessionId("api"), "c1")),
+        ):
+            await pilot.press(key)
+            await auntil(lambda: isinstance(app.screen, ConfirmDialog))
+            await pilot.pause()
+            cast(StillClock, app.clock).ticked += 1.0
+            await pilot.press("y")
+            await auntil(lambda call=call: call in gateway.calls)  # type: ignore[misc]
+            await auntil(lambda: isinstance(app.screen, ReviewScreen))

@@ -1,0 +1,105 @@
+"""`kasmon comment` and `kasmon comments`: comments on lines that a session changed, sent to it as one prompt."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from kasmon.cli.arguments import Arg, Json, SessionArgument
+from kasmon.cli.output.console import note, print_json, say
+from kasmon.cli.output.json_objects import answer, receipt_object
+from kasmon.cli.send import CODES
+from kasmon.errors import UsageError
+from kasmon.host.rpc import event_loop
+from kasmon.model.commands import When
+from kasmon.model.review.comments import LoggedComment
+from kasmon.model.session import Session
+from kasmon.paths import places
+from kasmon.supervisor.fleet.lookup import find
+from kasmon.supervisor.fleet.snapshot import read_fleet
+from kasmon.supervisor.review import comments as operations
+from kasmon.supervisor.worktrees.changes import top_of
+
+LINES = re.compile(r"(?P<file>.+):(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?")
+
+
+def comment(
+    wanted: SessionArgument,
+    where: Annotated[
+        str, Arg("A line or lines of a file in its worktree: FILE:LINE or FILE:LINE-LINE.", ("FILE:LINE",))
+    ],
+    text: Annotated[str, Arg("The comment (`-`: from stdin).", ("TEXT",), hyphen=True)],
+    /,
+    *,
+    wants_json: Json = False,
+) -> None:
+    """Comment on lines in a session's worktree; `kasmon comments --send` sends all comments."""
+    found = LINES.fullmatch(where)
+    if found is None:
+        raise UsageError(f"{where!r} names no line of a file.", hint="Write FILE:LINE or FILE:LINE-LINE.")
+    folders = places()
+    session = find(read_fleet(folders), wanted)
+    first = int(found["first"])
+    file, last = _relative(session, found["file"]), int(found["last"] or first)
+    written = operations.comment_on(session, file, first, last, sys.stdin.read() if text == "-" else text)
+    event_loop.run(operations.write_comment(folders, session, written))
+    if wants_json:
+        print_json(answer(session=session.id, comment=msgspec.to_builtins(written)))
+    else:
+        say(f"{written.id}: comment on {where}")
+
+
+def comments(
+    wanted: SessionArgument,
+    /,
+    *,
+    send: Annotated[bool, Arg("Send the open comments to the agent as one prompt.")] = False,
+    when: Annotated[When, Arg("Of --send, if busy: queue (idle), send anyway (now), interrupt, or refuse.")] = "now",
+    delete: Annotated[str | None, Arg("Delete the comment with this id.")] = None,
+    wants_json: Json = False,
+) -> int:
+    """List the comments on a session's changes, or send them.
+
+    A comment is resolved once its lines changed. Sent and resolved comments are not sent again.
+    """
+    if send and delete is not None:
+        raise UsageError("--send and --delete cannot be combined.")
+    folders = places()
+    session = find(read_fleet(folders), wanted)
+    if delete is not None:
+        event_loop.run(operations.remove_comment(folders, session, delete))
+    receipt = None
+    if send:
+        receipt, count = event_loop.run(operations.send_comments(folders, session, when))
+        if not wants_json:
+            say(f"{receipt.id}: {receipt.state}, {count} {'comment' if count == 1 else 'comments'}")
+    listed = operations.list_comments(folders, session)
+    if wants_json:
+        sent = {"receipt": receipt_object(receipt)} if receipt is not None else {}
+        print_json(answer(session=session.id, comments=[_object(each) for each in listed], **sent))
+    elif not send:
+        if not listed:
+            note(f"{session.name!r} has no comments.")
+        for each in listed:
+            head, *more = each.comment.text.split("\n")
+            say(f"{each.comment.id}  {each.state:<8}  {each.place}  {head}", *(f"    {line}" for line in more))
+    return CODES.get(receipt.state, 0) if receipt is not None else 0
+
+
+def _relative(session: Session, file: str) -> str:
+    """Return *file* relative to the top of the session's worktree, if it is an absolute path within that."""
+    path, top = Path(file), top_of(session)
+    return path.relative_to(top).as_posix() if path.is_relative_to(top) else file
+
+
+def _object(logged: LoggedComment) -> dict[str, Any]:
+    shown = msgspec.to_builtins(logged.comment)
+    return {
+        **shown,
+        "state": logged.state,
+        "at": logged.at,
+        "receipt": logged.receipt or None,
+        "line_now": logged.line_now or None,
+    }

@@ -1,0 +1,209 @@
+"""Comments on the lines that a session changed: written into its log, listed with their state, sent as one prompt."""
+
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from kasmon.errors import LogMissingError, NotFoundError, SessionEndedError, UnavailableError, UsageError
+from kasmon.host.journal.session_log import SessionLog
+from kasmon.host.rpc.connect import reach
+from kasmon.host.rpc.event_loop import in_thread
+from kasmon.host.rpc.frames import RecordComment
+from kasmon.host.rpc.host_lock import HostLock
+from kasmon.model.commands import Receipt, ReceiptState, When
+from kasmon.model.events import CommentEvent, CommentRemoved, CommentsSent, CommentWritten, Event, ReviewComment, decode
+from kasmon.model.review.comments import LoggedComment, build_prompt, find_lines, fold_comments, resolved
+from kasmon.model.session import Session
+from kasmon.paths import Paths, open_regular
+from kasmon.sanitize import clean_block
+from kasmon.store.event_log import EventLog
+from kasmon.supervisor.sessions import session_operations
+from kasmon.supervisor.worktrees.changes import top_of
+
+LINE_BEGINS: Final = b'{"kind":"comment.'
+"""How the log's lines with these events begin; the others are not decoded."""
+LONGEST_TEXT: Final = 20_000
+"""A comment has at most so many characters."""
+MOST_LINES: Final = 500
+"""A comment is on at most so many lines."""
+LARGEST_FILE: Final = 8 << 20
+"""Lines are found in files of at most so many bytes."""
+UNDELIVERED: Final = frozenset({ReceiptState.REFUSED, ReceiptState.LOST, ReceiptState.FAILED})
+"""Receipts of prompts that the agent does not have."""
+
+
+def list_comments(places: Paths, session: Session) -> tuple[LoggedComment, ...]:
+    """Return the comments of *session*, oldest first, each with its state by the current files. Blocks.
+
+    Raises:
+        GitError: if git fails.
+    """
+    logged = fold_comments(_read_events(places, session))
+    if not logged:
+        return ()
+    contents = {name: _read_lines(session, name) for name in {each.comment.file for each in logged}}
+    return tuple(resolved(each, contents[each.comment.file]) for each in logged)
+
+
+def comment_on(session: Session, file: str, first: int, last: int, text: str) -> ReviewComment:
+    """Return a new comment on the lines *first* to *last* of *file*, relative to the worktree's top. Blocks.
+
+    Raises:
+        UsageError: if the file has no such lines, or there is no text.
+        UnableError, GitError: if the session works in no repository, or git fails.
+    """
+    lines = _read_lines(session, file)
+    if not lines:
+        raise UsageError(f"cannot comment on {file!r}: it is no text file in {str(top_of(session))!r}.")
+    if not 1 <= first <= last <= len(lines):
+        raise UsageError(f"{file!r} has the lines 1 to {len(lines)}, not {first} to {last}.")
+    return build_comment(session, file, first, lines[first - 1 : last], text)
+
+
+def build_comment(
+    session: Session,
+    file: str,
+    first: int,
+    lines: Iterable[str],
+    text: str,
+    *,
+    side: Literal["new", "old"] = "new",
+    hunk: str = "",
+) -> ReviewComment:
+    """Return a new comment on *lines*, whose first has the number *first*. Blocks.
+
+    Raises:
+        UsageError: if there is no text, it is too long, or there are too many lines.
+    """
+    lines, text = tuple(lines), check_text(text)
+    if not 0 < len(lines) <= MOST_LINES:
+        raise UsageError(f"a comment is on 1 to {MOST_LINES} lines, not {len(lines)}.")
+    return ReviewComment(
+        id=secrets.token_hex(3),
+        file=file,
+        line=first,
+        last_line=first + len(lines) - 1,
+        side=side,
+        lines=lines,
+        occurrences=len(find_lines(lines, _read_lines(session, file))),
+        hunk=hunk,
+        text=text,
+    )
+
+
+def check_text(text: str) -> str:
+    """Return *text* as it is stored: cleaned, without blanks around it.
+
+    Raises:
+        UsageError: if there is none, or it is too long.
+    """
+    clean = clean_block(text).strip()
+    if not clean:
+        raise UsageError("the comment is empty.")
+    if len(clean) > LONGEST_TEXT:
+        raise UsageError(f"the comment has {len(clean):,} characters; {LONGEST_TEXT:,} are possible.")
+    return clean
+
+
+async def write_comment(places: Paths, session: Session, comment: ReviewComment) -> None:
+    """Log *comment*; one with the same id is replaced.
+
+    Raises:
+        KasmonError: as `_record`.
+    """
+    await _record(places, session, CommentWritten(at=time.time(), comment=comment))
+
+
+async def remove_comment(places: Paths, session: Session, comment: str) -> None:
+    """Delete the comment with this id.
+
+    Raises:
+        NotFoundError: if there is none.
+        KasmonError: as `_record`.
+    """
+    known = await in_thread(lambda: fold_comments(_read_events(places, session)))
+    if comment not in {each.comment.id for each in known}:
+        raise NotFoundError(f"{session.name!r} has no comment {comment!r}.")
+    await _record(places, session, CommentRemoved(at=time.time(), comment=comment))
+
+
+async def send_comments(places: Paths, session: Session, when: When = "now") -> tuple[Receipt, int]:
+    """Send the open comments to the agent as one prompt; return its receipt and their number.
+
+    Raises:
+        NotFoundError: if no comment is open.
+        KasmonError: as `session_operations.send`, and as `_record`.
+    """
+    listed = await in_thread(list_comments, places, session)
+    waiting = [each for each in listed if each.state == "open"]
+    if not waiting:
+        raise NotFoundError(f"{session.name!r} has no open comments.", hint="Each is sent, resolved or deleted.")
+    receipt = await session_operations.send(places, session, build_prompt(waiting), when)
+    if receipt.state not in UNDELIVERED:
+        names = tuple(each.comment.id for each in waiting)
+        await _record(places, session, CommentsSent(at=time.time(), comments=names, receipt=receipt.id))
+    return receipt, len(waiting)
+
+
+async def _record(places: Paths, session: Session, event: CommentEvent) -> None:
+    """Have the session's host log *event*; without a host, append it.
+
+    Raises:
+        UnavailableError: if it cannot be written.
+        HostUnreachableError, TimedOutError, ProtocolVersionError: if the host does not do it.
+    """
+    if await in_thread(_append, places, session, event):
+        return
+    try:
+        async with reach(places, session.id, session.mode) as host:
+            await host.ask(RecordComment(n=0, session=session.id, event=event))
+    except SessionEndedError:  # it has just ended
+        if not await in_thread(_append, places, session, event):
+            raise
+
+
+def _append(places: Paths, session: Session, event: CommentEvent) -> bool:
+    """Append *event* to the session's log, unless a host runs; return whether it was appended."""
+    lock = HostLock(places.host_lock(session.id))
+    try:
+        if not lock.acquire():
+            return False
+        try:
+            session_log = SessionLog(places, session.id)
+            if not session_log.append(event):
+                raise UnavailableError(f"cannot write {str(places.log(session.id))!r}: {session_log.trouble}.")
+        finally:
+            lock.let_go()
+    except OSError as error:
+        raise UnavailableError(f"cannot write {str(places.log(session.id))!r}: {error.strerror or error}.") from error
+    return True
+
+
+def _read_events(places: Paths, session: Session) -> Iterator[Event]:
+    try:
+        for line, _ in EventLog(places.log(session.id)).lines():
+            if line.startswith(LINE_BEGINS):
+                yield decode(line)
+    except LogMissingError:
+        return
+
+
+def _read_lines(session: Session, name: str) -> tuple[str, ...]:
+    """Return the cleaned lines of the file *name* in the worktree; none if it is no regular text file there."""
+    top = top_of(session)
+    path = top / name
+    try:
+        if ".." in Path(name).parts or not path.parent.resolve().is_relative_to(top.resolve()):
+            return ()
+        handle = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except (OSError, ValueError):
+        return ()
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(handle)
+        content = file.read() if stat.S_ISREG(facts.st_mode) and facts.st_size <= LARGEST_FILE else b""
+    lines = clean_block(content.decode("utf-8", "replace")).split("\n")
+    return tuple(lines[:-1] if lines[-1] == "" else lines)
