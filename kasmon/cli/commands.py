@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "comment": "worktree.comments:comment",
     "comments": "worktree.comments:comments",
     "finish": "worktree.finish:finish",
+    "merge-plan": "worktree.merge_plan:merge_plan",
     "interrupt": "sessions:interrupt",
     "fg": "sessions:fg",
     "inbox": "show:inbox",

@@ -1,0 +1,104 @@
+"""Merging the branches of several sessions one by one, on real repositories, through the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.worktree.test_finish import SCRIPTED
+from tests.support.cli.cli_runner import Cli
+from tests.support.git_repo import Repo
+
+
+@pytest.fixture
+def repo(kasmon: Cli) -> Repo:
+    (kasmon.home / ".gitconfig").write_text("[user]\nname = Ann\nemail = ann@example.org\n")
+    repo = Repo(kasmon.home / "shop")
+    repo.commit("shared.txt", "".join(f"{number}\n" for number in range(9)))
+    for name in ("one", "two", "three"):
+        assert 0 == kasmon("new", name, *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
+    return repo
+
+
+def tree(repo: Repo, name: str) -> Path:
+    return repo.folder.parent / "shop-worktrees" / name
+
+
+def everything(repo: Repo) -> tuple[str, ...]:
+    objects = sorted(str(path) for path in (repo.folder / ".git" / "objects").rglob("*"))
+    return repo.git("for-each-ref"), repo.git("status", "--porcelain"), repo.git("worktree", "list"), repr(objects)
+
+
+def change(repo: Repo, name: str, file: str, text: str) -> None:
+    repo.commit(file, text, at=tree(repo, name))
+
+
+def test_it_says_which_conflict_and_takes_those_first_that_do_not(kasmon: Cli, repo: Repo) -> None:
+    change(repo, "one", "shared.txt", "mine\n")
+    change(repo, "two", "shared.txt", "other\n")
+    change(repo, "three", "new.txt", "new\n")
+    before = everything(repo)
+
+    planned = kasmon.json("merge-plan", "one", "two", "three", "--dry-run")["plan"]
+    shown = kasmon("merge-plan", "one", "two", "three", "--dry-run").out
+
+    assert [("three", []), ("one", []), ("two", ["shared.txt"])] == [
+        (step["name"], step["conflicts"]) for step in planned["steps"]
+    ]
+    assert [{"one": "one", "other": "two", "files": ["shared.txt"]}] == planned["pairs"]
+    assert "one and two conflict in 'shared.txt'" in shown
+    assert before == everything(repo)
+
+
+def test_it_merges_one_by_one_and_stops_at_the_first_conflict(kasmon: Cli, repo: Repo) -> None:
+    change(repo, "one", "shared.txt", "mine\n")
+    change(repo, "two", "shared.txt", "other\n")
+    change(repo, "three", "new.txt", "new\n")
+    names = ("one", "two", "three")
+    digest = kasmon.json("merge-plan", *names, "--dry-run")["plan"]["digest"]
+
+    unasked = kasmon("merge-plan", *names)
+    done = kasmon("merge-plan", *names, "--digest", digest, "--json")
+    again = kasmon("merge-plan", *names, "--digest", digest)
+
+    assert (4, True) == (unasked.code, f"--digest {digest}" in unasked.err)
+    outcome = json.loads(done.out)["outcome"]
+    assert (4, ["three", "one"], ["shared.txt"]) == (done.code, outcome["merged"], outcome["conflicts"])
+    assert ("mine", True) == ((repo.folder / "shared.txt").read_text().strip(), (repo.folder / "new.txt").exists())
+    assert (4, True) == (again.code, "Nothing was done" in again.err)
+    assert "" == repo.git("status", "--porcelain")
+
+
+def test_a_branch_that_breaks_the_check_is_named_with_its_partner_and_not_merged(kasmon: Cli, repo: Repo) -> None:
+    change(repo, "one", "a.txt", "a\n")
+    change(repo, "two", "b.txt", "b\n")
+    change(repo, "three", "c.txt", "c\n")
+    check = "test ! -e a.txt -o ! -e c.txt"
+
+    done = kasmon("merge-plan", "one", "two", "three", "--check", check, "--yes", "--json")
+
+    outcome = json.loads(done.out)["outcome"]
+    assert (4, ["one", "two"], ["one", "three"]) == (done.code, outcome["merged"], outcome["broken_by"]), done.err
+    assert (True, True, False) == tuple((repo.folder / f"{name}.txt").exists() for name in "abc")
+    assert 4 == len(repo.git("worktree", "list").splitlines())
+
+
+def test_a_check_that_fails_on_the_base_merges_nothing(kasmon: Cli, repo: Repo) -> None:
+    change(repo, "one", "a.txt", "a\n")
+    before = repo.head
+
+    done = kasmon("merge-plan", "one", "--check", "echo broken; false", "--yes")
+
+    assert (4, True, before) == (done.code, "fails on 'main' already" in done.err, repo.head)
+    assert 4 == len(repo.git("worktree", "list").splitlines())
+
+
+def test_what_is_not_committed_is_refused_and_a_branch_without_commits_is_skipped(kasmon: Cli, repo: Repo) -> None:
+    change(repo, "one", "a.txt", "a\n")
+    planned = kasmon.json("merge-plan", "one", "two", "--dry-run")["plan"]
+    (tree(repo, "two") / "new.txt").write_text("new\n")
+
+    refused = kasmon("merge-plan", "one", "two", "--dry-run")
+
+    assert (["one"], ["two"]) == ([step["name"] for step in planned["steps"]], planned["skipped"])
+    assert (4, True) == (refused.code, "1 uncommitted change in" in refused.err)
