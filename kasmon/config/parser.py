@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Sequence
+from enum import EnumType
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
@@ -100,12 +101,15 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
     return best[1]
 
 
-def field_type(path: Sequence[str]) -> Any:
-    """Return the type of the setting at *path*, or None if the schema has no such setting."""
-    kind: Any = Config
+def field_type(path: Sequence[str | int], root: Any = Config) -> Any:
+    """Return the type of the setting at *path* in the schema *root*, or None if that has no such setting."""
+    kind: Any = root
     for name in path:
+        kind = without_none(kind)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == name), None)
+            kind = next((field.type for field in msgspec.structs.fields(kind) if field.encode_name == name), None)
+        elif get_origin(kind) is tuple:
+            kind = get_args(kind)[0]
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]
         else:
@@ -113,10 +117,17 @@ def field_type(path: Sequence[str]) -> Any:
     return kind
 
 
+def without_none(kind: Any) -> Any:
+    """Return the first type in `KIND | None`; any other *kind* as it is."""
+    return next(part for part in get_args(kind) if part is not NoneType) if NoneType in get_args(kind) else kind
+
+
 def allowed_values(kind: Any) -> tuple[str, ...]:
     """Return the values that a setting of type *kind* accepts, if they can be listed."""
     if kind is bool:
         return ("true", "false")
+    if isinstance(kind, EnumType):
+        return tuple(kind)
     if get_origin(kind) in (Union, UnionType):
         return tuple(value for part in get_args(kind) for value in allowed_values(part))
     return tuple(f'"{value}"' for value in get_args(kind)) if get_origin(kind) is Literal else ()

@@ -4,11 +4,11 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_args, get_origin
+from typing import Final, NamedTuple
 
 import msgspec
 
-from kasmon.config.parser import no_toml
+from kasmon.config.parser import allowed_values, field_type, no_toml, without_none
 from kasmon.detection.regions import Finder, compile_finder
 from kasmon.detection.rule_schema import MenuRule, PatternCondition, RegionRule, ScreenFile, ScreenRule, TitleRule
 from kasmon.detection.rule_validation import faults
@@ -139,42 +139,16 @@ def _invalid(text: str, name: str, message: str) -> ConfigError:
     match = _AT.match(message)
     why, where = (match["why"], match["path"] or "") if match else (message, "")
     path: list[str | int] = [int(digits) if digits else key for key, digits in _STEP.findall(where)]
-    kind = _type_at(path)
+    kind = without_none(field_type(path, ScreenFile))
     allowed: Sequence[str] = ()
     if unknown := re.search(r"unknown field `(.+)`", why):
         path.append(unknown[1])
         why = "there is no such key"
         allowed = sorted(field.encode_name for field in msgspec.structs.fields(kind)) if kind else ()
-    elif kind is not None:
-        allowed = _values(kind)
+    else:
+        allowed = allowed_values(kind)
     why = f"{why[:1].lower()}{why[1:]}"
     return ConfigError(name, why, line=line_of(text, path), key=dotted(path), allowed=allowed)
-
-
-def _type_at(path: Sequence[str | int]) -> Any:
-    """Return the schema type at *path*; None if it is not a plain field."""
-    kind: Any = ScreenFile
-    for step in path:
-        if isinstance(step, int):
-            kind = next(iter(get_args(kind)), None)
-        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            kind = next((field.type for field in msgspec.structs.fields(kind) if field.encode_name == step), None)
-            kind = (
-                next((part for part in get_args(kind) if part is not type(None)), kind) if _is_optional(kind) else kind
-            )
-        else:
-            return None
-    return kind
-
-
-def _is_optional(kind: Any) -> bool:
-    return type(None) in get_args(kind)
-
-
-def _values(kind: Any) -> tuple[str, ...]:
-    if isinstance(kind, type) and hasattr(kind, "__members__"):
-        return tuple(kind.__members__.values())
-    return tuple(f'"{value}"' for value in get_args(kind) if isinstance(value, str)) if get_origin(kind) else ()
 
 
 def _finders(rule: ScreenRule) -> Finders:
