@@ -126,16 +126,13 @@ class SearchIndex:
         """
         try:
             database = self._open()
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                indexed_bytes = self._index_sources(database, sources, text_of, now, most_bytes)
-                database.execute("COMMIT")
-            finally:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                    self._entries = _read_entries(database)
-        except sqlite3.Error as error:
-            self.close()
+            with database:
+                database.execute("BEGIN IMMEDIATE")
+                return self._index_sources(database, sources, text_of, now, most_bytes)
+        except BaseException as error:
+            self.close()  # the next call reads again what is indexed
+            if not isinstance(error, sqlite3.Error | OSError):
+                raise
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
             if code in LATER:
                 return 0
@@ -143,10 +140,6 @@ class SearchIndex:
                 self._delete()
                 return 0
             raise UnavailableError(f"the search index {str(self.path)!r} cannot be written: {error}.") from error
-        except OSError as error:
-            self.close()
-            raise UnavailableError(f"the search index {str(self.path)!r} cannot be written: {error}.") from error
-        return indexed_bytes
 
     def retain_only(self, sources: Iterable[SearchSource]) -> None:
         """Remove the entries of all files but *sources*."""
@@ -155,12 +148,12 @@ class SearchIndex:
         if self._database is None or not missing:
             return
         try:
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("DELETE FROM stretch WHERE source = ?", [(row,) for row in missing])
-            self._database.executemany("DELETE FROM source WHERE id = ?", [(row,) for row in missing])
-            remaining = self._database.execute("SELECT count(*) FROM stretch").fetchone()[0]
-            total = self._database.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
-            self._database.execute("COMMIT")
+            with self._database as database:
+                database.execute("BEGIN IMMEDIATE")
+                database.executemany("DELETE FROM stretch WHERE source = ?", [(row,) for row in missing])
+                database.executemany("DELETE FROM source WHERE id = ?", [(row,) for row in missing])
+                remaining = database.execute("SELECT count(*) FROM stretch").fetchone()[0]
+                total = database.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'stretch'").fetchone()[0]
         except sqlite3.Error:  # they match no file, so a later call can remove them
             self.close()
             return
@@ -235,8 +228,8 @@ class SearchIndex:
 
 def _create_schema(database: sqlite3.Connection) -> None:
     """Create an empty index, replacing any existing tables."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with database:
+        database.execute("BEGIN IMMEDIATE")
         for table in ("words", "stretch", "source"):
             database.execute(f"DROP TABLE IF EXISTS {table}")
         database.execute(
@@ -250,10 +243,6 @@ def _create_schema(database: sqlite3.Connection) -> None:
         database.execute("CREATE INDEX stretch_source ON stretch (source)")
         database.execute("CREATE VIRTUAL TABLE words USING fts5(text, content='', detail=none, tokenize='trigram')")
         database.execute(f"PRAGMA user_version={VERSION}")
-        database.execute("COMMIT")
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
 
 
 def _read_entries(database: sqlite3.Connection) -> dict[Key, IndexedFile]:

@@ -6,7 +6,6 @@ The only writer is the host of the session. Readers skip a torn line (its writer
 """
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from kasmon.paths import open_regular, write_private
+from kasmon.paths import write_private
+from kasmon.store.event_log import append_line
 
 PARTS: Final = 4
 """How many parts a record has at most; each may hold an equal share of the size limit."""
@@ -73,19 +73,10 @@ class TerminalRecord:
             OSError: if they cannot be written completely; none of them is recorded then.
         """
         assert self.next is not None, "it was not opened"
-        line = _encode(PrintedLines(at, self.next, tuple(lines), gap)) + b"\n"
+        line = _encode(PrintedLines(at, self.next, tuple(lines), gap))
         if self._last is None or self._last.stat().st_size + len(line) > self._limit_bytes // PARTS:
             self._last = self.folder / f"{self.next:012d}{SUFFIX}"
-        handle = open_regular(self._last, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
-        try:
-            end = os.lseek(handle, 0, os.SEEK_END)
-            if end and os.pread(handle, 1, end - 1) != b"\n":
-                line = b"\n" + line
-            if os.write(handle, line) < len(line):
-                os.ftruncate(handle, end)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finally:
-            os.close(handle)
+        append_line(self._last, line)
         self.next += len(lines)
         self._forget_oldest()
 
