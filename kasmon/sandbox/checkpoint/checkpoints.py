@@ -64,10 +64,9 @@ class CheckpointStore:
         *,
         bounds: ScanBounds = DEFAULT_BOUNDS,
         keep: RetentionLimits = DEFAULT_LIMITS,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """*folder* is created, 0700, when something is first stored in it."""
-        self.folder, self._bounds, self._limits, self._clock = folder, bounds, keep, clock
+        self.folder, self._bounds, self._limits = folder, bounds, keep
         self._records, self._objects = CheckpointRecords(folder), ObjectStore(folder / "git")
         self._note = folder / "swap.json"
         self._last: tuple[str, Manifest] | None = None
@@ -119,7 +118,7 @@ class CheckpointStore:
     ) -> CheckpointRecord:
         self.finish()
         private_folder(self.folder)
-        records, at = self._records.records(), self._clock()
+        records, at = self._records.records(), time.time()
         before = self._find_newest(records)
         started_ns = time.time_ns()
         mapped_inodes = mapped()  # after `started_ns`: a later mapping gives the file a later time

@@ -116,9 +116,6 @@ def _forward_out(sandbox_end: socket.socket, received: Iterator[bytes]) -> None:
         sandbox_end.shutdown(socket.SHUT_RDWR)
 
 
-if TYPE_CHECKING:
-    import e2b
-
 BLOCK_BYTES: Final = 1 << 18
 UNUSED_PART: Final = 0.9
 """The part of the service's timeout after which the relay pauses a sandbox without callers."""

@@ -58,20 +58,17 @@ class Jail:
         self,
         of: Paths | None = None,
         *,
-        sockets: Mapping[str, str] | None = None,
         inside: Path | None = None,
         program: str = "bwrap",
     ) -> None:
         """
         Args:
             of: paths of the kasmon that owns the jails; by default those that the environment names.
-            sockets: path inside -> socket, or folder of sockets, of this machine; mounted there read-only.
             inside: the folder of the programs that run inside; by default kasmon's own.
             program: bubblewrap, by path or name.
         """
         self.places = of or places()
         self.host_folders = HostFolders(self.places, inside)
-        self.sockets = dict(sockets or {})
         self.program = program
 
     # The `SandboxTier` protocol.
@@ -117,7 +114,7 @@ class Jail:
         self._require_available()
         program = shutil.which(self.program) or self.program
         with self._undo_on_error(policy):
-            view, notices = build_jail_view(self.host_folders, self.sockets, policy, WORKSPACE)
+            view, notices = build_jail_view(self.host_folders, policy, WORKSPACE)
             view = _add_context_files(self.host_folders, self.places, view, session)
             group, held = self._session_files(policy).make_group(view.size)
             data_bytes = 0 if held.memory else view.size.memory_bytes
@@ -186,10 +183,6 @@ class Jail:
         """Do as `wrap`, and return notices for the user as well.
 
         Args:
-            policy: as for `wrap`.
-            argv: as for `wrap`.
-            workdir: as for `wrap`.
-            variables: as for `wrap`.
             context_binds: kasmon's own files that are mounted inside as well.
             path: folders inside that are searched for programs first.
         """
@@ -197,7 +190,7 @@ class Jail:
         need = needed(argv[0], variables.get("PATH"))
         with self._undo_on_error(policy, keeps_alive=True):
             own = {**own_variables(variables), "PATH": ":".join([*path, *need.path, PATH])}
-            view, notices = build_jail_view(self.host_folders, self.sockets, policy, workdir, own, need.folders)
+            view, notices = build_jail_view(self.host_folders, policy, workdir, own, need.folders)
             view = msgspec.structs.replace(view, binds=[*view.binds, *context_binds])
             group, held = self._session_files(policy).make_group(view.size)
             most = max(view.size.memory_bytes, AGENT_BYTES)
@@ -359,7 +352,7 @@ class Jail:
             SandboxError: if no jail can be created, or the program does not answer.
         """
         with self._undo_on_error(policy, keeps_alive=True):
-            view, _ = build_jail_view(self.host_folders, self.sockets, policy, workdir)
+            view, _ = build_jail_view(self.host_folders, policy, workdir)
             command = [*build_limit_prefix(view.size, data_bytes=view.size.memory_bytes), *proof.probe_command()]
             whole = build_entry(self.host_folders, policy, view, command, self.program, None)
         said = proof.parse_report(run_entry(whole, LIMIT_S))

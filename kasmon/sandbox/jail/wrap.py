@@ -42,17 +42,15 @@ class WrappedCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 def build_jail_view(
     host_folders: HostFolders,
-    sockets: Mapping[str, str],
     policy: SandboxPolicy,
     workdir: str,
     variables: Mapping[str, str] | None = None,
     programs: Sequence[Path] = (),
 ) -> tuple[FilesystemView, tuple[str, ...]]:
     """Return the view of the jail of *policy*, and notices; opens its egress proxy."""
-    sockets, known = dict(sockets), dict(variables or {})
     host_folders.make(policy.session)
-    sockets[proxy_control.MOUNTED] = str(JailFiles(host_folders, policy.session).open_gate(policy))
-    known = proxy_control.add_proxy_variables(known, policy.hosts)
+    sockets = {proxy_control.MOUNTED: str(JailFiles(host_folders, policy.session).open_gate(policy))}
+    known = proxy_control.add_proxy_variables(dict(variables or {}), policy.hosts)
     return build_view(host_folders, policy, workdir, sockets=sockets, variables=known, programs=programs)
 
 
