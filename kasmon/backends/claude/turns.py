@@ -84,16 +84,12 @@ class ClaudeTurns:
     def _end(self, at: float) -> tuple[Event, ...]:
         result, was_limited = self._result or {}, self.is_limited
         self._result, self.is_running, self.is_limited = None, False, False
-        if _is_aborted(result):
+        if text(result, "terminal_reason").startswith(ABORTED):
             return (TurnEnded(at=at, reason="interrupted"),)
         if failure := _failure(result):
             is_limit = was_limited or count(result, "api_error_status") == RATE_LIMITED
             return (TurnEnded(at=at, reason="limit" if is_limit else "error", error=failure),)
         return (TurnEnded(at=at),)
-
-
-def _is_aborted(result: Table) -> bool:
-    return text(result, "terminal_reason").startswith(ABORTED)
 
 
 def _failure(result: Table) -> str:

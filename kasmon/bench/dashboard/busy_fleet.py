@@ -9,7 +9,6 @@ from kasmon.bench.support.fleet import scratch, session_id
 from kasmon.bench.support.process_cost import family, share_of_a_core
 from kasmon.bench.support.terminal import BenchTerminal, environment, open_dashboard, read_for, reading
 from kasmon.bench.support.tmux_sessions import below, program, terminals
-from kasmon.paths import Paths
 from kasmon.tmux.server import TmuxServer
 
 FLEET = 200
@@ -29,7 +28,7 @@ def measure_busy_fleet(seconds: float) -> list[Figure]:
         read_for(terminal, 4.0)
         terminal.press(b"/a-stamped\r")
         read_for(terminal, 2.0)
-        pids = _counted(terminal, paths)
+        pids = [*(process.pid for process in family([terminal.pid])), *below(paths)]
         delays = _delays(terminal, seconds)
         terminal.press(b"/\x1b")
         read_for(terminal, 1.0)
@@ -59,11 +58,6 @@ def _alone(commands: Sequence[Sequence[str]], seconds: float) -> float:
             server.create(session_id(number), argv)
         time.sleep(SETTLE_S)
         return share_of_a_core([pid], seconds)
-
-
-def _counted(terminal: BenchTerminal, paths: Paths) -> list[int]:
-    """Return the pids of the dashboard with its guard, of the tmux host and of the tmux server."""
-    return [*(process.pid for process in family([terminal.pid])), *below(paths)]
 
 
 def _delays(terminal: BenchTerminal, seconds: float) -> list[float]:

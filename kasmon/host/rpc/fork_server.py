@@ -200,7 +200,7 @@ class ForkServer:
             return None
         arguments: list[str] = json.loads(message)
         self._import_for(arguments[0])
-        if self._is_stale():
+        if any(_version_of(file) != version for file, version in self._imported.items()):
             self._stop_listening()  # first: the client will have another server listen there
             client.send(b"stale\n")
             client.close()
@@ -245,9 +245,6 @@ class ForkServer:
             self._imported |= new
             gc.collect()
             gc.freeze()  # a collection in a host would write to these pages, and end their sharing
-
-    def _is_stale(self) -> bool:
-        return any(_version_of(file) != version for file, version in self._imported.items())
 
     def _stop_listening(self) -> None:
         if self._listener is not None:

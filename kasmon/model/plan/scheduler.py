@@ -96,7 +96,7 @@ def next_steps(plan: Plan, run: PlanRun, sessions: Mapping[str, Session], limit:
     if run.state == "ended":
         return NextSteps((), {})
     if run.is_aborted:
-        return _give_up(plan, run, sessions)
+        return NextSteps(_ends(plan, run, sessions) or (FinishPlan("aborted", "aborted by user"),), {})
     if run.is_stopped:
         blocked = {task.id: "the plan is stopped" for task in plan.tasks if _may_begin(run, task)}
         return NextSteps(_ends(plan, run, sessions), blocked)
@@ -309,10 +309,6 @@ def _finished(plan: Plan, run: PlanRun, request: str) -> FinishPlan | None:
     if run.headless and run.state != "paused" and not any(state in ACTIVE for state in states):
         return FinishPlan("failed", request or "no task can start")
     return None
-
-
-def _give_up(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> NextSteps:
-    return NextSteps(_ends(plan, run, sessions) or (FinishPlan("aborted", "aborted by user"),), {})
 
 
 def _ends(plan: Plan, run: PlanRun, sessions: Mapping[str, Session]) -> tuple[Step, ...]:

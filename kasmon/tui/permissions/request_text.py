@@ -195,7 +195,7 @@ def _rows(request: Request, known: Sequence[str], width: int) -> Iterator[TextLi
         _, value = command
         parts = _argv(value) if isinstance(value, list) else split_command(value)
         yield from _command(parts, known, width)
-        is_shown = isinstance(value, str) and _same(request.shown, value)
+        is_shown = isinstance(value, str) and (request.shown.strip().removeprefix("$ ") == value.strip())
     if request.shown and not is_shown and not (command and request.shown == request.title):
         if command is not None:
             yield from (BLANK, *wrap([("the agent's description", Token.FAINT)], width))
@@ -232,10 +232,6 @@ def _markdown(text: str, known: Sequence[str], width: int) -> Iterator[TextLine]
     for line in markdown.draw_markdown(redact(text, known)[0], width, ()):
         spans = [piece for said, token in line.spans for piece in marked(said, token)]
         yield msgspec.structs.replace(line, spans=tuple(spans))
-
-
-def _same(shown: str, command: str) -> bool:
-    return shown.strip().removeprefix("$ ") == command.strip()
 
 
 def _text(text: str, known: Sequence[str], width: int, token: Token) -> Iterator[TextLine]:

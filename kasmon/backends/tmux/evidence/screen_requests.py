@@ -60,7 +60,7 @@ class ScreenRequest:
             return []
         withdrawn = self._withdrawn(at)
         self._opened += 1
-        self.open, self.opened_at = _named(asks, self._opened), at
+        self.open, self.opened_at = msgspec.structs.replace(asks, id=RequestId(f"screen-{self._opened}")), at
         return [*withdrawn, RequestOpened(at=at, request=self.open)]
 
     def is_early(self, menu: ScreenMenu, at: float) -> bool:
@@ -119,10 +119,6 @@ class ScreenRequest:
             shown=text,
             answerable=False,
         )
-
-
-def _named(request: Request, number: int) -> Request:
-    return msgspec.structs.replace(request, id=RequestId(f"screen-{number}"))
 
 
 def _first_line(text: str) -> str:
